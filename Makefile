@@ -1,0 +1,64 @@
+# Every job of the house, one word each. `make` alone lists them; all of them can be said again at any time.
+# Everything is installed into $(VENV), made on first use with Python 3.11 or later: PYTHON=... says which one.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+LOCK := requirements.lock
+T ?= tests
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench soak lock clean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s %s\n", $$1, $$2}' Makefile
+
+demo: $(VENV)/.demo ## run the departures board on 336,776 flights, end to end (writes demo-output/)
+	@$(BIN)/python -m demo $(ARGS)
+
+test: $(VENV)/.dev ## run the tests; T=tests/stomp only these, ARGS='-k name' for pytest
+	@$(BIN)/python -m pytest $(T) $(ARGS)
+
+check: $(VENV)/.dev ## ruff, mypy --strict and the floors of the house
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/mypy bench $(wildcard demo)
+	@$(BIN)/python -m pytest -q tests/test_floors.py tests/test_sourcecode.py
+
+bench: $(VENV)/.dev ## measure Stompbox; ARGS='--peers artemis' beside others, '--rows queue --runs 1' in short
+	@$(BIN)/python -m bench.run $(ARGS)
+
+soak: $(VENV)/.dev ## kill a broker 40 times under load, cut power at every write, fail every call; ARGS='--kills 100 --seed 7'
+	@$(BIN)/python -m tests.crash.drill $(ARGS)
+	@SOAK=1 $(BIN)/python -m pytest -q tests/crash/test_power_loss.py tests/crash/test_faults.py
+
+lock: $(VENV)/.dev ## write the installed versions to requirements.lock
+	@{ head -n 1 $(LOCK); $(BIN)/python -m pip freeze --exclude-editable; } >$(LOCK).new && mv $(LOCK).new $(LOCK)
+
+clean: ## remove all that make made, the virtual environment too
+	@rm -rf $(VENV) build dist demo-output bench/out .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@find bench demo src tests -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# ---- what the targets stand on ----
+
+define install # the extras, the stamps that say so
+@echo "installing Stompbox with [$(1)] into $(VENV) (once, a few minutes)"
+@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(LOCK) --editable '.[$(1)]' \
+  || { echo "make: pip could not install Stompbox with [$(1)] into $(VENV); the lines above say why" >&2; exit 1; }
+@touch $(2)
+endef
+
+$(VENV)/.demo: pyproject.toml $(LOCK) | $(BIN)/python
+	$(call install,demo,$@)
+
+$(VENV)/.dev: pyproject.toml $(LOCK) | $(BIN)/python
+	$(call install,$(strip dev,demo),$@ $(VENV)/.demo)
+
+$(BIN)/python:
+	@for python in $(PYTHON) python3 python3.13 python3.12 python3.11; do \
+	  $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break; python=; \
+	done; \
+	[ -n "$$python" ] || { echo "make: no Python 3.11 or later found; PYTHON=... says which one to use" >&2; exit 1; }; \
+	echo "making the virtual environment $(VENV) with $$($$python --version)"; \
+	$$python -m venv $(VENV) || { rm -rf $(VENV); \
+	  echo "make: $$python could not make $(VENV); on Debian it needs the package python3-venv" >&2; exit 1; }

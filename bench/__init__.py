@@ -1,0 +1,1 @@
+"""Speed and memory of Stompbox, beside other brokers on the same machine in the same run: `make bench`."""

@@ -1,0 +1,161 @@
+"""Starts and stops the brokers that are measured, and reads what they take of the machine.
+
+Stompbox runs from this checkout as its own process with an empty data folder; the peers come through peers.sh.
+Decides nothing about load.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from bench.rows import NOT_PERSISTENT
+
+HERE = Path(__file__).parent
+READY_SECONDS = 60
+STOP_SECONDS = 20
+PEERS = ("artemis", "classic", "rabbitmq")
+
+
+class BenchError(Exception):
+    """The benchmark itself could not go on; the text says at what."""
+
+
+class Broker(Protocol):
+    """A broker under measurement; port, pid and start_seconds are known once it runs."""
+
+    name: str
+    port: int
+    pid: int
+    start_seconds: float
+
+    @property
+    def not_persistent(self) -> str:
+        """The header of a SEND that is not to be stored."""
+        ...
+
+    def start(self) -> None:
+        """Returns once it answers."""
+        ...
+
+    def stop(self) -> None:
+        """Ends the process and what belongs to it."""
+        ...
+
+
+@dataclass(slots=True)
+class Stompbox:
+    """`stompbox serve` from this checkout, durable, in a folder that goes with it."""
+
+    log: Path
+    name: str = "stompbox"
+    port: int = 0
+    pid: int = 0
+    start_seconds: float = 0.0
+    not_persistent: str = NOT_PERSISTENT
+    _data: str = ""
+    _process: subprocess.Popen[str] | None = field(default=None, repr=False)
+
+    def start(self) -> None:
+        """Returns once it said `ready`; `start_seconds` is the time from the launch to that line."""
+        self._data = tempfile.mkdtemp(prefix="stompbox-bench-")
+        command = [sys.executable, "-m", "stompbox", "serve", "--listen", "tcp://127.0.0.1:0", "--data", self._data, "--no-admin"]
+        launched = time.monotonic()
+        with self.log.open("w") as log:
+            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        self.pid = self._process.pid
+        try:
+            self.port = self._wait_ready(self._process)
+        except BenchError:
+            self.stop()
+            raise
+        self.start_seconds = time.monotonic() - launched
+
+    def _wait_ready(self, process: subprocess.Popen[str]) -> int:
+        port = 0
+        assert process.stdout is not None
+        for line in process.stdout:
+            listener = re.search(r"127\.0\.0\.1:(\d+)", line)
+            port = int(listener[1]) if listener and not port else port
+            if line.strip() == "ready" and port:
+                return port
+        raise BenchError(f"stompbox serve ended with status {process.wait()} before `ready`; its log is {self.log}")
+
+    def stop(self) -> None:
+        if self._process is None:
+            return
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired as e:
+            self._process.kill()
+            raise BenchError(f"stompbox did not stop within {STOP_SECONDS} s of SIGTERM") from e
+        finally:
+            self._process.wait()
+            if self._process.stdout is not None:
+                self._process.stdout.close()
+            shutil.rmtree(self._data, ignore_errors=True)
+        self._process = None
+
+
+@dataclass(slots=True)
+class Peer:
+    """Another broker, installed and started by peers.sh with its own defaults."""
+
+    name: str
+    port: int = 0
+    pid: int = 0
+    start_seconds: float = 0.0
+
+    @property
+    def not_persistent(self) -> str:
+        """RabbitMQ does not store unless asked, and takes `persistent:false` for a property of the queue that others share."""
+        return "" if self.name == "rabbitmq" else NOT_PERSISTENT
+
+    def start(self) -> None:
+        """Installs it where it is not there yet. `start_seconds` is the time from the launch until its port answers."""
+        peers_sh("install", self.name)
+        _, pid, port, milliseconds = peers_sh("start", self.name).split()
+        self.pid, self.port, self.start_seconds = int(pid), int(port), int(milliseconds) / 1000
+
+    def stop(self) -> None:
+        peers_sh("stop", self.name)
+
+
+def peers_sh(verb: str, name: str) -> str:
+    """One call of peers.sh; its last line. A failure is told with what the script said."""
+    done = subprocess.run([str(HERE / "peers.sh"), verb, name], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise BenchError(f"peers.sh {verb} {name} ended with status {done.returncode}: {done.stderr.strip()[-600:]}")
+    return done.stdout.strip().rpartition("\n")[2]
+
+
+def descendants(pid: int) -> list[int]:
+    """The process and all that it started, as far as they still run."""
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    try:
+        direct = [int(child) for child in children.read_text().split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    return [pid, *(p for child in direct for p in descendants(child))]
+
+
+def memory_mib(pid: int, key: str) -> float:
+    """`VmRSS` (now) or `VmHWM` (highest so far) of a broker's processes together, in MiB."""
+    total = 0
+    for process in descendants(pid):
+        try:
+            status = Path(f"/proc/{process}/status").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        found = re.search(rf"^{key}:\s+(\d+) kB", status, re.MULTILINE)
+        total += int(found[1]) if found else 0
+    return total / 1024

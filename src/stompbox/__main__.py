@@ -1,0 +1,5 @@
+"""`python -m stompbox` is `stompbox`."""
+
+from stompbox.cli import main
+
+main()

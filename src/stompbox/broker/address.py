@@ -1,0 +1,429 @@
+"""An address: its log, its queues, and which of them a message goes to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
+
+from stompbox.broker import facts
+from stompbox.broker.destinations import KINDS
+from stompbox.broker.expiry import is_ruled
+from stompbox.broker.lanes import swept
+from stompbox.broker.log import Log
+from stompbox.broker.queue import Kind, Queue
+from stompbox.broker.segments import Segment
+from stompbox.config import RoutingType
+from stompbox.config.settings import DiskFullPolicy, SlowConsumerPolicy, SlowConsumerUnit
+from stompbox.errors import IllegalFrame
+from stompbox.message import ANYCAST, MULTICAST, Run
+from stompbox.selectors import Selector
+
+if TYPE_CHECKING:
+    from stompbox.broker.diverts import Divert
+    from stompbox.broker.duplicates import Duplicates
+    from stompbox.broker.engine import Engine
+
+
+class Settings(Protocol):
+    """What the engine reads of an address's settings; config.AddressSettings has it."""
+
+    @property
+    def default_persistent(self) -> bool: ...
+    @property
+    def max_delivery_attempts(self) -> int: ...
+    @property
+    def redelivery_delay(self) -> int: ...
+    @property
+    def redelivery_delay_multiplier(self) -> float: ...
+    @property
+    def max_redelivery_delay(self) -> int: ...
+    @property
+    def redelivery_collision_avoidance_factor(self) -> float: ...
+    @property
+    def dead_letter_address(self) -> str | None: ...
+    @property
+    def send_to_dla_on_no_route(self) -> bool: ...
+    @property
+    def slow_consumer_threshold(self) -> int: ...
+    @property
+    def slow_consumer_threshold_measurement_unit(self) -> SlowConsumerUnit: ...
+    @property
+    def slow_consumer_policy(self) -> SlowConsumerPolicy: ...
+    @property
+    def slow_consumer_check_period(self) -> int: ...
+    @property
+    def no_expiry(self) -> bool: ...
+    @property
+    def expiry_delay(self) -> int: ...
+    @property
+    def min_expiry_delay(self) -> int: ...
+    @property
+    def max_expiry_delay(self) -> int: ...
+    @property
+    def expiry_address(self) -> str | None: ...
+    @property
+    def disk_full_policy(self) -> DiskFullPolicy: ...
+    @property
+    def auto_create_addresses(self) -> bool: ...
+    @property
+    def auto_create_queues(self) -> bool: ...
+    @property
+    def auto_delete_addresses(self) -> bool: ...
+    @property
+    def auto_delete_addresses_delay(self) -> int: ...
+    @property
+    def auto_delete_addresses_skip_usage_check(self) -> bool: ...
+    @property
+    def auto_delete_queues(self) -> bool: ...
+    @property
+    def auto_delete_created_queues(self) -> bool: ...
+    @property
+    def auto_delete_queues_delay(self) -> int: ...
+    @property
+    def auto_delete_queues_message_count(self) -> int: ...
+    @property
+    def auto_delete_queues_skip_usage_check(self) -> bool: ...
+    @property
+    def default_address_routing_type(self) -> RoutingType: ...
+    @property
+    def default_queue_routing_type(self) -> RoutingType: ...
+    @property
+    def enable_ingress_timestamp(self) -> bool: ...
+    @property
+    def offline_durable_subscription_timeout(self) -> int: ...
+    @property
+    def retroactive_message_count(self) -> int: ...
+
+
+Range = tuple[int, int]
+Targets = list[tuple[Queue, list[Range]]]
+
+VERDICTS: Final = 4096  # that a shape remembers; selectors come and go, a shape may stay
+
+
+class Plan:
+    """Which topic subscriptions take the messages of a shape: looked at once, until subscriptions change."""
+
+    __slots__ = ("always", "at", "by_message", "by_value", "known", "settings", "version")
+
+    def __init__(self, version: object, settings: Settings) -> None:
+        self.version = version
+        self.settings = settings
+        self.always: list[Queue] = []
+        self.by_value: list[Selector] = []  # those that look at holes
+        self.at: list[int] = []  # at which of them
+        self.known: dict[tuple[bytes, ...], tuple[Selector, ...]] = {}  # values of these holes -> those of by_value that take them
+        self.by_message: list[Selector] = []  # those that look at each message
+
+
+class Address:
+    """`kinds`: the routing that it was made for, ANYCAST, MULTICAST or both. `is_auto`: a frame made it. `owner`: engine.create_address."""
+
+    def __init__(self, engine: Engine, name: str, log: Log, settings: Settings) -> None:
+        self.engine: Final = engine
+        self.name: Final = name
+        self.log: Final = log
+        self.settings = settings
+        self.kinds = 0
+        self.is_auto = False
+        self.owner = 0
+        self.is_blocked = False  # an operator lets nothing in
+        self.is_paused = False  # an operator lets nothing out (operations.py)
+        self.uses = 0  # queues that it has had
+        self.retained: Run | None = None  # what new subscriptions get first (retained.py)
+        self.anycast: dict[str, Queue] = {}  # by name
+        self.named: dict[str, Queue] = {}  # multicast queues that stay, by name
+        self.topics: dict[int, Queue] = {}  # durable and plain subscriptions, by id
+        self.streams: dict[int, Queue] = {}
+        self.groups: dict[str, Queue] = {}
+        self.positions: dict[str, Queue] = {}  # named readers of the log, there or not
+        self.diverts: list[Divert] = []
+        self.by_selector: dict[Selector | None, dict[Queue, None]] = {}  # topics, so that each selector is asked once
+        self.no_locals: dict[int, list[Queue]] = {}  # topics that do not want a session's messages
+        self.duplicates: Duplicates | None = None
+        self.is_timed = is_ruled(settings)  # its settings say when messages expire
+        self.version = object()  # another one whenever the queues change
+        self.only: Queue | None = None  # the one anycast queue, when there is nothing else to think of
+        self.turn = 0
+        self.has_disabled = False  # an anycast queue to which nothing is routed
+
+    def queues(self) -> Iterator[Queue]:
+        yield from self.anycast.values()
+        yield from self.topics.values()
+        yield from self.streams.values()
+        yield from self.groups.values()
+        yield from self.positions.values()
+
+    def require(self, kind: int) -> None:
+        """Raises where the address has not all of these kinds, and its settings do not let a frame add one."""
+        if self.kinds and kind & ~self.kinds and not self.settings.auto_create_addresses:
+            text = f"address {self.name!r} is {KINDS[self.kinds]}; its settings do not let a frame make it {KINDS[kind]}"
+            raise IllegalFrame("kind-not-allowed", text)
+
+    def add_kind(self, kind: int) -> None:
+        if kind & ~self.kinds:
+            self.kinds |= kind
+            self.engine.note_address(self)
+
+    def replay_from(self) -> int:
+        """Where a new subscription begins: -1, at the next message, unless the address is retroactive."""
+        most = self.settings.retroactive_message_count
+        return max(self.log.oldest, self.log.next - most) if most and self.log.oldest < self.log.next else -1
+
+    @property
+    def is_in_use(self) -> bool:
+        """It has a queue, or something that it keeps for those who come later."""
+        log = self.log
+        if self.retained is not None or self.duplicates or (log.is_kept and log.oldest < log.next):
+            return True
+        return bool(self.anycast or self.topics or self.streams or self.is_read)
+
+    @property
+    def is_read(self) -> bool:
+        """Somebody reads the log who may be away: it keeps everything for them."""
+        return bool(self.groups or self.positions)
+
+    def add(self, queue: Queue) -> None:
+        self.uses += 1
+        queue.is_paused = queue.is_paused or self.is_paused
+        if queue.kind is Kind.ANYCAST:
+            self.add_kind(ANYCAST)
+            self.anycast[queue.name] = queue
+        elif queue.kind is Kind.STREAM:
+            self.streams[queue.id] = queue
+        elif queue.kind is Kind.GROUP:
+            self.groups[queue.name] = queue
+        elif queue.kind is Kind.READER:
+            self.positions[queue.name] = queue
+        elif queue.kind is not Kind.BROWSER:
+            self.topics[queue.id] = queue
+            if queue.kind is Kind.DURABLE:
+                self.named[queue.name] = queue
+            self.by_selector.setdefault(queue.selector, {})[queue] = None
+        if queue.is_durable:
+            self.log.cursors[queue.id] = queue.cursor
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Queues or diverts have changed: is there only one queue that all messages go to?"""
+        self.version = object()
+        self.has_disabled = not all(queue.rules.is_enabled for queue in self.anycast.values())
+        self.is_timed = is_ruled(self.settings)
+        self.only = None
+        if len(self.anycast) == 1 and not (self.topics or self.streams or self.is_read or self.diverts or self.log.is_kept):
+            queue = next(iter(self.anycast.values()))
+            is_plain = queue.selector is None and queue.is_durable and queue.rules.is_enabled
+            self.only = queue if is_plain else None
+
+    def leave_out(self, queue: Queue, before: int, session: int) -> None:
+        """The queue does not want messages of this session, but now those of the one before."""
+        if before:
+            self.no_locals[before].remove(queue)
+            if not self.no_locals[before]:
+                del self.no_locals[before]
+        if session:
+            self.no_locals.setdefault(session, []).append(queue)
+
+    def remove(self, queue: Queue) -> None:
+        self.log.cursors.pop(queue.id, None)
+        if queue.kind is Kind.ANYCAST:
+            del self.anycast[queue.name]
+        elif queue.kind is Kind.STREAM:
+            del self.streams[queue.id]
+        elif queue.kind is Kind.GROUP:
+            del self.groups[queue.name]
+        elif queue.kind is Kind.READER:
+            del self.positions[queue.name]
+            self.streams.pop(queue.id, None)
+        elif queue.kind is not Kind.BROWSER:
+            del self.topics[queue.id]
+            if self.named.get(queue.name) is queue:
+                del self.named[queue.name]
+            queue.no_local = 0
+            same = self.by_selector[queue.selector]
+            del same[queue]
+            if not same:
+                del self.by_selector[queue.selector]
+        self.look_again()
+
+    # Routing
+
+    def is_volatile(self, run: Run) -> bool:
+        """Whether its messages do not survive a restart in a queue."""
+        persistent = run.shape.persistent
+        return not (self.settings.default_persistent if persistent is None else persistent)
+
+    def stores(self, run: Run) -> bool:
+        """Whether a message that is not volatile needs the disk here, as far as its routing says."""
+        if self.log.is_kept or self.is_read:
+            return True
+        if run.routing & ANYCAST and (not self.anycast or any(queue.is_durable for queue in self.anycast.values())):
+            return True
+        return bool(run.routing & MULTICAST) and any(queue.is_durable for queue in self.topics.values())
+
+    def targets(self, run: Run) -> Targets:
+        """The queues that take the run (its offsets are given), and which ranges of offsets."""
+        whole = [(run.first, run.stop)]
+        found: Targets = []
+        if run.routing & ANYCAST and self.anycast:
+            found += self._of_anycast(run, whole)
+        if run.routing & MULTICAST and self.topics:
+            found += self._of_topics(run, whole)
+        for queue in self.streams.values():
+            ranges = whole if queue.selector is None else wanted(queue.selector, run, run.first, run.stop, self)
+            if ranges:
+                found.append((queue, ranges))
+        return found
+
+    def exactly(self, run: Run) -> Targets:
+        """The same for a run that names its queue."""
+        whole = [(run.first, run.stop)]
+        queue = (self.anycast if run.routing & ANYCAST else self.named).get(run.queue)
+        return [(queue, whole) for queue in (queue, *self.streams.values()) if queue is not None]
+
+    def others(self, run: Run) -> Iterator[Queue]:
+        """Queues that would take a run if it did not name another."""
+        for queue in (self.anycast if run.routing & ANYCAST else self.topics).values():
+            if queue.name != run.queue:
+                yield queue
+
+    def _of_anycast(self, run: Run, whole: list[Range]) -> Targets:
+        """Of several queues of an address one gets each message, in turn among those whose filter takes it (Artemis, anycast)."""
+        taken = {
+            queue: whole if queue.selector is None else wanted(queue.selector, run, run.first, run.stop, self)
+            for queue in self.anycast.values()
+            if queue.rules.is_enabled
+        }
+        if len(taken) == 1:
+            return [(queue, ranges) for queue, ranges in taken.items() if ranges]
+        found: dict[Queue, list[Range]] = {}
+        for first, stop, takers in swept(run.first, run.stop, taken):
+            queues = [queue for queue in self.anycast.values() if queue in takers]
+            for low, high in _shares(first, stop, len(queues)):
+                self.turn += 1
+                found.setdefault(queues[self.turn % len(queues)], []).append((low, high))
+        return list(found.items())
+
+    def _of_topics(self, run: Run, whole: list[Range]) -> Targets:
+        plan = run.shape.verdicts.get(self)
+        if plan is None or plan.version is not self.version or plan.settings is not self.settings:
+            plan = self._plan(run)
+        found = [(queue, whole) for queue in plan.always if not queue.no_local or queue.no_local != run.sender]
+        if plan.by_value or plan.by_message:
+            taken = self._by_values(plan, run) if plan.by_value else {}
+            for selector in plan.by_message:
+                taken[selector] = wanted(selector, run, run.first, run.stop, self)
+            for selector, ranges in taken.items():
+                if ranges:
+                    queues = self.by_selector[selector]
+                    found += [(queue, ranges) for queue in queues if not queue.no_local or queue.no_local != run.sender]
+        return found
+
+    def _plan(self, run: Run) -> Plan:
+        shape = run.shape
+        plan = Plan(self.version, self.settings)
+        for selector, queues in self.by_selector.items():
+            if selector is None or facts.is_of_shape(selector, shape):
+                if selector is None or wanted(selector, run, run.first, run.stop, self):
+                    plan.always += queues
+            elif selector.is_per_message:
+                plan.by_message.append(selector)
+            else:
+                plan.by_value.append(selector)
+        read = frozenset[str]().union(*(selector.headers for selector in plan.by_value))
+        plan.at = [at for at, name in enumerate(shape.holes) if name in read]
+        shape.verdicts[self] = plan
+        return plan
+
+    def _by_values(self, plan: Plan, run: Run) -> dict[Selector, list[Range]]:
+        """Ranges by selector, where the values of holes decide: each combination of values is looked at once."""
+        found: dict[Selector, list[Range]] = {}
+        for index, values in enumerate(zip(*[run.columns[at] for at in plan.at], strict=True)):
+            takers = plan.known.get(values)
+            if takers is None:
+                takers = self._takers(plan, run, index)
+                if len(plan.known) >= VERDICTS:
+                    plan.known.clear()
+                plan.known[values] = takers
+            for selector in takers:
+                add_offset(found.setdefault(selector, []), run.first + index)
+        return found
+
+    def _takers(self, plan: Plan, run: Run, index: int) -> tuple[Selector, ...]:
+        headers = run.headers(index)
+        known = facts.of_shape(run.shape, self.name, is_durable=not self.is_volatile(run))
+        return tuple([selector for selector in plan.by_value if selector.matches(headers, known)])
+
+    def wanted_of(self, selector: Selector, segment: Segment) -> list[Range]:
+        """The ranges of a segment that a selector takes."""
+        return wanted(selector, segment.run, segment.first, segment.stop, self)
+
+    def verdicts(self, queue: Queue, run: Run, first: int, stop: int) -> Iterator[tuple[int, int, bool]]:
+        """first .. stop-1 in ranges that the queue's selector takes or leaves."""
+        ranges = [(first, stop)] if queue.selector is None else wanted(queue.selector, run, first, stop, self)
+        for low, high in ranges:
+            if first < low:
+                yield first, low, False
+            yield low, high, True
+            first = high
+        if first < stop:
+            yield first, stop, False
+
+    def __repr__(self) -> str:
+        return f"<Address {self.name} next={self.log.next} queues={len(self.anycast)} topics={len(self.topics)}>"
+
+
+def wanted(selector: Selector, run: Run, first: int, stop: int, address: Address) -> list[Range]:
+    """The ranges within first .. stop-1 of a run that a selector takes; asked once per shape where the shape decides."""
+    shape = run.shape
+    if not facts.is_of_shape(selector, shape):
+        return _one_by_one(selector, run, first, stop, address)
+    is_durable = not address.is_volatile(run)
+    key = (selector, address.name if "address" in selector.facts else "", is_durable)
+    verdict = shape.verdicts.get(key)
+    if verdict is None:
+        if len(shape.verdicts) >= VERDICTS:
+            shape.verdicts.clear()
+        known = facts.of_shape(shape, address.name, is_durable=is_durable)
+        verdict = shape.verdicts[key] = selector.matches(shape.headers, known)
+    return [(first, stop)] if verdict else []
+
+
+def _one_by_one(selector: Selector, run: Run, first: int, stop: int, address: Address) -> list[Range]:
+    found: list[Range] = []
+    shared = facts.of_shape(run.shape, address.name, is_durable=not address.is_volatile(run))
+    for offset in range(first, stop):
+        index = offset - run.first
+        headers: Mapping[str, str] = run.headers(index) if run.columns else run.shape.headers
+        known = facts.of_message(run, index, shared) if selector.is_per_message else shared
+        if selector.matches(headers, known, partial(run.bodies.__getitem__, index)):
+            add_offset(found, offset)
+    return found
+
+
+def _shares(first: int, stop: int, count: int) -> Iterator[Range]:
+    """first .. stop-1 in `count` parts that differ by one at most, none of them empty."""
+    for left in range(count, 0, -1):
+        if first < stop:
+            high = first - (first - stop) // left
+            yield first, high
+            first = high
+
+
+def add_offset(ranges: list[Range], offset: int) -> None:
+    """Adds the next offset to ranges in order."""
+    if ranges and ranges[-1][1] == offset:
+        ranges[-1] = (ranges[-1][0], offset + 1)
+    else:
+        ranges.append((offset, offset + 1))
+
+
+def missing(ranges: list[Range], first: int, stop: int) -> Iterator[Range]:
+    """What of first .. stop-1 is in none of the ranges, which are in order."""
+    for low, high in ranges:
+        if first < low:
+            yield first, low
+        first = high
+    if first < stop:
+        yield first, stop

@@ -1,0 +1,98 @@
+"""Messages that are not simply queued as they arrive: scheduled ones, groups, and queues with rules or browsers.
+
+    arrive    routed here just now           take    found in the log           wake    what was not due then is now
+
+All three end in the queue's backlog, or with a consumer; what every queue does with a plain run is in queue.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from stompbox.broker import seeking
+from stompbox.broker.messagegroups import Groups
+from stompbox.broker.segments import Segment
+
+if TYPE_CHECKING:
+    from stompbox.broker.queue import Queue
+    from stompbox.message import Run
+
+
+def arrive(queue: Queue, run: Run, first: int, stop: int) -> None:
+    due, now = _due(run), queue.engine.now
+    if due <= now:
+        queue.show(run, first, stop)
+    if queue.paged_from >= 0:
+        if queue.intake is not None:
+            queue.intake.came_to_log(queue, stop - first)
+        seeking.seek(queue.engine, queue)
+        return
+    if queue.is_durable:
+        queue.reach_to(first, stop)
+    segment = Segment(run, first, stop)
+    if due > now:
+        _wait(queue, segment, due)
+        return
+    for part in _admitted(queue, segment):
+        queue.offer_lanes(part)
+    if queue.intake is not None:
+        queue.intake.settle(queue)
+
+
+def take(queue: Queue, segment: Segment) -> None:
+    run = segment.run
+    if queue.is_simple and run.shape.special is None:
+        queue.backlog.push(segment)
+        return
+    if queue.intake is not None:
+        queue.intake.paged -= min(queue.intake.paged, len(segment))
+    due = _due(run)
+    if due > queue.engine.now:
+        _wait(queue, segment, due)
+        return
+    if due > run.arrived:  # browsers were not shown it then
+        queue.show(run, segment.first, segment.stop)
+    for part in _admitted(queue, segment):
+        queue.backlog.push(part)
+
+
+def wake(queue: Queue) -> None:
+    """Scheduled messages, and those that waited for their redelivery: each goes to its place, before what is newer."""
+    now = queue.engine.now
+    for segment in queue.waits.due(now):
+        if segment.run.is_withdrawn:
+            queue.drop(segment, "withdrawn")
+            continue
+        if 0 < segment.run.shape.expires <= now:
+            queue.expired(segment)
+            continue
+        is_new = not segment.deliveries
+        if is_new:
+            queue.show(segment.run, segment.first, segment.stop)
+        for part in _admitted(queue, segment) if is_new else (segment,):
+            queue.backlog.put_back(part)
+    if queue.intake is not None:
+        queue.intake.settle(queue)
+    queue.dispatch()
+
+
+def _due(run: Run) -> int:
+    """When its messages are to be delivered, ms since the epoch; 0 at once."""
+    special = run.shape.special
+    return special.delivery_time(run.arrived) if special is not None else 0
+
+
+def _wait(queue: Queue, segment: Segment, due: int) -> None:
+    """Until it is due, or expires."""
+    expires = segment.run.shape.expires
+    queue.waits.add(segment, min(due, expires) if expires else due)
+
+
+def _admitted(queue: Queue, segment: Segment) -> Iterable[Segment]:
+    """What is to be queued, as the queue's rules take it."""
+    special = segment.run.shape.special
+    if special is not None and special.is_grouped and queue.groups is None and queue.rules.group_buckets:
+        queue.groups = Groups(queue.rules)
+        queue.consumers_changed()
+    return (segment,) if queue.intake is None else queue.intake.admit(queue, segment)

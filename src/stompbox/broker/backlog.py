@@ -1,0 +1,154 @@
+"""What waits in a queue, in the order in which it goes out: by priority, then what came back, then by offset.
+
+A segment can be taken out of the middle (`remove`) at the cost of one step: it stays where it stands, empty, and is dropped
+when it comes to the front or when empty ones are many. What expires is told to `expiring` as it comes and goes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+from stompbox.broker.expiring import Expiring
+from stompbox.broker.segments import Segment
+from stompbox.message import DEFAULT_PRIORITY
+
+SWEPT: Final = 64  # emptied segments that may stay before the backlog is swept, at the least
+
+
+class Backlog:
+    """The part of a queue that is in memory. `count` messages that take about `size` octets there."""
+
+    __slots__ = ("_common", "_emptied", "_levels", "_others", "_returned", "_turn", "count", "expiring", "size")
+
+    def __init__(self, expiring: Expiring | None = None) -> None:
+        self.expiring = expiring
+        self._common: deque[Segment] = deque()
+        self._levels: dict[int, deque[Segment]] = {DEFAULT_PRIORITY: self._common}
+        self._others = 0  # segments of another priority than the default
+        self._returned: list[tuple[int, int, int, Segment]] = []
+        self._turn = 0
+        self._emptied = 0  # segments that were removed and still stand there
+        self.count = 0
+        self.size = 0
+
+    def push(self, segment: Segment) -> None:
+        """Behind all of its priority."""
+        priority = segment.run.shape.priority
+        if priority == DEFAULT_PRIORITY:
+            self._common.append(segment)
+        else:
+            self._levels.setdefault(priority, deque()).append(segment)
+            self._others += 1
+        self._came(segment)
+
+    def put_back(self, segment: Segment) -> None:
+        """To its original place, before what was not yet delivered."""
+        self._turn += 1
+        heappush(self._returned, (-segment.run.shape.priority, segment.first, self._turn, segment))
+        self._came(segment)
+
+    def unpop(self, segment: Segment) -> None:
+        """What is left of a segment that `pop` gave goes back to the front."""
+        if self._returned or segment.is_redelivered:
+            self.put_back(segment)
+            return
+        priority = segment.run.shape.priority
+        self._levels.setdefault(priority, deque()).appendleft(segment)
+        self._others += priority != DEFAULT_PRIORITY
+        self._came(segment)
+
+    def _came(self, segment: Segment) -> None:
+        segment.home = self
+        self.count += len(segment)
+        self.size += segment.cost
+        if segment.run.shape.expires and self.expiring is not None:
+            self.expiring.add(segment)
+
+    def _went(self, segment: Segment) -> None:
+        segment.home = None
+        self.count -= len(segment)
+        self.size -= segment.cost
+        if segment.run.shape.expires and self.expiring is not None:
+            self.expiring.discard(segment)
+
+    def pop(self) -> Segment:
+        """The next segment. There must be one (`count`)."""
+        if self._emptied:
+            self._trim()
+        segment = self._best() if self._returned or self._others else self._common.popleft()
+        self._went(segment)
+        return segment
+
+    def _best(self) -> Segment:
+        level = max((priority for priority, waiting in self._levels.items() if waiting), default=-1)
+        if self._returned and -self._returned[0][0] >= level:
+            return heappop(self._returned)[3]
+        if level != DEFAULT_PRIORITY:
+            self._others -= 1
+        return self._levels[level].popleft()
+
+    @property
+    def head(self) -> tuple[int, int]:
+        """Sorts backlogs by what they would give next: (-priority, offset). There must be something."""
+        if self._emptied:
+            self._trim()
+        if not self._returned and not self._others:
+            return -DEFAULT_PRIORITY, self._common[0].first
+        level = max((priority for priority, waiting in self._levels.items() if waiting), default=-1)
+        if self._returned and -self._returned[0][0] >= level:
+            return self._returned[0][:2]
+        return -level, self._levels[level][0].first
+
+    def remove(self, segment: Segment) -> Segment:
+        """Takes out a segment that waits here, wherever it stands. What is returned is to be used in its place."""
+        self._went(segment)
+        taken = segment.part(segment.first, segment.stop)
+        self._emptied += 1
+        if self._emptied > SWEPT and self._emptied * 2 > len(self._returned) + sum(map(len, self._levels.values())):
+            self._sweep()
+        return taken
+
+    def _trim(self) -> None:
+        """Drops what was emptied from the front."""
+        while self._returned and self._returned[0][3].home is not self:
+            heappop(self._returned)
+            self._emptied -= 1
+        for priority, waiting in self._levels.items():
+            while waiting and waiting[0].home is not self:
+                waiting.popleft()
+                self._emptied -= 1
+                self._others -= priority != DEFAULT_PRIORITY
+
+    def _sweep(self) -> None:
+        """Drops what was emptied from everywhere."""
+        self._emptied = 0
+        self._returned = [entry for entry in self._returned if entry[3].home is self]
+        heapify(self._returned)
+        for priority, waiting in self._levels.items():
+            if any(segment.home is not self for segment in waiting):
+                kept = [segment for segment in waiting if segment.home is self]
+                if priority != DEFAULT_PRIORITY:
+                    self._others -= len(waiting) - len(kept)
+                waiting.clear()
+                waiting.extend(kept)
+
+    def segments(self) -> list[Segment]:
+        """Everything, in no order; it stays."""
+        waiting = [entry[3] for entry in self._returned] + [segment for level in self._levels.values() for segment in level]
+        return [segment for segment in waiting if segment.home is self]
+
+    def clear(self) -> list[Segment]:
+        """Everything, in no order."""
+        found = self.segments()
+        for waiting in self._levels.values():
+            waiting.clear()
+        for segment in found:
+            self._went(segment)
+        self._returned.clear()
+        self._others = self._emptied = self.count = self.size = 0
+        return found
+
+    def __repr__(self) -> str:
+        return f"<Backlog {self.count} messages {self.size} octets>"

@@ -1,0 +1,123 @@
+"""Browsers: copies of what a queue holds, for somebody who takes nothing from it.
+
+A browser is a queue of its own that is filled with what the other one holds: what waits, and what is being delivered. What is
+in the log alone it reads there by itself, leaving out what was acknowledged meanwhile. It ends with a message `browser:end`
+(ActiveMQ Classic, Apollo), or goes on with what arrives (Apollo, browser-end:false). The consumers of a non-destructive queue
+(Artemis) are browsers that go on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from stompbox.broker import paging
+from stompbox.broker.address import wanted
+from stompbox.broker.cursor import Cursor
+from stompbox.broker.queue import Kind, Queue
+from stompbox.broker.segments import Segment
+from stompbox.message import Run, Shape
+
+if TYPE_CHECKING:
+    from stompbox.broker.consumer import Consumer
+    from stompbox.broker.engine import Engine
+    from stompbox.selectors import Selector
+
+END: Final = "browser"  # header of the last MESSAGE
+NO_END: Final = -1
+
+
+class Browser(Queue):
+    """What one consumer has still to see of another queue. `end`: the offset where the log ended when it began; NO_END: it goes on."""
+
+    def __init__(self, engine: Engine, shown: Queue, consumer: Consumer, cursor: Cursor, *, end: int) -> None:
+        name = f"{consumer.session}.{consumer.name}"
+        super().__init__(engine, shown.address, name, kind=Kind.BROWSER, cursor=cursor, selector=consumer.selector)
+        self.shown = shown
+        self.end = end
+        self.destination = consumer.destination or shown.name
+
+    def offer(self, run: Run, first: int, stop: int) -> None:
+        if self.paged_from >= 0:
+            self.engine.log_run(self.address, run)  # the queue itself may not need it there
+            return
+        segment = Segment(run, first, stop)
+        for part in _seen(self.selector, self, segment):
+            if not self.backlog.count and self.takers and not self.share(part, self.takers):
+                continue
+            if self.backlog.size + part.cost > self.engine.page_size:
+                paging.page(self.engine, self, run, part.first)
+                return
+            self.backlog.push(part)
+
+    def _take_in(self, run: Run, first: int, stop: int) -> None:
+        shown = self.shown
+        for low, high in list(shown.cursor.ahead.gaps(max(first, shown.cursor.position), stop)) if shown.is_durable else [(first, stop)]:
+            if shown.wants(run) and low < high:
+                for part in _seen(shown.selector, self, Segment(run, low, high)):
+                    for seen in _seen(self.selector, self, part):
+                        self._add(seen)
+
+    def _add(self, segment: Segment) -> None:
+        special = segment.run.shape.special
+        is_early = special is not None and special.delivery_time(segment.run.arrived) > self.engine.now
+        is_over = 0 < segment.run.shape.expires <= self.engine.now
+        if not is_early and not is_over:
+            self.backlog.push(segment)
+
+    def _loaded_to(self, stop: int) -> None:
+        if self.end == NO_END or stop < self.end:
+            super()._loaded_to(stop)
+            return
+        self.paged_from = NO_END
+        paging.paged_on(self.engine, self)
+        self.finish()
+
+    def finish(self) -> None:
+        """Nothing more is to come: the message that says so."""
+        shape = Shape({"destination": self.destination, END: "end"}, persistent=False, priority=0)
+        last = Run(shape, [b""], first=self.end, arrived=self.engine.now)
+        self.backlog.push(Segment(last, last.first, last.stop))
+
+
+def browse(engine: Engine, shown: Queue, consumer: Consumer, *, goes_on: bool, first: int = 0) -> Browser:
+    """Binds the consumer to a browser of the queue, from offset `first` on."""
+    next = shown.address.log.next
+    left = max(shown.paged_from, first, shown.cursor.position) if shown.paged_from >= 0 else next  # from here on the log has it
+    browser = Browser(engine, shown, consumer, engine.volatile_cursor(left), end=NO_END if goes_on else next)
+    engine.add_queue(browser)
+    for segment in sorted(_held(shown), key=_offset):
+        start = max(segment.first, first)
+        if start < segment.stop:
+            for part in _seen(browser.selector, browser, Segment(segment.run, start, segment.stop)):
+                browser._add(part)
+    if left < next:
+        paging.leave_in_log(browser, left)
+    elif not goes_on:
+        browser.finish()
+    if goes_on:
+        shown.show_to(browser)
+        consumer.on_close.append(lambda: shown.hide_from(browser))
+    browser.bind(consumer)
+    return browser
+
+
+def _held(queue: Queue) -> list[Segment]:
+    """What a queue has in memory: what waits for consumers, and what they have and have not acknowledged."""
+    found = queue.backlog.segments()
+    for binding in queue.bindings:
+        found += [segment for of, segment in binding.consumer.ledger if of is binding]
+        found += binding.held.segments()
+    return found
+
+
+def _seen(selector: Selector | None, browser: Queue, segment: Segment) -> list[Segment]:
+    if selector is None:
+        return [segment]
+    ranges = wanted(selector, segment.run, segment.first, segment.stop, browser.address)
+    return [Segment(segment.run, low, high) for low, high in ranges]
+
+
+def _offset(segment: Segment) -> int:
+    return segment.first
+
+

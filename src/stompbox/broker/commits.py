@@ -1,0 +1,147 @@
+"""What the next commit must say: gathered as things change, taken whole, put back when the disk refuses.
+
+Decides what goes into a commit and when it counts as stored. When a commit is taken is the server's business.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from stompbox.broker import lifetimes, units
+from stompbox.broker.units import Unit
+from stompbox.store.base import Commit
+
+if TYPE_CHECKING:
+    from stompbox.broker.address import Address
+    from stompbox.broker.duplicates import Duplicates
+    from stompbox.broker.engine import Engine
+    from stompbox.broker.log import Log
+    from stompbox.broker.queue import Queue
+
+
+class Commits:
+    """`dirty`: addresses whose logs have news; `acked`: queues whose cursors have."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.dirty: dict[Address, None] = {}
+        self.acked: dict[Queue, None] = {}
+        self.news: dict[Duplicates, None] = {}  # what finds duplicates and has something to be stored
+        self.changes = 0  # of the catalogue, and of which logs and cursors there are: counts up
+        self.unit: Unit | None = None  # that is being done
+        self.units: list[Unit] = []  # that the next commit has
+        self._next = Commit()
+        self._offsets: dict[Log, int] = {}  # of the commit that the disk works on: each log's next offset then
+        self._addresses: list[Address] = []  # and whose logs are in it
+        self._units: list[Unit] = []  # and what of it somebody waits for
+
+    def __bool__(self) -> bool:
+        return bool(self.dirty or self.acked or self._next)
+
+    def begin(self) -> Unit:
+        """What is published until `end` belongs together: its sender will be told of it as one."""
+        self.unit = Unit()
+        return self.unit
+
+    def end(self, *, is_stored: bool) -> None:
+        """`is_stored`: some of it needs the disk."""
+        if self.unit is not None and is_stored:
+            self.units.append(self.unit)
+        self.unit = None
+
+    def put(self, kind: str, key: str, value: object | None) -> None:
+        """Writes an entry of the catalogue; None deletes it."""
+        self.changes += 1
+        self._next.entries[kind, key] = None if value is None else json.dumps(value, separators=(",", ":")).encode()
+
+    def add_log(self, log: Log) -> None:
+        if not log.is_known:
+            self._next.logs[log.id] = log.name
+            log.is_known = True
+            if log.first:  # it was there before (lifetimes.py): where its offsets go on is told with it
+                self.put("ended", log.name, None)
+                self.dirty[self.engine.logs[log.id]] = None
+
+    def add_cursor(self, queue: Queue) -> None:
+        self.add_log(queue.address.log)
+        self._next.cursors[queue.id] = (queue.address.log.id, queue.cursor.position)
+
+    def drop_cursor(self, queue: Queue) -> None:
+        self.acked.pop(queue, None)
+        if queue.is_durable:
+            self._next.cursors.pop(queue.id, None)
+            self._next.acknowledged.pop(queue.id, None)
+            self._next.dropped_cursors.append(queue.id)
+            self.dirty[queue.address] = None
+
+    def drop_log(self, address: Address) -> None:
+        log = address.log
+        self.dirty.pop(address, None)
+        log.pending = []
+        if address.duplicates is not None:
+            address.duplicates.forget()
+        if log.is_known:
+            self.put("address", str(log.id), None)
+            self.put("retained", str(log.id), None)
+            for gone in (self._next.runs, self._next.next_offsets, self._next.trims):
+                gone.pop(log.id, None)
+            if self._next.logs.pop(log.id, None) is None:
+                self._next.dropped_logs.append(log.id)
+
+    def take(self) -> Commit:
+        """All that changed since the last one. Answer with `landed` or `failed` before taking the next."""
+        for queue in list(self.acked):
+            if not queue.bindings:  # its last message may have gone without a consumer
+                lifetimes.queue_left(self.engine, queue)
+        for cache in list(self.news):
+            cache.tell()
+        self.news = {}
+        commit, self._next = self._next, Commit()
+        acked, self.acked = self.acked, {}
+        for queue in acked:
+            self.dirty[queue.address] = None
+        dirty, self.dirty = self.dirty, {}
+        self._offsets = {}
+        self._addresses = list(dirty)
+        self._units, self.units = self.units, []
+        for address in dirty:
+            address.log.give(commit)
+            self._offsets[address.log] = address.log.next
+        for queue in acked:
+            ranges = queue.cursor.news(queue.address.log.stored)
+            if ranges:
+                commit.acknowledged[queue.id] = ranges
+        return commit
+
+    def landed(self) -> None:
+        """The commit that was taken last is durable."""
+        for log, next in self._offsets.items():
+            log.landed(next)
+        self._offsets, self._addresses, self._units = {}, [], []
+
+    def failed(self, commit: Commit) -> None:
+        """The commit that was taken last is not in the store: what was refused is undone, the rest goes in with the next one."""
+        newer, self._next = self._next, commit
+        commit.logs |= newer.logs
+        commit.cursors |= newer.cursors
+        commit.entries |= newer.entries
+        commit.dropped_cursors += newer.dropped_cursors
+        commit.dropped_logs += newer.dropped_logs
+        for queue_id, ranges in commit.acknowledged.items():
+            queue = self.engine.queues.get(queue_id)
+            if queue is not None:
+                queue.cursor.not_saved(ranges)
+                self.acked[queue] = None
+        commit.acknowledged, commit.runs, commit.next_offsets, commit.trims = {}, {}, {}, {}
+        for address in self._addresses:
+            if self.engine.logs.get(address.log.id) is address:  # else it was dropped meanwhile
+                address.log.failed()
+                self.dirty[address] = None
+        refused = [unit for unit in self._units if unit.is_refusable]
+        self.units[:0] = [unit for unit in self._units if not unit.is_refusable]
+        self._offsets, self._addresses, self._units = {}, [], []
+        units.withdraw(self.engine, refused)
+
+    def __repr__(self) -> str:
+        return f"<Commits addresses={len(self.dirty)} cursors={len(self.acked)} {'more' if self._next else 'nothing more'}>"

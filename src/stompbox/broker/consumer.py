@@ -1,0 +1,262 @@
+"""A subscription as the engine sees it: its credit, and what it was sent and has not acknowledged.
+
+Sending is bounded for every consumer. With acknowledgements the window counts body bytes (or messages) that are not yet
+acknowledged; an auto consumer has one, too: what its socket has not yet taken. A message counts as acknowledged there when
+the operating system has it (`Engine.flushed`), so one that never left the process is not lost with it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
+
+from stompbox.broker.segments import Held, Segment, octets_of
+from stompbox.message import Run
+from stompbox.selectors import Selector
+
+if TYPE_CHECKING:
+    from stompbox.broker.queue import Queue
+
+AUTO_WINDOW: Final = 2 << 20  # octets of bodies and headers on their way to the socket of an auto subscription
+
+
+class AckMode(Enum):
+    """STOMP 1.2, SUBSCRIBE ack Header."""
+
+    AUTO = "auto"
+    CLIENT = "client"
+    INDIVIDUAL = "client-individual"
+
+
+class Output:
+    """A part of a run for one subscription, to be encoded and written."""
+
+    __slots__ = ("binding", "deliveries", "first", "is_redelivered", "run", "stop", "turn")
+
+    def __init__(self, binding: Binding, segment: Segment) -> None:
+        self.binding = binding
+        self.turn = segment.turn
+        self.run: Run = segment.run
+        self.first = segment.first
+        self.stop = segment.stop
+        self.deliveries = segment.deliveries
+        self.is_redelivered = segment.is_redelivered
+
+
+class Binding:
+    """One consumer on one queue. `head` belongs to the server: how MESSAGE frames begin for it."""
+
+    __slots__ = ("consumer", "done", "head", "held", "queue", "seen", "sought")
+
+    def __init__(self, consumer: Consumer, queue: Queue) -> None:
+        self.consumer = consumer
+        self.queue = queue
+        self.held = Held()  # client-individual only
+        self.done = 0  # messages that were acknowledged
+        self.seen = -1  # of those, when it was last looked at (slowness.py)
+        self.sought = 0  # where its search of the log has come to (seeking.py)
+        self.head: Any = consumer.head_of(queue)
+
+    def __repr__(self) -> str:
+        return f"<Binding {self.consumer.name} on {self.queue.name}>"
+
+
+Sent = tuple[Binding, Segment]
+
+
+def _order(sent: Sent) -> tuple[int, int]:
+    return sent[1].turn, sent[1].first
+
+
+class Consumer:
+    """`window`: body bytes, `prefetch`: messages; -1 no limit, 0 one at a time. A message takes one byte of a window at least.
+    `is_either`: delivery goes on while one of the two has room (Apollo's credit), otherwise while both have.
+
+    `priority`: on an anycast queue those of a higher one come first, as long as they have credit; `is_exclusive`: it gets all.
+    `owner` is the server's connection; `head_of` gives it the opening of MESSAGE frames for a queue (Binding.head).
+    """
+
+    def __init__(
+        self,
+        name: str,
+        ack: AckMode,
+        *,
+        session: int,
+        destination: str = "",
+        selector: Selector | None = None,
+        window: int = -1,
+        prefetch: int = -1,
+        is_either: bool = False,
+        priority: int = 0,
+        is_exclusive: bool = False,
+        owner: Any = None,
+        head_of: Callable[[Queue], Any] = lambda _: None,
+    ) -> None:
+        self.name = name
+        self.ack = ack
+        self.session = session
+        self.destination = destination
+        self.selector = selector  # on an anycast queue: which of its messages it takes
+        self.owner = owner
+        self.head_of = head_of
+        self.window = AUTO_WINDOW if ack is AckMode.AUTO else window
+        self.prefetch = -1 if ack is AckMode.AUTO else prefetch
+        self.is_either = is_either
+        self.priority = priority
+        self.is_exclusive = is_exclusive
+        self.is_browser = False  # it sees copies
+        self.bindings: dict[int, Binding] = {}  # by queue
+        self.ledger: deque[Sent] = deque()  # auto and client: what was sent, in order
+        self.outbox: list[Output] = []
+        self.bytes_out = 0
+        self.messages_out = 0
+        self.starved: dict[Queue, None] = {}  # queues that had something and no credit for it
+        self.is_touched = False
+        self.is_started = True  # False: nothing goes out yet, the RECEIPT of its SUBSCRIBE comes first
+        self.is_closed = False
+        self.is_failed = False  # closed because its connection was lost
+        self.on_close: list[Callable[[], None]] = []
+        self._turn = 0
+
+    @property
+    def has_credit(self) -> bool:
+        out = self.messages_out
+        if not out or not self.is_started:
+            return self.is_started  # one message always flows
+        if self.is_either:
+            return out < self.prefetch or self.bytes_out < self.window
+        if self.window >= 0 and (self.bytes_out >= self.window or out >= self.window):
+            return False
+        return self.prefetch < 0 or out < self.prefetch
+
+    def fitting(self, segment: Segment) -> int:
+        """How many of the segment's messages may go now, when there is credit."""
+        count = len(segment)
+        by_size = self._fitting_by_size(segment) if self.window >= 0 else count
+        if self.prefetch < 0:
+            return by_size
+        by_count = min(count, max(1, self.prefetch) - self.messages_out)
+        return max(by_size, by_count) if self.is_either else min(by_size, by_count)
+
+    def _fitting_by_size(self, segment: Segment) -> int:
+        room = self.window - self.bytes_out
+        if room <= 0:
+            return 1
+        count = segment.fitting(room)
+        if not self.is_either:
+            count = min(count, self.window - self.messages_out)
+        return min(count, 1 + room // (1 + octets_of(segment.run.shape))) if self.ack is AckMode.AUTO else count
+
+    def give(self, binding: Binding, segment: Segment) -> None:
+        self._turn = segment.turn = self._turn + 1
+        self.outbox.append(Output(binding, segment))
+        self._count(segment)
+        if self.ack is AckMode.INDIVIDUAL:
+            binding.held.add(segment)
+        else:
+            self.ledger.append((binding, segment))
+
+    def _count(self, segment: Segment) -> None:
+        self.bytes_out += segment.size
+        self.messages_out += len(segment)
+        if self.ack is AckMode.AUTO:
+            self.bytes_out += len(segment) * octets_of(segment.run.shape)
+
+    def release(self, segment: Segment) -> None:
+        self.bytes_out -= segment.size
+        self.messages_out -= len(segment)
+        if self.ack is AckMode.AUTO:
+            self.bytes_out -= len(segment) * octets_of(segment.run.shape)
+
+    def hold_again(self, sent: list[Sent]) -> None:
+        """After ABORT: what aborted ACKs had taken is unacknowledged again, in the order in which it was sent."""
+        sent = [(binding, segment) for binding, segment in sent if self.bindings.get(binding.queue.id) is binding]
+        for binding, segment in sent:
+            self._count(segment)
+            if self.ack is AckMode.INDIVIDUAL:
+                binding.held.add(segment)
+        if self.ack is not AckMode.INDIVIDUAL:
+            self.ledger = deque(sorted([*sent, *self.ledger], key=_order))
+
+    def take_flushed(self) -> list[Sent]:
+        """auto: what was taken from the outbox, which the operating system has by now."""
+        sent, waiting = self.ledger, len(self.outbox)
+        self.ledger = deque([sent.pop() for _ in range(waiting)][::-1]) if waiting else deque()
+        self.bytes_out = self.messages_out = 0
+        for _, segment in self.ledger:
+            self._count(segment)
+        return list(sent)
+
+    @property
+    def written(self) -> int:
+        """Segments up to this turn have left the outbox."""
+        return self.outbox[0].turn - 1 if self.outbox else self._turn
+
+    def forget(self, binding: Binding) -> None:
+        """The queue is gone, and with it what was sent from it."""
+        gone = [segment for known, segment in self.ledger if known is binding] + binding.held.clear()
+        for segment in gone:
+            self.release(segment)
+        if gone:
+            self.ledger = deque([sent for sent in self.ledger if sent[0] is not binding])
+            self.outbox = [output for output in self.outbox if output.binding is not binding]
+
+    def take(self, queue: int, first: int, stop: int) -> tuple[list[Sent], int]:
+        """Removes first .. stop-1 of a queue's messages from what is unacknowledged, as far as they are; and where that ends.
+
+        `client`: cumulative, all that this subscription was sent before them goes with them (STOMP 1.2, SUBSCRIBE ack Header).
+        """
+        binding = self.bindings.get(queue)
+        if binding is None or self.ack is AckMode.AUTO:
+            return [], first
+        if self.ack is AckMode.CLIENT:
+            return self._take_through(queue, stop - 1, first)
+        segments, reached = binding.held.take(first, stop)
+        for segment in segments:
+            self.release(segment)
+        return [(binding, segment) for segment in segments], reached
+
+    def _take_through(self, queue: int, offset: int, missing: int) -> tuple[list[Sent], int]:
+        for at, (binding, segment) in enumerate(self.ledger):
+            if binding.queue.id == queue and segment.first <= offset < segment.stop:
+                taken = [self.ledger.popleft() for _ in range(at)]
+                if offset + 1 == segment.stop:
+                    taken.append(self.ledger.popleft())
+                else:
+                    taken.append((binding, segment.cut(offset + 1)))
+                for _, gone in taken:
+                    self.release(gone)
+                return taken, offset + 1
+        return [], missing
+
+    def withdraw(self, binding: Binding, offset: int) -> list[Sent]:
+        """Removes one message from what it was sent, and no other, whatever its ack mode."""
+        if self.ack is AckMode.INDIVIDUAL:
+            taken = binding.held.take(offset, offset + 1)[0]
+        else:
+            taken = []
+            kept: deque[Sent] = deque()
+            for known, segment in self.ledger:
+                if known is not binding or not segment.first <= offset < segment.stop:
+                    kept.append((known, segment))
+                    continue
+                taken.append(segment.part(offset, offset + 1))
+                kept += [(known, part) for part in segment.without(offset)]
+            self.ledger = kept
+        for segment in taken:
+            self.release(segment)
+        return [(binding, segment) for segment in taken]
+
+    def take_all(self) -> list[Sent]:
+        """Everything unacknowledged."""
+        found = list(self.ledger)
+        self.ledger.clear()
+        for binding in self.bindings.values():
+            found += [(binding, segment) for segment in binding.held.clear()]
+        self.bytes_out = self.messages_out = 0
+        return found
+
+    def __repr__(self) -> str:
+        return f"<Consumer {self.name} ack={self.ack.value} out={self.messages_out}/{self.bytes_out}B queues={len(self.bindings)}>"

@@ -1,0 +1,101 @@
+"""A cursor: how far one reader of a log has come."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import Final
+
+from stompbox.ranges import Ranges
+
+FAR: Final = 1 << 62  # beyond any offset
+
+
+class Cursor:
+    """A position, below which all is acknowledged, and what was acknowledged ahead of it.
+
+    `unsaved` collects what the next commit has to say about it; None for a cursor that lives in memory only.
+    `reach`: what the log has from there on was never this reader's, so that it need not be told of each message that passes it
+    by; FAR while the reader still has to look at the log itself.
+    """
+
+    __slots__ = ("ahead", "id", "position", "reach", "saved", "unsaved")
+
+    def __init__(self, id: int, position: int, ahead: Ranges | None = None, *, is_durable: bool) -> None:
+        self.id = id
+        self.position = position
+        self.ahead = ahead if ahead is not None else Ranges()
+        self.reach = position
+        self.saved = position  # what the store was told
+        self.unsaved: list[tuple[int, int]] | None = [] if is_durable else None
+
+    def acknowledge(self, first: int, stop: int) -> bool:
+        """Marks first .. stop-1. True when this is the first news for the next commit."""
+        self.pass_over(first, stop)
+        unsaved = self.unsaved
+        if unsaved is None:
+            return False
+        if not unsaved:
+            unsaved.append((first, stop))
+            return True
+        if unsaved[-1][1] == first:
+            unsaved[-1] = (unsaved[-1][0], stop)
+        elif unsaved[-1][0] == stop:
+            unsaved[-1] = (first, unsaved[-1][1])
+        else:
+            unsaved.append((first, stop))
+        return False
+
+    def revoke(self, first: int, stop: int) -> None:
+        """first .. stop-1 is not acknowledged after all; no commit that the store has said that it is."""
+        if first < self.position:
+            self.ahead.add(min(stop, self.position), self.position)
+            self.position = first
+            self.saved = min(self.saved, first)
+        self.ahead.remove(first, stop)
+        if self.unsaved:
+            told = Ranges(self.unsaved)
+            told.remove(first, stop)
+            self.unsaved[:] = told
+
+    def pass_over(self, first: int, stop: int) -> None:
+        """Marks what is not for this reader, and would be found not to be after a restart: no commit needs to say so."""
+        if first <= self.position:
+            self.position = max(self.position, stop)
+            if self.ahead:
+                self.position = self.ahead.take_prefix(self.position)
+        else:
+            self.ahead.add(first, stop)
+
+    def settle(self, next: int) -> int:
+        """The position, in a log that goes to `next`: who has answered all that it was given needs nothing of the rest."""
+        if self.reach <= self.position < next:
+            self.position = self.ahead.take_prefix(next)
+            self.reach = self.position
+        return self.position
+
+    def news(self, stored: int) -> list[tuple[int, int]]:
+        """What the next commit has to say; `stored` is the offset after the last message that the store has.
+
+        Acknowledgements of what was never stored need no saving, but lie between others: what is said covers them, so that the
+        stored cursor has no more gaps than this one.
+        """
+        unsaved, self.unsaved = self.unsaved or [], []
+        found: dict[tuple[int, int], None] = {}
+        if self.saved < min(self.position, stored):
+            found[self.saved, self.position] = None
+            self.saved = self.position
+        starts, stops = self.ahead.starts, self.ahead.stops
+        for first, stop in unsaved:
+            if first < stored and stop > self.position:
+                at = bisect_right(starts, max(first, self.position)) - 1
+                found[starts[at], stops[at]] = None
+        return list(found)
+
+    def not_saved(self, ranges: list[tuple[int, int]]) -> None:
+        """The commit that was told these is not in the store."""
+        if self.unsaved is not None:
+            self.unsaved[:0] = ranges
+            self.saved = min([self.saved, *[first for first, _ in ranges]])
+
+    def __repr__(self) -> str:
+        return f"<Cursor {self.id} at {self.position} ahead={len(self.ahead)}>"

@@ -1,0 +1,104 @@
+"""Messages that could not be delivered: copies with the reason in their headers, to a dead letter or expiry address.
+
+    original-destination, _AMQ_ORIG_ADDRESS, _AMQ_ORIG_QUEUE, _AMQ_ORIG_MESSAGE_ID   where they came from, the first time
+    dead-letter-reason     expired, max-delivery-attempts, no-route
+    _AMQ_ACTUAL_EXPIRY     expired ones: when, ms since the epoch
+
+With auto-create-dead-letter-resources (or -expiry-) each address has a queue of its own there, DLQ.<address> (EXP.<address>).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from stompbox.broker.queue import Kind
+from stompbox.broker.segments import Segment
+from stompbox.message import ANYCAST, EXPIRATION, SCHEDULED_DELAY, SCHEDULED_TIME, Run, Shape
+from stompbox.selectors import compile_selector
+
+if TYPE_CHECKING:
+    from stompbox.broker.address import Address
+    from stompbox.broker.engine import Engine
+    from stompbox.broker.queue import Queue
+
+EXPIRED: Final = "expired"
+TOO_OFTEN: Final = "max-delivery-attempts"
+NO_ROUTE: Final = "no-route"
+
+ORIGINAL_ID: Final = "_AMQ_ORIG_MESSAGE_ID"
+ORIGINAL_ADDRESS: Final = "_AMQ_ORIG_ADDRESS"
+ORIGINAL_QUEUE: Final = "_AMQ_ORIG_QUEUE"
+ORIGINAL_DESTINATION: Final = "original-destination"
+REASON: Final = "dead-letter-reason"
+ACTUAL_EXPIRY: Final = "_AMQ_ACTUAL_EXPIRY"
+ADDED: Final = frozenset((ORIGINAL_ID, ORIGINAL_ADDRESS, ORIGINAL_QUEUE, ORIGINAL_DESTINATION, REASON, ACTUAL_EXPIRY))
+_TIMES: Final = frozenset(("expires", EXPIRATION, SCHEDULED_DELAY, SCHEDULED_TIME))  # asked for once; a copy neither expires nor waits
+
+
+def expired(engine: Engine, queue: Queue, segment: Segment) -> None:
+    settings = queue.address.settings
+    why = {REASON: EXPIRED, ACTUAL_EXPIRY: str(engine.now)}
+    own = _own_queue(settings, "expiry", queue.address)
+    _send(engine, queue.address, segment, why, to=(settings.expiry_address, own), queue=queue)
+
+
+def dead(engine: Engine, queue: Queue, segment: Segment, reason: str) -> None:
+    settings = queue.address.settings
+    own = _own_queue(settings, "dead_letter", queue.address)
+    _send(engine, queue.address, segment, {REASON: reason}, to=(settings.dead_letter_address, own), queue=queue)
+
+
+def unrouted(engine: Engine, address: Address, run: Run) -> bool:
+    """send-to-dla-on-no-route. True when its receipt must wait for the next commit."""
+    settings = address.settings
+    own = _own_queue(settings, "dead_letter", address)
+    return _send(engine, address, Segment(run, run.first, run.stop), {REASON: NO_ROUTE}, to=(settings.dead_letter_address, own))
+
+
+def _own_queue(settings: Any, what: str, address: Address) -> str:
+    """The name of the queue that an address has for itself among the dead; empty without one."""
+    if not getattr(settings, f"auto_create_{what}_resources", False):
+        return ""
+    return f"{getattr(settings, f'{what}_queue_prefix')}{address.name}{getattr(settings, f'{what}_queue_suffix')}"
+
+
+def _send(
+    engine: Engine, address: Address, segment: Segment, why: dict[str, str], *, to: tuple[str | None, str], queue: Queue | None = None
+) -> bool:
+    """A copy of each message; without an address to send it to, or when that is its own, they are dropped and counted."""
+    name, own = to
+    if not name or name == address.name:
+        engine.counters["dropped"] += len(segment)
+        return False
+    run = segment.run
+    part = slice(segment.first - run.first, segment.stop - run.first)
+    columns = {hole: column[part] for hole, column in zip(run.shape.holes, run.columns, strict=True)}
+    if ORIGINAL_ID not in run.shape.headers and queue is not None:
+        columns.setdefault(ORIGINAL_ID, [b"%d-%d" % (queue.id, offset) for offset in range(segment.first, segment.stop)])
+    for header in why:
+        columns.pop(header, None)
+    shape = _shape(address, queue, run.shape, tuple(columns), why)
+    copy = Run(shape, run.bodies[part], tuple(columns.values()), sender=run.sender)
+    return _forward_to(engine, name, own, address, copy) if own else engine.forward(name, copy)
+
+
+def _forward_to(engine: Engine, name: str, own: str, origin: Address, run: Run) -> bool:
+    """To one queue, which takes only messages of `origin`."""
+    target = engine.addresses.get(name) or engine.create_address(name)
+    if own not in target.anycast:
+        literal = origin.name.replace("'", "''")
+        engine.new_queue(target, own, Kind.ANYCAST, compile_selector(f"{ORIGINAL_ADDRESS} = '{literal}'"), is_auto=True)
+    run.routing, run.queue = ANYCAST, own
+    return engine.route(target, run)
+
+
+def _shape(address: Address, queue: Queue | None, shape: Shape, holes: tuple[str, ...], why: dict[str, str]) -> Shape:
+    """The sender's headers; where the message came from, the first time if it dies again; and why."""
+    headers = {name: value for name, value in shape.headers.items() if name not in _TIMES and name != ACTUAL_EXPIRY}
+    came = {ORIGINAL_DESTINATION: shape.destination, ORIGINAL_ADDRESS: address.name}
+    if queue is not None:
+        came[ORIGINAL_QUEUE] = queue.name
+    for name, value in came.items():
+        if name not in holes:
+            headers.setdefault(name, value)
+    return Shape(headers | why, holes=holes, persistent=shape.persistent, priority=shape.priority, has_length=shape.has_length)

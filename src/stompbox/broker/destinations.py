@@ -1,0 +1,112 @@
+"""What a destination header names: an address, perhaps one queue of it, and the kind of routing it asks for.
+
+    /queue/x  anycast      /topic/x  multicast      /stream/x  the log of address x      x  what the address settings say
+    address::queue  one exact queue            a.*.b  a.#  wildcards, in subscriptions
+    /temp-queue/x  /temp-topic/x  gone with the connection that made them (temporaries.py)
+    /queue/a,/topic/b  several at once
+
+The prefixes are the listener's. `destination-type` and `subscription-type` decide before prefixes, prefixes before settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from stompbox.config.matching import is_wild, problem_of
+from stompbox.errors import IllegalFrame
+from stompbox.message import ANYCAST, MULTICAST
+
+STREAM_PREFIX: Final = "/stream/"
+MOST: Final = 100  # destinations in one header
+
+# All forms in which a temporary destination is met: ours and the brokers' whose clients we serve. The longer ones first.
+TEMPORARY_PREFIXES: Final = MappingProxyType(
+    {
+        "/temp-queue/temporary_destination://queue/": ANYCAST,  # OpenMQ, as others see it
+        "/temp-topic/temporary_destination://topic/": MULTICAST,
+        "/temp-queue/": ANYCAST,
+        "/temp-topic/": MULTICAST,
+        "/remote-temp-queue/": ANYCAST,  # ActiveMQ Classic, as others see it
+        "/remote-temp-topic/": MULTICAST,
+        "/reply-queue/": ANYCAST,  # RabbitMQ, as others see it
+    }
+)
+_TYPES: Final = MappingProxyType({"ANYCAST": ANYCAST, "MULTICAST": MULTICAST})
+KINDS: Final = MappingProxyType({ANYCAST: "ANYCAST", MULTICAST: "MULTICAST", ANYCAST | MULTICAST: "ANYCAST and MULTICAST"})
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """`routing` 0: nothing was said; `queue` empty: the address's own. Of a temporary one `address` is the name as it was given."""
+
+    text: str
+    address: str
+    routing: int
+    queue: str = ""
+    is_stream: bool = False
+    is_temporary: bool = False
+
+    @property
+    def is_wild(self) -> bool:
+        return not self.is_temporary and is_wild(self.address)
+
+
+def parse_all(text: str, anycast: Sequence[str], multicast: Sequence[str], *, kind: str | None = None) -> tuple[Destination, ...]:
+    """The destinations that a header names, each once. Raises IllegalFrame that names what is wrong."""
+    if "," not in text:
+        return (parse(text, anycast, multicast, kind=kind),)
+    parts = text.split(",")
+    if len(parts) > MOST:
+        raise IllegalFrame("bad-destination", f"a destination of {len(parts)} parts; no more than {MOST} are allowed")
+    if not all(part.strip(" ") for part in parts):
+        raise IllegalFrame("bad-destination", f"destination {text[:200]!r} has an empty part")
+    return tuple({parse(part.strip(" "), anycast, multicast, kind=kind): None for part in parts})
+
+
+def parse(text: str, anycast: Sequence[str], multicast: Sequence[str], *, kind: str | None = None) -> Destination:
+    """One destination. `kind` is the value of destination-type or subscription-type."""
+    asked = _asked(kind)
+    for prefix, routing in TEMPORARY_PREFIXES.items():
+        if text.startswith(prefix):
+            return _temporary(text, text[len(prefix) :], routing, asked)
+    if text.startswith(STREAM_PREFIX):
+        name, routing, is_stream = text[len(STREAM_PREFIX) :], 0, True
+    else:
+        (name, routing), is_stream = _without_prefix(text, anycast, multicast), False
+    name, divider, queue = name.partition("::")
+    if not name:
+        raise IllegalFrame("bad-destination", f"destination {text[:200]!r} names no address")
+    if divider and (not queue or is_stream or is_wild(name)):
+        raise IllegalFrame("bad-destination", f"destination {text[:200]!r}: `::` stands between the name of one address and one queue")
+    if is_wild(name) and (problem := problem_of(name)):
+        raise IllegalFrame("bad-destination", f"destination {text[:200]!r}: {problem}")
+    return Destination(text, name, asked or routing, queue, is_stream)
+
+
+def _without_prefix(text: str, anycast: Sequence[str], multicast: Sequence[str]) -> tuple[str, int]:
+    """The name behind the longest prefix that fits, and what it means."""
+    fitting = [(prefix, ANYCAST) for prefix in anycast if prefix and text.startswith(prefix)]
+    fitting += [(prefix, MULTICAST) for prefix in multicast if prefix and text.startswith(prefix)]
+    prefix, routing = max(fitting, key=lambda entry: len(entry[0]), default=("", 0))
+    return text[len(prefix) :], routing
+
+
+def _asked(kind: str | None) -> int:
+    if kind is None:
+        return 0
+    if kind not in _TYPES:
+        text = f"destination-type or subscription-type is {kind[:80]!r}; allowed are ANYCAST and MULTICAST"
+        raise IllegalFrame("bad-destination-type", text)
+    return _TYPES[kind]
+
+
+def _temporary(text: str, name: str, routing: int, asked: int) -> Destination:
+    if not name or "::" in name:
+        raise IllegalFrame("bad-destination", f"destination {text[:200]!r} names no temporary destination")
+    if asked not in (0, routing):
+        text = f"destination {text[:200]!r} is {KINDS[routing]}; destination-type or subscription-type says {KINDS[asked]}"
+        raise IllegalFrame("bad-destination-type", text)
+    return Destination(text, name, routing, is_temporary=True)

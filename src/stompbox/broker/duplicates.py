@@ -1,0 +1,141 @@
+"""Duplicate detection: of the messages of an address with the same _AMQ_DUPL_ID only the first is taken (Artemis).
+
+So many values are remembered per address (`id-cache-size`), the oldest are forgotten. Those of stored messages go into the same
+commit as their messages, one entry of the catalogue for all of a commit, so they are there after a restart. A duplicate is
+counted and answered like a message: its RECEIPT says that it is stored, which it is. What a transaction sends counts when it
+commits. Copies that the broker makes (diverts, dead letters) are not looked at.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from functools import partial
+from typing import TYPE_CHECKING
+
+from stompbox.broker.columns import values_of
+from stompbox.message import DUPLICATE_ID, Run
+
+if TYPE_CHECKING:
+    from stompbox.broker.address import Address
+    from stompbox.broker.engine import Engine
+
+NO_BLOCK = -1  # a value that is in memory only
+
+
+class Duplicates:
+    """The values of one address. A block is what one commit stored of them."""
+
+    def __init__(self, address: Address, most: int) -> None:
+        self.address = address
+        self.most = most
+        self._blocks: dict[bytes, int] = {}  # value -> block, the oldest first
+        self._sizes: Counter[int] = Counter()  # of blocks: values that still count
+        self._gone: deque[int] = deque()  # blocks to be deleted
+        self._unsaved: list[bytes] = []
+        self._next = 0  # the block that the next commit stores
+
+    def __contains__(self, value: bytes) -> bool:
+        return value in self._blocks
+
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    def add(self, values: list[bytes], *, is_stored: bool) -> None:
+        for value in values:
+            self._remember(value, self._next if is_stored else NO_BLOCK)
+        if is_stored:
+            self._unsaved += values
+            self.address.engine.commits.news[self] = None
+
+    def _remember(self, value: bytes, block: int) -> None:
+        self._blocks[value] = block
+        self._sizes[block] += 1
+        while len(self._blocks) > self.most:
+            oldest = next(iter(self._blocks))
+            gone = self._blocks.pop(oldest)
+            self._sizes[gone] -= 1
+            if not self._sizes[gone] and gone not in (NO_BLOCK, self._next):
+                del self._sizes[gone]
+                self._gone.append(gone)
+
+    def remove(self, values: list[bytes]) -> None:
+        """Messages with these could not be stored: they may come again."""
+        blocks = set()
+        for value in values:
+            block = self._blocks.pop(value, None)
+            if block is not None:
+                self._sizes[block] -= 1
+                blocks.add(block)
+        self._unsaved = [value for value in self._unsaved if value in self._blocks]
+        for block in blocks - {NO_BLOCK, self._next}:
+            left = [value.decode() for value, at in self._blocks.items() if at == block]
+            self.address.engine.put("duplicates", f"{self.address.log.id}.{block}", left or None)
+            if not left:
+                del self._sizes[block]
+
+    def tell(self) -> None:
+        """A commit is being taken: what is new goes into it."""
+        engine, log = self.address.engine, self.address.log
+        engine.commits.add_log(log)
+        if self._unsaved and self._sizes[self._next]:
+            engine.put("duplicates", f"{log.id}.{self._next}", [value.decode() for value in self._unsaved[-self.most :]])
+        self._unsaved = []
+        self._next += 1
+        while self._gone:
+            engine.put("duplicates", f"{log.id}.{self._gone.popleft()}", None)
+
+    def recall(self, block: int, values: list[str]) -> None:
+        """What an entry of the catalogue holds; the oldest block first."""
+        self._next = block
+        for value in values:
+            self._remember(value.encode(), block)
+        self._next = block + 1
+
+    def forget(self) -> None:
+        """The address is gone."""
+        for block in {*self._sizes, *self._gone} - {NO_BLOCK}:
+            self.address.engine.put("duplicates", f"{self.address.log.id}.{block}", None)
+        self.address.engine.commits.news.pop(self, None)
+
+    def __repr__(self) -> str:
+        return f"<Duplicates of {self.address.name}: {len(self)} of {self.most}>"
+
+
+def publish(engine: Engine, address: Address, run: Run) -> bool:
+    """Routes what of a run is new. True when its receipt must wait for the next commit."""
+    known = duplicates_of(address)
+    if known is None:
+        return engine.route(address, run)
+    values = values_of(run, DUPLICATE_ID, run.first, run.first + len(run))
+    seen: dict[bytes, None] = {}
+    fresh: list[int] = []
+    for index, value in enumerate(values):
+        if value and (value in known or value in seen):
+            continue
+        if value:
+            seen[value] = None
+        fresh.append(index)
+    is_stored = engine.is_durable and not address.is_volatile(run)
+    engine.counters["duplicates"] += len(values) - len(fresh)
+    if fresh:
+        is_stored = engine.route(address, run if len(fresh) == len(values) else _picked(run, fresh))
+        known.add(list(seen), is_stored=is_stored and engine.persists_ids)
+        if engine.commits.unit is not None:
+            engine.commits.unit.undo.append(partial(known.remove, list(seen)))
+    return is_stored
+
+
+def duplicates_of(address: Address) -> Duplicates | None:
+    """What an address remembers; None when it is to remember nothing."""
+    most = getattr(address.settings, "id_cache_size", 0)
+    if not most:
+        return None
+    if address.duplicates is None:
+        address.duplicates = Duplicates(address, most)
+    return address.duplicates
+
+
+def _picked(run: Run, indices: list[int]) -> Run:
+    columns = tuple([[column[index] for index in indices] for column in run.columns])
+    bodies = [run.bodies[index] for index in indices]
+    return Run(run.shape, bodies, columns, routing=run.routing, sender=run.sender, queue=run.queue)

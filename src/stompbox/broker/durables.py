@@ -1,0 +1,197 @@
+"""Durable subscriptions: named cursors on the addresses that a destination covers, with or without a subscriber.
+
+Who returns with another destination, selector or no-local makes a new subscription, as JMS says: the old backlog goes.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+from stompbox.broker import retained
+from stompbox.broker.address import Address
+from stompbox.broker.consumer import Consumer
+from stompbox.broker.engine import Engine, Watcher, is_named, selector_entry
+from stompbox.broker.queue import Kind, Queue
+from stompbox.broker.subscriptions import MayReach, everything
+from stompbox.config.matching import is_wild
+from stompbox.errors import IllegalFrame, Refused
+from stompbox.message import MULTICAST
+from stompbox.selectors import Selector
+
+USER: Final = "\0"  # before the name of a user; no header of STOMP can hold it
+
+
+@dataclass(slots=True, eq=False)
+class DurableSubscription:
+    """A named cursor per address that its destination covers; identity is (client-id, name), or (user, name) as RabbitMQ has it.
+
+    `pattern`: addresses and wildcards, with commas between them. A user in place of a client-id begins with USER.
+    `may_reach` says which addresses its owner may consume from; after a restart it is not known until the owner comes back.
+    """
+
+    client_id: str
+    name: str
+    pattern: str
+    selector: Selector | None
+    no_local: bool
+    queues: list[Queue] = field(default_factory=list)
+    consumer: Consumer | None = None
+    may_reach: MayReach = everything
+    leavings: int = 0  # how often a subscriber has left
+
+    @property
+    def patterns(self) -> list[str]:
+        return self.pattern.split(",")
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        return self.client_id, self.name
+
+    @property
+    def key(self) -> str:
+        return json.dumps([self.client_id, self.name])
+
+    @property
+    def queue_name(self) -> str:
+        """As Artemis calls the queue of a durable subscription."""
+        return f"{shown(self.client_id)}.{self.name}"
+
+    def is_same(self, other: DurableSubscription) -> bool:
+        mine, others = selector_entry(self.selector), selector_entry(other.selector)
+        return (self.pattern, mine, self.no_local) == (other.pattern, others, other.no_local)
+
+    def __repr__(self) -> str:
+        state = "active" if self.consumer is not None else "offline"
+        return f"<DurableSubscription {self.name} of {shown(self.client_id)} {state} queues={len(self.queues)}>"
+
+
+def to_durable(engine: Engine, consumer: Consumer, wish: DurableSubscription) -> bool:
+    """A durable subscription, new or taken up again. True when it is new (or was changed, which JMS calls a new one)."""
+    known = engine.durables.get(wish.identity)
+    if known is not None and known.consumer is not None:
+        raise Refused("durable-in-use", f"durable subscription {wish.name!r} of {shown(wish.client_id)!r} has a subscriber already")
+    for pattern in wish.patterns:
+        if not is_wild(pattern):
+            engine.address(pattern, MULTICAST)  # what can be refused comes first
+    if known is not None and not known.is_same(wish):
+        drop_durable(engine, *known.identity)
+        known = None
+    durable = known if known is not None else _make_durable(engine, wish)
+    durable.may_reach = wish.may_reach
+    durable.consumer = consumer
+    for queue in durable.queues:
+        _bind(durable, queue)
+    consumer.on_close.append(partial(_leave, engine, durable))
+    return known is None
+
+
+def _bind(durable: DurableSubscription, queue: Queue) -> None:
+    consumer = durable.consumer
+    if consumer is not None and durable.may_reach(queue.address.name):
+        queue.no_local = consumer.session if durable.no_local else 0
+        queue.bind(consumer)
+
+
+def _leave(engine: Engine, durable: DurableSubscription) -> None:
+    durable.consumer = None
+    durable.leavings += 1
+    watch_absence(engine, durable)
+
+
+def watch_absence(engine: Engine, durable: DurableSubscription) -> None:
+    """Without a subscriber it goes after `offline-durable-subscription-timeout` of its (first) destination."""
+    timeout = engine.settings.resolve(durable.patterns[0]).offline_durable_subscription_timeout
+    if timeout >= 0:
+        engine.timers.at(engine.now + timeout, partial(_absent, engine, durable, durable.leavings))
+
+
+def _absent(engine: Engine, durable: DurableSubscription, leavings: int) -> None:
+    if engine.durables.get(durable.identity) is durable and durable.consumer is None and durable.leavings == leavings:
+        engine.counters["durable-subscriptions-timed-out"] += 1
+        drop_durable(engine, *durable.identity)
+
+
+def _make_durable(engine: Engine, wish: DurableSubscription) -> DurableSubscription:
+    engine.durables[wish.identity] = wish
+    engine.put("durable", wish.key, entry_of(wish))
+    for pattern in wish.patterns:
+        if not is_wild(pattern):  # it may just have gone with the subscription that this one replaces
+            engine.address(pattern, MULTICAST)
+    for address in list(engine.addresses.values()):
+        if any(is_named(pattern, address.name) for pattern in wish.patterns):
+            _join(engine, wish, address)
+    watch_durable(engine, wish)
+    return wish
+
+
+def watch_durable(engine: Engine, durable: DurableSubscription) -> None:
+    """A durable wildcard subscription joins addresses that come later, with or without a subscriber."""
+    for pattern in durable.patterns:
+        if is_wild(pattern):
+            engine.watchers.append(Watcher(pattern.split("."), partial(_join, engine, durable), lambda _: None, durable))
+
+
+def _join(engine: Engine, durable: DurableSubscription, address: Address) -> None:
+    if address.owner or not durable.may_reach(address.name) or any(queue.address is address for queue in durable.queues):
+        return
+    queue = _preconfigured(address, durable)
+    if queue is None:
+        position = address.replay_from()
+        queue = engine.new_queue(address, durable.queue_name, Kind.DURABLE, durable.selector, owner=durable.key, position=position)
+        retained.give(address, queue)
+    durable.queues.append(queue)
+    _bind(durable, queue)
+
+
+def _preconfigured(address: Address, durable: DurableSubscription) -> Queue | None:
+    """A queue of the name that the subscription's would have, which waits for it."""
+    found = address.named.get(durable.queue_name)
+    if found is None or found.owner or found.bindings:
+        return None
+    found.owner = durable.key
+    address.engine.note_queue(found)
+    return found
+
+
+def drop_durable(engine: Engine, client_id: str, name: str) -> None:
+    """Ends a durable subscription; its backlog goes. An active subscriber must have been closed."""
+    durable = find_durable(engine, client_id, name)
+    del engine.durables[durable.identity]
+    engine.watchers = [watcher for watcher in engine.watchers if watcher.owner is not durable]
+    for queue in durable.queues:
+        if queue.id in engine.queues:
+            engine.drop_queue(queue)
+    engine.put("durable", durable.key, None)
+
+
+def find_durable(engine: Engine, client_id: str, name: str) -> DurableSubscription:
+    found = engine.durables.get((client_id, name))
+    if found is None:
+        whose = "user" if client_id.startswith(USER) else "client-id"
+        raise IllegalFrame("no-such-subscription", f"{whose} {shown(client_id)!r} has no durable subscription {name!r}")
+    return found
+
+
+def shown(client_id: str) -> str:
+    """The client-id, or the user in its place."""
+    return client_id.removeprefix(USER)
+
+
+# The catalogue
+
+
+def entry_of(durable: DurableSubscription) -> dict[str, object]:
+    return {
+        "client_id": durable.client_id,
+        "name": durable.name,
+        "pattern": durable.pattern,
+        "no_local": durable.no_local,
+        **selector_entry(durable.selector),
+    }
+
+
+def recall(entry: dict[str, Any], selector: Selector | None) -> DurableSubscription:
+    return DurableSubscription(entry["client_id"], entry["name"], entry["pattern"], selector, entry["no_local"])

@@ -1,0 +1,600 @@
+"""The engine: addresses, queues, consumers, transactions, and what the next commit must say. No I/O, no clock.
+
+State changes at once, in memory. What is to be done outside is left here for the server to take:
+
+    touched    consumers whose outbox has something to encode and write
+    loads      parts of logs that a paged queue wants read (answer with `loaded`)
+    slow       consumers that take less than the settings want
+    commit     `take_commit` gives all that changed since the last one; `committed` or `commit_failed` answers it
+
+`now` (ms since the epoch) is set by the server before each call that may need it; `next_deadline` says when `tick` is wanted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+from stompbox.broker import deadletters, diverts, duplicates, expiry, lifetimes, paging, retained, seeking, transactions, units
+from stompbox.broker.address import Address, Settings, Targets, missing
+from stompbox.broker.commits import Commits
+from stompbox.broker.consumer import Binding, Consumer, Sent
+from stompbox.broker.cursor import FAR, Cursor
+from stompbox.broker.log import Log
+from stompbox.broker.paging import Load
+from stompbox.broker.queue import Kind, Queue
+from stompbox.broker.segments import Segment, cost_of
+from stompbox.broker.timers import Timers
+from stompbox.broker.transaction import Transaction
+from stompbox.config import RoutingType
+from stompbox.config.matching import is_match
+from stompbox.errors import IllegalFrame, Refused
+from stompbox.message import ANYCAST, MULTICAST, Run
+from stompbox.selectors import Selector
+from stompbox.store.base import Commit
+
+if TYPE_CHECKING:
+    from stompbox.broker.diverts import Divert
+    from stompbox.broker.durables import DurableSubscription
+    from stompbox.broker.slowness import Slow
+
+PAGE_SIZE: Final = 32 << 20  # octets of one queue in memory before the rest stays in the log
+EPOCH_IDS: Final = 1_000_000  # ids of queues in memory: epoch * this + n, so that they differ from run to run
+
+
+class SettingsTable(Protocol):
+    def resolve(self, address: str) -> Settings: ...
+
+
+@dataclass(slots=True, eq=False)
+class Watcher:
+    """A wildcard subscription waits for addresses (topics) and anycast queues that match."""
+
+    words: list[str]
+    on_address: Callable[[Address], None]
+    on_queue: Callable[[Queue], None]
+    owner: object = None
+
+
+class Engine:
+    """`epoch` is another number at each start; `is_durable` False: nothing needs to reach a disk (--memory)."""
+
+    def __init__(self, settings: SettingsTable, *, epoch: int = 1, is_durable: bool = True, page_size: int = PAGE_SIZE) -> None:
+        self.settings = settings
+        self.epoch = epoch
+        self.is_durable = is_durable
+        self.page_size = page_size
+        self.now = 0
+        self.addresses: dict[str, Address] = {}
+        self.logs: dict[int, Address] = {}
+        self.queues: dict[int, Queue] = {}
+        self.diverts: list[tuple[str, Divert]] = []
+        self.unsaved = 0  # octets of memory on their way to the store, about
+        self.counters: Counter[str] = Counter()  # what happened to messages, for the metrics
+        self.touched: list[Consumer] = []
+        self.loads: list[Load] = []
+        self.watchers: list[Watcher] = []  # wildcard subscriptions, which join addresses and queues as they are made
+        self.durables: dict[tuple[str, str], DurableSubscription] = {}  # by identity
+        self.group_patterns: dict[str, list[str]] = {}  # reader groups, by name
+        self.batches: dict[str, int] = {}  # the last published batch of each sink
+        self.ended: dict[str, int] = {}  # addresses that are gone: where their offsets ended
+        self.beyond = 0  # where the offsets of all that is forgotten ended
+        self._later: list[Queue] = []
+        self.diverting: dict[Address, None] = {}  # along whose diverts a run is just going
+        self.timers = Timers()
+        self._next_log = 1
+        self._next_cursor = 1
+        self._next_volatile = epoch * EPOCH_IDS
+        self.commits = Commits(self)
+        self.slow: list[Slow] = []  # consumers that are too slow
+        self.trouble: tuple[str, str] | None = None  # code and text for what cannot be stored now
+        self.persists_ids = True  # what is remembered to find duplicates outlives a restart
+
+    # Addresses
+
+    def address(self, name: str, kind: int = 0) -> Address:
+        """The address of this name and kind; made, or given the kind, when that is not there yet, as its settings allow."""
+        found = self.addresses.get(name)
+        if found is None:
+            settings = self.settings.resolve(name)
+            if not settings.auto_create_addresses:
+                raise IllegalFrame("no-such-address", f"address {name!r} does not exist, and its settings do not let a frame make it")
+            found = self.create_address(name, is_auto=True)
+        if kind & ~found.kinds:
+            found.require(kind)
+            found.add_kind(kind)
+        return found
+
+    def create_address(self, name: str, log: Log | None = None, *, is_auto: bool = False, owner: int = 0) -> Address:
+        """`is_auto`: it goes when nobody needs it. `owner`: the session whose temporary destination it is; wildcards do not reach it."""
+        if log is None:
+            log = Log(self._next_log, name, first=0 if owner else lifetimes.first_offset(self, name))
+            self._next_log += 1
+        settings = self.settings.resolve(name)
+        address = Address(self, name, log, settings)
+        address.is_auto, address.owner = is_auto, owner
+        log.is_retained = is_retained(settings) and not owner
+        log.keeps = settings.retroactive_message_count
+        self.addresses[name] = address
+        self.logs[log.id] = address
+        for pattern, divert in self.diverts:
+            if is_named(pattern, name):
+                address.diverts.append(divert)
+        if not owner:
+            self._tell_of(address)
+            lifetimes.address_made(self, address)
+        return address
+
+    def _tell_of(self, address: Address) -> None:
+        """Whoever waits for addresses of such a name joins it."""
+        for watcher in list(self.watchers):
+            if is_match(watcher.words, address.name.split(".")):
+                watcher.on_address(address)
+        for group, patterns in self.group_patterns.items():
+            if any(is_named(pattern, address.name) for pattern in patterns):
+                self.new_queue(address, group, Kind.GROUP, position=0)
+
+    def drop_address(self, address: Address) -> None:
+        """The address, its queues and its messages go."""
+        address.is_auto = False
+        for queue in list(address.queues()):
+            self.drop_queue(queue)
+        del self.addresses[address.name]
+        del self.logs[address.log.id]
+        if not address.owner:
+            lifetimes.remember(self, address)
+        self.commits.drop_log(address)
+
+    def note_address(self, address: Address) -> None:
+        """Its entry in the catalogue, where anything of it is stored, or it was made on purpose."""
+        if address.owner or (address.is_auto and not address.log.is_known):
+            return
+        self.commits.add_log(address.log)
+        self.put("address", str(address.log.id), {"kinds": address.kinds, "auto": address.is_auto})
+
+    def default_routing(self, name: str, *, of_queue: bool = False) -> int:
+        """The kind of an address, or of a queue of it, of which nothing says the kind."""
+        settings = self.settings.resolve(name)
+        kind = settings.default_queue_routing_type if of_queue else settings.default_address_routing_type
+        return ANYCAST if kind is RoutingType.ANYCAST else MULTICAST
+
+    def add_divert(self, pattern: str, divert: Divert) -> None:
+        """From now on messages of the addresses that the pattern covers go along it."""
+        self.diverts.append((pattern, divert))
+        for address in self.addresses.values():
+            if is_named(pattern, address.name):
+                address.diverts.append(divert)
+                address.look_again()
+
+    def next_log(self, used: int) -> None:
+        """Ids up to `used` are taken; they are never given to another log."""
+        self._next_log = max(self._next_log, used + 1)
+
+    def next_cursor(self, used: int) -> None:
+        self._next_cursor = max(self._next_cursor, used + 1)
+
+    def new_queue(
+        self,
+        address: Address,
+        name: str,
+        kind: Kind,
+        selector: Selector | None = None,
+        *,
+        position: int = -1,
+        owner: str = "",
+        is_auto: bool = False,
+        is_durable: bool | None = None,
+    ) -> Queue:
+        """A queue from `position` of the log on (-1: from the next message). The stored ones go into the next commit.
+
+        `owner`: the durable subscription that it belongs to. `is_auto`: it goes when nobody needs it.
+        """
+        if is_durable is None:
+            is_durable = kind in (Kind.ANYCAST, Kind.DURABLE, Kind.GROUP, Kind.READER)
+        start = address.log.next if position < 0 else position
+        if is_durable:
+            id = self._next_cursor
+            self._next_cursor += 1
+            cursor = Cursor(id, start, is_durable=True)
+        else:
+            cursor = self.volatile_cursor(start)
+        queue = Queue(self, address, name, kind=kind, cursor=cursor, selector=selector)
+        queue.owner, queue.is_auto = owner, is_auto
+        self.add_queue(queue)
+        if is_durable:
+            self.commits.add_cursor(queue)
+            self.note_queue(queue)
+        if kind in (Kind.GROUP, Kind.READER):
+            cursor.reach = FAR
+        elif start < address.log.next:
+            paging.leave_in_log(queue, start)
+        if kind is Kind.ANYCAST and not address.owner:
+            for watcher in list(self.watchers):
+                if is_match(watcher.words, address.name.split(".")):
+                    watcher.on_queue(queue)
+        lifetimes.queue_made(self, queue)
+        return queue
+
+    def volatile_cursor(self, position: int) -> Cursor:
+        """One that lives in memory only."""
+        self._next_volatile += 1
+        return Cursor(self._next_volatile - 1, position, is_durable=False)
+
+    def add_queue(self, queue: Queue) -> None:
+        self.queues[queue.id] = queue
+        queue.address.add(queue)
+
+    def note_queue(self, queue: Queue) -> None:
+        """Its entry in the catalogue; what is not stored has none."""
+        if not queue.is_durable:
+            return
+        self.note_address(queue.address)
+        entry = {"name": queue.name, "kind": queue.kind.value, "owner": queue.owner, "auto": queue.is_auto}
+        self.put("queue", str(queue.id), {**entry, **selector_entry(queue.selector)})
+
+    def drop_queue(self, queue: Queue) -> None:
+        """The queue and its position go; messages that no other reader holds go with it."""
+        for binding in list(queue.bindings):
+            queue.unbind(binding)
+        del self.queues[queue.id]
+        if queue.id in queue.address.log.cursors:
+            self.commits.dirty[queue.address] = None
+        queue.address.remove(queue)
+        queue.backlog.clear()
+        queue.waits.clear()
+        self.commits.drop_cursor(queue)
+        if queue.is_durable:
+            self.put("queue", str(queue.id), None)
+        lifetimes.address_left(self, queue.address)
+
+    def put(self, kind: str, key: str, value: object | None) -> None:
+        """Writes an entry of the catalogue with the next commit; None deletes it."""
+        self.commits.put(kind, key, value)
+
+    def anycast_queue(self, address: Address, name: str = "") -> Queue:
+        """The anycast queue of this name (default: the address's own), made when it is not there yet."""
+        found = address.anycast.get(name or address.name)
+        if found is not None:
+            return found
+        if not address.settings.auto_create_queues:
+            text = f"queue {name or address.name!r} does not exist, and its settings do not let a frame make it"
+            raise IllegalFrame("no-such-queue", text)
+        return self.new_queue(address, name or address.name, Kind.ANYCAST, is_auto=True)
+
+    def exact_queue(self, address: Address, name: str, kind: int) -> Queue:
+        """The one queue that `address::queue` names, made when it is not there yet."""
+        if kind == ANYCAST:
+            return self.anycast_queue(address, name)
+        found = address.named.get(name)
+        if found is not None:
+            return found
+        if not address.settings.auto_create_queues:
+            raise IllegalFrame("no-such-queue", f"queue {name!r} does not exist, and its settings do not let a frame make it")
+        return self.new_queue(address, name, Kind.DURABLE, is_auto=True)
+
+    # Sending
+
+    def publish(self, address: Address, run: Run, *, is_answered: bool = False) -> bool:
+        """What a client sends: routes a run by its `routing`, but for duplicates. True when its receipt must wait for the next commit.
+        Raises before anything is changed. `is_answered`: the sender waits for a receipt of this run alone."""
+        if self.trouble is not None:
+            self._require_disk(address, run)
+        if not is_answered:
+            return self._publish(address, run)
+        self.commits.begin()
+        is_stored = False
+        try:
+            is_stored = self._publish(address, run)
+        finally:
+            self.commits.end(is_stored=is_stored)
+        return is_stored
+
+    def publish_all(self, sends: Iterable[tuple[Address, Run]], *, is_answered: bool) -> bool:
+        """Several at once, of which the sender is told as one. What can be refused must have been looked at (`prepare`)."""
+        self.commits.begin()
+        is_stored = False
+        try:
+            for address, run in sends:
+                is_stored |= self._publish(address, run)
+        finally:
+            self.commits.end(is_stored=is_stored and is_answered)
+        return is_stored
+
+    def _require_disk(self, address: Address, run: Run) -> None:
+        """Raises Refused for what could not be stored now, unless its sender is to wait (disk-full-policy)."""
+        if self.trouble is None or not self.is_durable or not units.is_failing(address):
+            return
+        if not address.is_volatile(run) and address.stores(run):
+            raise Refused(*self.trouble)
+
+    def _publish(self, address: Address, run: Run) -> bool:
+        special = run.shape.special
+        if special is not None and special.is_numbered:
+            return duplicates.publish(self, address, run)
+        return self.route(address, run)
+
+    def route(self, address: Address, run: Run) -> bool:
+        """The same without a look at duplicates."""
+        if run.routing & ANYCAST and not address.anycast and not run.queue:
+            self.anycast_queue(address)
+        if address.diverts:
+            return diverts.publish(self, address, run)
+        return self.append(address, run)
+
+    def prepare(self, sends: Iterable[tuple[Address, Run]]) -> None:
+        """Makes the queues that several sends need. Raises for what may not be made; the sends themselves will not then."""
+        for address, run in sends:
+            self._require_disk(address, run)
+            if run.queue:
+                self.exact_queue(address, run.queue, run.routing)
+            elif run.routing & ANYCAST and not address.anycast:
+                self.anycast_queue(address)
+
+    def append(self, address: Address, run: Run) -> bool:
+        """Into the log, and on to the queues."""
+        log = address.log
+        if self.commits.unit is not None:
+            self.commits.unit.sends.append((address, run))
+        run.first = log.next
+        run.arrived = self.now
+        if address.is_timed or run.shape.special is not None:
+            run.shape = expiry.stamped(run.shape, address.settings, self.now)
+        log.next = stop = run.first + len(run.bodies)
+        self.counters["received"] += stop - run.first
+        only = address.only
+        if only is not None and run.routing == ANYCAST and not run.queue:  # what most messages meet: one queue, nothing else
+            is_durable = self.is_durable and not address.is_volatile(run)
+            if is_durable or only.paged_from >= 0:
+                self.log_run(address, run)
+            only.offer(run, run.first, stop)
+            return is_durable
+        targets = address.exactly(run) if run.queue else address.targets(run)
+        if not targets and not address.is_read and not log.is_kept:
+            self.counters["unrouted"] += stop - run.first
+            if address.settings.send_to_dla_on_no_route:
+                return deadletters.unrouted(self, address, run)
+        is_stored = self._store_if_needed(address, run, targets)
+        self._set_aside(address, run, targets)
+        for queue, ranges in targets:
+            for first, end in ranges:
+                queue.offer(run, first, end)
+        if run.shape.retain:
+            is_stored |= retained.note(self, address, run)
+        return is_stored
+
+    def _store_if_needed(self, address: Address, run: Run, targets: Targets) -> bool:
+        """Puts the run into the log when somebody needs it there; True when it must be durable."""
+        is_volatile = address.is_volatile(run)
+        is_wanted = address.log.is_kept or address.is_read
+        if not is_wanted and not is_volatile and self.is_durable:
+            is_wanted = any(queue.cursor.unsaved is not None for queue, _ in targets)
+        if is_wanted or any(queue.paged_from >= 0 for queue, _ in targets):
+            self.log_run(address, run)
+        return is_wanted and not is_volatile and self.is_durable
+
+    def log_run(self, address: Address, run: Run) -> None:
+        if address.log.add(run):
+            self.unsaved += cost_of(run)
+            self.commits.dirty[address] = None
+
+    def _set_aside(self, address: Address, run: Run, targets: Targets) -> None:
+        """What a queue does not get although its selector and routing would take it, it must not find in the log later."""
+        if run.queue:
+            for queue in address.others(run):
+                queue.skip(run.first, run.stop)
+        elif (len(address.anycast) > 1 or address.has_disabled) and run.routing & ANYCAST:
+            taken = {queue.id: ranges for queue, ranges in targets}
+            for queue in address.anycast.values():
+                for first, stop in missing(taken.get(queue.id, []), run.first, run.stop):
+                    queue.skip(first, stop)
+        if run.routing & MULTICAST and run.sender in address.no_locals:
+            for queue in address.no_locals[run.sender]:
+                queue.skip(run.first, run.stop)
+
+    def forward(self, name: str, run: Run, routing: int = 0) -> bool:
+        """Messages that the configuration sends to an address: by `routing`, or the kinds that it has, or its settings when it is new."""
+        address = self.addresses.get(name) or self.create_address(name, is_auto=True)
+        run.routing = routing or address.kinds or self.default_routing(name)
+        address.add_kind(run.routing)
+        if run.routing & ANYCAST and not address.anycast:
+            self.new_queue(address, name, Kind.ANYCAST, is_auto=True)
+        return self.route(address, run)
+
+    # Consumers
+
+    def touch(self, consumer: Consumer) -> None:
+        if not consumer.is_touched:
+            consumer.is_touched = True
+            self.touched.append(consumer)
+
+    def flushed(self, consumer: Consumer) -> None:
+        """The operating system has all that this auto consumer was sent: it is acknowledged (STOMP 1.2, ack:auto)."""
+        self.acknowledge(consumer, consumer.take_flushed())
+
+    def acknowledge(self, consumer: Consumer, sent: list[Sent]) -> None:
+        """Messages that `Consumer.take` gave are done with."""
+        for binding, segment in sent:
+            binding.queue.acknowledge(segment)
+            binding.done += len(segment)
+            self.counters["acknowledged"] += len(segment)
+        if consumer.starved:
+            self.feed(consumer)
+
+    def refuse(self, consumer: Consumer, sent: list[Sent]) -> None:
+        """NACK: failed deliveries."""
+        self._give_back(sent, is_failure=True)
+        if consumer.starved:
+            self.feed(consumer)
+
+    def withdraw(self, consumer: Consumer, binding: Binding, offset: int) -> None:
+        """A message that could not be written for its consumer: a failed delivery."""
+        self.refuse(consumer, consumer.withdraw(binding, offset))
+
+    def take_written(self, consumer: Consumer) -> list[Sent]:
+        """All that has left for a consumer and is not acknowledged; what has not left goes back."""
+        written = consumer.written
+        consumer.outbox.clear()
+        sent = consumer.take_all()
+        self._give_back([one for one in sent if one[1].turn > written], is_failure=False, written=written)
+        return [one for one in sent if one[1].turn <= written]
+
+    def recall(self, consumer: Consumer) -> None:
+        """What a consumer has and did not acknowledge goes back, and it stays."""
+        self._give_back(self.take_written(consumer), is_failure=False)
+
+    def feed(self, consumer: Consumer) -> None:
+        """It has credit again: its queues in turn, as long as it has."""
+        starved = consumer.starved
+        for _ in range(len(starved)):
+            if not starved or not consumer.has_credit:
+                return
+            queue = next(iter(starved))
+            del starved[queue]
+            queue.feed(consumer.bindings[queue.id])
+
+    def _give_back(self, sent: Iterable[Sent], *, is_failure: bool, written: int = FAR) -> None:
+        """What was delivered and not acknowledged; what was handed out after `written` never left. Dispatch follows when all are back."""
+        queues: dict[Queue, None] = {}
+        for binding, segment in sent:
+            if binding.queue.id not in self.queues:
+                continue
+            if segment.turn <= written:
+                binding.queue.give_back(segment, is_failure=is_failure)
+            else:
+                binding.queue.take_back(segment)
+            queues[binding.queue] = None
+        for queue in queues:
+            queue.dispatch()
+
+    def close_consumer(self, consumer: Consumer, *, is_failure: bool) -> None:
+        """Ends a subscription: what it had and did not acknowledge goes back; queues of its own go with it."""
+        consumer.is_closed = True
+        consumer.is_failed = is_failure
+        written = consumer.written
+        consumer.outbox.clear()
+        for ending in consumer.on_close:
+            ending()
+        sent = consumer.take_all()
+        left: list[Queue] = []
+        for binding in list(consumer.bindings.values()):
+            binding.queue.unbind(binding)
+            if binding.queue.kind in (Kind.TOPIC, Kind.STREAM, Kind.BROWSER):
+                self.drop_queue(binding.queue)
+            left.append(binding.queue)
+        self._give_back(sent, is_failure=is_failure, written=written)
+        for queue in left:
+            lifetimes.queue_left(self, queue)
+
+    # Transactions
+
+    def commit(self, transaction: Transaction, *, is_answered: bool = False) -> bool:
+        """Everything of it, at once and in one commit. True when its receipt must wait for that commit. When it raises it was aborted."""
+        return transactions.commit(self, transaction, is_answered=is_answered)
+
+    def abort(self, transaction: Transaction) -> None:
+        """What it had acknowledged is unacknowledged again (and back in its queue when the subscription is gone)."""
+        transactions.abort(self, transaction)
+
+    def unhold(self, consumer: Consumer, sent: list[Sent]) -> None:
+        """What a transaction had acknowledged is not."""
+        if consumer.is_closed:
+            self._give_back(sent, is_failure=consumer.is_failed)
+        else:
+            consumer.hold_again(sent)
+
+    # What goes wrong with messages
+
+    def expire(self, queue: Queue, segment: Segment) -> None:
+        if queue.kind not in (Kind.STREAM, Kind.READER, Kind.BROWSER):  # a reader of the past takes nothing from anybody
+            self.counters["expired"] += len(segment)
+            deadletters.expired(self, queue, segment)
+        queue.skip(segment.first, segment.stop)
+
+    def dead_letter(self, queue: Queue, segment: Segment, reason: str) -> None:
+        self.counters["dead"] += len(segment)
+        deadletters.dead(self, queue, segment, reason)
+        queue.skip(segment.first, segment.stop)
+
+    # Time
+
+    def next_deadline(self) -> int | None:
+        """When `tick` has something to do, ms since the epoch."""
+        return self.timers.next_deadline()
+
+    def tick(self, now: int) -> None:
+        self.now = now
+        for action in self.timers.due(now):
+            action()
+
+    def dispatch_later(self, queue: Queue) -> None:
+        self._later.append(queue)
+
+    def dispatch_rest(self) -> bool:
+        """Goes on with queues that stopped half-way, so that others got their turn. False when there were none."""
+        later, self._later = self._later, []
+        for queue in later:
+            queue.dispatch()
+        return bool(later)
+
+    # Paging
+
+    def loaded(self, load: Load, runs: list[Run], stop: int) -> None:
+        """What was read for a Load; complete up to `stop`."""
+        if load.queue.id not in self.queues:
+            return
+        if load.is_search:
+            seeking.found(load.queue, runs, load.start, stop)
+        else:
+            load.queue.loaded(runs, load.start, stop)
+
+    # Commits
+
+    def note(self, queue: Queue) -> None:
+        """The queue's cursor has news for the next commit."""
+        self.commits.acked[queue] = None
+
+    @property
+    def is_dirty(self) -> bool:
+        return bool(self.commits)
+
+    def take_commit(self) -> Commit:
+        """All that changed since the last one. Answer with `committed` or `commit_failed` before taking the next."""
+        return self.commits.take()
+
+    def committed(self) -> None:
+        """The commit that was taken last is durable."""
+        self.commits.landed()
+        self._count_unsaved()
+
+    def _count_unsaved(self) -> None:
+        self.unsaved = sum([cost_of(run) for address in self.commits.dirty for run in address.log.pending])
+
+    def commit_failed(self, commit: Commit) -> None:
+        """The commit that was taken last is not in the store: what was refused is undone, the rest goes in with the next one."""
+        self.commits.failed(commit)
+        self._count_unsaved()
+
+    def __repr__(self) -> str:
+        return f"<Engine addresses={len(self.addresses)} queues={len(self.queues)} dirty={self.is_dirty}>"
+
+
+def is_retained(settings: Settings) -> bool:
+    """Whether messages stay in the log after they were consumed."""
+    return any(getattr(settings, key, -1) not in (-1, None) for key in ("retention_ms", "retention_bytes", "retention_messages"))
+
+
+def selector_entry(selector: Selector | None) -> dict[str, object]:
+    """A selector as the catalogue has it."""
+    return {"selector": None} if selector is None else {"selector": selector.text, "conversion": selector.conversion}
+
+
+def is_reached(words: list[str], address: Address) -> bool:
+    """Whether a wildcard reaches an address. Temporary ones it does not."""
+    return not address.owner and is_match(words, address.name.split("."))
+
+
+def is_named(pattern: str, name: str) -> bool:
+    """Whether an address has this name, or one that the pattern covers."""
+    return pattern == name or is_match(pattern.split("."), name.split("."))

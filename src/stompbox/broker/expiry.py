@@ -1,0 +1,90 @@
+"""When messages expire: what their sender says, within what the settings of their address allow.
+
+    expires          ms since the epoch, 0 never (JMSExpiration)          expiration       ms from now (RabbitMQ)
+    expiry-delay     time to live of those that have none; where it is set the next two do not count
+    min-, max-expiry-delay   shorter and longer times to live are moved to these; none counts as longer than any, and becomes the
+                     maximum, or the minimum where there is no maximum
+    no-expiry        never, whatever their sender says                    (Artemis manual, message expiry)
+
+Decided once, as a message arrives: from then on its shape has an absolute time.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from stompbox.errors import IllegalFrame
+from stompbox.message import EXPIRATION, Shape
+
+TOLERANCE: Final = 1000  # ms between `expires` and `expiration` that are not worth an ERROR: a frame has been on its way
+_STAMPED: Final = "stamped"  # of Shape.cache
+
+
+class Settings(Protocol):
+    """What this reads of an address's settings."""
+
+    @property
+    def no_expiry(self) -> bool: ...
+    @property
+    def expiry_delay(self) -> int: ...
+    @property
+    def min_expiry_delay(self) -> int: ...
+    @property
+    def max_expiry_delay(self) -> int: ...
+
+
+def is_ruled(settings: Settings) -> bool:
+    """Whether an address's settings have a say."""
+    return settings.no_expiry or max(settings.expiry_delay, settings.min_expiry_delay, settings.max_expiry_delay) >= 0
+
+
+def check(shape: Shape, now: int) -> None:
+    """Refuses a SEND that says two different times."""
+    special = shape.special
+    if special is None or special.time_to_live < 0 or "expires" not in shape.headers:
+        return
+    if not shape.expires or abs(now + special.time_to_live - shape.expires) > TOLERANCE:
+        text = f"header expires is {shape.headers['expires']} and expiration {shape.headers[EXPIRATION]}; give one of the two"
+        raise IllegalFrame("bad-expires", text)
+
+
+def stamped(shape: Shape, settings: Settings, now: int) -> Shape:
+    """The shape of messages that arrive now at an address with these settings."""
+    asked = _asked(shape, now)
+    expires = _ruled(asked, settings, now) if is_ruled(settings) else asked
+    if expires == shape.expires:
+        return shape
+    key = (expires, expires == asked)
+    known: tuple[tuple[int, bool], Shape] | None = shape.cache.get(_STAMPED)
+    if known is not None and known[0] == key:
+        return known[1]
+    headers = shape.headers
+    if expires != asked:
+        headers = {name: value for name, value in headers.items() if name not in ("expires", EXPIRATION)}
+        if expires:
+            headers["expires"] = str(expires)
+    changed = Shape(
+        headers, holes=shape.holes, persistent=shape.persistent, priority=shape.priority, expires=expires, has_length=shape.has_length
+    )
+    shape.cache[_STAMPED] = key, changed
+    return changed
+
+
+def _asked(shape: Shape, now: int) -> int:
+    special = shape.special
+    if shape.expires or special is None or special.time_to_live < 0:
+        return shape.expires
+    return max(1, now + special.time_to_live)
+
+
+def _ruled(expires: int, settings: Settings, now: int) -> int:
+    if settings.no_expiry:
+        return 0
+    if settings.expiry_delay >= 0:
+        return expires or now + max(1, settings.expiry_delay)  # at least 1: addresses that expire to each other must not do it in no time
+    low, high = settings.min_expiry_delay, settings.max_expiry_delay
+    if not expires:
+        return now + max(1, high if high >= 0 else low)
+    if high >= 0 and expires > now + high:
+        return now + max(1, high)
+    return now + low if low >= 0 and expires < now + low else expires

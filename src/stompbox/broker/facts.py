@@ -1,0 +1,41 @@
+"""What a selector may ask of a message beyond its headers (selectors/facts.py names them), and when the shape alone decides."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from stompbox.broker.segments import octets_of
+from stompbox.message import Run, Shape
+from stompbox.selectors import Selector
+
+Facts = dict[str, str | int | float | bool | None]
+LONGEST: Final = 18  # digits of a timestamp; what is longer is none
+
+
+def is_of_shape(selector: Selector, shape: Shape) -> bool:
+    """Whether all messages of the shape get the same verdict."""
+    return not selector.is_per_message and (not shape.holes or selector.headers.isdisjoint(shape.holes))
+
+
+def of_shape(shape: Shape, address: str, *, is_durable: bool) -> Facts:
+    """Facts that every message of the shape shares. Texts that stand in a header are read there."""
+    return {"priority": shape.priority, "expiration": shape.expires, "durable": is_durable, "address": address}
+
+
+def of_message(run: Run, index: int, shared: Facts) -> Facts:
+    """What is known of one message; `shared` is what its shape says."""
+    known = shared.copy()
+    known["size"] = len(run.bodies[index]) + octets_of(run.shape)
+    known["timestamp"] = _timestamp(run, index)
+    known["redelivered"] = False
+    known["delivery_count"] = 1
+    return known
+
+
+def _timestamp(run: Run, index: int) -> int:
+    """A sender's timestamp is kept, otherwise it is the arrival time."""
+    shape = run.shape
+    given = shape.headers.get("timestamp", "")
+    if "timestamp" in shape.holes:
+        given = run.columns[shape.holes.index("timestamp")][index].decode("ascii")
+    return int(given) if given.isascii() and given.isdigit() and len(given) <= LONGEST else run.arrived

@@ -1,0 +1,60 @@
+"""Reader groups: named positions that hold retention back. Spark reads by offset; a group says how far it has come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from stompbox.broker.address import Address
+from stompbox.broker.engine import Engine, is_named
+from stompbox.broker.queue import Kind, Queue
+from stompbox.config.matching import is_wild
+from stompbox.errors import Refused
+
+
+def open_group(engine: Engine, name: str, patterns: Sequence[str], starting: Callable[[Address], int]) -> dict[str, int]:
+    """Creates the group, or gets it: the position per address. `starting` says where a new one begins on an address that is there."""
+    named = [engine.address(pattern) for pattern in patterns if not is_wild(pattern)]  # what can be refused comes first
+    known = engine.group_patterns.get(name, [])
+    merged = [*known, *[pattern for pattern in patterns if pattern not in known]]
+    if merged != known:
+        engine.group_patterns[name] = merged
+        engine.put("group", name, {"patterns": merged})
+    matching = [address for address in engine.addresses.values() if any(is_named(pattern, address.name) for pattern in patterns)]
+    for address in (*named, *matching):
+        _join(engine, name, address, starting)
+    return positions(engine, name)
+
+
+def _join(engine: Engine, name: str, address: Address, starting: Callable[[Address], int]) -> None:
+    if name not in address.groups:
+        position = max(0, min(starting(address), address.log.next))
+        engine.new_queue(address, name, Kind.GROUP, position=position)
+
+
+def positions(engine: Engine, name: str) -> dict[str, int]:
+    return {address.name: address.groups[name].cursor.position for address in engine.addresses.values() if name in address.groups}
+
+
+def commit_group(engine: Engine, name: str, offsets: Mapping[str, int]) -> None:
+    """Moves positions on; they never go back."""
+    if name not in engine.group_patterns:
+        raise Refused("no-such-group", f"there is no reader group {name!r}")
+    queues: list[tuple[Queue, int]] = []
+    for address_name, offset in offsets.items():
+        address = engine.addresses.get(address_name)
+        if address is None or name not in address.groups:
+            raise Refused("no-such-address", f"reader group {name!r} does not read address {address_name!r}")
+        queues.append((address.groups[name], offset))
+    for queue, offset in queues:
+        if offset > queue.cursor.position:
+            queue.skip(queue.cursor.position, min(offset, queue.address.log.next))
+
+
+def drop_group(engine: Engine, name: str) -> None:
+    if engine.group_patterns.pop(name, None) is None:
+        raise Refused("no-such-group", f"there is no reader group {name!r}")
+    engine.put("group", name, None)
+    for address in list(engine.addresses.values()):
+        queue = address.groups.get(name)
+        if queue is not None:
+            engine.drop_queue(queue)

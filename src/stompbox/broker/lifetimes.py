@@ -1,0 +1,115 @@
+"""When queues and addresses go by themselves: those that frames have made, when nobody needs them any more.
+
+A queue goes when it has no consumer and few enough messages, an address when it has no queue, each after its delay
+(`auto-delete-queues`, `auto-delete-addresses` and their companions). Nothing is ever looked through: whoever takes the last
+consumer, message or queue away says so here.
+
+The offsets of an address go on where they ended when it comes again, so that one offset never means two messages. So many
+of the latest names are remembered; new addresses begin beyond all that was forgotten.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from stompbox.broker.queue import Kind, Queue
+
+if TYPE_CHECKING:
+    from stompbox.broker.address import Address
+    from stompbox.broker.engine import Engine
+
+REMEMBERED: Final = 10_000  # names of addresses that are gone
+
+
+def queue_made(engine: Engine, queue: Queue) -> None:
+    settings = queue.address.settings
+    if queue.is_auto and settings.auto_delete_queues_skip_usage_check:
+        engine.timers.at(engine.now + settings.auto_delete_queues_delay, partial(_queue_due, engine, queue, queue.uses))
+
+
+def queue_left(engine: Engine, queue: Queue) -> None:
+    """Its last consumer or message may have gone."""
+    if not _may_go(engine, queue):
+        return
+    delay = queue.address.settings.auto_delete_queues_delay
+    if delay > 0:
+        engine.timers.at(engine.now + delay, partial(_queue_due, engine, queue, queue.uses))
+    else:
+        engine.drop_queue(queue)
+
+
+def _queue_due(engine: Engine, queue: Queue, uses: int) -> None:
+    if queue.uses == uses and _may_go(engine, queue):
+        engine.drop_queue(queue)
+
+
+def _may_go(engine: Engine, queue: Queue) -> bool:
+    settings = queue.address.settings
+    if queue.bindings or queue.readers or queue.owner or queue.kind not in (Kind.ANYCAST, Kind.DURABLE) or queue.id not in engine.queues:
+        return False
+    if not (settings.auto_delete_queues if queue.is_auto else settings.auto_delete_created_queues):
+        return False
+    most = settings.auto_delete_queues_message_count
+    return most < 0 or waiting(queue) <= most
+
+
+def waiting(queue: Queue) -> int:
+    """Messages that are still this queue's: delivered or not, loaded or not."""
+    if not queue.is_durable:
+        held = sum(binding.consumer.messages_out for binding in queue.bindings)
+        return queue.backlog.count + held + (queue.paged_from >= 0)
+    next = queue.address.log.next
+    position = queue.cursor.settle(next)
+    return sum(stop - first for first, stop in queue.cursor.ahead.gaps(position, next)) if position < next else 0
+
+
+def address_made(engine: Engine, address: Address) -> None:
+    settings = address.settings
+    if address.is_auto and settings.auto_delete_addresses_skip_usage_check:
+        engine.timers.at(engine.now + settings.auto_delete_addresses_delay, partial(_address_due, engine, address, address.uses))
+
+
+def address_left(engine: Engine, address: Address) -> None:
+    """Its last queue, or the last that its log keeps, may have gone."""
+    if not _may_end(engine, address):
+        return
+    delay = address.settings.auto_delete_addresses_delay
+    if delay > 0:
+        engine.timers.at(engine.now + delay, partial(_address_due, engine, address, address.uses))
+    else:
+        engine.drop_address(address)
+
+
+def _address_due(engine: Engine, address: Address, uses: int) -> None:
+    if address.uses == uses and _may_end(engine, address):
+        engine.drop_address(address)
+
+
+def _may_end(engine: Engine, address: Address) -> bool:
+    if not (address.is_auto and address.settings.auto_delete_addresses) or engine.addresses.get(address.name) is not address:
+        return False
+    return not address.is_in_use
+
+
+# Offsets
+
+
+def first_offset(engine: Engine, name: str) -> int:
+    """Where the log of a new address begins: 0, but for one that was there before."""
+    return engine.ended.pop(name, engine.beyond)  # what the store knows of it goes when it knows the new log
+
+
+def remember(engine: Engine, address: Address) -> None:
+    """An address is gone: its offsets are not to come again."""
+    log = address.log
+    if log.next <= engine.beyond:
+        return
+    engine.ended[address.name] = log.next
+    if log.is_known:
+        engine.put("ended", address.name, log.next)
+    while len(engine.ended) > REMEMBERED:
+        oldest = next(iter(engine.ended))
+        engine.beyond = max(engine.beyond, engine.ended.pop(oldest))
+        engine.put("ended", oldest, None)
+        engine.put("beyond", "", engine.beyond)

@@ -1,0 +1,112 @@
+"""The log of an address: offsets given out, runs on their way to the store, what is kept and what may go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stompbox.broker.cursor import Cursor
+from stompbox.message import Run
+from stompbox.store.base import Commit
+
+# Offsets that were given to messages which never reach the store must not come back after a crash: a message-id would then
+# name two messages. So their log's next offset is stored ahead of use, in steps.
+RESERVE = 1 << 20
+
+
+class Log:
+    """Offsets are dense in memory; in the store there are gaps where nobody needed the messages."""
+
+    def __init__(self, id: int, name: str, *, first: int = 0, next: int = 0, is_known: bool = False) -> None:
+        next = max(first, next)
+        self.id = id
+        self.name = name
+        self.first = first  # lowest offset that may be stored
+        self.next = next  # the next message's offset
+        self.committed = next  # all below is on disk, or needs to be nowhere
+        self.stored = next  # after the last message that the store has, or is about to have
+        self.reserved = next if is_known else 0  # the store knows: never again below this
+        self.trimmed = first
+        self.pending: list[Run] = []  # for the next commit
+        self.flying: list[Run] = []  # what was pending for the commit that the disk works on
+        self._before = (next, self.reserved, first)  # stored, reserved and trimmed before that commit
+        self.cursors: dict[int, Cursor] = {}  # those that hold messages back
+        self.is_known = is_known  # the store has heard of it
+        self.is_retained = False  # an address setting keeps what was consumed
+        self.keeps = 0  # so many of the latest messages stay, too, for subscriptions that come later
+
+    @property
+    def is_kept(self) -> bool:
+        """Messages are stored although nobody waits for them."""
+        return self.is_retained or self.keeps > 0
+
+    @property
+    def oldest(self) -> int:
+        """The lowest offset that may still be read."""
+        return min(self.trimmed, self.committed)
+
+    def low_water(self) -> int:
+        """Below it no cursor needs anything."""
+        low = self.next
+        for cursor in self.cursors.values():
+            low = min(low, cursor.settle(self.next))
+        return low
+
+    def add(self, run: Run) -> bool:
+        """A run for the next commit, in its place: what was published because of it may have come before it. False: it is there."""
+        pending = self.pending
+        at = len(pending)
+        while at and pending[at - 1].first > run.first:
+            at -= 1
+        if at and pending[at - 1] is run:
+            return False
+        pending.insert(at, run)
+        return True
+
+    def give(self, commit: Commit) -> None:
+        """Puts what is new into a commit: runs that somebody still needs, the next offset, what may be deleted."""
+        low = 0 if self.is_retained else min(self.low_water(), max(0, self.next - self.keeps))
+        runs = [run for run in self.pending if run.stop > low] if low else self.pending
+        self.flying, self.pending = self.pending, []
+        self._before = (self.stored, self.reserved, self.trimmed)
+        if runs:
+            self._tell(commit)
+            commit.runs[self.id] = runs
+            self.stored = runs[-1].stop
+            self.reserved = max(self.reserved, self.stored)
+        if self.next > self.reserved:
+            self._tell(commit)
+            self.reserved = self.next + RESERVE
+            commit.next_offsets[self.id] = self.reserved
+        if low > self.trimmed and self.trimmed < self.stored:
+            self.trimmed = min(low, self.stored)
+            commit.trims[self.id] = self.trimmed
+
+    def _tell(self, commit: Commit) -> None:
+        if not self.is_known:
+            commit.logs[self.id] = self.name
+            if self.first:  # it was there before (lifetimes.py)
+                commit.entries["ended", self.name] = None
+            self.is_known = True
+
+    def landed(self, next: int) -> None:
+        """The commit that was given when the next offset was `next` is on disk."""
+        self.flying = []
+        self.committed = next
+
+    def failed(self) -> None:
+        """The commit that was given is not in the store: all of it waits for the next one."""
+        self.stored, self.reserved, self.trimmed = self._before
+        self.flying, self.pending = [], self.flying + self.pending
+
+    def forget_withdrawn(self) -> None:
+        self.pending = [run for run in self.pending if not run.is_withdrawn]
+
+    def unstored(self, start: int) -> Iterator[Run]:
+        """Runs from `start` on that are not on disk yet."""
+        for runs in (self.flying, self.pending):
+            for run in runs:
+                if run.stop > start:
+                    yield run
+
+    def __repr__(self) -> str:
+        return f"<Log {self.id} {self.name} {self.trimmed}..{self.next} committed={self.committed} pending={len(self.pending)}>"

@@ -1,0 +1,565 @@
+"""A queue: one cursor on an address's log, a backlog, and the consumers that compete for it.
+
+Anycast queues, durable subscriptions, plain topic subscriptions and stream readers are all queues; they differ in what their
+cursor is (stored or in memory) and in who is routed to them (address.py).
+
+The backlog is a window: when it is full, messages stay in the log alone (`paged_from`) and are loaded again in order when
+there is room. Whatever a queue wants of others it asks of its engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from stompbox.broker import arrivals, choosing, messagegroups, paging, seeking, slowness
+from stompbox.broker.consumer import Binding, Consumer
+from stompbox.broker.cursor import Cursor
+from stompbox.broker.expiring import Expiring
+from stompbox.broker.intake import Intake
+from stompbox.broker.kinds import PLAIN, Rules, rules_of
+from stompbox.broker.lanes import Lane, Lanes
+from stompbox.broker.messagegroups import Groups
+from stompbox.broker.segments import Segment
+from stompbox.broker.waits import Waits, redelivery_delay
+from stompbox.message import ANYCAST, MULTICAST, Run
+from stompbox.ranges import Ranges
+from stompbox.selectors import Selector
+
+if TYPE_CHECKING:
+    from stompbox.broker.address import Address
+    from stompbox.broker.engine import Engine
+    from stompbox.broker.redrive import Redrive
+
+DISPATCH_ROUNDS: Final = 1000  # segments handed out in one go, so that one backlog does not hold up the rest
+
+
+class Kind(Enum):
+    ANYCAST = "anycast"  # competing consumers, stored
+    DURABLE = "durable"  # a durable subscription, stored
+    TOPIC = "topic"  # a plain subscription, gone with its connection
+    STREAM = "stream"  # a reader of the log, gone with its connection
+    GROUP = "group"  # a position that holds retention back; nothing is delivered
+    READER = "reader"  # a reader of the log whose position is stored by name (positions.py)
+    BROWSER = "browser"  # copies of what another queue holds (browsing.py), gone with its connection
+
+
+_ROUTING: Final = {Kind.ANYCAST: ANYCAST, Kind.DURABLE: MULTICAST, Kind.TOPIC: MULTICAST}
+_READS_THE_LOG: Final = frozenset((Kind.STREAM, Kind.GROUP, Kind.READER, Kind.BROWSER))
+
+
+class Queue:
+    """`page_size` of the engine: octets in memory before the rest stays in the log.
+
+    A queue `is_simple` when nothing but the order of arrival decides what goes where: then a run is handed out at once.
+    """
+
+    def __init__(
+        self, engine: Engine, address: Address, name: str, *, kind: Kind, cursor: Cursor, selector: Selector | None = None
+    ) -> None:
+        self.engine = engine
+        self.address = address
+        self.name = name
+        self.kind = kind
+        self.cursor = cursor
+        self.selector = selector
+        self._no_local = 0
+        self.bindings: list[Binding] = []
+        self.takers: list[Binding] = self.bindings  # those of them that get messages now
+        self.readers: list[Queue] = []  # browsers that get copies of what arrives
+        self.expiring = Expiring(engine.timers, self._expire)
+        self.backlog = Lanes(address, self.expiring)
+        self.waits = Waits(engine.timers, partial(arrivals.wake, self))
+        self.delivering = 0  # messages that consumers have and have not acknowledged
+        self.paged_from = -1  # from this offset on the log alone has them; -1: all are in memory
+        self.suspect_below = 0  # stored before a restart: may have been delivered
+        self.sought = Ranges()  # what consumers took out of the log beyond `paged_from` (seeking.py)
+        self.is_loading = False
+        self.is_halfway = False  # stopped while somebody still had credit, so that other queues get their turn
+        self.turn = 0
+        self.rules = PLAIN
+        self.intake: Intake | None = None
+        self.groups: Groups | None = None  # once there was a message of a group
+        self.is_paused = False  # by an operator: nothing goes out
+        self.is_open = True  # consumers-before-dispatch: enough have come
+        self.has_tiers = False  # consumers differ in priority
+        self.is_simple = True
+        self.owner = ""  # the durable subscription that it belongs to
+        self.is_auto = False  # a frame made it: it goes when nobody needs it (lifetimes.py)
+        self.uses = 0  # consumers that it has had
+        self.is_watched = False  # for slow consumers
+        self.redrive: Redrive | None = None  # takes its messages back to where they came from
+        self.first_use = 0  # and had when the first of those that are there came
+        self._takers: dict[Lane, list[Binding]] = {}
+        self._turns: dict[Lane, int] = {}
+        if kind not in _READS_THE_LOG:
+            self.obey(rules_of(address.settings))
+
+    def obey(self, rules: Rules) -> None:
+        """From now on these are its rules."""
+        if rules != self.rules:
+            self.rules = rules
+            self.intake = Intake(rules) if rules.has_intake else None
+            self.is_open = rules.consumers_before_dispatch == 0
+            self.consumers_changed()
+            self.address.look_again()
+
+    @property
+    def id(self) -> int:
+        return self.cursor.id
+
+    @property
+    def is_durable(self) -> bool:
+        return self.cursor.unsaved is not None
+
+    @property
+    def is_paged(self) -> bool:
+        return self.paged_from >= 0
+
+    @property
+    def no_local(self) -> int:
+        """The session whose messages it does not want; 0: none."""
+        return self._no_local
+
+    @no_local.setter
+    def no_local(self, session: int) -> None:
+        self.address.leave_out(self, self._no_local, session)
+        self._no_local = session
+
+    @property
+    def is_shared(self) -> bool:
+        """Consumers compete for it, each with a selector of its own."""
+        return self.kind is Kind.ANYCAST or (self.kind is Kind.DURABLE and not self.owner)
+
+    @property
+    def consumer_count(self) -> int:
+        return len(self.bindings) + (len(self.readers) if self.rules.is_non_destructive else 0)
+
+    @property
+    def max_consumers(self) -> int:
+        """-1: any number."""
+        return self.rules.max_consumers
+
+    @property
+    def is_full(self) -> bool:
+        """It takes no more consumers."""
+        return 0 <= self.rules.max_consumers <= self.consumer_count
+
+    def wants(self, run: Run) -> bool:
+        """Whether messages of this routing are for it at all."""
+        return self.kind in _READS_THE_LOG or bool(run.routing & _ROUTING[self.kind])
+
+    # What arrives
+
+    def offer(self, run: Run, first: int, stop: int) -> None:
+        """Messages that were routed here just now. Goes straight to a consumer that has credit."""
+        if not self.is_simple or run.shape.special is not None:
+            arrivals.arrive(self, run, first, stop)
+            return
+        if self.paged_from >= 0:
+            return
+        if self.cursor.unsaved is not None:
+            self.reach_to(first, stop)
+        segment = Segment(run, first, stop)
+        common = self.backlog.common
+        if not common.count and self.takers and not self.share(segment, self.takers):
+            return
+        if common.size + segment.cost > self.engine.page_size:
+            paging.page(self.engine, self, run, segment.first)
+        else:
+            common.push(segment)
+
+    def reach_to(self, first: int, stop: int) -> None:
+        cursor = self.cursor
+        if first > cursor.reach:
+            cursor.pass_over(cursor.reach, first)
+        cursor.reach = stop
+
+    def show(self, run: Run, first: int, stop: int) -> None:
+        for reader in self.readers:
+            reader.offer(run, first, stop)
+
+    def offer_lanes(self, segment: Segment) -> None:
+        backlog = self.backlog
+        for lane, part in backlog.sorted(segment):
+            is_next = not self.is_halfway and not backlog.lane(lane).count
+            if is_next and self._give_lane(lane, part, self.takers_of(lane)):
+                continue
+            if backlog.size + part.cost > self.engine.page_size:
+                paging.page(self.engine, self, part.run, part.first)
+                if self.intake is not None:
+                    self.intake.paged += segment.stop - part.first
+                return
+            backlog.push_to(lane, part)
+
+    def skip(self, first: int, stop: int) -> None:
+        """Messages that are not for this queue, which is to be remembered."""
+        if self.is_durable:
+            if self.cursor.acknowledge(first, stop):
+                self.engine.note(self)
+        elif self.paged_from >= 0:
+            self.cursor.pass_over(first, stop)
+
+    def drop(self, segment: Segment, why: str) -> None:
+        """Messages that go undelivered; `why` is what they are counted as."""
+        self.engine.counters[why] += len(segment)
+        self.skip(segment.first, segment.stop)
+        if self.intake is not None:
+            self.intake.done(segment)
+
+    def purge(self) -> int:
+        """Drops all that waits, loaded or not; what is being delivered stays. How many messages of those that were in memory."""
+        gone = [*self.backlog.clear(), *self.waits.clear()]
+        for segment in gone:
+            self.drop(segment, "purged")
+        if self.paged_from >= 0:
+            stop = self.address.log.next
+            for low, high in self.still_in_log(self.paged_from, stop):
+                self.skip(low, high)
+            self._loaded_to(stop)
+        if self.intake is not None:
+            self.intake.clear()
+        return sum(map(len, gone))
+
+    # Time
+
+    def _expire(self) -> None:
+        """Some of what waits has expired. There may be room now for what is in the log alone."""
+        for segment in self.expiring.due(self.engine.now):
+            self.expired(self.backlog.remove(segment))
+        if self.paged_from >= 0:
+            self.dispatch()
+
+    def expired(self, segment: Segment) -> None:
+        self.engine.expire(self, segment)
+        if self.intake is not None:
+            self.intake.done(segment)
+
+    # What goes out
+
+    def dispatch(self) -> None:
+        """Hands out what it can: until nothing is left or nobody has credit."""
+        self._hand_out(None)
+
+    def feed(self, binding: Binding) -> None:
+        """The same for one consumer, which has credit again. Where something waits the others have none."""
+        self._hand_out(binding)
+
+    def _hand_out(self, only: Binding | None) -> None:
+        self.is_halfway = False
+        if self.is_simple:
+            if self.takers:
+                is_one = only is not None and self.takers is self.bindings
+                self._dispatch_common([only] if is_one and only is not None else self.takers)
+        else:
+            self._dispatch_lanes()
+        if self.paged_from >= 0 and self.takers:
+            if self.backlog.size <= self.engine.page_size // 2:
+                paging.load(self.engine, self)
+            elif not self.is_simple:
+                seeking.seek(self.engine, self)
+
+    def _dispatch_common(self, bindings: list[Binding]) -> None:
+        backlog = self.backlog.common
+        for _ in range(DISPATCH_ROUNDS):
+            if not backlog.count:
+                return
+            segment = backlog.pop()
+            if self.share(segment, bindings):
+                backlog.unpop(segment)
+                return
+        self._go_on_later()
+
+    def _dispatch_lanes(self) -> None:
+        """The same, when it depends on the message who may have it: always the next that somebody with credit takes."""
+        backlog = self.backlog
+        for _ in range(DISPATCH_ROUNDS):
+            best: tuple[tuple[int, int], Lane, list[Binding]] | None = None
+            for head, lane in backlog.heads():
+                if best is None or head < best[0]:
+                    takers = self._ready(lane)
+                    if takers:
+                        best = head, lane, takers
+            if best is None:
+                return
+            _, lane, takers = best
+            segment = backlog.pop(lane)
+            if not self._give_lane(lane, segment, takers):
+                backlog.unpop(lane, segment)
+        self._go_on_later()
+
+    def _go_on_later(self) -> None:
+        self.is_halfway = True
+        self.engine.dispatch_later(self)
+
+    def _ready(self, lane: Lane) -> list[Binding]:
+        """Those who take the lane's messages and have credit; the others will be fed when they have."""
+        takers = self.takers_of(lane)
+        ready = [binding for binding in takers if binding.consumer.has_credit]
+        if len(ready) < len(takers):
+            for binding in takers:
+                if not binding.consumer.has_credit:
+                    binding.consumer.starved[self] = None
+        return ready
+
+    def takers_of(self, lane: Lane) -> list[Binding]:
+        found = self._takers.get(lane)
+        if found is None:
+            found = self._takers[lane] = choosing.takers_of(lane, self.takers, is_shared=self.is_shared)
+        return found
+
+    def _give_lane(self, lane: Lane, segment: Segment, takers: list[Binding]) -> bool:
+        """True when all of it went. Each lane takes turns of its own, so that lanes that alternate do not favour anybody."""
+        if not takers:
+            return False
+        if self.groups is not None and not isinstance(lane, Binding):
+            special = segment.run.shape.special
+            if special is not None and special.is_grouped:
+                return messagegroups.hand_out(self, self.groups, segment, takers)
+        self.turn = self._turns.get(lane, 0)
+        is_left = self.share(segment, takers)
+        self._turns[lane] = self.turn
+        return not is_left
+
+    def share(self, segment: Segment, bindings: list[Binding]) -> bool:
+        """Gives the segment to consumers with credit, in shares; True when something is left of it."""
+        if 0 < segment.run.shape.expires <= self.engine.now:
+            self.expired(segment)
+            return False
+        if self.has_tiers:
+            return all(self._share_evenly(segment, tier) for tier in choosing.tiers(bindings))
+        return self._share_evenly(segment, bindings)
+
+    def _share_evenly(self, segment: Segment, bindings: list[Binding]) -> bool:
+        if len(bindings) == 1:
+            is_left = self._give(bindings[0], segment, len(segment))
+            if is_left:
+                bindings[0].consumer.starved[self] = None
+            return is_left
+        count = left = len(bindings)
+        idle = 0
+        while idle < count:
+            self.turn = (self.turn + 1) % count
+            before = segment.first
+            if not self._give(bindings[self.turn], segment, -(-len(segment) // left)):
+                return False
+            left = left - 1 or count  # shares differ by one at most, when all have credit
+            idle = idle + 1 if segment.first == before else 0
+        return True
+
+    def _give(self, binding: Binding, segment: Segment, most: int) -> bool:
+        """Up to `most` messages to one consumer; True when something is left."""
+        consumer = binding.consumer
+        if not consumer.has_credit:
+            consumer.starved[self] = None
+            return True
+        count = min(most, consumer.fitting(segment))
+        is_left = count < len(segment)
+        self.delivering += count
+        consumer.give(binding, segment.cut(segment.first + count) if is_left else segment)
+        self.engine.touch(consumer)
+        return is_left
+
+    # What consumers answer
+
+    def acknowledge(self, segment: Segment) -> None:
+        self.delivering -= len(segment)
+        if self.cursor.unsaved is not None and self.cursor.acknowledge(segment.first, segment.stop):
+            self.engine.note(self)
+        if not self.is_simple:
+            self._answered(segment)
+
+    def _answered(self, segment: Segment) -> None:
+        if self.intake is not None:
+            self.intake.done(segment)
+        if self.groups is not None and self.groups.is_pausing and not self.delivering:
+            self.groups.is_pausing = False
+            self.consumers_changed()
+            self.engine.dispatch_later(self)
+
+    def unacknowledge(self, segment: Segment) -> None:
+        """A transaction that could not be stored had acknowledged it."""
+        self.delivering += len(segment)
+        if self.is_durable:
+            self.cursor.revoke(segment.first, segment.stop)
+
+    def drop_withdrawn(self) -> None:
+        """What waits and could not be stored goes; what is out goes when it comes back."""
+        for segment in self.backlog.segments():
+            if segment.run.is_withdrawn:
+                self.drop(self.backlog.remove(segment), "withdrawn")
+
+    def give_back(self, segment: Segment, *, is_failure: bool) -> None:
+        """Delivered and not acknowledged: to its place, after its redelivery delay, or to the dead letters."""
+        segment.deliveries += 1
+        segment.failures += is_failure
+        settings = self.address.settings
+        if segment.run.is_withdrawn:
+            self.take_back(segment)
+        elif is_failure and 0 <= settings.max_delivery_attempts <= segment.failures:
+            self.delivering -= len(segment)
+            self.engine.dead_letter(self, segment, "max-delivery-attempts")
+            self._answered(segment)
+        elif is_failure and settings.redelivery_delay > 0:
+            self.delivering -= len(segment)
+            self.waits.add(segment, self.engine.now + redelivery_delay(settings, self.id, segment))
+        else:
+            self.take_back(segment)
+
+    def take_back(self, segment: Segment) -> None:
+        """To its place: it was handed out and is not done with."""
+        self.delivering -= len(segment)
+        if self.kind is Kind.READER and not self.bindings:
+            return  # the log has it, from its position on
+        if segment.run.is_withdrawn:
+            self.drop(segment, "withdrawn")
+        elif self.intake is not None and self.intake.is_replaced(segment):
+            self.drop(segment, "replaced")
+        elif self.rules.is_purged and not self.bindings:
+            self.drop(segment, "purged")
+        else:
+            self.backlog.put_back(segment)
+            if self.intake is not None:
+                self.intake.settle(self)
+
+    # Consumers
+
+    def bind(self, consumer: Consumer) -> Binding:
+        binding = consumer.bindings[self.id] = Binding(consumer, self)
+        self.bindings.append(binding)
+        self.uses += 1
+        if len(self.bindings) == 1:
+            self.first_use = self.uses
+        slowness.watch(self.engine, self)
+        if not self.is_open:
+            choosing.open_when_due(self)
+        if self.groups is not None and self.rules.group_rebalance:
+            self._free_groups(self.bindings)
+            self.groups.is_pausing = self.rules.group_pause and self.delivering > 0
+        self.consumers_changed()
+        return binding
+
+    def unbind(self, binding: Binding) -> None:
+        """What the consumer still has of this queue must have been taken from it, or the queue goes."""
+        self.bindings.remove(binding)
+        binding.consumer.forget(binding)
+        binding.consumer.starved.pop(self, None)
+        del binding.consumer.bindings[self.id]
+        self._free_groups([binding])
+        if not self.bindings:
+            self.is_open = self.rules.consumers_before_dispatch == 0
+            if self.rules.is_purged:
+                self.purge()
+        if not self.is_simple or self.takers is not self.bindings:
+            self.engine.dispatch_later(self)  # others may take over
+        self.consumers_changed()
+
+    def _free_groups(self, owners: Iterable[Binding]) -> None:
+        """Their groups are to be given out anew."""
+        if self.groups is not None:
+            for owner in owners:
+                self.groups.leave(owner)
+                self.backlog.release(owner)
+
+    def pause(self) -> None:
+        """Nothing goes out until `resume`; what is out stays out."""
+        self.is_paused = True
+        self.consumers_changed()
+
+    def resume(self) -> None:
+        self.is_paused = False
+        self.consumers_changed()
+        self.dispatch()
+
+    def open(self) -> None:
+        """consumers-before-dispatch: enough have come, or it has taken long enough."""
+        self.is_open = True
+        self.consumers_changed()
+
+    def show_to(self, reader: Queue) -> None:
+        """A browser that gets what arrives from now on."""
+        self.readers.append(reader)
+        self.consumers_changed()
+
+    def hide_from(self, reader: Queue) -> None:
+        self.readers.remove(reader)
+        self.consumers_changed()
+
+    def consumers_changed(self) -> None:
+        self._takers = {}
+        self._turns = {}
+        self.takers = choosing.chosen(self)
+        self.has_tiers = choosing.has_tiers(self.takers)
+        self._select()
+        is_special = self.intake is not None or self.groups is not None or bool(self.readers)
+        self.is_simple = not (is_special or self.has_tiers or self.backlog.selectors)
+
+    def _select(self) -> None:
+        if self.is_shared:
+            self.backlog.select([binding.consumer.selector for binding in self.bindings if binding.consumer.selector is not None])
+
+    # What comes from the log
+
+    def loaded(self, runs: list[Run], start: int, stop: int) -> None:
+        """Runs of the log from `start` on, complete up to `stop`: what of them is still to be delivered goes to the backlog."""
+        self.is_loading = False
+        if self.paged_from == start:
+            at = start
+            for run in runs:
+                first, end = max(run.first, at), min(run.stop, stop)
+                if first < end:
+                    self._pass_over(at, first)
+                    for low, high in self.still_in_log(first, end):
+                        self._take_in(run, low, high)
+                    at = end
+            self._pass_over(at, stop)
+            self._loaded_to(stop)
+            if self.intake is not None:
+                self.intake.settle(self)
+        if self.redrive is not None:
+            self.redrive.go_on()
+        self.dispatch()
+
+    def still_in_log(self, first: int, stop: int) -> list[tuple[int, int]]:
+        """What of first .. stop-1 was not handed out or answered while it was paged."""
+        gaps = self.cursor.ahead.gaps(max(first, self.cursor.position), stop)
+        return [part for low, high in gaps for part in self.sought.gaps(low, high)]
+
+    def _loaded_to(self, stop: int) -> None:
+        is_all = stop >= self.address.log.next
+        self.paged_from = -1 if is_all else stop
+        if self.sought:
+            self.sought.add(stop, self.sought.take_prefix(stop))
+        if not self.is_durable:
+            self._pass_over(self.cursor.position, stop)  # what was set aside while it was paged is behind it
+        elif is_all:
+            self.cursor.reach = stop
+        paging.paged_on(self.engine, self)
+
+    def _pass_over(self, first: int, stop: int) -> None:
+        """The log has nothing there for this queue."""
+        if first < stop:
+            self.cursor.pass_over(first, stop)
+
+    def _take_in(self, run: Run, first: int, stop: int) -> None:
+        for segment, is_wanted in self.sifted(run, first, stop):
+            if is_wanted:
+                arrivals.take(self, segment)
+            else:
+                self._pass_over(segment.first, segment.stop)
+
+    def sifted(self, run: Run, first: int, stop: int) -> Iterator[tuple[Segment, bool]]:
+        """What was found in the log, and whether it is for this queue."""
+        is_suspect = first < self.suspect_below
+        if not self.wants(run) or (is_suspect and self.address.is_volatile(run)):
+            yield Segment(run, first, stop), False
+            return
+        for low, high, is_wanted in self.address.verdicts(self, run, first, stop):
+            yield Segment(run, low, high, is_suspect=is_suspect), is_wanted
+
+    def __repr__(self) -> str:
+        paged = f" paged from {self.paged_from}" if self.paged_from >= 0 else ""
+        state = f"at {self.cursor.position} waiting={self.backlog.count} consumers={len(self.bindings)}{paged}"
+        return f"<Queue {self.id} {self.kind.value} {self.name} {state}>"

@@ -1,0 +1,106 @@
+"""From what a store holds back to an engine: addresses, queues, durable subscriptions, groups. Reads no message."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from stompbox.broker import durables, lifetimes, retained
+from stompbox.broker.cursor import FAR, Cursor
+from stompbox.broker.duplicates import duplicates_of
+from stompbox.broker.durables import DurableSubscription
+from stompbox.broker.engine import Engine
+from stompbox.broker.log import Log
+from stompbox.broker.queue import Kind, Queue
+from stompbox.errors import StoreError
+from stompbox.selectors import Limits, Selector, compile_selector
+from stompbox.store.base import Recovered, StoredCursor
+
+Entries = dict[str, dict[str, Any]]
+
+
+def recover(engine: Engine, recovered: Recovered) -> None:
+    """Fills an engine that is still empty. What nobody needs any more goes at once; `engine.now` must be set."""
+    entries: Entries = {}
+    for (kind, key), value in recovered.entries.items():
+        entries.setdefault(kind, {})[key] = json.loads(value)
+    engine.batches = {key: int(value["batch"]) for key, value in entries.get("sink", {}).items()}
+    engine.ended = {key: int(value) for key, value in entries.get("ended", {}).items()}
+    engine.beyond = int(entries.get("beyond", {}).get("", 0))
+    _addresses(engine, recovered, entries)
+    _duplicates(engine, entries)
+    engine.group_patterns = {key: list(value["patterns"]) for key, value in entries.get("group", {}).items()}
+    by_key = {key: _durable(engine, value) for key, value in entries.get("durable", {}).items()}
+    queues = entries.get("queue", {})
+    for stored_cursor in recovered.cursors:
+        engine.next_cursor(stored_cursor.id)
+        entry = queues.get(str(stored_cursor.id))
+        if entry is None or stored_cursor.log not in engine.logs:
+            raise StoreError("data-corrupt", f"cursor {stored_cursor.id} of log {stored_cursor.log} belongs to nothing in the catalogue")
+        queue = _queue(engine, stored_cursor, entry)
+        if queue.owner:
+            by_key[queue.owner].queues.append(queue)
+    for durable in by_key.values():
+        durables.watch_durable(engine, durable)
+        durables.watch_absence(engine, durable)
+    _tidy(engine)
+
+
+def _addresses(engine: Engine, recovered: Recovered, entries: Entries) -> None:
+    known, kept = entries.get("address", {}), entries.get("retained", {})
+    for stored in sorted(recovered.logs, key=lambda log: log.id):
+        log = Log(stored.id, stored.name, first=stored.first, next=stored.next, is_known=True)
+        entry = known.get(str(stored.id), {"kinds": 0, "auto": True})
+        address = engine.create_address(stored.name, log, is_auto=entry["auto"])
+        address.kinds = entry["kinds"]
+        engine.next_log(stored.id)
+        if str(stored.id) in kept:
+            address.retained = retained.recall(kept[str(stored.id)])
+
+
+def _duplicates(engine: Engine, entries: Entries) -> None:
+    """What each address remembers, the oldest first."""
+    blocks = [(*map(int, key.split(".")), values) for key, values in entries.get("duplicates", {}).items()]
+    for log, block, values in sorted(blocks, key=lambda entry: entry[:2]):
+        known = duplicates_of(engine.logs[log]) if log in engine.logs else None
+        if known is not None:
+            known.recall(block, values)
+        else:
+            engine.put("duplicates", f"{log}.{block}", None)
+
+
+def _queue(engine: Engine, stored: StoredCursor, entry: dict[str, Any]) -> Queue:
+    address = engine.logs[stored.log]
+    cursor = Cursor(stored.id, stored.position, stored.ahead, is_durable=True)
+    queue = Queue(engine, address, entry["name"], kind=Kind(entry["kind"]), cursor=cursor, selector=_selector(entry))
+    queue.owner, queue.is_auto = entry["owner"], entry["auto"]
+    queue.suspect_below = address.log.next
+    if queue.kind in (Kind.GROUP, Kind.READER):
+        cursor.reach = FAR
+    elif cursor.position < address.log.next:
+        queue.paged_from = cursor.position
+        cursor.reach = FAR
+    engine.add_queue(queue)
+    return queue
+
+
+def _durable(engine: Engine, entry: dict[str, Any]) -> DurableSubscription:
+    durable = durables.recall(entry, _selector(entry))
+    engine.durables[durable.identity] = durable
+    return durable
+
+
+def _selector(entry: dict[str, Any]) -> Selector | None:
+    """Its listener's limits have let it in once."""
+    if entry["selector"] is None:
+        return None
+    limits = Limits(length=FAR, terms=FAR, depth=FAR)
+    return compile_selector(entry["selector"], conversion=entry["conversion"], limits=limits)
+
+
+def _tidy(engine: Engine) -> None:
+    """What frames had made, and what nobody came back to."""
+    for queue in list(engine.queues.values()):
+        lifetimes.queue_left(engine, queue)
+    for address in list(engine.addresses.values()):
+        lifetimes.address_left(engine, address)

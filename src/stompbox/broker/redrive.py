@@ -1,0 +1,103 @@
+"""Dead letters back to where they came from: to the queue that could not deliver them, as new messages there.
+
+What the broker added to a dead letter is taken off again. A message that does not say where it came from stays. What is in the
+log alone is loaded portion by portion, so the whole may take several turns; what arrives meanwhile is not touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from stompbox.broker import deadletters, paging
+from stompbox.broker.segments import Segment
+from stompbox.message import ANYCAST, MULTICAST, Run, Shape
+
+if TYPE_CHECKING:
+    from stompbox.broker.engine import Engine
+    from stompbox.broker.queue import Queue
+
+PORTION: Final = 1000  # messages at a time
+
+
+class Redrive:
+    """Of one queue: `most` messages, -1 all. `count` have gone; `is_done`, and `on_done` is called then."""
+
+    def __init__(self, engine: Engine, queue: Queue, *, most: int = -1, on_done: Callable[[int], None] | None = None) -> None:
+        self.engine = engine
+        self.queue = queue
+        self.most = most
+        self.on_done = on_done
+        self.stop = queue.address.log.next
+        self.count = 0
+        self.is_done = False
+        self._aside: list[Segment] = []
+        queue.redrive = self
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Something was loaded, or it begins."""
+        backlog = self.queue.backlog
+        while backlog.count and self._left:
+            segment = backlog.pop_oldest(min(self._left, PORTION))
+            if segment.first >= self.stop or not self._send_back(segment):
+                self._aside.append(segment)
+        if self._left and 0 <= self.queue.paged_from < self.stop:
+            paging.load(self.engine, self.queue)
+        else:
+            self._end()
+
+    @property
+    def _left(self) -> int:
+        return PORTION if self.most < 0 else self.most - self.count
+
+    def _send_back(self, segment: Segment) -> bool:
+        run = segment.run
+        if not deadletters.ADDED.isdisjoint(set(run.shape.holes) - {deadletters.ORIGINAL_ID}):
+            parts = [segment.part(offset, offset + 1) for offset in range(segment.first, segment.stop)]
+        else:
+            parts = [segment]
+        if deadletters.ORIGINAL_ADDRESS not in run.headers(segment.first - run.first):
+            return False
+        for part in parts:
+            self._route(part)
+            self.queue.drop(part, "redriven")
+            self.count += len(part)
+        return True
+
+    def _route(self, segment: Segment) -> None:
+        engine, run = self.engine, segment.run
+        low, high = segment.first - run.first, segment.stop - run.first
+        came = run.headers(low)
+        copy = _without_what_was_added(run, low, high)
+        name = came[deadletters.ORIGINAL_ADDRESS]
+        address = engine.addresses.get(name) or engine.create_address(name, is_auto=True)
+        own = came.get(deadletters.ORIGINAL_QUEUE, "")
+        if own in address.anycast or own in address.named:
+            copy.queue, copy.routing = own, ANYCAST if own in address.anycast else MULTICAST
+            engine.route(address, copy)
+        else:
+            engine.forward(name, copy)
+
+    def _end(self) -> None:
+        self.is_done = True
+        self.queue.redrive = None
+        for segment in self._aside:
+            self.queue.backlog.put_back(segment)
+        self._aside = []
+        self.queue.dispatch()
+        if self.on_done is not None:
+            self.on_done(self.count)
+
+    def __repr__(self) -> str:
+        return f"<Redrive of {self.queue.name} {self.count} {'done' if self.is_done else 'under way'}>"
+
+
+def _without_what_was_added(run: Run, low: int, high: int) -> Run:
+    shape = run.shape
+    kept = [(name, column[low:high]) for name, column in zip(shape.holes, run.columns, strict=True) if name not in deadletters.ADDED]
+    headers = {name: value for name, value in shape.headers.items() if name not in deadletters.ADDED}
+    changed = Shape(
+        headers, holes=tuple([name for name, _ in kept]), persistent=shape.persistent, priority=shape.priority, has_length=shape.has_length
+    )
+    return Run(changed, run.bodies[low:high], tuple([column for _, column in kept]), sender=run.sender)

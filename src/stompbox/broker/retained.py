@@ -1,0 +1,76 @@
+"""Retained messages: the last one of a topic that was sent with `retain:set`, which each new subscription gets first.
+
+`retain:remove` forgets it. A persistent one is in the catalogue, so it is there after a restart; its place in the log it keeps.
+"""
+
+from __future__ import annotations
+
+import base64
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from stompbox.broker.address import wanted
+from stompbox.broker.segments import Segment
+from stompbox.errors import Refused
+from stompbox.message import MULTICAST, Run
+from stompbox.store.chunks import decode, encode
+
+if TYPE_CHECKING:
+    from stompbox.broker.address import Address
+    from stompbox.broker.engine import Engine
+    from stompbox.broker.queue import Queue
+
+MOST_BYTES: Final = 1 << 20  # of a body: all of them are in memory, and the persistent ones in the catalogue
+
+
+def check(run: Run) -> None:
+    """Raises Refused where a run has more than may be retained."""
+    size = len(run.bodies[-1])
+    if run.shape.retain == "set" and size > MOST_BYTES:
+        raise Refused("retained-too-large", f"a retained message has no more than {MOST_BYTES} bytes; this one has {size}")
+
+
+def note(engine: Engine, address: Address, run: Run) -> bool:
+    """A run was published: its last message is the one to remember, or nothing is. True when that is for the next commit."""
+    if not run.routing & MULTICAST:
+        return False
+    before = address.retained
+    is_set = run.shape.retain == "set" and len(run.bodies[-1]) <= MOST_BYTES
+    if engine.commits.unit is not None:
+        engine.commits.unit.undo.append(partial(_keep, engine, address, before))
+    return _keep(engine, address, _last_of(run) if is_set else None)
+
+
+def _keep(engine: Engine, address: Address, run: Run | None) -> bool:
+    """From now on this one is retained. True when that is for the next commit."""
+    was_stored = address.retained is not None and not address.is_volatile(address.retained)
+    address.retained = run
+    if run is not None and not address.is_volatile(run):
+        engine.commits.add_log(address.log)
+        blob = encode([run], run.first)
+        engine.put("retained", str(address.log.id), {"first": run.first, "chunk": base64.b64encode(blob).decode()})
+        return engine.is_durable
+    if was_stored:
+        engine.put("retained", str(address.log.id), None)
+    return was_stored and engine.is_durable
+
+
+def _last_of(run: Run) -> Run:
+    columns = tuple([column[-1:] for column in run.columns])
+    return Run(run.shape, run.bodies[-1:], columns, first=run.stop - 1, arrived=run.arrived, routing=run.routing, sender=run.sender)
+
+
+def recall(value: dict[str, Any]) -> Run:
+    """The message that an entry of the catalogue holds."""
+    return decode(base64.b64decode(value["chunk"]), value["first"])[0]
+
+
+def give(address: Address, queue: Queue) -> None:
+    """A new subscription of the address: the retained message comes first, if it is one for it."""
+    run = address.retained
+    if run is None or (queue.no_local and queue.no_local == run.sender):
+        return
+    if queue.paged_from >= 0 and queue.paged_from <= run.first:  # it begins before and finds the message in the log
+        return
+    if queue.selector is None or wanted(queue.selector, run, run.first, run.stop, address):
+        queue.backlog.push(Segment(run, run.first, run.stop))

@@ -1,0 +1,87 @@
+"""Consumers with selectors, whose next message may lie further back in the log than memory reaches.
+
+When memory is full of messages that others are to take, or nobody takes, a consumer with credit must not wait for them. What is
+for it is sought in the log, from where its own search ended last (`Binding.sought`), and handed out at once; the rest stays where
+it is. The queue's `sought` remembers what was taken in this way, so that it is not loaded again. Each consumer's messages come in
+order: a search that met one for which there was no credit goes on with that one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stompbox.broker.paging import Load
+
+if TYPE_CHECKING:
+    from stompbox.broker.consumer import Binding
+    from stompbox.broker.engine import Engine
+    from stompbox.broker.queue import Queue
+    from stompbox.broker.segments import Segment
+    from stompbox.message import Run
+
+
+def seek(engine: Engine, queue: Queue) -> None:
+    """For those who have credit, now that memory has nothing for them."""
+    if queue.is_loading or queue.is_halfway or queue.intake is not None or queue.groups is not None:
+        return
+    hungry = [binding for binding in queue.takers if binding.consumer.has_credit]
+    if len(hungry) < len(queue.takers):
+        for binding in queue.takers:
+            if not binding.consumer.has_credit:
+                binding.consumer.starved[queue] = None
+    if not hungry:
+        return
+    log = queue.address.log
+    start = min(_sought(queue, binding) for binding in hungry)
+    if start >= log.next:
+        return
+    if start >= log.committed:
+        _hand_out(queue, list(log.unstored(start)), start, log.next)
+    else:
+        queue.is_loading = True
+        engine.loads.append(Load(queue, start, log.committed, is_search=True))
+
+
+def found(queue: Queue, runs: list[Run], start: int, stop: int) -> None:
+    """What was read for a search; complete up to `stop`."""
+    queue.is_loading = False
+    if 0 <= queue.paged_from <= start:
+        _hand_out(queue, runs, start, stop)
+    queue.dispatch()
+
+
+def _hand_out(queue: Queue, runs: list[Run], start: int, stop: int) -> None:
+    waiting: set[Binding] = set()  # those who met a message for which nobody had credit
+    for run in runs:
+        for low, high in queue.still_in_log(max(run.first, start), min(run.stop, stop)):
+            for segment, is_wanted in queue.sifted(run, low, high):
+                if is_wanted and _is_plain(queue, run):
+                    _offer(queue, segment, start, waiting)
+    for binding in queue.takers:
+        if binding not in waiting and start <= _sought(queue, binding) < stop:
+            binding.sought = stop
+
+
+def _offer(queue: Queue, segment: Segment, start: int, waiting: set[Binding]) -> None:
+    for lane, part in queue.backlog.sorted(segment):
+        takers = [b for b in queue.takers_of(lane) if b not in waiting and start <= _sought(queue, b) <= part.first]
+        ready = [binding for binding in takers if binding.consumer.has_credit]
+        first, stop = part.first, part.stop
+        is_left = not ready or queue.share(part, ready)
+        reached = part.first if is_left else stop
+        queue.sought.add(first, reached)
+        if is_left:
+            for binding in takers:
+                binding.sought = reached
+                binding.consumer.starved[queue] = None
+            waiting.update(takers)
+
+
+def _is_plain(queue: Queue, run: Run) -> bool:
+    """Scheduled messages and groups are found in the ordinary way."""
+    special = run.shape.special
+    return special is None or (not special.is_grouped and special.delivery_time(run.arrived) <= queue.engine.now)
+
+
+def _sought(queue: Queue, binding: Binding) -> int:
+    return max(binding.sought, queue.paged_from)

@@ -1,0 +1,125 @@
+"""SUBSCRIBE and UNSUBSCRIBE: which queues a consumer is bound to, now and as addresses come.
+
+The consumer is bound but gets nothing before `start`: the RECEIPT of its SUBSCRIBE goes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from stompbox.broker import retained
+from stompbox.broker.address import Address
+from stompbox.broker.browsing import browse
+from stompbox.broker.consumer import Consumer
+from stompbox.broker.destinations import Destination
+from stompbox.broker.engine import Engine, Watcher, is_reached
+from stompbox.broker.queue import Kind, Queue
+from stompbox.errors import Refused
+from stompbox.message import ANYCAST, MULTICAST
+from stompbox.selectors import Selector
+
+MayReach = Callable[[str], bool]
+
+
+def everything(_: str) -> bool:
+    """What a wildcard may reach when nobody says otherwise."""
+    return True
+
+
+def start(consumer: Consumer) -> None:
+    """From now on messages go out."""
+    consumer.is_started = True
+    for binding in list(consumer.bindings.values()):
+        binding.queue.dispatch()
+
+
+def routing_of(engine: Engine, destination: Destination) -> int:
+    """What a destination that says nothing means: the kind of the queue it names, the kinds its address has, else its settings."""
+    if destination.routing:
+        return destination.routing
+    known = engine.addresses.get(destination.address)
+    if known is not None and destination.queue in known.anycast:
+        return ANYCAST
+    if known is not None and destination.queue in known.named:
+        return MULTICAST
+    if known is not None and known.kinds:
+        return ANYCAST if known.kinds & ANYCAST else MULTICAST
+    return engine.default_routing(destination.address, of_queue=bool(destination.queue))
+
+
+def to_queue(engine: Engine, consumer: Consumer, destination: Destination, may_reach: MayReach = everything) -> None:
+    """Competing consumer on an anycast queue, on one that `address::queue` names, or on all that a wildcard reaches."""
+
+    def join(queue: Queue) -> None:
+        """One queue that takes nobody more must not keep others away, nor fail whoever makes it."""
+        if not queue.is_full and may_reach(queue.address.name) and queue.id not in consumer.bindings:
+            _join(queue, consumer)
+
+    if not destination.is_wild:
+        kind = routing_of(engine, destination)
+        bind(engine.exact_queue(engine.address(destination.address, kind), destination.queue, kind), consumer)
+        return
+    words = destination.address.split(".")
+    matching = [address for address in engine.addresses.values() if is_reached(words, address)]
+    for queue in [queue for address in matching for queue in address.anycast.values()]:
+        join(queue)
+    _watch(engine, consumer, Watcher(words, lambda _: None, join))
+
+
+def bind(queue: Queue, consumer: Consumer) -> None:
+    if queue.id in consumer.bindings:  # named twice in one destination
+        return
+    if queue.is_full:
+        raise Refused("too-many-consumers", f"queue {queue.name!r} takes no more than {queue.max_consumers} consumers")
+    _join(queue, consumer)
+
+
+def _join(queue: Queue, consumer: Consumer) -> None:
+    if queue.rules.is_non_destructive:
+        browse(queue.engine, queue, consumer, goes_on=True)
+    else:
+        queue.bind(consumer)
+
+
+def _watch(engine: Engine, consumer: Consumer, watcher: Watcher) -> None:
+    engine.watchers.append(watcher)
+    consumer.on_close.append(lambda: engine.watchers.remove(watcher))
+
+
+def to_topic(
+    engine: Engine,
+    consumer: Consumer,
+    destination: Destination,
+    selector: Selector | None,
+    *,
+    no_local: bool,
+    may_reach: MayReach = everything,
+) -> None:
+    """A plain subscription: from the next message on (or what the address keeps for newcomers), gone with its connection."""
+
+    def join(address: Address) -> None:
+        if may_reach(address.name):
+            join_topic(engine, consumer, address, selector, no_local=no_local)
+
+    if not destination.is_wild:
+        join_topic(engine, consumer, engine.address(destination.address, MULTICAST), selector, no_local=no_local)
+        return
+    words = destination.address.split(".")
+    for address in list(engine.addresses.values()):
+        if is_reached(words, address):
+            join(address)
+    _watch(engine, consumer, Watcher(words, join, lambda _: None))
+
+
+def join_topic(engine: Engine, consumer: Consumer, address: Address, selector: Selector | None, *, no_local: bool) -> None:
+    position = address.replay_from()
+    queue = engine.new_queue(address, f"{consumer.session}.{consumer.name}", Kind.TOPIC, selector, position=position)
+    queue.no_local = consumer.session if no_local else 0
+    retained.give(address, queue)
+    queue.bind(consumer)
+
+
+def to_stream(engine: Engine, consumer: Consumer, destination: Destination, position: int) -> None:
+    """A reader of an address's log from an offset on; it takes nothing from anybody."""
+    address = engine.address(destination.address)
+    engine.new_queue(address, f"{consumer.session}.{consumer.name}", Kind.STREAM, consumer.selector, position=position).bind(consumer)

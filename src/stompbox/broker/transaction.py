@@ -1,0 +1,24 @@
+"""A transaction: sends, acknowledgements and refusals that happen together at COMMIT, or not at all."""
+
+from __future__ import annotations
+
+from stompbox.broker.address import Address
+from stompbox.broker.consumer import Consumer, Sent
+from stompbox.message import Run
+
+
+class Transaction:
+    """Nothing of it is visible before COMMIT; what its ACKs and NACKs name stays held until then, or until ABORT."""
+
+    __slots__ = ("acked", "is_refusable", "nacked", "name", "sends", "size")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.sends: list[tuple[Address, Run]] = []
+        self.acked: list[tuple[Consumer, list[Sent]]] = []
+        self.nacked: list[tuple[Consumer, list[Sent]]] = []
+        self.is_refusable = False  # after COMMIT: its sender gets an ERROR when it cannot be stored
+        self.size = 0  # octets it holds in memory
+
+    def __repr__(self) -> str:
+        return f"<Transaction {self.name} sends={len(self.sends)} acks={len(self.acked)} nacks={len(self.nacked)} bytes={self.size}>"

@@ -1,0 +1,85 @@
+"""Messages of a queue that wait for a time: scheduled ones, and failed ones for their redelivery.
+
+They hold up nobody: what is not due is not in the backlog.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+from stompbox.broker.segments import Segment
+from stompbox.broker.timers import Alarm, Timers
+
+if TYPE_CHECKING:
+    from stompbox.broker.address import Settings
+
+
+class Waits:
+    """`count` messages of about `size` octets. `on_due` is called when `due` has something."""
+
+    __slots__ = ("_alarm", "_heap", "_on_due", "_turn", "count", "size")
+
+    def __init__(self, timers: Timers, on_due: Callable[[], None]) -> None:
+        self._alarm = Alarm(timers, self._ring)
+        self._on_due = on_due
+        self._heap: list[tuple[int, int, Segment]] = []
+        self._turn = 0
+        self.count = 0
+        self.size = 0
+
+    def add(self, segment: Segment, when: int) -> None:
+        """Until `when`, ms since the epoch."""
+        self._turn += 1
+        heappush(self._heap, (when, self._turn, segment))
+        self.count += len(segment)
+        self.size += segment.cost
+        self._alarm.by(when)
+
+    def _ring(self) -> None:
+        self._on_due()
+        if self._heap:
+            self._alarm.by(self._heap[0][0])
+
+    def due(self, now: int) -> list[Segment]:
+        """Takes out what is due, in the order of its times."""
+        found = []
+        while self._heap and self._heap[0][0] <= now:
+            found.append(self._went(heappop(self._heap)[2]))
+        return found
+
+    def clear(self) -> list[Segment]:
+        """Takes out everything."""
+        found = [self._went(segment) for _, _, segment in self._heap]
+        self._heap.clear()
+        return found
+
+    def _went(self, segment: Segment) -> Segment:
+        self.count -= len(segment)
+        self.size -= segment.cost
+        return segment
+
+    def __repr__(self) -> str:
+        return f"<Waits {self.count} messages next={self._alarm.at}>"
+
+
+def redelivery_delay(settings: Settings, queue: int, segment: Segment) -> int:
+    """How long a message waits that has failed, in ms (Artemis: redelivery-delay and its companions)."""
+    first = settings.redelivery_delay
+    most = settings.max_redelivery_delay if settings.max_redelivery_delay >= 0 else 10 * first
+    try:
+        delay = min(float(most), first * settings.redelivery_delay_multiplier ** (segment.failures - 1))
+    except OverflowError:
+        delay = float(most)
+    spread = settings.redelivery_collision_avoidance_factor
+    if spread:
+        delay += delay * spread * _chance(queue, segment)
+    return max(0, int(delay))
+
+
+def _chance(queue: int, segment: Segment) -> float:
+    """-1 to 1, another for each message and attempt; the same again when the same happens again."""
+    mixed = (queue * 0x9E3779B1 + segment.first * 0x85EBCA77 + segment.failures * 0xC2B2AE3D) & 0xFFFFFFFF
+    mixed = (mixed ^ mixed >> 15) * 0x2C1B3C6D & 0xFFFFFFFF
+    return (mixed ^ mixed >> 13) / 0x7FFFFFFF - 1

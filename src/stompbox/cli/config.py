@@ -1,0 +1,73 @@
+"""`stompbox config`: check, show, schema.
+
+Decides what these print and their exit codes: 0 when the configuration is good, 2 when it is not, with one line on stderr.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+from cyclopts import App, Parameter
+
+from stompbox.config import Loaded, check, read, schema
+from stompbox.errors import ConfigError
+
+BAD_CONFIGURATION = 2
+
+app = App(name="config", help="Check, show and describe the configuration.")
+
+ConfigFile = Annotated[Path | None, Parameter(name="--config", help="The TOML file; else STOMPBOX_CONFIG, else ./stompbox.toml if there.")]
+AsJson = Annotated[bool, Parameter(name="--json", help="Print JSON.", negative="")]
+
+
+@app.command(name="check")
+def check_configuration(*, config: ConfigFile = None) -> None:
+    """Say whether the configuration is good, as `stompbox serve` would find it with this file and environment."""
+    loaded, warnings = _checked(config)
+    for warning in warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    configuration = loaded.configuration
+    listeners = ", ".join(str(table.parse()) for table in configuration.listeners)
+    users = f"{len(configuration.users)} users" if configuration.users else "no users, so anyone from this machine"
+    print(f"good: {listeners}; {users}; {len(warnings)} warnings")
+
+
+@app.command
+def show(*, config: ConfigFile = None, as_json: AsJson = False) -> None:
+    """Print every key with its value and where it was set. Passwords are starred out."""
+    from stompbox.config.listing import content_of, listing
+
+    loaded, _ = _checked(config, insecure=True)
+    if not as_json:
+        print(listing(loaded), end="")
+        return
+    _print_json(content_of(loaded.configuration))
+
+
+@app.command(name="schema")
+def print_schema() -> None:
+    """Print the JSON Schema of the file, for editors."""
+    _print_json(schema())
+
+
+def _checked(config: Path | None, *, insecure: bool = False) -> tuple[Loaded, list[str]]:
+    """The configuration and its warnings. With `insecure`, one that a start would refuse as unsafe is shown none the less."""
+    try:
+        loaded = read(config, os.environ)
+        return loaded, [] if insecure else check(loaded.configuration)
+    except ConfigError as error:
+        _leave(str(error))
+
+
+def _print_json(value: object) -> None:
+    import msgspec
+
+    print(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+def _leave(problem: str) -> NoReturn:
+    print(f"stompbox: {problem}", file=sys.stderr)
+    raise SystemExit(BAD_CONFIGURATION)

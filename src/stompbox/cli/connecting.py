@@ -1,0 +1,58 @@
+"""What every command that talks to a broker shares: the address, headers from the command line, and how errors end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Coroutine, Iterable
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from stompbox.errors import ConnectionLost, StompboxError, UsageError
+
+DEFAULT_URL = "stomp://127.0.0.1:61613"
+FAILED = 1
+WRONG_USE = 2
+NOT_REACHED = 3
+INTERRUPTED = 130
+
+Url = Annotated[str | None, Parameter(name=["--url", "-u"], help="Broker, stomp://login:passcode@host:port; else STOMPBOX_URL.")]
+Header = Annotated[list[str] | None, Parameter(name=["--header", "-H"], consume_multiple=False, help="A header, name:value; repeatable.")]
+
+
+def url_or_default(given: str | None) -> str:
+    return given or os.environ.get("STOMPBOX_URL") or DEFAULT_URL
+
+
+def parse_headers(given: Iterable[str] | None) -> dict[str, str]:
+    """`name:value` arguments as headers. Raises UsageError that names the wrong one."""
+    headers = {}
+    for text in given or ():
+        name, colon, value = text.partition(":")
+        if not colon or not name:
+            raise UsageError("bad-argument", f"--header is {text!r}; allowed is name:value")
+        headers[name] = value
+    return headers
+
+
+def run(command: str, work: Coroutine[Any, Any, None]) -> None:
+    """Runs a command to its end; an error is one line on stderr and an exit code."""
+    try:
+        asyncio.run(work)
+    except UsageError as error:
+        leave(command, error, WRONG_USE)
+    except (ConnectionLost, ConnectionError) as error:
+        leave(command, error, NOT_REACHED)
+    except StompboxError as error:
+        leave(command, error, FAILED)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:  # the reader of our output had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def leave(command: str, error: Exception, code: int) -> None:
+    print(f"stompbox {command}: {error}", file=sys.stderr)
+    sys.exit(code)

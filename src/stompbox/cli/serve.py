@@ -1,0 +1,109 @@
+"""`stompbox serve`: runs a broker until it is told to stop."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import App, Parameter
+
+from stompbox.config import Configuration, check, load
+from stompbox.errors import StompboxError
+
+app = App(name="serve", help="Run a broker until SIGTERM or SIGINT.")
+
+FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+
+
+@app.default
+def serve(
+    *,
+    config: Path | None = None,
+    listen: Annotated[list[str] | None, Parameter(consume_multiple=False)] = None,
+    data: Path | None = None,
+    memory: Annotated[bool | None, Parameter(negative="")] = None,
+    admin: str | None = None,
+    no_admin: Annotated[bool, Parameter(negative="")] = False,
+    log_level: Literal["debug", "info", "warning", "error"] | None = None,
+    log_format: Literal["text", "json"] | None = None,
+) -> None:
+    """Run a broker until SIGTERM or SIGINT; prints one line per listener once it accepts, then `ready`.
+
+    Parameters
+    ----------
+    config
+        TOML file; else STOMPBOX_CONFIG, else ./stompbox.toml if it is there.
+    listen
+        URL to listen on, tcp://host:port?option=value or ssl://…; may be given several times.
+    data
+        Folder of the store; made when it is not there.
+    memory
+        Keep everything in memory; nothing outlives the process.
+    admin
+        host:port of the admin interface.
+    no_admin
+        No admin interface.
+    log_level
+        What is logged on stderr.
+    log_format
+        How.
+    """
+    overrides: dict[str, Any] = {
+        "listen": listen,
+        "data": str(data) if data is not None else None,
+        "memory": memory,
+        "admin.listen": "off" if no_admin else admin,
+        "log-level": log_level,
+        "log-format": log_format,
+    }
+    try:
+        configuration = load(config, os.environ, overrides)
+        set_up_logging(configuration)
+        for warning in check(configuration):
+            logging.getLogger("stompbox").warning("%s", warning)
+        _run(configuration)
+    except StompboxError as error:
+        print(f"stompbox serve: {error.message}", file=sys.stderr)
+        sys.exit(2 if error.code.startswith("config") else 1)
+
+
+def set_up_logging(configuration: Configuration) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter() if configuration.log_format.value == "json" else logging.Formatter(FORMAT))
+    logging.basicConfig(level=configuration.log_level.value.upper(), handlers=[handler], force=True)
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: time (ISO 8601, UTC), level, logger, message, and the traceback if there is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        import json
+        from datetime import UTC, datetime
+
+        entry = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            entry["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(entry, ensure_ascii=False)
+
+
+def _run(configuration: Configuration) -> None:
+    from stompbox.server.run import serve as serve_until_stopped
+
+    def announce(_: object, urls: list[str]) -> None:
+        for url in urls:
+            print(f"listening on {url}", flush=True)
+        print("ready", flush=True)
+
+    try:
+        from uvloop import run
+    except ImportError:  # not on Windows
+        from asyncio import run
+    run(serve_until_stopped(configuration, on_ready=announce))

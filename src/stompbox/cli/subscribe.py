@@ -1,0 +1,124 @@
+"""`stompbox subscribe`: messages to stdout, acknowledged after they were written."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import App, Parameter
+
+from stompbox.cli.connecting import Header, Url, parse_headers, run, url_or_default
+
+if TYPE_CHECKING:
+    from stompbox.client.message import Message
+
+app = App(name="subscribe", help="Print the messages of a destination as they come.")
+
+
+@app.default
+def subscribe(
+    destination: str,
+    *,
+    url: Url = None,
+    header: Header = None,
+    selector: str | None = None,
+    durable: str | None = None,
+    client_id: str | None = None,
+    count: int | None = None,
+    timeout: float | None = None,
+    json_lines: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    show_headers: Annotated[bool, Parameter(name="--headers", negative="")] = False,
+) -> None:
+    """Print messages until interrupted; each is acknowledged when it has been written.
+
+    Parameters
+    ----------
+    destination
+        Where from, such as /queue/orders or /topic/prices.#.
+    url
+        Broker, stomp://login:passcode@host:port; else STOMPBOX_URL, else stomp://127.0.0.1:61613.
+    header
+        A header of the SUBSCRIBE frame, name:value; may be given several times.
+    selector
+        Only messages whose headers match.
+    durable
+        Name of a durable subscription; needs --client-id.
+    client_id
+        Who we are, for a durable subscription.
+    count
+        Stop after so many messages.
+    timeout
+        Stop when nothing came for so many seconds.
+    json_lines
+        One JSON object a line: headers, and body as text (or body_base64 when it is not UTF-8).
+    show_headers
+        Headers before each body.
+    """
+    work = _subscribe(
+        destination,
+        url=url_or_default(url),
+        header=header,
+        selector=selector,
+        durable=durable,
+        client_id=client_id,
+        count=count,
+        timeout=timeout,
+        form=_as_json if json_lines else _as_frame if show_headers else _as_body,
+    )
+    run("subscribe", work)
+
+
+async def _subscribe(
+    destination: str,
+    *,
+    url: str,
+    header: list[str] | None,
+    selector: str | None,
+    durable: str | None,
+    client_id: str | None,
+    count: int | None,
+    timeout: float | None,
+    form: Form,
+) -> None:
+    from stompbox.client import connect
+
+    headers = parse_headers(header)
+    left = count if count is not None else -1
+    async with (
+        connect(url, client_id=client_id) as client,
+        client.subscribe(destination, ack="client-individual", headers=headers, selector=selector, durable=durable) as messages,
+    ):
+        while left != 0:
+            message = await messages.receive(timeout)
+            if message is None:
+                return
+            async with message.process():
+                sys.stdout.buffer.write(form(message))
+                sys.stdout.buffer.flush()
+            left -= 1
+
+
+def _as_body(message: Message) -> bytes:
+    return message.body + b"\n"
+
+
+def _as_frame(message: Message) -> bytes:
+    head = "".join([f"{name}: {value}\n" for name, value in message.headers.items()])
+    return head.encode() + b"\n" + message.body + b"\n\n"
+
+
+def _as_json(message: Message) -> bytes:
+    entry: dict[str, object] = {"headers": dict(message.headers)}
+    try:
+        entry["body"] = message.body.decode()
+    except UnicodeDecodeError:
+        entry["body_base64"] = base64.b64encode(message.body).decode()
+    return json.dumps(entry, ensure_ascii=False).encode() + b"\n"
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Form = Callable[[Message], bytes]

@@ -1,0 +1,320 @@
+"""A client's link to its broker: the connection there is, the one that replaces it, and what must survive between the two.
+
+    NEW --open--> CONNECTING --> OPEN <--> RECONNECTING --too many failures--> CLOSED
+                                   \\---------------- close --------------------^
+
+Survive: subscriptions (subscribed again), confirmed sends whose RECEIPT had not come (sent again with the same receipt, or
+reported, as Reconnect.resend says), messages of subscriptions with ack="auto" that the application has not taken.
+Do not survive: transactions, requests, acknowledgements on their way; their callers get ConnectionLost.
+
+A send that makes the broker close the connection would do so again and again. An ERROR that names its receipt fails that send
+alone; after one that names none the sends in flight are sent again once, and fail when the same happens again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import ssl
+from collections import Counter
+from enum import Enum, auto
+from itertools import count
+from typing import Protocol
+
+from stompbox.client.connection import Connection, open_connection
+from stompbox.client.intake import Intake
+from stompbox.client.options import Options, Reconnect
+from stompbox.client.outgoing import recode
+from stompbox.client.protocol import Claim
+from stompbox.client.refusal import BrokerError
+from stompbox.client.url import Target
+from stompbox.errors import ConnectionLost, StompboxError, UsageError
+from stompbox.stomp.versions import V12, Version
+
+log = logging.getLogger("stompbox.client")
+
+
+class LinkState(Enum):
+    NEW = auto()
+    CONNECTING = auto()
+    OPEN = auto()
+    RECONNECTING = auto()
+    CLOSING = auto()
+    CLOSED = auto()
+
+
+class Subscriber(Protocol):
+    """A subscription as the link sees it."""
+
+    def resubscribe(self, connection: Connection) -> None:
+        """There is a new connection."""
+
+    def detached(self) -> None:
+        """The connection is gone; another may come."""
+
+    def end(self, error: StompboxError | None) -> None:
+        """Nothing will come any more."""
+
+
+class Call:
+    """One call that waits for its receipt."""
+
+    __slots__ = ("future",)
+
+    def __init__(self) -> None:
+        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def confirmed(self, frame: bytes) -> None:
+        if not self.future.done():
+            self.future.set_result(None)
+
+    def failed(self, frame: bytes, error: StompboxError) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+class Link:
+    def __init__(self, targets: tuple[Target, ...], options: Options) -> None:
+        self.targets = targets
+        self.options = options
+        self.state = LinkState.NEW
+        self.connection: Connection | None = None  # set as long as it is not lost; it may be closing
+        self.numbers = count(1)  # receipts, transactions, subscriptions: never the same number twice
+        self.counters: Counter[str] = Counter()
+        self.intake = Intake(options.buffer, options.buffer_limit)
+        self.subscriptions: dict[str, Subscriber] = {}
+        self.backlog: dict[int, Claim] = {}  # confirmed sends that wait for a connection
+        self.version: Version = V12  # of the connection there is, or was last
+        self._contexts: dict[Target, ssl.SSLContext] = {}
+        self._changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._error: StompboxError | None = None  # why it is closed
+        self._failures = 0  # connections lost or not come about, one after another
+        self._doubted: set[int] = set()  # sends that were in flight when an ERROR came that named none
+
+    # -- open and close ----------------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        if self.state is not LinkState.NEW:
+            raise UsageError("already-opened", "this client was opened before; connect again for another one")
+        self.state = LinkState.CONNECTING
+        policy = self.options.reconnect
+        try:
+            self._attach(await self._dial(policy if policy is not None and policy.initial else None))
+        except StompboxError as error:
+            self._finish(error)
+            raise
+
+    async def close(self) -> None:
+        """DISCONNECT, its receipt, the end of the socket; after `close_timeout` the end in any case."""
+        if self.state in (LinkState.CLOSING, LinkState.CLOSED):
+            return
+        self.state = LinkState.CLOSING
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        for subscription in list(self.subscriptions.values()):
+            subscription.end(None)
+        try:
+            if self.connection is not None:
+                await self._say_goodbye(self.connection)
+        finally:
+            self._finish(ConnectionLost("closed", "this client was closed"))
+
+    async def _say_goodbye(self, connection: Connection) -> None:
+        try:
+            if connection.is_open:
+                call = Call()
+                connection.protocol.disconnect(call)
+                connection.called()
+                await asyncio.wait(
+                    [call.future, connection.closed], timeout=self.options.close_timeout, return_when=asyncio.FIRST_COMPLETED
+                )
+                if not call.future.done() or call.future.exception() is not None:
+                    log.warning("%s: the broker did not confirm DISCONNECT", connection.target)
+            connection.close()
+            await asyncio.wait([connection.closed], timeout=self.options.close_timeout)
+        finally:
+            if not connection.closed.done():
+                connection.abort(ConnectionLost("closed", "this client was closed"))
+                await asyncio.wait([connection.closed])
+
+    def _finish(self, error: StompboxError) -> None:
+        self.state = LinkState.CLOSED
+        self._error = error
+        for waiter, frame in self.backlog.values():
+            waiter.failed(frame, error)
+        self.backlog.clear()
+        for subscription in list(self.subscriptions.values()):
+            subscription.end(error)
+        self.subscriptions.clear()
+        self._changed.set()
+
+    # -- the connection ----------------------------------------------------------------------------------------------
+
+    async def connected(self, timeout: float | None = None) -> Connection:
+        """The open connection, as soon as there is one. Raises ConnectionLost when there will be none."""
+        limit = self.options.receipt_timeout if timeout is None else timeout
+        try:
+            async with asyncio.timeout(limit):
+                while (connection := self.open_connection()) is None:
+                    if self.connection is not None:
+                        await asyncio.wait([self.connection.closed])
+                    else:
+                        await self._changed.wait()
+        except TimeoutError:
+            raise ConnectionLost("reconnecting", f"no connection to {self._places()} came back within {limit:g} s") from None
+        return connection
+
+    def open_connection(self) -> Connection | None:
+        """The open connection or None while there is none; raises when there will be none."""
+        connection = self.connection
+        if connection is not None and connection.is_open:
+            return connection
+        if self.state in (LinkState.NEW, LinkState.CONNECTING):
+            raise UsageError("not-opened", "this client is not connected yet: use `async with stompbox.connect(…) as client:`")
+        if self.state in (LinkState.CLOSING, LinkState.CLOSED):
+            error = self._error or ConnectionLost("closed", "this client is being closed")
+            raise ConnectionLost(error.code, error.message) from error
+        return None
+
+    def _places(self) -> str:
+        return " or ".join(str(target) for target in self.targets)
+
+    async def _open(self, target: Target) -> Connection:
+        options = self.options.merged(target)
+        if target.secure and target not in self._contexts:
+            self._contexts[target] = options.context()
+        return await open_connection(
+            target,
+            options,
+            self._contexts.get(target),
+            numbers=self.numbers,
+            counters=self.counters,
+            intake=self.intake,
+            lost=self._connection_lost,
+        )
+
+    async def _dial(self, policy: Reconnect | None) -> Connection:
+        """Round after round over all URLs, until one accepts us or the policy's patience ends."""
+        while True:
+            error: StompboxError | None = None
+            for target in self.targets:
+                try:
+                    return await self._open(target)
+                except UsageError:
+                    raise
+                except StompboxError as failure:
+                    error = failure
+                    log.info("not connected to %s: %s", target, failure.message)
+            assert error is not None  # there is at least one target
+            self._failures += 1
+            if policy is None:
+                raise error
+            if policy.attempts is not None and self._failures >= policy.attempts:
+                text = f"gave up after {self._failures} rounds over {self._places()}; the last error: {error.message}"
+                raise ConnectionLost("reconnect-failed", text) from error
+            await asyncio.sleep(policy.delay(self._failures, random.random()))
+
+    def _attach(self, connection: Connection) -> None:
+        """The new connection takes over: what was not confirmed goes out first, then the subscriptions."""
+        self.connection = connection
+        old, self.version = self.version, connection.version
+        self.state = LinkState.OPEN
+        self.intake.attach(connection)
+        backlog, self.backlog = self.backlog, {}
+        for number, (waiter, frame) in sorted(backlog.items()):
+            connection.confirm(number, recode(frame, old, connection.version), waiter)
+        if backlog:
+            self.counters["resent"] += len(backlog)
+        for subscription in list(self.subscriptions.values()):
+            subscription.resubscribe(connection)
+        self._changed.set()
+
+    def _connection_lost(self, connection: Connection, error: StompboxError) -> None:
+        if connection is not self.connection:
+            return
+        self.connection = None
+        self.intake.attach(None)
+        policy = self.options.reconnect if self.state is LinkState.OPEN else None
+        if policy is not None and policy.attempts is not None and self._lived(connection, policy) >= policy.attempts:
+            policy = None
+        self._settle(connection, error, resend=policy is not None and policy.resend)
+        for subscription in list(self.subscriptions.values()):
+            subscription.detached()
+        if policy is None:
+            self._finish(error)
+            return
+        self.counters["connections-lost"] += 1
+        self.state = LinkState.RECONNECTING
+        self._changed.clear()
+        log.warning("connection lost, connecting again: %s", error.message)
+        self._task = asyncio.get_running_loop().create_task(self._reconnect(policy))
+
+    def _lived(self, connection: Connection, policy: Reconnect) -> int:
+        """Failures in a row: a connection that confirmed something, or lived longer than the longest delay, was none."""
+        is_long = connection.loop.time() - connection.opened_at > policy.max_delay
+        self._failures = 0 if is_long or connection.protocol.has_confirmed else self._failures + 1
+        return self._failures
+
+    def _settle(self, connection: Connection, error: StompboxError, *, resend: bool) -> None:
+        """Every call that waited on the lost connection is sent again, or fails."""
+        protocol = connection.protocol
+        refusal: BrokerError | None = protocol.refusal
+        claims, protocol.receipts = protocol.receipts, {}
+        requests, protocol.requests = protocol.requests, {}
+        for waiter in requests.values():
+            waiter.failed(refusal or error)
+        for number, (owner, frame) in claims.items():
+            if resend and frame and not (refusal is not None and number in self._doubted):
+                self.backlog[number] = (owner, frame)
+            else:
+                owner.failed(frame, refusal or error)
+        self._doubted = set(self.backlog) if refusal is not None else set()
+
+    async def _reconnect(self, policy: Reconnect) -> None:
+        try:
+            await asyncio.sleep(policy.delay(max(0, self._failures - 1), random.random()))
+            connection = await self._dial(policy)
+        except StompboxError as error:
+            log.error("not connected again: %s", error.message)
+            self._finish(error)
+        except Exception as error:  # a fault of ours must not leave callers waiting; asyncio reports it
+            self._finish(ConnectionLost("reconnect-failed", f"connecting again failed: {error!r}"))
+            raise
+        else:
+            log.info("connected again to %s", connection.target)
+            self._attach(connection)
+
+    # -- calls -------------------------------------------------------------------------------------------------------
+
+    async def settled(self, call: Call, number: int, timeout: float | None, what: str) -> None:
+        """Waits for the receipt. Raises BrokerError for an ERROR, ConnectionLost for a lost connection or a timeout."""
+        limit = self.options.receipt_timeout if timeout is None else timeout
+        try:
+            async with asyncio.timeout(limit):
+                await call.future
+        except TimeoutError:
+            raise self.receipt_timeout(what, limit) from None
+        finally:
+            if call.future.cancelled() or not call.future.done():
+                self.forget(number)
+
+    def receipt_timeout(self, what: str, limit: float | None) -> ConnectionLost:
+        why = ""
+        if self.intake.is_paused:
+            why = (
+                f"; nothing is read because {self.intake.size} octets of messages wait for the application: "
+                "take them in another task, or send over another client"
+            )
+        return ConnectionLost("receipt-timeout", f"no receipt for {what} within {limit or 0:g} s{why}")
+
+    def forget(self, number: int) -> None:
+        """Nobody waits for this receipt any more."""
+        self.backlog.pop(number, None)
+        if self.connection is not None:
+            self.connection.protocol.receipts.pop(number, None)
+
+    def __repr__(self) -> str:
+        return f"<Link {self.state.name} {self._places()} subscriptions={len(self.subscriptions)} backlog={len(self.backlog)}>"

@@ -1,0 +1,134 @@
+"""A message as the application sees it: headers, body, and how to say that it is done with.
+
+A message read in a run keeps its head as it came and takes it apart when somebody asks for a header: many applications only
+want the body. Acknowledging goes through the message's route (subscription.py), which knows whether it still can be.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Protocol
+
+from stompbox.errors import UsageError
+
+
+class Head(Protocol):
+    """How the heads of messages with the same header names are taken apart (runs.py)."""
+
+    def headers(self, head: bytes) -> dict[str, str]: ...
+
+
+class Route(Protocol):
+    """Where a message came from: one subscription on one connection."""
+
+    async def settle(self, message: ReceivedMessage, command: str, *, confirm: bool, timeout: float | None) -> None: ...
+
+    async def settle_processed(self, message: ReceivedMessage, *, failed: bool) -> None: ...
+
+
+class ReceivedMessage:
+    """What a MESSAGE frame holds. `ack_id` is the header that an ACK repeats, as it came (octets, escapes and all), or None."""
+
+    __slots__ = ("_form", "_head", "_headers", "ack_id", "body", "is_settled", "route")
+
+    def __init__(self, route: Any, body: bytes, ack_id: bytes | None, form: Head | None, head: bytes) -> None:
+        self.route = route
+        self.body = body
+        self.ack_id = ack_id
+        self.is_settled = False  # acknowledged, or not, by the application
+        self._form = form
+        self._head = head
+        self._headers: dict[str, str] | None = None
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """All headers, decoded; of a repeated header the first (STOMP 1.2, Repeated Header Entries)."""
+        found = self._headers
+        if found is None:
+            found = self._headers = {} if self._form is None else self._form.headers(self._head)
+            self._head = b""
+        return found
+
+    @property
+    def destination(self) -> str:
+        return self.headers.get("destination", "")
+
+    @property
+    def id(self) -> str:
+        """The header message-id."""
+        return self.headers.get("message-id", "")
+
+    @property
+    def content_type(self) -> str | None:
+        return self.headers.get("content-type")
+
+    @property
+    def is_redelivered(self) -> bool:
+        """May have been delivered before. False also where the broker does not say."""
+        return self.headers.get("redelivered") == "true"
+
+    @property
+    def text(self) -> str:
+        """The body decoded by the charset of content-type (STOMP 1.2, Header content-type: UTF-8 where it names none)."""
+        charset = "utf-8"
+        for parameter in (self.content_type or "").split(";")[1:]:
+            name, _, value = parameter.partition("=")
+            if name.strip().lower() == "charset":
+                charset = value.strip().strip('"')
+        try:
+            return self.body.decode(charset)
+        except (LookupError, UnicodeDecodeError) as error:
+            raise UsageError("not-text", f"the body of message {self.id!r} is no text in {charset}: {error}; use .body") from None
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id} from {self.destination} body={len(self.body)}>"
+
+
+class Message(ReceivedMessage):
+    """A message that an asynchronous subscription delivered."""
+
+    __slots__ = ()
+
+    async def ack(self, *, confirm: bool = False, timeout: float | None = None) -> None:
+        """Tells the broker that this message (with ack="client" also all before it) is done with.
+
+        Returns when the frame is on its way; with `confirm` when the broker has recorded it. Raises UsageError on a subscription
+        with ack="auto", ConnectionLost("stale-message") when the connection it came over is gone: it will be delivered again.
+        """
+        await self.route.settle(self, "ACK", confirm=confirm, timeout=timeout)
+
+    async def nack(self, *, confirm: bool = False, timeout: float | None = None) -> None:
+        """Tells the broker that this message could not be processed; what follows (again, dead letter, dropped) is the broker's."""
+        await self.route.settle(self, "NACK", confirm=confirm, timeout=timeout)
+
+    def process(self) -> Processing:
+        """`async with message.process():` acknowledges when the block ends well, sends NACK when it raises (and lets it raise).
+
+        A block that is cancelled has not failed: its message stays unacknowledged and comes again.
+        """
+        return Processing(self)
+
+
+class Processing:
+    __slots__ = ("_message",)
+
+    def __init__(self, message: Message) -> None:
+        self._message = message
+
+    async def __aenter__(self) -> Message:
+        return self._message
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is None or isinstance(error, Exception):
+            await self._message.route.settle_processed(self._message, failed=error is not None)
+
+
+def message_from_headers(route: Any, headers: dict[str, str], body: bytes, ack_id: bytes | None) -> Message:
+    message = Message(route, body, ack_id, None, b"")
+    message._headers = headers
+    return message

@@ -1,0 +1,99 @@
+"""The configuration: one TOML file, STOMPBOX_ variables and flags become one immutable `Configuration`.
+
+    load(path, environ, overrides)   the configuration, or a ConfigError that names file, line and key
+    check(configuration)             warnings; refuses what would let strangers in
+    parse_listener(url)              one listener and its options
+    AddressSettingsTable             the settings of any address
+
+This package decides what can be configured and says where a mistake is. It opens no socket, and reads only the one file.
+"""
+
+from __future__ import annotations
+
+from stompbox.config.checks import check, needs_restart
+from stompbox.config.listener import (
+    AckInTransaction,
+    Dialect,
+    EncoderType,
+    KeyStoreType,
+    Listener,
+    ListenerOptions,
+    is_loopback,
+    joined,
+    masked,
+    parse_endpoint,
+    parse_listener,
+)
+from stompbox.config.matching import PatternTable
+from stompbox.config.origins import Loaded
+from stompbox.config.settings import (
+    AddressFullPolicy,
+    AddressSetting,
+    AddressSettings,
+    AddressSettingsTable,
+    DeletePolicy,
+    DiskFullPolicy,
+    PageFullPolicy,
+    RoutingType,
+    SlowConsumerPolicy,
+    SlowConsumerUnit,
+)
+from stompbox.config.sources import load, read
+from stompbox.config.tables import (
+    AddressTable,
+    AdminTable,
+    Configuration,
+    DivertRouting,
+    DivertTable,
+    ListenerTable,
+    LogFormat,
+    LogLevel,
+    PermissionTable,
+    QueueTable,
+    UserTable,
+    VirtualHostTable,
+    schema,
+)
+
+__all__ = [
+    "AckInTransaction",
+    "AddressFullPolicy",
+    "AddressSetting",
+    "AddressSettings",
+    "AddressSettingsTable",
+    "AddressTable",
+    "AdminTable",
+    "Configuration",
+    "DeletePolicy",
+    "Dialect",
+    "DiskFullPolicy",
+    "DivertRouting",
+    "DivertTable",
+    "EncoderType",
+    "KeyStoreType",
+    "Listener",
+    "ListenerOptions",
+    "ListenerTable",
+    "Loaded",
+    "LogFormat",
+    "LogLevel",
+    "PageFullPolicy",
+    "PatternTable",
+    "PermissionTable",
+    "QueueTable",
+    "RoutingType",
+    "SlowConsumerPolicy",
+    "SlowConsumerUnit",
+    "UserTable",
+    "VirtualHostTable",
+    "check",
+    "is_loopback",
+    "joined",
+    "load",
+    "masked",
+    "needs_restart",
+    "parse_endpoint",
+    "parse_listener",
+    "read",
+    "schema",
+]

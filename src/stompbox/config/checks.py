@@ -1,0 +1,158 @@
+"""What spans keys: names that must be unique or known, and settings that do not go together or are unsafe.
+
+Decides what is refused and what is only warned about. Does not look at the machine: whether files are there and ports are free shows at
+start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from stompbox.config.fields import nearest, shown
+from stompbox.config.listener import is_loopback, joined
+from stompbox.config.matching import is_match
+from stompbox.config.origins import Loaded
+from stompbox.config.settings import AddressSetting, given
+from stompbox.config.tables import Configuration, DivertTable, PermissionTable, VirtualHostTable
+from stompbox.config.toml import Path
+from stompbox.errors import ConfigError
+
+_WHAT_TO_DO = "configure at least one [[user]] (`stompbox user hash` makes the password) or listen on 127.0.0.1"
+
+
+def check(configuration: Configuration) -> list[str]:
+    """Warnings about a configuration that `load` made. Raises ConfigError where anyone on the network could do anything."""
+    _refuse_open_doors(configuration)
+    return [*_user_warnings(configuration), *_permission_warnings(configuration), *_other_warnings(configuration)]
+
+
+def needs_restart(old: Configuration, new: Configuration) -> list[str]:
+    """Keys that differ and that a reload (SIGHUP) cannot apply; the rest can take effect at once."""
+    names = ("data", "memory", "admin", "log-format", "persist-id-cache")
+    changed = [name for name in names if getattr(old, name.replace("-", "_")) != getattr(new, name.replace("-", "_"))]
+    return changed + ["listener"] * (_sockets(old) != _sockets(new))
+
+
+def _sockets(configuration: Configuration) -> list[str]:
+    """Where it listens; the options of a listener can change while it does."""
+    return sorted(str(table.parse()) for table in configuration.listeners)
+
+
+def _refuse_open_doors(configuration: Configuration) -> None:
+    if configuration.users:
+        return
+    for table in configuration.listeners:
+        listener = table.parse()
+        if not listener.is_loopback:
+            problem = f"listener {listener}: no users are configured, so anyone who reaches it could do anything; {_WHAT_TO_DO}"
+            raise ConfigError("config-insecure", problem)
+    endpoint = configuration.admin.endpoint()
+    if endpoint and not is_loopback(endpoint[0]):
+        problem = f"admin.listen {joined(*endpoint)}: no users are configured, so anyone who reaches it could do anything; {_WHAT_TO_DO}"
+        raise ConfigError("config-insecure", problem)
+
+
+def _user_warnings(configuration: Configuration) -> Iterable[str]:
+    certificates = any(table.parse().options.need_client_auth for table in configuration.listeners)
+    for user in configuration.users:
+        if user.password is None and not certificates:
+            yield f"user {shown(user.name)} has no password, and no listener asks for client certificates: they cannot log in"
+        elif user.password is not None and not user.password.startswith("$argon2"):
+            yield f"the password of user {shown(user.name)} is plain text; `stompbox user hash` makes a hash of it"
+
+
+def _permission_warnings(configuration: Configuration) -> Iterable[str]:
+    tables = [*configuration.permissions, *(table for host in configuration.virtual_hosts for table in host.permissions)]
+    if tables and not configuration.users:
+        yield "there are [[permission]] but no users: nameless clients belong to no group, so each of them is refused everything"
+        return
+    known = {group for user in configuration.users for group in user.groups}
+    for group in sorted({group for table in tables for group in _groups(table)} - known):
+        yield f"no user is in the group {shown(group)} that a [[permission]] names"
+
+
+def _groups(table: PermissionTable) -> set[str]:
+    return {group for groups in table.grants().values() for group in groups}
+
+
+def _other_warnings(configuration: Configuration) -> Iterable[str]:
+    if configuration.admin.listen is None and configuration.admin != type(configuration.admin)():
+        yield "[admin] has keys but no `listen`: there is no admin interface"
+    hosts = configuration.virtual_hosts
+    if hosts and not any(host.default for host in hosts):
+        yield "no [[virtual-host]] is the default: clients whose `host` names none of them are refused"
+
+
+def check_names(loaded: Loaded) -> None:
+    """Refuse names that are there twice or not at all, and values that contradict each other. Raises ConfigError."""
+    configuration = loaded.configuration
+    hosts = configuration.virtual_hosts
+    _refuse_twice(loaded, ("user",), "name", [user.name for user in configuration.users])
+    _refuse_twice(loaded, ("virtual-host",), "name", [host.name for host in hosts])
+    places = _places(configuration)
+    _refuse_twice(loaded, ("listener",), "url", places)
+    endpoint = configuration.admin.endpoint()
+    if endpoint and endpoint[1] and joined(*endpoint) in places:
+        loaded.refuse(("admin", "listen"), f"a listener has {joined(*endpoint)} already", "config-conflict")
+    if configuration.max_failed_login_delay < configuration.failed_login_delay:
+        loaded.refuse(("max-failed-login-delay",), f"is below failed-login-delay, {configuration.failed_login_delay}", "config-conflict")
+    _check_addresses(loaded, (), configuration)
+    for index, host in enumerate(hosts):
+        path = ("virtual-host", index)
+        if host.default and any(other.default for other in hosts[:index]):
+            loaded.refuse((*path, "default"), "another virtual host is the default already", "config-conflict")
+        _check_addresses(loaded, path, host)
+        names = [user.name for user in configuration.users]
+        for number, name in enumerate(host.users or ()):
+            if name not in names:
+                loaded.refuse(
+                    (*path, "users", number),
+                    f"no [[user]] has the name {shown(name)}{'; ' + nearest(name, names) if names else ''}",
+                    "config-conflict",
+                )
+
+
+def _places(configuration: Configuration) -> list[str]:
+    """host:port of each listener; those with port 0 never meet."""
+    places = []
+    for index, table in enumerate(configuration.listeners):
+        listener = table.parse()
+        places.append(joined(listener.host, listener.port) if listener.port else f"any free port, {index}")
+    return places
+
+
+def _check_addresses(loaded: Loaded, path: Path, tables: Configuration | VirtualHostTable) -> None:
+    """What the top level and a virtual host have in common."""
+    _refuse_twice(loaded, (*path, "address"), "name", [table.name for table in tables.addresses])
+    for index, table in enumerate(tables.addresses):
+        _refuse_twice(loaded, (*path, "address", index, "queue"), "name", [queue.name for queue in table.queues])
+    _refuse_twice(loaded, (*path, "permission"), "match", [table.match for table in tables.permissions])
+    _refuse_twice(loaded, (*path, "address-setting"), "match", [setting.match for setting in tables.address_settings])
+    for index, setting in enumerate(tables.address_settings):
+        _check_setting(loaded, (*path, "address-setting", index), setting)
+    _check_diverts(loaded, path, tables.diverts)
+
+
+def _check_setting(loaded: Loaded, path: Path, setting: AddressSetting) -> None:
+    values = given(setting)
+    least, most = values.get("min_expiry_delay", -1), values.get("max_expiry_delay", -1)
+    if 0 <= most < least:
+        loaded.refuse((*path, "max-expiry-delay"), f"is below min-expiry-delay, {least}", "config-conflict")
+
+
+def _check_diverts(loaded: Loaded, path: Path, diverts: Sequence[DivertTable]) -> None:
+    _refuse_twice(loaded, (*path, "divert"), "name", [divert.name for divert in diverts])
+    for index, divert in enumerate(diverts):
+        if is_match(divert.address.split("."), divert.forwarding_address.split(".")):  # it would go round and round
+            where = (*path, "divert", index, "forwarding-address")
+            loaded.refuse(where, "a divert cannot forward to its own address", "config-conflict")
+
+
+def _refuse_twice(loaded: Loaded, path: Path, key: str, names: Sequence[str]) -> None:
+    first: dict[str, int] = {}
+    for index, name in enumerate(names):
+        if name in first:
+            other = loaded.where((*path, first[name], key))
+            problem = f"{shown(name)} is there already" + ("" if other == "default" else f", at {other}")
+            loaded.refuse((*path, index, key), problem, "config-conflict")
+        first[name] = index

@@ -1,0 +1,383 @@
+"""Listener URLs: `tcp://host:port?option=value;option=value`, or `ssl://…`; `&` divides options too.
+
+Decides the options (spelled as on an Artemis acceptor where it has them), their defaults, and what a dialect changes. Values may be
+%-encoded. Opens no socket and reads no certificate.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, NoReturn
+
+from msgspec import Struct
+
+from stompbox.config.fields import Field, Word, fields_of, key, nearest, parse_size, shown, within, words
+from stompbox.errors import ConfigError
+
+KIB: Final = 1024
+MIB: Final = 1024 * 1024
+
+_ARTEMIS: Final = "Artemis"
+_OWN: Final = "Stompbox"
+_OPENMQ: Final = "OpenMQ"
+
+
+class Dialect(Word):
+    STOMP = "stomp"
+    ARTEMIS = "artemis"
+    OPENMQ = "openmq"
+
+
+class EncoderType(Word):
+    AUTO = "auto"
+    TEXT = "text"
+    BINARY = "binary"
+
+
+class KeyStoreType(Word):
+    PEM = "PEM"
+    PKCS12 = "PKCS12"
+
+
+class AckInTransaction(Word):
+    TRANSACTIONAL = "transactional"
+    IGNORE = "ignore"
+
+
+class ListenerOptions(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What one listener does. In a URL the names are in camel case."""
+
+    # Names of destinations.
+    anycast_prefix: Annotated[tuple[str, ...], key("Prefixes of destinations that are queues.", source=_ARTEMIS)] = ("/queue/",)
+    multicast_prefix: Annotated[tuple[str, ...], key("Prefixes of destinations that are topics.", source=_ARTEMIS)] = ("/topic/",)
+
+    # Life signs.
+    connection_ttl: Annotated[
+        int, key("A client that is silent for so long is closed with an ERROR; 0 or -1: never.", "ms", source=_ARTEMIS, at_least=-1)
+    ] = 60_000
+    connection_ttl_min: Annotated[int, key("The least that a client's heart-beats make of it.", "ms", source=_ARTEMIS, at_least=1)] = 1000
+    connection_ttl_max: Annotated[int, key("The most that they make of it; -1: no limit.", "ms", source=_ARTEMIS, at_least=-1)] = -1
+    heart_beat_to_connection_ttl_modifier: Annotated[
+        float, key("Time to live = the client's heart-beat times this.", "factor", source=_ARTEMIS, at_least=1.0)
+    ] = 2.0
+    heart_beat: Annotated[
+        tuple[int, int] | None,
+        key("What the server offers and asks for: `auto` follows the client, `x,y` is fixed.", "ms", source=_OWN),
+    ] = None
+    handshake_timeout: Annotated[
+        int, key("A connection that has not logged in by then gets an ERROR and is closed.", "ms", source=_ARTEMIS, at_least=1)
+    ] = 10_000
+
+    # Delivery.
+    stomp_enable_message_id: Annotated[bool, key("MESSAGE carries `amqMessageId`.", source=_ARTEMIS)] = False
+    stomp_consumer_window_size: Annotated[
+        int,
+        key(
+            "Bodies of unacknowledged messages per subscription before delivery pauses; 0: one at a time, -1: no limit.",
+            "bytes",
+            source="Stompbox (Artemis: 10240)",
+            at_least=-1,
+        ),
+    ] = 256 * KIB
+    consumer_flow_limit: Annotated[int, key("The same by count; -1: no limit.", "messages", source="OpenMQ, there 1000", at_least=-1)] = -1
+    default_persistent: Annotated[
+        bool | None, key("What a SEND without `persistent` is; unset: the address setting `default-persistent`.", source=_OWN)
+    ] = None
+    disable_stomp_server_header: Annotated[bool, key("CONNECTED has no `server` header.", source=_ARTEMIS)] = False
+    always_content_length: Annotated[bool, key("1.0 clients get `content-length` although the sender gave none.", source=_OPENMQ)] = False
+    relative_expires: Annotated[bool, key("`expires` is a time to live in ms, not a date.", source=_OPENMQ)] = False
+    check_property_names: Annotated[
+        bool, key("Header names that JMS forbids go to the `messageTransformer`, or the SEND is refused.", source=_OPENMQ)
+    ] = False
+    message_transformer: Annotated[
+        str | None, key("`module:function` that sees and may change each message, in and out.", kind="module", source=_OPENMQ)
+    ] = None
+
+    # Limits: beyond them there is an ERROR, and a close where the stream is at stake.
+    stomp_min_large_message_size: Annotated[
+        int, key("Bodies from this size on are streamed to the store, not held in memory; -1: none.", "bytes", source=_ARTEMIS, at_least=-1)
+    ] = 100 * KIB
+    max_body_size: Annotated[int, key("Largest body.", "bytes", source="ActiveMQ Classic, RabbitMQ", at_least=0)] = 100 * MIB
+    max_header_size: Annotated[int, key("Largest head: command and headers together.", "bytes", source=_OWN, at_least=128)] = 64 * KIB
+    max_headers: Annotated[int, key("Most headers of a frame.", "headers", source="ActiveMQ Classic, OpenMQ", at_least=1)] = 1000
+    max_frame_size_before_login: Annotated[int, key("Largest frame before CONNECTED.", "bytes", source="RabbitMQ", at_least=128)] = 64 * KIB
+    max_connections: Annotated[int, key("Connections of this listener; -1: no limit.", "connections", source=_OWN, at_least=-1)] = 10_000
+    max_connections_per_user: Annotated[int, key("Connections of one user; -1: no limit.", "connections", source=_OWN, at_least=-1)] = -1
+    max_subscriptions: Annotated[int, key("Subscriptions of one connection.", "subscriptions", source=_OWN, at_least=1)] = 1000
+    max_transactions: Annotated[int, key("Transactions that one connection has open.", "transactions", source=_OWN, at_least=1)] = 100
+    max_transaction_size: Annotated[int, key("Bodies and heads that one transaction holds.", "bytes", source=_OWN, at_least=1)] = 100 * MIB
+    max_selector_length: Annotated[int, key("Longest selector.", "bytes", source=_OWN, at_least=1)] = 16 * KIB
+    max_selector_terms: Annotated[int, key("Most identifiers and literals of a selector.", "terms", source=_OWN, at_least=1)] = 1000
+    max_selector_depth: Annotated[int, key("Deepest nesting of parentheses, NOT and signs.", "levels", source=_OWN, at_least=1)] = 100
+
+    # WebSocket.
+    web_socket_path: Annotated[tuple[str, ...], key("Paths that are answered.", source=_OWN)] = ("/", "/stomp", "/ws")
+    web_socket_encoder_type: Annotated[
+        EncoderType,
+        key(
+            "Frames to the client: as it sends its own (and what is not UTF-8 in binary), or always one kind.",
+            source="Stompbox (Artemis: binary)",
+        ),
+    ] = EncoderType.AUTO
+    web_socket_compression_supported: Annotated[bool, key("permessage-deflate is offered.", source=_ARTEMIS)] = False
+    web_socket_max_frame_payload_length: Annotated[
+        int, key("One WebSocket message, its fragments together.", "bytes", source="Stompbox (Artemis: 65536)", at_least=128)
+    ] = 4 * MIB
+    allowed_origins: Annotated[
+        tuple[str, ...] | None,
+        key(
+            "Origins of browsers that may connect, `*` for any. Unset: any where users are configured, else this host and loopback.",
+            source=_OWN,
+        ),
+    ] = None
+
+    # TLS.
+    key_store_path: Annotated[str | None, key("Certificate chain, and the key unless `keyPath` has it.", source=_ARTEMIS)] = None
+    key_store_password: Annotated[str | None, key("Password of the key.", kind="secret", source=_ARTEMIS)] = None
+    key_store_type: Annotated[KeyStoreType, key("Format of that file.", source="Stompbox (Artemis: JKS)")] = KeyStoreType.PEM
+    key_path: Annotated[str | None, key("The private key, in PEM.", source=_OWN)] = None
+    trust_store_path: Annotated[str | None, key("CAs that sign client certificates, in PEM.", source=_ARTEMIS)] = None
+    need_client_auth: Annotated[bool, key("Clients must show a certificate; its CN can be a user.", source=_ARTEMIS)] = False
+
+    # Readings of the protocol.
+    dialect: Annotated[Dialect, key("Sets defaults of other options (see below); what the URL says wins.", source=_OWN)] = Dialect.STOMP
+    require_host: Annotated[bool, key("CONNECT of 1.1 and 1.2 must have `host`.", source=_OWN)] = False
+    require_login: Annotated[bool, key("CONNECT must have `login` and `passcode`.", source=_OPENMQ)] = False
+    allow_bodies: Annotated[bool, key("A body on a frame that must not have one is ignored.", source=_OWN)] = False
+    selector_conversion: Annotated[bool, key("Selectors read headers as numbers where compared with one.", source="ActiveMQ Classic")] = (
+        True
+    )
+    ack_in_transaction: Annotated[
+        AckInTransaction, key("`ignore`: ACK and NACK take effect at once although they name a transaction.", source="STOMP 1.2")
+    ] = AckInTransaction.TRANSACTIONAL
+    transacted_subscriptions: Annotated[
+        bool, key("SUBSCRIBE may name a transaction; delivery pauses after COMMIT and ABORT until the next BEGIN.", source=_OPENMQ)
+    ] = False
+    single_transaction: Annotated[bool, key("One transaction at a time; an ACK belongs to it.", source=_OPENMQ)] = False
+    openmq_subscription_ids: Annotated[bool, key("A SUBSCRIBE without `id` gets `/subscription-to/<destination>`.", source=_OPENMQ)] = False
+    openmq_temporary_names: Annotated[
+        bool, key("Others see temporary destinations as `/temp-queue/temporary_destination://queue/…`.", source=_OPENMQ)
+    ] = False
+
+    def __repr__(self) -> str:
+        changed = [name for name in self.__struct_fields__ if getattr(self, name) != getattr(_DEFAULTS, name)]
+        return f"<ListenerOptions, not default: {', '.join(changed) or 'none'}>"
+
+
+_DEFAULTS: Final = ListenerOptions()
+
+DIALECTS: Final[dict[Dialect, dict[str, Any]]] = {
+    Dialect.STOMP: {},
+    Dialect.ARTEMIS: {
+        "selector_conversion": False,
+        "ack_in_transaction": AckInTransaction.IGNORE,
+        "default_persistent": False,
+    },
+    Dialect.OPENMQ: {
+        "require_login": True,
+        "transacted_subscriptions": True,
+        "single_transaction": True,
+        "openmq_subscription_ids": True,
+        "openmq_temporary_names": True,
+        "relative_expires": True,
+        "check_property_names": True,
+        "always_content_length": True,
+        "consumer_flow_limit": 1000,
+    },
+}
+
+ALIASES: Final = {
+    "stompMaxFramePayloadLength": "webSocketMaxFramePayloadLength",
+    "stompConsumerCredits": "stompConsumerWindowSize",
+    "connectionsAllowed": "maxConnections",
+}
+
+_ELSEWHERE: Final = {
+    "sslEnabled": "write ssl:// instead of tcp://",
+    "protocols": "every listener speaks STOMP over TCP and WebSocket, leave it out",
+    "useEpoll": "leave it out",
+    "keyStoreProvider": "the format is keyStoreType, PEM or PKCS12",
+    "trustStorePassword": "trustStorePath is a PEM file, which has no password",
+    "trustStoreType": "trustStorePath is a PEM file",
+}
+
+
+class Listener(Struct, frozen=True):
+    """One listener: `scheme` is tcp or ssl, `port` 0 any free one. `str` gives the URL without options, so without passwords."""
+
+    scheme: str
+    host: str
+    port: int
+    options: ListenerOptions = _DEFAULTS
+
+    @property
+    def is_tls(self) -> bool:
+        return self.scheme == "ssl"
+
+    @property
+    def is_loopback(self) -> bool:
+        return is_loopback(self.host)
+
+    def __repr__(self) -> str:
+        return f"<Listener {self}>"
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{joined(self.host, self.port)}"
+
+
+def parse_listener(url: str, where: str = "listener") -> Listener:
+    """The listener that `url` describes. Raises ConfigError, whose text begins with `where` and never shows a password."""
+    scheme, divider, rest = url.partition("://")
+    if not divider or scheme.lower() not in ("tcp", "ssl"):
+        _refuse(where, f"{shown(_bare(url))} is not a listener URL; write tcp://host:port or ssl://host:port")
+    location, _, query = rest.partition("?")
+    if "@" in location:
+        _refuse(where, "login and passcode do not belong in a listener URL; users stand in [[user]]")
+    host, port = parse_endpoint(location.removesuffix("/"), f"{where}: {_bare(url)}")
+    listener = Listener(scheme.lower(), host, port, _options(query, f"{where}: {_bare(url)}"))
+    _check_together(listener, f"{where}: {listener}")
+    return listener
+
+
+def parse_endpoint(text: str, where: str) -> tuple[str, int]:
+    """(host, port) of "host:port" or "[v6]:port". Raises ConfigError."""
+    host, colon, port = text.rpartition(":")
+    if not colon or "]" in port:
+        _refuse(where, f"{shown(text)} has no port; write host:port, port 0 for any free one")
+    if not (port.isascii() and port.isdigit() and int(port) <= 65_535):
+        _refuse(where, f"{shown(port)} is not a port; allowed: 0 to 65535, 0 for any free one")
+    if host.startswith("[") and host.endswith("]"):
+        host = _decoded(host[1:-1])  # RFC 6874: the zone of an IPv6 address comes after %25
+    elif ":" in host:
+        _refuse(where, f"an IPv6 address stands in brackets: [{host}]:{port}")
+    if not host or any(letter in "[]/@?#*" or letter.isspace() for letter in host):
+        _refuse(where, f"{shown(host)} is not a host; 0.0.0.0 or [::] stands for every address of this machine")
+    return host, int(port)
+
+
+def joined(host: str, port: int) -> str:
+    """ "host:port", with brackets around an IPv6 address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Does `host` stand for this machine alone? Other names than localhost are not looked up, and count as reachable."""
+    from ipaddress import ip_address  # only a start or a reload pays for it
+
+    if host.casefold() == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def masked(url: str) -> str:
+    """`url` with its passwords starred out."""
+    from re import IGNORECASE, sub
+
+    return sub(r"(password=)[^;&]*", r"\1***", url, flags=IGNORECASE)
+
+
+def _bare(url: str) -> str:
+    return url.partition("?")[0]
+
+
+def _refuse(where: str, problem: str) -> NoReturn:
+    raise ConfigError("config-listener", f"{where}: {problem}")
+
+
+def _options(query: str, where: str) -> ListenerOptions:
+    if not query:
+        return _DEFAULTS
+    known = fields_of(ListenerOptions)
+    values: dict[str, Any] = {}
+    for part in query.replace("&", ";").split(";"):
+        name, equals, text = part.strip().partition("=")
+        if not name and not equals:
+            continue
+        option = known.get(ALIASES.get(name, name))
+        if option is None:
+            _refuse(where, f"unknown option {shown(name)}; {_ELSEWHERE.get(name) or nearest(name, [*known, *ALIASES])}")
+        if option.name in values:
+            _refuse(where, f"option {option.spelled} is given twice")
+        if not equals:
+            _refuse(where, f"option {option.spelled} has no value; allowed: {_allowed(option)}")
+        values[option.name] = _value(option, text, where)
+    dialect = values.get("dialect", Dialect.STOMP)
+    return ListenerOptions(**{**DIALECTS[dialect], **values})
+
+
+def _decoded(text: str) -> str:
+    if "%" not in text:
+        return text
+    from urllib.parse import unquote  # only an encoded value pays for it
+
+    return unquote(text)
+
+
+def _allowed(option: Field) -> str:
+    if option.name == "heart_beat":
+        return "auto, or two whole numbers x,y of at least 0 (ms)"
+    return "texts with commas between them" if option.item else "module:function" if option.kind == "module" else option.allowed()
+
+
+def _value(option: Field, text: str, where: str) -> Any:
+    try:
+        return _several(text) if option.item else _converted(option, _decoded(text))
+    except ValueError:
+        value = "this value" if option.kind == "secret" else shown(text)
+        _refuse(where, f"option {option.spelled}: {value} is not allowed; allowed: {_allowed(option)}")
+
+
+def _converted(option: Field, text: str) -> Any:
+    """The value that `text` spells. Raises ValueError."""
+    if option.name == "heart_beat":
+        return None if text.casefold() == "auto" else _heart_beat(text)
+    if words(option.plain):
+        return option.plain(text)
+    if option.plain is bool:
+        return {"true": True, "false": False}[text.casefold()] if text.casefold() in ("true", "false") else _no(text)
+    if option.plain is str:
+        return text if text and (option.kind != "module" or is_module_function(text)) else _no(text)
+    number = float(text) if option.plain is float else parse_size(text) if option.unit == "bytes" else _whole(text)
+    return number if within(option, number) else _no(text)
+
+
+def _no(text: str) -> NoReturn:
+    raise ValueError(text)
+
+
+def _whole(text: str) -> int:
+    digits = text.removeprefix("-")
+    return int(text) if digits.isascii() and digits.isdigit() else _no(text)
+
+
+def _several(text: str) -> tuple[str, ...]:
+    values = tuple(_decoded(part.strip()) for part in text.split(","))  # an encoded comma does not divide
+    return values if all(values) else _no(text)
+
+
+def _heart_beat(text: str) -> tuple[int, int]:
+    offered, asked = (_whole(part.strip()) for part in text.split(","))
+    return (offered, asked) if offered >= 0 and asked >= 0 else _no(text)
+
+
+def is_module_function(text: str) -> bool:
+    """Is `text` a dotted module, a colon and a function?"""
+    module, _, function = text.partition(":")
+    return all(part.isidentifier() for part in module.split(".")) and function.isidentifier()
+
+
+def _check_together(listener: Listener, where: str) -> None:
+    options = listener.options
+    if listener.is_tls and options.key_store_path is None:
+        _refuse(where, "ssl needs the option keyStorePath, a PEM file with certificate and key")
+    if not listener.is_tls and (options.key_store_path or options.key_path or options.trust_store_path or options.need_client_auth):
+        _refuse(where, "TLS options on a tcp listener; write ssl:// for TLS")
+    if options.need_client_auth and options.trust_store_path is None:
+        _refuse(where, "needClientAuth needs the option trustStorePath, the CAs of client certificates")
+    if 0 <= options.connection_ttl_max < options.connection_ttl_min:
+        _refuse(where, f"connectionTtlMax {options.connection_ttl_max} is below connectionTtlMin {options.connection_ttl_min}")
+    both = set(options.anycast_prefix) & set(options.multicast_prefix)
+    if both:
+        _refuse(where, f"{shown(min(both))} is an anycastPrefix and a multicastPrefix")

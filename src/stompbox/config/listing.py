@@ -1,0 +1,47 @@
+"""A configuration as a file would have it: `stompbox config show`. Passwords are starred out.
+
+Decides what is shown. Defaults are shown like what was set; what was set says where.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from msgspec import Struct, to_builtins
+
+from stompbox.config import toml
+from stompbox.config.fields import fields_of
+from stompbox.config.listener import masked
+from stompbox.config.origins import Loaded
+from stompbox.config.tables import Configuration
+
+STARS: Final = "***"
+
+
+def content_of(configuration: Configuration) -> dict[str, Any]:
+    """Tables and keys as in the file, without passwords and without tables that nobody made."""
+    content = _masked(to_builtins(configuration), Configuration)
+    if configuration.memory:  # the two exclude each other in a file
+        del content["data"]
+    return content
+
+
+def listing(loaded: Loaded) -> str:
+    """TOML with a comment on each key that somebody set."""
+    return toml.write(content_of(loaded.configuration), loaded.origins)
+
+
+def _masked(table: dict[str, Any], struct: type[Struct]) -> dict[str, Any]:
+    known = fields_of(struct)
+    shown: dict[str, Any] = {}
+    for name, value in table.items():
+        field = known[name]
+        if field.item and field.table and not value:
+            continue
+        if field.table:
+            shown[name] = [_masked(item, field.table) for item in value] if field.item else _masked(value, field.table)
+        elif field.kind in ("secret", "password") and value is not None:
+            shown[name] = STARS
+        else:
+            shown[name] = masked(value) if field.kind == "url" else value
+    return shown

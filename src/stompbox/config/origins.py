@@ -1,0 +1,38 @@
+"""Where each key of a configuration comes from, and the refusal that says so.
+
+Decides how a place is written. Does not read anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NoReturn
+
+from msgspec import Struct
+
+from stompbox.config.tables import Configuration
+from stompbox.config.toml import Path
+from stompbox.errors import ConfigError
+
+
+class Loaded(Struct, frozen=True):
+    """A configuration and where each of its keys comes from: `stompbox.toml:12`, `STOMPBOX_DATA` or `--data`."""
+
+    configuration: Configuration
+    origins: Mapping[Path, str]
+
+    def where(self, path: Path) -> str:
+        """The origin of a key, or of the nearest table around it; "default" for what nobody set."""
+        found = next((self.origins[path[:end]] for end in range(len(path), 0, -1) if path[:end] in self.origins), "")
+        return found or "default"
+
+    def refuse(self, path: Path, problem: str, code: str = "config-value") -> NoReturn:
+        """Raise the ConfigError for a key."""
+        where = self.where(path)
+        raise ConfigError(code, f"{'' if where == 'default' else where + ': '}{spelled(path)}: {problem}")
+
+
+def spelled(path: Path) -> str:
+    """`address-setting[0].match`, counted from 0 as in JSON."""
+    text = "".join(f"[{word}]" if isinstance(word, int) else f".{word}" for word in path)
+    return text.removeprefix(".")

@@ -1,0 +1,294 @@
+"""The tables and keys of the configuration file, as structs. The whole is `Configuration`.
+
+Decides names, types, units, ranges and defaults. Reading files, the environment and flags is sources.py; what spans keys is checks.py; the
+keys of [[address-setting]] are settings.py, the options of a listener's URL listener.py.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from msgspec import Struct, field
+
+from stompbox.config.fields import Word, key
+from stompbox.config.listener import Listener, masked, parse_endpoint, parse_listener
+from stompbox.config.matching import PatternTable
+from stompbox.config.settings import AddressSetting, AddressSettings, AddressSettingsTable, DiskFullPolicy, RoutingType
+
+DEFAULT_LISTENER: Final = "tcp://127.0.0.1:61613"
+DEFAULT_ADMIN: Final = "127.0.0.1:8161"
+OFF: Final = "off"
+
+Grants = dict[str, frozenset[str]]
+_ARTEMIS: Final = "Artemis"
+_OWN: Final = "Stompbox"
+
+
+class LogLevel(Word):
+    DEBUG = "DEBUG"
+    INFO = "INFO"
+    WARNING = "WARNING"
+    ERROR = "ERROR"
+
+
+class LogFormat(Word):
+    TEXT = "text"
+    JSON = "json"
+
+
+class DivertRouting(Word):
+    STRIP = "STRIP"
+    PASS = "PASS"
+    ANYCAST = "ANYCAST"
+    MULTICAST = "MULTICAST"
+
+
+class Table(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True):
+    """A table of the file: immutable, keys in kebab case, no others."""
+
+
+class ListenerTable(Table, frozen=True):
+    url: Annotated[str, key("Where to listen and how: `tcp://host:port?option=value;…` or `ssl://…`.", kind="url")]
+
+    def parse(self) -> Listener:
+        """The listener of this URL, which `load` has found to be good."""
+        return parse_listener(self.url)
+
+    def __repr__(self) -> str:
+        return f"ListenerTable(url={masked(self.url)!r})"
+
+
+class AdminTable(Table, frozen=True):
+    listen: Annotated[
+        str | None, key("`host:port` of console, API and metrics; absent or `off`: none. Without any file 127.0.0.1:8161.", kind="endpoint")
+    ] = None
+    allowed_hosts: Annotated[
+        tuple[str, ...], key("Names in a request's Host header that are answered, besides loopback and the address listened on.")
+    ] = ()
+    session_timeout: Annotated[int, key("A console session ends after so long without a request.", "ms", source=_OWN, at_least=1000)] = (
+        1_800_000
+    )
+    key_store_path: Annotated[str | None, key("PEM file with certificate chain and key: HTTPS instead of HTTP.")] = None
+    key_store_password: Annotated[str | None, key("Password of the key.", kind="secret")] = None
+    key_path: Annotated[str | None, key("The private key, when that file has only the certificates.")] = None
+
+    def endpoint(self) -> tuple[str, int] | None:
+        """(host, port), or None when there is no admin interface."""
+        return parse_endpoint(self.listen, "admin.listen") if self.listen else None
+
+    def __repr__(self) -> str:
+        return f"AdminTable(listen={self.listen!r})"
+
+
+class UserTable(Table, frozen=True):
+    name: Annotated[str, key("The login.", kind="name")]
+    password: Annotated[
+        str | None,
+        key(
+            "What `stompbox user hash` prints; or plain text, which is warned about. Absent: login by client certificate only.",
+            kind="password",
+        ),
+    ] = None
+    groups: Annotated[tuple[str, ...], key("Groups that a [[permission]] can name.")] = ()
+
+    def __repr__(self) -> str:
+        return f"UserTable(name={self.name!r}, groups={self.groups!r})"
+
+
+class PermissionTable(Table, frozen=True):
+    match: Annotated[str, key("Addresses this is for. Of all that match, the most specific one alone decides.", kind="match")]
+    send: Annotated[tuple[str, ...] | None, key("Groups that may send.", source=_ARTEMIS)] = None
+    consume: Annotated[tuple[str, ...] | None, key("Groups that may subscribe and acknowledge.", source=_ARTEMIS)] = None
+    browse: Annotated[tuple[str, ...] | None, key("Groups that may look without taking.", source=_ARTEMIS)] = None
+    create_address: Annotated[tuple[str, ...] | None, key("Groups that may make the address, by using it too.", source=_ARTEMIS)] = None
+    delete_address: Annotated[tuple[str, ...] | None, key("Groups that may delete it.", source=_ARTEMIS)] = None
+    create_durable_queue: Annotated[
+        tuple[str, ...] | None, key("Groups that may make queues and durable subscriptions.", source=_ARTEMIS)
+    ] = None
+    delete_durable_queue: Annotated[tuple[str, ...] | None, key("Groups that may delete them.", source=_ARTEMIS)] = None
+    create_non_durable_queue: Annotated[
+        tuple[str, ...] | None, key("Groups that may make plain topic subscriptions and temporary destinations.", source=_ARTEMIS)
+    ] = None
+    delete_non_durable_queue: Annotated[tuple[str, ...] | None, key("Groups that may delete them.", source=_ARTEMIS)] = None
+    manage: Annotated[tuple[str, ...] | None, key("Groups that may purge, move, pause and the like.", source=_ARTEMIS)] = None
+
+    def grants(self) -> Grants:
+        """Groups by right, for the rights that this table names."""
+        named = {right: getattr(self, right.replace("-", "_")) for right in RIGHTS}
+        return {right: frozenset(groups) for right, groups in named.items() if groups is not None}
+
+
+RIGHTS: Final = tuple(name.replace("_", "-") for name in PermissionTable.__struct_fields__ if name != "match")
+
+
+class QueueTable(Table, frozen=True):
+    name: Annotated[str, key("The queue.", kind="name")]
+    routing_type: Annotated[RoutingType | None, key("Kind; unset: the address's, or `default-queue-routing-type`.", source=_ARTEMIS)] = None
+    filter: Annotated[str | None, key("A selector; what it does not match is not routed here.", source=_ARTEMIS)] = None
+    durable: Annotated[bool, key("The queue outlives a restart.", source=_ARTEMIS)] = True
+    enabled: Annotated[bool, key("false: nothing is routed to it.", source=_ARTEMIS)] = True
+    max_consumers: Annotated[int, key("As `default-max-consumers`.", "consumers", source=_ARTEMIS, at_least=-1)] | None = None
+    consumers_before_dispatch: (
+        Annotated[int, key("As `default-consumers-before-dispatch`.", "consumers", source=_ARTEMIS, at_least=0)] | None
+    ) = None
+    delay_before_dispatch: Annotated[int, key("As `default-delay-before-dispatch`.", "ms", source=_ARTEMIS, at_least=-1)] | None = None
+    exclusive: Annotated[bool | None, key("As `default-exclusive-queue`.", source=_ARTEMIS)] = None
+    purge_on_no_consumers: Annotated[bool | None, key("As `default-purge-on-no-consumers`.", source=_ARTEMIS)] = None
+    non_destructive: Annotated[bool | None, key("As `default-non-destructive`.", source=_ARTEMIS)] = None
+    last_value: Annotated[bool | None, key("As `default-last-value-queue`.", source=_ARTEMIS)] = None
+    last_value_key: Annotated[str | None, key("As `default-last-value-key`.", source=_ARTEMIS)] = None
+    ring_size: Annotated[int, key("As `default-ring-size`.", "messages", source=_ARTEMIS, at_least=-1)] | None = None
+    group_rebalance: Annotated[bool | None, key("As `default-group-rebalance`.", source=_ARTEMIS)] = None
+    group_rebalance_pause_dispatch: Annotated[bool | None, key("As `default-group-rebalance-pause-dispatch`.", source=_ARTEMIS)] = None
+    group_buckets: Annotated[int, key("As `default-group-buckets`.", "buckets", source=_ARTEMIS, at_least=-1)] | None = None
+    group_first_key: Annotated[str | None, key("As `default-group-first-key`.", source=_ARTEMIS)] = None
+
+
+class AddressTable(Table, frozen=True):
+    name: Annotated[str, key("The address.", kind="address")]
+    routing_types: Annotated[tuple[RoutingType, ...], key("Kinds; none: `default-address-routing-type`.", source=_ARTEMIS)] = ()
+    queues: Annotated[tuple[QueueTable, ...], key("[[address.queue]]: its queues.")] = field(default=(), name="queue")
+
+
+class DivertTable(Table, frozen=True):
+    name: Annotated[str, key("The divert.", kind="name")]
+    address: Annotated[str, key("Whose messages; also a pattern: `*` one word, `#` any number of words.", kind="match")]
+    forwarding_address: Annotated[str, key("Where to.", kind="address")]
+    filter: Annotated[str | None, key("A selector; only what it matches.", source=_ARTEMIS)] = None
+    exclusive: Annotated[bool, key("true: matching messages go only there.", source=_ARTEMIS)] = False
+    routing_type: Annotated[
+        DivertRouting, key("Kind of the copy: PASS keeps it, STRIP leaves it to the forwarding address.", source=_ARTEMIS)
+    ] = DivertRouting.STRIP
+    transformer: Annotated[str | None, key("`module:function` that sees and may change each copy.", kind="module", source=_ARTEMIS)] = None
+
+
+class VirtualHostTable(Table, frozen=True):
+    name: Annotated[str, key("What a CONNECT's `host` says.", kind="name")]
+    default: Annotated[bool, key("Takes clients whose `host` is unknown or missing.")] = False
+    users: Annotated[tuple[str, ...] | None, key("Names of users that may use it; absent: all.")] = None
+    address_settings: Annotated[tuple[AddressSetting, ...], key("[[virtual-host.address-setting]]: in place of the top-level ones.")] = (
+        field(default=(), name="address-setting")
+    )
+    permissions: Annotated[tuple[PermissionTable, ...], key("[[virtual-host.permission]]: in place of the top-level ones.")] = field(
+        default=(), name="permission"
+    )
+    addresses: Annotated[tuple[AddressTable, ...], key("[[virtual-host.address]]: made at start in this host.")] = field(
+        default=(), name="address"
+    )
+    diverts: Annotated[tuple[DivertTable, ...], key("[[virtual-host.divert]]: diverts of this host.")] = field(default=(), name="divert")
+
+
+class Configuration(Table, frozen=True):
+    """All of it. Made by `load`; the defaults alone are what `stompbox serve` uses without file, but for the admin interface."""
+
+    data: Annotated[str, key("Folder of the data; made if it is not there, its owner's alone.")] = "stompbox-data"
+    memory: Annotated[bool, key("true: no data folder. What must be paged goes to a temporary file that is gone at exit.")] = False
+    disk_full_policy: Annotated[
+        DiskFullPolicy,
+        key("Persistent messages when the disk is full: FAIL with an ERROR, or BLOCK the producer.", source="Stompbox (Artemis: BLOCK)"),
+    ] = DiskFullPolicy.FAIL
+    min_disk_free: Annotated[int, key("Less free space than this counts as a full disk.", "bytes", source=_OWN, at_least=0)] = (
+        64 * 1024 * 1024
+    )
+    max_disk_usage: Annotated[
+        int,
+        key(
+            "More of the disk in use than this counts as full; -1: no rule.",
+            "percent",
+            source="Stompbox (Artemis: 90)",
+            at_least=-1,
+            at_most=100,
+        ),
+    ] = -1
+    disk_scan_period: Annotated[int, key("How often free space is looked at.", "ms", source=_ARTEMIS, at_least=100)] = 5000
+    global_max_size: Annotated[
+        int,
+        key(
+            "Messages in memory, all addresses together, before their `address-full-policy` acts; -1: no limit.",
+            "bytes",
+            source=_OWN,
+            at_least=-1,
+        ),
+    ] = 128 * 1024 * 1024
+    global_max_messages: Annotated[int, key("The same by count; -1: no limit.", "messages", source=_ARTEMIS, at_least=-1)] = -1
+    max_commit_delay: Annotated[int, key("What nobody waits for is committed at the latest after this.", "ms", source=_OWN, at_least=0)] = (
+        20
+    )
+    persist_delivery_count_before_delivery: Annotated[
+        bool, key("Delivery counts are stored before delivery, not after a failed one.", source=_ARTEMIS)
+    ] = False
+    id_cache_size: Annotated[int, key("Values of `_AMQ_DUPL_ID` remembered per address.", "values", source=_ARTEMIS, at_least=0)] = 20_000
+    persist_id_cache: Annotated[bool, key("They outlive a restart.", source=_ARTEMIS)] = True
+    transaction_timeout: Annotated[int, key("A transaction open for longer is aborted; -1: never.", "ms", source=_ARTEMIS, at_least=-1)] = (
+        300_000
+    )
+    graceful_shutdown_timeout: Annotated[
+        int, key("How long a stopping broker waits for what its clients have in flight.", "ms", source=_OWN, at_least=0)
+    ] = 10_000
+    populate_validated_user: Annotated[bool, key("MESSAGE carries the sender's login as `JMSXUserID`.", source=_ARTEMIS)] = False
+    reject_empty_validated_user: Annotated[bool, key("A SEND from a nameless client is refused.", source=_ARTEMIS)] = False
+    authentication_cache_size: Annotated[
+        int, key("Users whose last good passcode is remembered, hashed.", "users", source=_ARTEMIS, at_least=0)
+    ] = 1000
+    authorization_cache_size: Annotated[
+        int, key("Answers about rights that are remembered.", "answers", source="Stompbox (Artemis: 1000)", at_least=0)
+    ] = 10_000
+    failed_login_delay: Annotated[
+        int, key("Wait before the login after a failed one of the same client address; doubles with each.", "ms", source=_OWN, at_least=0)
+    ] = 250
+    max_failed_login_delay: Annotated[int, key("No such wait is longer.", "ms", source=_OWN, at_least=0)] = 5000
+    max_failed_logins: Annotated[
+        int, key("After so many within the window, logins from that address are refused; 0: no limit.", "logins", source=_OWN, at_least=0)
+    ] = 20
+    failed_login_window: Annotated[int, key("Time in which so many failures are forgotten.", "ms", source=_OWN, at_least=1)] = 300_000
+    log_level: Annotated[LogLevel, key("What is logged.")] = LogLevel.INFO
+    log_format: Annotated[LogFormat, key("How it is written: lines of text, or one JSON object a line.")] = LogFormat.TEXT
+    listeners: Annotated[tuple[ListenerTable, ...], key("[[listener]]: where clients connect.")] = field(
+        default=(ListenerTable(url=DEFAULT_LISTENER),), name="listener"
+    )
+    admin: Annotated[AdminTable, key("[admin]: console, API and metrics.")] = AdminTable()
+    users: Annotated[tuple[UserTable, ...], key("[[user]]: who may log in; none: anyone, from loopback.")] = field(default=(), name="user")
+    permissions: Annotated[tuple[PermissionTable, ...], key("[[permission]]: who may do what; none: every user everything.")] = field(
+        default=(), name="permission"
+    )
+    address_settings: Annotated[tuple[AddressSetting, ...], key("[[address-setting]]: how addresses behave.")] = field(
+        default=(), name="address-setting"
+    )
+    addresses: Annotated[tuple[AddressTable, ...], key("[[address]]: made at start.")] = field(default=(), name="address")
+    diverts: Annotated[tuple[DivertTable, ...], key("[[divert]]: copies of messages to another address.")] = field(
+        default=(), name="divert"
+    )
+    virtual_hosts: Annotated[tuple[VirtualHostTable, ...], key("[[virtual-host]]: separate sets of addresses.")] = field(
+        default=(), name="virtual-host"
+    )
+
+    def settings_of(self, host: VirtualHostTable | None = None) -> AddressSettingsTable:
+        """The address settings of a virtual host: its own in place of the top-level ones; of none: the top-level ones."""
+        settings = host.address_settings if host and host.address_settings else self.address_settings
+        defaults = AddressSettings(id_cache_size=self.id_cache_size, disk_full_policy=self.disk_full_policy)
+        return AddressSettingsTable(settings, defaults)
+
+    def grants_of(self, host: VirtualHostTable | None = None) -> PatternTable[Grants] | None:
+        """Groups by right, by address pattern, for `security.Permissions`; None when there is no [[permission]] at all."""
+        permissions = host.permissions if host and host.permissions else self.permissions
+        return PatternTable((table.match, table.grants()) for table in permissions) if permissions else None
+
+
+def schema() -> dict[str, Any]:
+    """JSON Schema of the file. Sizes may be texts such as "512MiB", words may be written in any case."""
+    from msgspec.json import schema as schema_of
+
+    whole: dict[str, Any] = _widened(schema_of(Configuration))
+    return whole
+
+
+def _widened(node: Any) -> Any:
+    if isinstance(node, list):
+        return [_widened(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    wide = {name: _widened(item) for name, item in node.items()}
+    if wide.get("x-unit") == "bytes" and wide.get("type") == "integer":
+        limits = {name: wide.pop(name) for name in ("type", "minimum", "maximum") if name in wide}
+        wide["anyOf"] = [limits, {"type": "string", "pattern": r"^-?[0-9]+ ?([KMGTkmgt]([iI]?[bB])?|[bB])?$"}]
+    return wide

@@ -1,0 +1,94 @@
+"""Every error of Stompbox, in one tree that says whose fault it is.
+
+    StompboxError
+    ├── PeerError            the other side sent something malformed or illegal
+    │   ├── FrameError       the byte stream is broken: always fatal, the connection closes in every version
+    │   ├── IllegalFrame     a whole frame that may not come now, or has a wrong or missing header
+    │   └── SelectorError    a selector that does not parse; says at which position and what was expected
+    ├── Refused              well formed, but not allowed: rights, limits, full, already in use
+    ├── LocalError           our own caller's mistake: configuration, command line, arguments
+    │   ├── ConfigError      names file, line and key
+    │   └── UsageError       a wrong argument of the client library or the command line
+    ├── ConnectionLost       the network or the broker went away
+    └── BrokerFault          ours
+        └── StoreError       the disk refused; nothing of the commit counts as stored
+
+`code` is stable: it stands in the ERROR frame, in the log and in the metrics, and docs/errors.md lists it.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+
+class StompboxError(Exception):
+    """Base of all. `code` is a stable lower-case word-with-hyphens; the text names what was wrong and where."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+    @property
+    def message(self) -> str:
+        return str(self.args[0])
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.code, self.message)
+
+
+class PeerError(StompboxError):
+    """The other side is at fault."""
+
+
+class FrameError(PeerError):
+    """The byte stream is broken or beyond a limit of the codec: ERROR, then close, in every version."""
+
+
+class IllegalFrame(PeerError):
+    """A well-formed frame that is not legal here. `closes` tells whether 1.0 and 1.1 close too (1.2 always does)."""
+
+    def __init__(self, code: str, message: str, *, closes: bool = False) -> None:
+        super().__init__(code, message)
+        self.closes = closes
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return partial(type(self), closes=self.closes), (self.code, self.message)
+
+
+class SelectorError(PeerError):
+    """A selector that cannot be compiled. `position` counts characters from 1."""
+
+    def __init__(self, code: str, message: str, position: int = 0) -> None:
+        super().__init__(code, message)
+        self.position = position
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.code, self.message, self.position)
+
+
+class Refused(StompboxError):
+    """Understood, but not allowed."""
+
+
+class LocalError(StompboxError):
+    """The caller in this process is at fault."""
+
+
+class ConfigError(LocalError):
+    """The configuration is wrong; the text names file, line and key."""
+
+
+class UsageError(LocalError):
+    """An argument is wrong."""
+
+
+class ConnectionLost(StompboxError):
+    """The network or the other side went away."""
+
+
+class BrokerFault(StompboxError):
+    """Stompbox itself is at fault."""
+
+
+class StoreError(BrokerFault):
+    """The store could not keep what it was given."""

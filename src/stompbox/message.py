@@ -1,0 +1,163 @@
+"""What a message is: a row of a run.
+
+    Shape   what many messages have in common: the headers of their SEND, parsed and judged once
+    Run     messages of one shape that came one after another: bodies, and a column for each header that varies (a hole)
+
+A single message is (run, index). State per message exists only for the exceptions (delivered and not yet acknowledged,
+redelivered), and lives in the queue that has the exception, never here. A run never changes once it has its offset.
+
+This file decides what is kept of a SEND. It does not read bytes (stomp/), route (broker/) or store (store/).
+
+| field            | unit    | owner                                                              |
+|------------------|---------|--------------------------------------------------------------------|
+| Shape.headers    | text    | the sender: names and values, decoded, first of each name, broker's own names left out |
+| Shape.holes      | names   | the codec: headers whose values differ from message to message    |
+| Shape.persistent | or None | the sender; None: what the address settings say                    |
+| Shape.priority   | 0..9    | the sender, default 4 (JMS)                                        |
+| Shape.expires    | ms      | the sender, absolute since the epoch, 0 = never (JMSExpiration)    |
+| Shape.has_length | bool    | the sender gave content-length; decides whether a 1.0 client gets one |
+| Shape.retain     | set, remove or empty | the sender: the last one of a topic that new subscriptions get first |
+| Shape.special    | or None | what its headers ask for when it arrives; None for most            |
+| Run.first        | offset  | the engine, in the address's log                                   |
+| Run.arrived      | ms      | the engine, since the epoch                                        |
+| Run.routing      | bits    | the engine: ANYCAST, MULTICAST or both                             |
+| Run.queue        | name    | the sender (`address::queue`): the one queue it is for, else empty  |
+| Run.sender       | id      | the session it came from (no-local), 0 after a restart             |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+ANYCAST: Final = 1
+MULTICAST: Final = 2
+DEFAULT_PRIORITY: Final = 4
+
+# Headers of a SEND that are the broker's to write: a sender's value is not passed on.
+BROKER_HEADERS: Final = frozenset(
+    ("subscription", "ack", "message-id", "redelivered", "JMSXDeliveryCount", "receipt", "transaction", "content-length")
+)
+
+# Headers that ask for something when a message arrives
+EXPIRATION: Final = "expiration"  # RabbitMQ: ms from now
+SCHEDULED_DELAY: Final = "AMQ_SCHEDULED_DELAY"  # ms from now
+SCHEDULED_TIME: Final = "AMQ_SCHEDULED_TIME"  # ms since the epoch
+GROUP: Final = "JMSXGroupID"
+GROUP_SEQUENCE: Final = "JMSXGroupSeq"
+DUPLICATE_ID: Final = "_AMQ_DUPL_ID"
+_SPECIAL: Final = frozenset((EXPIRATION, SCHEDULED_DELAY, SCHEDULED_TIME, GROUP, DUPLICATE_ID))
+_DIGITS: Final = 18  # of a time in ms; what is longer is none
+
+
+class Special:
+    """What the headers of a shape ask for when its messages arrive. What is no number asks for nothing here: a SEND with such a
+    value is refused before (stomp/shapes.py)."""
+
+    __slots__ = ("delay", "due", "is_grouped", "is_numbered", "time_to_live")
+
+    def __init__(self, headers: Mapping[str, str], holes: Sequence[str]) -> None:
+        self.time_to_live: Final = milliseconds(headers.get(EXPIRATION), -1)  # ms; -1 none
+        self.delay: Final = milliseconds(headers.get(SCHEDULED_DELAY), 0)  # ms after it arrived
+        self.due: Final = milliseconds(headers.get(SCHEDULED_TIME), 0)  # ms since the epoch
+        self.is_grouped: Final = bool(headers.get(GROUP)) or GROUP in holes
+        self.is_numbered: Final = DUPLICATE_ID in headers or DUPLICATE_ID in holes  # duplicates are to be dropped
+
+    def delivery_time(self, arrived: int) -> int:
+        """When it is to be delivered, ms since the epoch; 0 at once."""
+        return arrived + self.delay if self.delay else self.due
+
+
+def milliseconds(text: str | None, default: int) -> int:
+    """The number that a header holds, or `default`. Negative ones are no time."""
+    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) <= _DIGITS else default
+
+
+class Shape:
+    """The headers that a run of messages share, and what they mean. Treat as immutable; the dicts below `cache` are memos.
+
+    `headers` keeps the order of the SEND and holds `destination`; `holes` names headers that are not in `headers` because
+    each message has its own value. Hole values are bytes that mean themselves in every version: printable ASCII
+    without colon and backslash.
+    """
+
+    __slots__ = (
+        "cache", "destination", "expires", "has_length", "headers", "holes", "persistent", "priority", "retain", "routes", "special",
+        "verdicts",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        headers: Mapping[str, str],
+        *,
+        holes: tuple[str, ...] = (),
+        persistent: bool | None = None,
+        priority: int = DEFAULT_PRIORITY,
+        expires: int = 0,
+        has_length: bool = True,
+    ) -> None:
+        self.headers: Final = headers
+        self.destination: Final = headers["destination"]
+        self.holes: Final = holes
+        self.persistent: Final = persistent
+        self.priority: Final = priority
+        self.expires: Final = expires
+        self.has_length: Final = has_length
+        self.retain: Final = headers.get("retain", "")
+        is_plain = _SPECIAL.isdisjoint(headers) and _SPECIAL.isdisjoint(holes)
+        self.special: Final = None if is_plain else Special(headers, holes)
+        self.cache: dict[Any, Any] = {}  # encoded heads, by version and flavour (stomp/)
+        self.verdicts: dict[Any, Any] = {}  # what each selector says to this shape (broker/)
+        self.routes: dict[Any, Any] = {}  # where each listener sends it (server/)
+
+    def __repr__(self) -> str:
+        holes = f" holes={','.join(self.holes)}" if self.holes else ""
+        return f"<Shape {self.destination} headers={len(self.headers)}{holes} priority={self.priority}>"
+
+
+class Run:
+    """Consecutive messages of one shape. `columns[k][i]` is the value of hole k in message i; offsets are first .. first+n-1."""
+
+    __slots__ = ("arrived", "bodies", "cache", "columns", "first", "is_withdrawn", "queue", "routing", "sender", "shape", "size")
+
+    def __init__(
+        self,
+        shape: Shape,
+        bodies: Sequence[bytes],
+        columns: tuple[Sequence[bytes], ...] = (),
+        *,
+        first: int = -1,
+        arrived: int = 0,
+        routing: int = ANYCAST,
+        sender: int = 0,
+        queue: str = "",
+    ) -> None:
+        self.shape = shape
+        self.bodies = bodies
+        self.columns = columns
+        self.first = first
+        self.arrived = arrived
+        self.routing = routing
+        self.sender = sender
+        self.queue = queue
+        self.size = sum(map(len, bodies))  # body bytes
+        self.is_withdrawn = False  # its sender was told that it could not be stored: it is not delivered (again)
+        self.cache: dict[Any, Any] | None = None  # encoded rows that several subscriptions share, while they are delivered
+
+    def __len__(self) -> int:
+        return len(self.bodies)
+
+    @property
+    def stop(self) -> int:
+        """The offset after the last message."""
+        return self.first + len(self.bodies)
+
+    def headers(self, index: int) -> dict[str, str]:
+        """All headers of one message as its sender gave them, holes filled in."""
+        found = dict(self.shape.headers)
+        for name, column in zip(self.shape.holes, self.columns, strict=True):
+            found[name] = column[index].decode("ascii")
+        return found
+
+    def __repr__(self) -> str:
+        return f"<Run {self.shape.destination} {self.first}..{self.stop} bytes={self.size}>"

@@ -1,0 +1,103 @@
+"""Sets of offsets as sorted, disjoint half-open ranges: what a cursor has acknowledged.
+
+`Ranges` is what acknowledgements are, in memory and on disk: a message costs nothing, a gap costs two integers.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+
+
+class Ranges:
+    """A set of offsets. Adding in order and adding next to what is there is cheap; both lists stay sorted and disjoint."""
+
+    __slots__ = ("starts", "stops")
+
+    def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
+        self.starts: list[int] = []
+        self.stops: list[int] = []
+        for start, stop in ranges:
+            self.add(start, stop)
+
+    def add(self, start: int, stop: int) -> None:
+        """Adds start .. stop-1, joining what it touches."""
+        if start >= stop:
+            return
+        starts, stops = self.starts, self.stops
+        if not stops or start > stops[-1]:
+            starts.append(start)
+            stops.append(stop)
+            return
+        if start >= starts[-1]:
+            stops[-1] = max(stops[-1], stop)
+            return
+        low = bisect_left(stops, start)  # first range that ends at or after start
+        high = bisect_right(starts, stop)  # first range that begins after stop
+        if low == high:
+            starts.insert(low, start)
+            stops.insert(low, stop)
+            return
+        starts[low] = min(start, starts[low])
+        stops[low] = max(stop, stops[high - 1])
+        if high - low > 1:
+            del starts[low + 1 : high], stops[low + 1 : high]
+
+    def remove(self, start: int, stop: int) -> None:
+        """Takes start .. stop-1 out, as far as it is there."""
+        if start >= stop:
+            return
+        starts, stops = self.starts, self.stops
+        low = bisect_right(stops, start)  # first range that ends after start
+        high = bisect_left(starts, stop)  # first range that begins at or after stop
+        if low >= high:
+            return
+        left = [(starts[low], start)] if starts[low] < start else []
+        left += [(stop, stops[high - 1])] if stops[high - 1] > stop else []
+        starts[low:high] = [first for first, _ in left]
+        stops[low:high] = [last for _, last in left]
+
+    def take_prefix(self, position: int) -> int:
+        """Drops what lies below `position` or joins it, and returns the position after it: how a cursor moves on."""
+        starts, stops = self.starts, self.stops
+        gone = 0
+        while gone < len(starts) and starts[gone] <= position:
+            position = max(position, stops[gone])
+            gone += 1
+        if gone:
+            del starts[:gone], stops[:gone]
+        return position
+
+    def gaps(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        """The ranges within start .. stop-1 that are not in the set."""
+        at = bisect_right(self.stops, start)
+        while start < stop:
+            if at == len(self.starts) or self.starts[at] >= stop:
+                yield start, stop
+                return
+            if self.starts[at] > start:
+                yield start, self.starts[at]
+            start = self.stops[at]
+            at += 1
+
+    def __contains__(self, offset: int) -> bool:
+        at = bisect_right(self.starts, offset) - 1
+        return at >= 0 and offset < self.stops[at]
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return zip(self.starts, self.stops, strict=True)
+
+    def __len__(self) -> int:
+        """How many ranges, not how many offsets."""
+        return len(self.starts)
+
+    def __bool__(self) -> bool:
+        return bool(self.starts)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Ranges) and self.starts == other.starts and self.stops == other.stops
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return "<Ranges " + (" ".join(f"{a}..{b}" for a, b in self) or "none") + ">"

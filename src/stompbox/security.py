@@ -1,0 +1,274 @@
+"""Who is there, and what they may do: users with their passcodes, failed logins per client address, rights per address.
+
+Decides whether a login is good, how long a client address waits after failures, and whether a user has a right. Reads no file, no
+clock, does not sleep: entries come from the configuration, time from the caller. Verifying an argon2 hash takes tens of milliseconds on
+purpose; a server calls `authenticate` in a thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from enum import Enum
+from math import ceil
+from typing import Final, Protocol
+
+from msgspec import Struct
+
+from stompbox.errors import ConfigError, Refused
+
+ARGON2: Final = "$argon2"
+
+# OWASP's choice for argon2id with the least memory per verification that goes with two passes: 19 MiB.
+_TIME_COST: Final = 2
+_MEMORY_COST: Final = 19 * 1024
+_PARALLELISM: Final = 1
+
+
+class Right(Enum):
+    """What a user may do with an address; Artemis's names."""
+
+    SEND = "send"
+    CONSUME = "consume"
+    BROWSE = "browse"
+    CREATE_ADDRESS = "create-address"
+    DELETE_ADDRESS = "delete-address"
+    CREATE_DURABLE_QUEUE = "create-durable-queue"
+    DELETE_DURABLE_QUEUE = "delete-durable-queue"
+    CREATE_NON_DURABLE_QUEUE = "create-non-durable-queue"
+    DELETE_NON_DURABLE_QUEUE = "delete-non-durable-queue"
+    MANAGE = "manage"
+
+    __hash__ = object.__hash__  # members are single objects; the inherited hash is a call of Python code
+
+
+class User(Struct, frozen=True):
+    """Somebody who has logged in. `name` is empty for a nameless client, which only a broker without users accepts."""
+
+    name: str
+    groups: frozenset[str] = frozenset()
+
+
+class UserEntry(Protocol):
+    """What `Users` reads of a [[user]]."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def password(self) -> str | None: ...
+    @property
+    def groups(self) -> Collection[str]: ...
+
+
+class Users:
+    """The users of a configuration. With none at all, any login is accepted, and so is none.
+
+    `cache_size` users are remembered with a keyed hash of their last good passcode, so that 1000 reconnects cost one argon2 run.
+    Safe to call from several threads.
+    """
+
+    def __init__(self, entries: Iterable[UserEntry] = (), cache_size: int = 1000) -> None:
+        """Raises ConfigError for an argon2 hash that is none."""
+        listed = list(entries)
+        self._passwords: Final = {entry.name: entry.password for entry in listed}
+        self._users: Final = {entry.name: User(entry.name, frozenset(entry.groups)) for entry in listed}
+        self._decoy: Final = next((password for password in self._passwords.values() if _is_hash(password)), None)
+        self._good: Final[dict[str, bytes]] = {}
+        self._cache_size: Final = cache_size
+        self._secret: bytes = b""
+        for entry in listed:
+            if _is_hash(entry.password):
+                _check_hash(entry.name, entry.password or "")
+
+    def __len__(self) -> int:
+        return len(self._users)
+
+    def __repr__(self) -> str:
+        return f"<Users: {len(self)}>" if self._users else "<Users: none, anyone is accepted>"
+
+    def authenticate(self, login: str | None, passcode: str | None) -> User:
+        """The user of this login and passcode. Raises Refused, in the same words and about the same time for every reason."""
+        if not self._users:
+            return User(login or "")
+        if login is None or passcode is None:
+            raise Refused("login-required", "login and passcode are required")
+        if not self._is_good(login, passcode):
+            raise Refused("login-failed", "login or passcode is wrong")
+        return self._users[login]
+
+    def by_certificate(self, common_name: str) -> User:
+        """The user whose name a verified client certificate carries. Raises Refused."""
+        user = self._users.get(common_name)
+        if user is None:
+            raise Refused("login-failed", f"no user has the name of the certificate, {common_name!r}")
+        return user
+
+    def _is_good(self, login: str, passcode: str) -> bool:
+        stored = self._passwords.get(login)
+        if not _is_hash(stored):
+            if self._decoy:
+                _is_verified(self._decoy, passcode)  # a missing user, or one in plain text, takes as long as one with a hash
+            return stored is not None and _is_same(stored.encode(), passcode.encode())
+        digest = self._digest(login, passcode)
+        if _is_same(self._good.get(login, b""), digest):
+            return True
+        if not _is_verified(stored or "", passcode):
+            return False
+        self._remember(login, digest)
+        return True
+
+    def _digest(self, login: str, passcode: str) -> bytes:
+        """A hash that is worth nothing outside this process: keyed with bytes that never leave it."""
+        import hmac
+
+        if not self._secret:
+            from secrets import token_bytes
+
+            self._secret = token_bytes(32)
+        name = login.encode()
+        return hmac.digest(self._secret, len(name).to_bytes(4) + name + passcode.encode(), "sha256")
+
+    def _remember(self, login: str, digest: bytes) -> None:
+        while self._good and len(self._good) >= self._cache_size:
+            self._good.pop(next(iter(self._good)), None)
+        if self._cache_size > 0:
+            self._good[login] = digest
+
+
+def hash_password(password: str) -> str:
+    """The argon2id hash of `password` for the configuration file."""
+    from argon2 import PasswordHasher
+
+    return PasswordHasher(time_cost=_TIME_COST, memory_cost=_MEMORY_COST, parallelism=_PARALLELISM).hash(password)
+
+
+def _is_hash(password: str | None) -> bool:
+    return password is not None and password.startswith(ARGON2)
+
+
+def _is_same(left: bytes, right: bytes) -> bool:
+    from hmac import compare_digest
+
+    return compare_digest(left, right)
+
+
+def _is_verified(stored: str, passcode: str) -> bool:
+    from argon2 import PasswordHasher
+    from argon2.exceptions import InvalidHashError, VerificationError
+
+    try:
+        return PasswordHasher().verify(stored, passcode)
+    except (VerificationError, InvalidHashError):
+        return False
+
+
+def _check_hash(name: str, stored: str) -> None:
+    from argon2 import extract_parameters
+    from argon2.exceptions import InvalidHashError
+
+    try:
+        extract_parameters(stored)
+        salt, digest = stored.split("$")[-2:]
+        if not all(part.isascii() and part.replace("+", "").replace("/", "").isalnum() for part in (salt, digest)):
+            raise ValueError("not base64")
+    except (InvalidHashError, ValueError):
+        problem = f"the password of user {name!r} is not a whole argon2 hash; `stompbox user hash` prints one"
+        raise ConfigError("config-value", problem) from None
+
+
+class FailedLogins:
+    """Failed logins per client address: each makes the next login wait longer, and beyond a number logins are refused.
+
+    Failures drain away evenly: `limit` of them within `window`. Addresses of one IPv6 /64 count as one. A good login takes nothing
+    back, or an attacker with an account could guess for ever. Times are seconds of any clock that only goes forward; settings are ms.
+    """
+
+    MAX_ADDRESSES: Final = 10_000  # remembered; beyond, the one that failed longest ago is forgotten
+
+    def __init__(self, *, delay: int = 250, max_delay: int = 5000, limit: int = 20, window: int = 300_000) -> None:
+        """`delay`, `max_delay` and `window` in ms; `limit` in logins, 0 for none."""
+        self._delay: Final = delay / 1000
+        self._max_delay: Final = max_delay / 1000
+        self._limit: Final = limit
+        self._drain: Final = (limit or 20) / (window / 1000)  # failures forgotten per second
+        self._levels: Final[dict[str, tuple[float, float]]] = {}  # address: (failures, when), in order of the last failure
+
+    def __repr__(self) -> str:
+        return f"<FailedLogins of {len(self._levels)} addresses>"
+
+    def wait(self, address: str, now: float) -> float:
+        """Seconds to wait before a login from `address` is looked at. Raises Refused when there were too many failures."""
+        level = self._level(_network(address), now)
+        if self._limit and level > self._limit - 1:
+            seconds = max(1, ceil((level - self._limit + 1) / self._drain))
+            raise Refused("too-many-failed-logins", f"too many failed logins from {address}; try again in {seconds} s")
+        return min(self._max_delay, self._delay * 2 ** min(level - 1, 64)) if level >= 1 else 0.0
+
+    def failed(self, address: str, now: float) -> None:
+        """Count a failed login."""
+        network = _network(address)
+        level = self._level(network, now) + 1
+        self._levels.pop(network, None)
+        if len(self._levels) >= self.MAX_ADDRESSES:
+            del self._levels[next(iter(self._levels))]
+        self._levels[network] = (min(level, self._limit or level), now)
+
+    def _level(self, network: str, now: float) -> float:
+        level, when = self._levels.get(network, (0.0, now))
+        return max(0.0, level - (now - when) * self._drain)
+
+
+def _network(address: str) -> str:
+    """What counts as one client: an IPv4 address, or the /64 that an IPv6 host has to itself."""
+    if ":" not in address:
+        return address
+    from ipaddress import IPv6Address
+
+    try:
+        parsed = IPv6Address(address.partition("%")[0])
+    except ValueError:
+        return address
+    return str(parsed.ipv4_mapped) if parsed.ipv4_mapped else parsed.exploded[:19]
+
+
+Grants = Mapping[str, Collection[str]]
+
+
+class Permissions:
+    """Which groups have which right on which address.
+
+    The most specific [[permission]] that matches an address decides alone: a right it does not name is refused, and so is an address
+    that nothing matches. No [[permission]] at all: every user may do everything.
+    """
+
+    def __init__(self, grants: Callable[[str], Grants | None] | None = None, cache_size: int = 10_000) -> None:
+        """`grants` finds the groups by right of the most specific match of an address (`PatternTable.best`)."""
+        self._grants: Final = grants
+        self._cache_size: Final = cache_size
+        self._answers: Final[dict[tuple[frozenset[str], Right, str], bool]] = {}
+
+    def __repr__(self) -> str:
+        return f"<Permissions: {len(self._answers)} answers known>" if self._grants else "<Permissions: none, everything is allowed>"
+
+    def may(self, user: User, right: Right, address: str) -> bool:
+        """Has `user` this right on this one address? A wildcard subscription asks for each address that it reaches."""
+        if self._grants is None:
+            return True
+        question = (user.groups, right, address)  # users of the same groups have the same rights
+        answer = self._answers.get(question)
+        return self._answer(question) if answer is None else answer
+
+    def require(self, user: User, right: Right, address: str) -> None:
+        """Raise Refused when `user` has not this right on this address."""
+        if not self.may(user, right, address):
+            who = f"user {user.name!r}" if user.name else "a nameless client"
+            raise Refused("not-permitted", f"{who} does not have the right {right.value!r} on address {address!r}")
+
+    def _answer(self, question: tuple[frozenset[str], Right, str]) -> bool:
+        groups, right, address = question
+        grants = self._grants(address) if self._grants else None
+        answer = grants is not None and not groups.isdisjoint(grants.get(right.value, ()))
+        while self._answers and len(self._answers) >= self._cache_size:
+            self._answers.pop(next(iter(self._answers)), None)
+        if self._cache_size > 0:
+            self._answers[question] = answer
+        return answer

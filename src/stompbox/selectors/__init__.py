@@ -1,0 +1,13 @@
+"""Message selectors: SQL-92 conditions on headers, facts of the broker and XML bodies.
+
+`compile_selector` turns a text into a `Selector`, whose `matches` answers for one message. Everything that can be wrong with a selector
+is found at compilation and raised as SelectorError with its position.
+"""
+
+from __future__ import annotations
+
+from stompbox.selectors.facts import FACTS, PER_MESSAGE, SPECIAL_NAMES, Value
+from stompbox.selectors.limits import Limits
+from stompbox.selectors.selector import Selector, compile_selector
+
+__all__ = ["FACTS", "PER_MESSAGE", "SPECIAL_NAMES", "Limits", "Selector", "Value", "compile_selector"]

@@ -1,0 +1,167 @@
+"""The tree of a selector.
+
+Decides: the kinds of nodes and the static kind of value each has. A tree can be as high as the selector is long (`a IS NULL IS NULL …`),
+so whoever walks it goes `in_order_of_evaluation`, never recursively.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from stompbox.selectors.xpath import XPath
+
+
+class Kind(Enum):
+    """What is known of a value before any message is there; the value says it in a message to the user."""
+
+    TEXT = "a text"
+    NUMBER = "a number"
+    CONDITION = "a condition"
+    NULL = "NULL"
+    HEADER = "a header"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """`position`: where its text starts, from 1."""
+
+    position: int
+
+    @property
+    def kind(self) -> Kind:
+        return Kind.CONDITION
+
+    @property
+    def operands(self) -> tuple[Node, ...]:
+        return ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Literal(Node):
+    value: str | int | float | bool | None
+
+    @property
+    def kind(self) -> Kind:
+        if self.value is None:
+            return Kind.NULL
+        if isinstance(self.value, bool):
+            return Kind.CONDITION
+        return Kind.TEXT if isinstance(self.value, str) else Kind.NUMBER
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Identifier(Node):
+    name: str
+
+    @property
+    def kind(self) -> Kind:
+        return Kind.HEADER
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unary(Node):
+    """NOT, or a sign."""
+
+    operator: str
+    operand: Node
+
+    @property
+    def kind(self) -> Kind:
+        return Kind.CONDITION if self.operator == "NOT" else Kind.NUMBER
+
+    @property
+    def operands(self) -> tuple[Node, ...]:
+        return (self.operand,)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Binary(Node):
+    left: Node
+    operator: str
+    right: Node
+
+    @property
+    def operands(self) -> tuple[Node, ...]:
+        return self.left, self.right
+
+
+class Logic(Binary):
+    """AND, OR."""
+
+    __slots__ = ()
+
+
+class Comparison(Binary):
+    """=, <>, <, <=, >, >=."""
+
+    __slots__ = ()
+
+
+class Arithmetic(Binary):
+    """+, -, *, /, %."""
+
+    __slots__ = ()
+
+    @property
+    def kind(self) -> Kind:
+        return Kind.NUMBER
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Between(Node):
+    operand: Node
+    low: Node
+    high: Node
+    negated: bool
+
+    @property
+    def operands(self) -> tuple[Node, ...]:
+        return self.operand, self.low, self.high
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Predicate(Node):
+    """What asks about one operand; `negated` is the NOT inside it (IS NOT NULL, NOT LIKE, NOT IN)."""
+
+    operand: Node
+    negated: bool
+
+    @property
+    def operands(self) -> tuple[Node, ...]:
+        return (self.operand,)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IsNull(Predicate):
+    pass
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Like(Predicate):
+    pattern: str
+    escape: str | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class In(Predicate):
+    values: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BodyTest(Node):
+    """XPATH; without an expression XQUERY, which is always FALSE."""
+
+    xpath: XPath | None
+
+
+def in_order_of_evaluation(root: Node) -> list[Node]:
+    """Every node after its operands."""
+    ordered: list[Node] = []
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        ordered.append(node)
+        waiting.extend(node.operands)
+    ordered.reverse()
+    return ordered

@@ -1,0 +1,110 @@
+"""A compiled selector, and the way from text to it.
+
+Decides: the public face of this room, what a selector tells about itself (what it reads, whether a verdict may be kept), and the cache.
+Does not decide who may use a selector or what becomes of a message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING
+
+from stompbox.selectors.facts import BY_SPECIAL_NAME, PER_MESSAGE, Value
+from stompbox.selectors.limits import Limits
+
+if TYPE_CHECKING:  # the compiler is loaded with the first selector: most brokers start without one
+    from stompbox.selectors.codegen import Compiled
+    from stompbox.selectors.nodes import Node
+
+_SHORT = 512  # characters
+
+
+class Selector:
+    """A condition on messages. Made by `compile_selector`; immutable, cheap to evaluate, picklable by its text.
+
+    text: as given.
+    names: identifiers it reads, special names too.
+    facts: canonical facts it reads (`facts.FACT_TABLE`).
+    headers: headers its verdict can depend on: the names, and those that the facts it reads are derived from.
+    needs_body: it has an XPATH.
+    """
+
+    __slots__ = ("_conversion", "_hash", "_limits", "_run", "facts", "headers", "names", "needs_body", "text")
+
+    def __init__(self, text: str, root: Node, *, conversion: bool, dialect_conversion: bool, limits: Limits) -> None:
+        from stompbox.selectors.codegen import generate
+        from stompbox.selectors.nodes import BodyTest, Identifier, in_order_of_evaluation
+
+        nodes = in_order_of_evaluation(root)
+        facts = [BY_SPECIAL_NAME[node.name] for node in nodes if isinstance(node, Identifier) and node.name in BY_SPECIAL_NAME]
+        self.text = text
+        self.names = frozenset(node.name for node in nodes if isinstance(node, Identifier))
+        self.facts = frozenset(fact.name for fact in facts)
+        self.headers = self.names.union(*(fact.headers for fact in facts))
+        self.needs_body = any(isinstance(node, BodyTest) and node.xpath is not None for node in nodes)
+        self._run: Compiled = generate(root, conversion=dialect_conversion)
+        self._conversion = conversion
+        self._limits = limits
+        self._hash = hash(self._key())
+
+    @property
+    def conversion(self) -> bool:
+        """As it was given to `compile_selector`."""
+        return self._conversion
+
+    @property
+    def is_per_message(self) -> bool:
+        """Whether two messages with equal headers may get different verdicts: it reads the body or a fact of `PER_MESSAGE`."""
+        return self.needs_body or not PER_MESSAGE.isdisjoint(self.facts)
+
+    def matches(self, headers: Mapping[str, Value], facts: Mapping[str, Value], body: Callable[[], bytes] | None = None) -> bool:
+        """Whether the condition is TRUE (neither FALSE nor UNKNOWN) for a message. Never raises.
+
+        headers: the message's headers, decoded, of repeated ones the first; texts, though typed values are understood.
+        facts: what the broker knows, by canonical name, typed as `facts.FACT_TABLE` says; absent or None: the header of the special name.
+        body: called at most once, and only where `needs_body`; None: there is no body to look at, XPATH is UNKNOWN.
+        """
+        if self.needs_body:
+            from stompbox.selectors.xpath import Document
+
+            return self._run(headers, facts, Document(body, self._limits.xpath_size)) is True
+        return self._run(headers, facts, None) is True
+
+    def __repr__(self) -> str:
+        return f"Selector({self.text!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Selector) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[Callable[[str], Selector], tuple[str]]:
+        return partial(compile_selector, conversion=self._conversion, limits=self._limits), (self.text,)
+
+    def _key(self) -> tuple[str, bool, Limits]:
+        return self.text, self._conversion, self._limits
+
+
+def compile_selector(text: str, *, conversion: bool = True, limits: Limits = Limits()) -> Selector:  # noqa: B008 - a frozen value
+    """The selector of a text, from a bounded cache where it was compiled before.
+
+    conversion: a text header counts as a number or boolean beside one (`selectorConversion`); the prefixes of the text win.
+    Raises SelectorError, whose code is one of `refusal`, naming the position, what was found and what was expected.
+    """
+    # Long texts make large functions, so few of them are kept.
+    return (_compiled if len(text) <= _SHORT else _compiled_long)(text, conversion=conversion, limits=limits)
+
+
+def _compile(text: str, *, conversion: bool, limits: Limits) -> Selector:
+    from stompbox.selectors.parser import parse
+    from stompbox.selectors.tokens import tokenize
+
+    dialect, tokens = tokenize(text, conversion=conversion, limits=limits)
+    root = parse(tokens, limits)
+    return Selector(text, root, conversion=conversion, dialect_conversion=dialect.conversion, limits=limits)
+
+
+_compiled = lru_cache(maxsize=1024)(_compile)
+_compiled_long = lru_cache(maxsize=16)(_compile)

@@ -1,0 +1,196 @@
+"""Text of a selector -> tokens.
+
+Decides: the lexical grammar (JMS 1.1, 3.8.1.1, as ActiveMQ Artemis reads it): prefixes, keywords in any case, identifiers in any script,
+literals, blanks, comments; the limits of length and terms. Does not decide what may follow what.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from stompbox.errors import SelectorError
+from stompbox.selectors.limits import Limits
+from stompbox.selectors.refusal import EMPTY, LIMIT, NUMBER, SYNTAX, refusal, shown
+
+
+class TokenKind(Enum):
+    NAME = "a header name"
+    TEXT = "a text"
+    NUMBER = "a number"
+    KEYWORD = "a keyword"
+    SYMBOL = "a symbol"
+    END = "the end"
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """`word`: keyword in capitals, symbol, name; `value`: what a text or number literal stands for; `position` counts from 1."""
+
+    kind: TokenKind
+    word: str
+    position: int
+    value: str | int | float = ""
+
+    def __str__(self) -> str:
+        return "the end of the selector" if self.kind is TokenKind.END else shown(self.word)
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What the prefixes of a selector switch. conversion: a text header is read as what it is compared with. hyphenated: `-` in names."""
+
+    conversion: bool = True
+    hyphenated: bool = False
+
+
+KEYWORDS = frozenset(("NOT", "AND", "OR", "BETWEEN", "LIKE", "ESCAPE", "IN", "IS", "TRUE", "FALSE", "NULL", "XPATH", "XQUERY"))
+
+_PREFIX = re.compile(r"[ \t\n\r\f]*(no_)?(convert_string_expressions|hyphenated_props):")
+_LINE = re.compile(r"[^\n\r]*+")
+_TOKEN = re.compile(
+    # Longest match decides, so that 089.5 is a float although 08 is no octal number.
+    r"(?P<float>(?:[0-9]++\.[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?|[0-9]++[eE][+-]?[0-9]++)"
+    r"|(?P<hex>0[xX][0-9A-Fa-f]++)"
+    r"|(?P<decimal>[1-9][0-9]*+)[lL]?"
+    r"|(?P<octal>0[0-7]*+)"
+    r"|(?P<symbol><>|<=|>=|[-=<>(),+*/%])"
+    r"|(?P<text>'(?:[^']++|'')*+')"
+    r"|(?P<name>[A-Za-z_$][A-Za-z0-9_$]*+)"
+)
+_BLANK = frozenset(" \t\n\r\f")
+_BEYOND_64_BITS = 20  # decimal digits without a leading zero
+
+_HINTS = {
+    '"': "text in single quotes, or a bare header name",
+    "!": "an operator; unequal is written <>",
+    ";": "the end of the selector",
+    ".": "a character of a name or an operator; names have no dots",
+    "&": "an operator; the conjunction is written AND",
+    "|": "an operator; the disjunction is written OR",
+}
+
+
+def read_prefixes(text: str, *, conversion: bool) -> tuple[Dialect, int]:
+    """The dialect that the prefixes choose (the last of a kind wins), and the offset behind them."""
+    chosen = {"convert_string_expressions": conversion, "hyphenated_props": False}
+    offset = 0
+    while match := _PREFIX.match(text, offset):
+        chosen[match[2]] = match[1] is None
+        offset = match.end()
+    return Dialect(chosen["convert_string_expressions"], chosen["hyphenated_props"]), offset
+
+
+def tokenize(text: str, *, conversion: bool, limits: Limits) -> tuple[Dialect, list[Token]]:
+    """All tokens, the last one END. Raises SelectorError for what is no token, for empty text and beyond the limits."""
+    _check_length(text, limits.length)
+    dialect, offset = read_prefixes(text, conversion=conversion)
+    tokens: list[Token] = []
+    terms = 0
+    for token in _tokens(text, offset, hyphenated=dialect.hyphenated):
+        tokens.append(token)
+        terms += _is_term(token, tokens)
+        if terms > limits.terms:
+            raise refusal(LIMIT, token.position, f"name or literal number {terms}", f"at most {limits.terms} (maxSelectorTerms)")
+    if not tokens:
+        raise refusal(EMPTY, len(text) + 1, "an empty selector", "a condition such as color = 'red'")
+    tokens.append(Token(TokenKind.END, "", len(text) + 1))
+    return dialect, tokens
+
+
+def _check_length(text: str, limit: int) -> None:
+    if len(text) * 4 <= limit:
+        return
+    octets = text.encode("utf-8", "surrogatepass")
+    if len(octets) > limit:
+        position = len(octets[:limit].decode("utf-8", "ignore")) + 1
+        raise refusal(LIMIT, position, f"{len(octets)} octets", f"at most {limit} (maxSelectorLength)")
+
+
+def _is_term(token: Token, tokens: list[Token]) -> bool:
+    if token.kind is TokenKind.KEYWORD:
+        before = [earlier.word for earlier in tokens[-3:-1] if earlier.kind is TokenKind.KEYWORD]
+        return token.word in ("TRUE", "FALSE", "NULL") and before[-1:] != ["IS"] and before != ["IS", "NOT"]
+    return token.kind in (TokenKind.NAME, TokenKind.TEXT, TokenKind.NUMBER)
+
+
+def _tokens(text: str, offset: int, *, hyphenated: bool) -> Iterator[Token]:
+    while (offset := _skip_blanks(text, offset)) < len(text):
+        match = _TOKEN.match(text, offset)
+        kind = match.lastgroup if match else None
+        if match is None or kind == "name":
+            token, offset = _name(text, offset, match.end() if match else offset, hyphenated=hyphenated)
+            yield token
+            continue
+        if kind == "symbol":
+            yield Token(TokenKind.SYMBOL, match[0], offset + 1)
+        elif kind == "text":
+            yield Token(TokenKind.TEXT, match[0], offset + 1, match[0][1:-1].replace("''", "'"))
+        else:
+            yield _number_literal(text, match)
+        offset = match.end()
+
+
+def _skip_blanks(text: str, offset: int) -> int:
+    while offset < len(text):
+        if text[offset] in _BLANK:
+            offset += 1
+        elif text.startswith("--", offset):
+            line = _LINE.match(text, offset)
+            offset = line.end() if line else len(text)
+        elif text.startswith("/*", offset):
+            end = text.find("*/", offset + 2)
+            if end < 0:
+                raise refusal(SYNTAX, offset + 1, "a comment that does not end", "*/")
+            offset = end + 2
+        else:
+            break
+    return offset
+
+
+def _number_literal(text: str, match: re.Match[str]) -> Token:
+    start, end = match.span()
+    value = _number_value(match)
+    if value == math.inf:
+        raise refusal(NUMBER, start + 1, shown(match[0]), "a number that a double can hold")
+    if end < len(text) and (_continues_name(text[end]) or text[end] == "."):
+        raise refusal(NUMBER, end + 1, shown(text[end]), f"the end of the number {shown(match[0])}")
+    return Token(TokenKind.NUMBER, match[0], start + 1, value)
+
+
+def _number_value(match: re.Match[str]) -> int | float:
+    digits = match[match.lastgroup or 0]
+    if match.lastgroup == "float":
+        return float(digits)
+    if match.lastgroup == "decimal":
+        return int(digits) if len(digits) < _BEYOND_64_BITS else 1 << 64
+    return int(digits, 16 if match.lastgroup == "hex" else 8)
+
+
+def _name(text: str, start: int, end: int, *, hyphenated: bool) -> tuple[Token, int]:
+    """`end`: where the ASCII part of the name ends; a name in another script, or with hyphens, goes on there."""
+    if start == end:
+        if not text[start].isidentifier():
+            raise _no_token(text[start], start)
+        end = start + 1
+    while end < len(text) and (_continues_name(text[end]) or (hyphenated and text[end] == "-")):
+        end += 1
+    word = text[start:end]
+    keyword = word.upper() if word.isascii() else word
+    if keyword in KEYWORDS:
+        return Token(TokenKind.KEYWORD, keyword, start + 1), end
+    return Token(TokenKind.NAME, word, start + 1), end
+
+
+def _no_token(char: str, offset: int) -> SelectorError:
+    if char == "'":
+        return refusal(SYNTAX, offset + 1, "a text that does not end", "a closing '")
+    return refusal(SYNTAX, offset + 1, shown(char), _HINTS.get(char, "a name, a literal or an operator"))
+
+
+def _continues_name(char: str) -> bool:
+    # Letters, digits and the marks that some scripts write vowels with (Unicode XID_Continue).
+    return char == "$" or ("a" + char).isidentifier()

@@ -1,0 +1,217 @@
+"""A message body as an XML document in XPath's data model.
+
+Decides: which bodies are documents, and their nodes in document order. Hardened: a DOCTYPE ends the reading, so there are no entities
+but the five of XML, nothing external and no network; UTF-8, UTF-16 with a byte order mark, ASCII and Latin-1 are the only encodings;
+size is limited.
+Does not decide what a path selects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from xml.parsers import expat
+
+XML_NAMESPACE = "http://www.w3.org/XML/1998/namespace"
+_ENCODINGS = frozenset((None, "utf-8", "utf-16", "us-ascii", "iso-8859-1"))
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_SEPARATOR = "\x01"  # no character of XML, so no namespace name contains it
+
+
+class NotXml(Exception):
+    """The body is no well-formed XML: XPATH is FALSE."""
+
+
+class Unseen(Exception):
+    """The body is not looked at (absent, too large, with a DOCTYPE): XPATH is UNKNOWN."""
+
+
+class NodeKind(Enum):
+    ROOT = "root"
+    ELEMENT = "element"
+    ATTRIBUTE = "attribute"
+    TEXT = "text"
+    COMMENT = "comment"
+    INSTRUCTION = "processing instruction"
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class XmlNode:
+    """`order`: index in document order; `last`: that of its last descendant or attribute; `text`: the content of what is no element.
+
+    `parent` is an index too, -1 for the root: a document holds no reference cycle and is gone with its last user.
+    """
+
+    kind: NodeKind
+    order: int
+    parent: int
+    local: str = ""
+    uri: str = ""
+    prefix: str = ""
+    text: str = ""
+    last: int = 0
+    children: Sequence[XmlNode] = ()
+    attributes: Sequence[XmlNode] = ()
+
+    @property
+    def name(self) -> str:
+        return f"{self.prefix}:{self.local}" if self.prefix else self.local
+
+
+class Document:
+    """The body of one message, parsed when the first XPATH asks for it and at most once."""
+
+    __slots__ = ("_body", "_limit", "_nodes")
+
+    def __init__(self, body: Callable[[], bytes] | None, limit: int) -> None:
+        self._body = body
+        self._limit = limit
+        self._nodes: list[XmlNode] | None = None
+
+    @property
+    def nodes(self) -> list[XmlNode]:
+        """In document order, the root first; attributes stand behind their element. Raises NotXml or Unseen."""
+        if self._nodes is None:
+            self._nodes = self._read()
+        return self._nodes
+
+    def _read(self) -> list[XmlNode]:
+        body = self._body() if self._body else None
+        if body is None or len(body) > self._limit:
+            raise Unseen
+        nodes = _parsed(body)
+        if isinstance(nodes, list):
+            return nodes
+        raise nodes()
+
+
+@lru_cache(maxsize=1)
+def _parsed(body: bytes) -> list[XmlNode] | type[NotXml] | type[Unseen]:
+    """Many subscriptions look at the same message one after the other: the last document is kept."""
+    try:
+        return parse_xml(body)
+    except NotXml:
+        return NotXml
+    except Unseen:
+        return Unseen
+
+
+def parse_xml(body: bytes) -> list[XmlNode]:
+    """See Document.nodes."""
+    text = _decoded(body)
+    _refuse_doctype(text)
+    reader = _Reader()
+    parser = expat.ParserCreate(namespace_separator=_SEPARATOR)
+    parser.namespace_prefixes = True
+    parser.buffer_text = True
+    parser.ordered_attributes = True
+    parser.XmlDeclHandler = reader.declaration
+    parser.StartDoctypeDeclHandler = reader.doctype
+    parser.StartElementHandler = reader.start
+    parser.EndElementHandler = reader.end
+    parser.CharacterDataHandler = reader.characters
+    parser.CommentHandler = reader.comment
+    parser.ProcessingInstructionHandler = reader.instruction
+    try:
+        parser.Parse(text, True)
+    except (expat.ExpatError, UnicodeError, LookupError, ValueError):
+        raise NotXml from None
+    return reader.finished()
+
+
+def _decoded(body: bytes) -> bytes | str:
+    if body[:2] in _UTF16_MARKS:
+        try:
+            return body.decode("utf-16")
+        except UnicodeError:
+            raise NotXml from None
+    if b"\0" in body[:4]:
+        raise NotXml
+    return body
+
+
+def _refuse_doctype(body: bytes | str) -> None:
+    """A DOCTYPE stands before the first element or nowhere; found here, the parser never sees its entities."""
+    prolog = body.encode("utf-8", "surrogatepass") if isinstance(body, str) else body
+    at = 3 if prolog.startswith(b"\xef\xbb\xbf") else 0
+    while True:
+        while prolog[at : at + 1].isspace():
+            at += 1
+        end = b"?>" if prolog.startswith(b"<?", at) else b"-->" if prolog.startswith(b"<!--", at) else None
+        if end is None:
+            break
+        found = prolog.find(end, at + 2)
+        if found < 0:
+            raise NotXml
+        at = found + len(end)
+    if prolog.startswith(b"<!DOCTYPE", at):
+        raise Unseen
+
+
+class _Reader:
+    """What expat reports, as nodes. `_open` and `_children` belong to the elements that have not ended yet, the root first."""
+
+    def __init__(self) -> None:
+        root = XmlNode(NodeKind.ROOT, 0, -1)
+        self._nodes = [root]
+        self._open = [root]
+        self._children: list[list[XmlNode]] = [[]]
+
+    def finished(self) -> list[XmlNode]:
+        self.end("")
+        return self._nodes
+
+    def declaration(self, version: str, encoding: str | None, standalone: int) -> None:
+        if (encoding.lower() if encoding else None) not in _ENCODINGS:
+            raise NotXml
+
+    def doctype(self, name: str, system: str | None, public: str | None, has_subset: int) -> None:
+        raise Unseen
+
+    def start(self, name: str, attributes: list[str]) -> None:
+        element = self._add(NodeKind.ELEMENT, *_split(name))
+        if attributes:
+            pairs = zip(attributes[::2], attributes[1::2], strict=True)
+            element.attributes = [
+                XmlNode(NodeKind.ATTRIBUTE, order, element.order, *_split(name), text, order)
+                for order, (name, text) in enumerate(pairs, element.order + 1)
+            ]
+            self._nodes.extend(element.attributes)
+        self._open.append(element)
+        self._children.append([])
+
+    def end(self, name: str) -> None:
+        element = self._open.pop()
+        element.children = self._children.pop() or ()
+        element.last = len(self._nodes) - 1
+
+    def characters(self, text: str) -> None:
+        before = self._children[-1]
+        if before and before[-1].kind is NodeKind.TEXT:  # XPath 1.0, 5.7: as much text as possible in one node
+            before[-1].text += text
+        else:
+            self._add(NodeKind.TEXT, text=text)
+
+    def comment(self, text: str) -> None:
+        self._add(NodeKind.COMMENT, text=text)
+
+    def instruction(self, target: str, text: str) -> None:
+        self._add(NodeKind.INSTRUCTION, target, text=text)
+
+    def _add(self, kind: NodeKind, local: str = "", uri: str = "", prefix: str = "", text: str = "") -> XmlNode:
+        order = len(self._nodes)
+        node = XmlNode(kind, order, self._open[-1].order, local, uri, prefix, text, order)
+        self._nodes.append(node)
+        self._children[-1].append(node)
+        return node
+
+
+def _split(name: str) -> tuple[str, str, str]:
+    """What expat gives for a name, `uri SEPARATOR local SEPARATOR prefix` or less -> (local, uri, prefix)."""
+    if _SEPARATOR not in name:
+        return name, "", ""
+    uri, _, rest = name.rpartition(_SEPARATOR) if name.count(_SEPARATOR) < 2 else name.partition(_SEPARATOR)
+    local, _, prefix = rest.partition(_SEPARATOR)
+    return local, uri, prefix

@@ -1,0 +1,324 @@
+"""The parts of a compiled XPath expression, and how each is evaluated.
+
+Decides: axes, steps, predicates, operators. Depth of recursion is the nesting of the expression, never that of the document.
+Does not decide what is a legal expression: `grammar` has checked every type before anything here runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from stompbox.selectors.xpath.document import Document, NodeKind, NotXml, Unseen, XmlNode
+from stompbox.selectors.xpath.types import (
+    Budget,
+    Exhausted,
+    Focus,
+    NodeSet,
+    XType,
+    XValue,
+    compare_equal,
+    compare_order,
+    to_boolean,
+    to_number,
+)
+
+STEPS = 50_000
+"""Steps of one evaluation (see Budget): a search of every node of the largest body takes a small part of it."""
+
+
+class Expression(Protocol):
+    @property
+    def type(self) -> XType: ...
+
+    def evaluate(self, focus: Focus) -> XValue: ...
+
+
+@dataclass(frozen=True, slots=True)
+class XPath:
+    """A compiled expression."""
+
+    text: str
+    expression: Expression
+
+    def holds(self, document: Document | None) -> bool | None:
+        """The expression as a boolean; FALSE for what is not XML, None (UNKNOWN) where the body is not looked at or the steps ran out."""
+        if document is None:
+            return None
+        try:
+            nodes = document.nodes
+            focus = Focus(nodes[0], 1, 1, nodes, Budget(STEPS))
+            return to_boolean(self.expression.evaluate(focus), focus)
+        except NotXml:
+            return False
+        except (Unseen, Exhausted):
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    value: str | float
+    type: XType
+
+    def evaluate(self, focus: Focus) -> XValue:
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """`arguments` are converted to the function's parameters already."""
+
+    type: XType
+    function: Callable[..., XValue]
+    arguments: tuple[Expression, ...]
+
+    def evaluate(self, focus: Focus) -> XValue:
+        focus.spend(1)
+        return self.function(focus, *[argument.evaluate(focus) for argument in self.arguments])
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    type: XType
+    convert: Callable[[XValue, Focus], XValue]
+    operand: Expression
+
+    def evaluate(self, focus: Focus) -> XValue:
+        return self.convert(self.operand.evaluate(focus), focus)
+
+
+@dataclass(frozen=True, slots=True)
+class Logic:
+    """`or` ends at the first true operand, `and` at the first false one."""
+
+    operands: tuple[Expression, ...]
+    ends_at: bool
+    type: XType = XType.BOOLEAN
+
+    def evaluate(self, focus: Focus) -> XValue:
+        for operand in self.operands:
+            if to_boolean(operand.evaluate(focus), focus) is self.ends_at:
+                return self.ends_at
+        return not self.ends_at
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Operators of one precedence, from left to right."""
+
+    first: Expression
+    rest: tuple[tuple[Callable[[XValue, XValue, Focus], XValue], Expression], ...]
+    type: XType
+
+    def evaluate(self, focus: Focus) -> XValue:
+        value = self.first.evaluate(focus)
+        for operate, operand in self.rest:
+            focus.spend(1)
+            value = operate(value, operand.evaluate(focus), focus)
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Negative:
+    operand: Expression
+    type: XType = XType.NUMBER
+
+    def evaluate(self, focus: Focus) -> XValue:
+        return -to_number(self.operand.evaluate(focus), focus)
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    operands: tuple[Expression, ...]
+    type: XType = XType.NODES
+
+    def evaluate(self, focus: Focus) -> XValue:
+        return in_document_order((_nodes(operand.evaluate(focus)) for operand in self.operands), focus)
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """`positional`: its value depends on the position, so it must see the set of each step for itself."""
+
+    expression: Expression
+    positional: bool
+
+    def kept(self, nodes: NodeSet, focus: Focus) -> NodeSet:
+        """`nodes` in the order of the axis (XPath 1.0, 2.4)."""
+        size = len(nodes)
+        focus.spend(size)
+        return [node for position, node in enumerate(nodes, 1) if self._holds(focus.at(node, position, size))]
+
+    def _holds(self, focus: Focus) -> bool:
+        value = self.expression.evaluate(focus)
+        return value == focus.position if isinstance(value, float) else to_boolean(value, focus)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    axis: Axis
+    test: Callable[[XmlNode], bool]
+    predicates: tuple[Predicate, ...]
+
+    def select(self, nodes: NodeSet, focus: Focus) -> NodeSet:
+        found = [self._from(node, focus) for node in nodes]
+        if len(found) == 1:
+            return found[0][::-1] if self.axis.reverse else found[0]
+        return in_document_order(found, focus)
+
+    def _from(self, node: XmlNode, focus: Focus) -> NodeSet:
+        selected = [other for other in self.axis.walk(node, focus) if self.test(other)]
+        for predicate in self.predicates:
+            selected = predicate.kept(selected, focus)
+        return selected
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """From the document's root, the nodes of `start`, or (neither) the node in focus, along `steps`; `predicates` filter `start`."""
+
+    steps: tuple[Step, ...]
+    start: Expression | None = None
+    predicates: tuple[Predicate, ...] = ()
+    absolute: bool = False
+    type: XType = XType.NODES
+
+    def evaluate(self, focus: Focus) -> XValue:
+        nodes = self._start(focus)
+        for predicate in self.predicates:
+            nodes = predicate.kept(nodes, focus)
+        for step in self.steps:
+            nodes = step.select(nodes, focus)
+        return nodes
+
+    def _start(self, focus: Focus) -> NodeSet:
+        if self.absolute:
+            return focus.nodes[:1]
+        return [focus.node] if self.start is None else _nodes(self.start.evaluate(focus))
+
+
+def _nodes(value: XValue) -> NodeSet:
+    assert isinstance(value, list)  # the grammar has checked the type
+    return value
+
+
+def in_document_order(sets: Iterable[NodeSet], focus: Focus) -> NodeSet:
+    unique = {node.order: node for nodes in sets for node in nodes}
+    focus.spend(len(unique))
+    return [unique[order] for order in sorted(unique)]
+
+
+# Axes (XPath 1.0, 2.2). Each gives the nodes in its own order, reverse axes from the nearest to the farthest, and spends what it looks at.
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    walk: Callable[[XmlNode, Focus], Sequence[XmlNode]]
+    reverse: bool = False
+    principal: NodeKind = NodeKind.ELEMENT
+
+
+def _no_attributes(nodes: NodeSet, focus: Focus) -> NodeSet:
+    focus.spend(1 + len(nodes))
+    return [node for node in nodes if node.kind is not NodeKind.ATTRIBUTE]
+
+
+def _counted(nodes: Sequence[XmlNode], focus: Focus) -> Sequence[XmlNode]:
+    focus.spend(1 + len(nodes))
+    return nodes
+
+
+def _ancestors_or_self(node: XmlNode, focus: Focus) -> NodeSet:
+    return [node, *focus.ancestors(node)]
+
+
+def _attributes(node: XmlNode, focus: Focus) -> Sequence[XmlNode]:
+    return _counted(node.attributes, focus)
+
+
+def _children(node: XmlNode, focus: Focus) -> Sequence[XmlNode]:
+    return _counted(node.children, focus)
+
+
+def _descendants(node: XmlNode, focus: Focus) -> NodeSet:
+    return _no_attributes(focus.nodes[node.order + 1 : node.last + 1], focus)
+
+
+def _descendants_or_self(node: XmlNode, focus: Focus) -> NodeSet:
+    return [node, *_descendants(node, focus)]
+
+
+def _following(node: XmlNode, focus: Focus) -> NodeSet:
+    return _no_attributes(focus.nodes[node.last + 1 :], focus)
+
+
+def _following_siblings(node: XmlNode, focus: Focus) -> NodeSet:
+    return [other for other in _siblings(node, focus) if other.order > node.order]
+
+
+def _parent(node: XmlNode, focus: Focus) -> Sequence[XmlNode]:
+    return _counted([focus.nodes[node.parent]] if node.parent >= 0 else [], focus)
+
+
+def _preceding(node: XmlNode, focus: Focus) -> NodeSet:
+    before = _no_attributes(focus.nodes[: node.order], focus)
+    return [other for other in reversed(before) if other.last < node.order]
+
+
+def _preceding_siblings(node: XmlNode, focus: Focus) -> NodeSet:
+    return [other for other in reversed(_siblings(node, focus)) if other.order < node.order]
+
+
+def _self(node: XmlNode, focus: Focus) -> Sequence[XmlNode]:
+    return _counted([node], focus)
+
+
+def _siblings(node: XmlNode, focus: Focus) -> Sequence[XmlNode]:
+    return _children(focus.nodes[node.parent], focus) if node.parent >= 0 and node.kind is not NodeKind.ATTRIBUTE else []
+
+
+AXES: dict[str, Axis] = {
+    "ancestor": Axis(lambda node, focus: focus.ancestors(node), reverse=True),
+    "ancestor-or-self": Axis(_ancestors_or_self, reverse=True),
+    "attribute": Axis(_attributes, principal=NodeKind.ATTRIBUTE),
+    "child": Axis(_children),
+    "descendant": Axis(_descendants),
+    "descendant-or-self": Axis(_descendants_or_self),
+    "following": Axis(_following),
+    "following-sibling": Axis(_following_siblings),
+    "parent": Axis(_parent, reverse=True),
+    "preceding": Axis(_preceding, reverse=True),
+    "preceding-sibling": Axis(_preceding_siblings, reverse=True),
+    "self": Axis(_self),
+}
+
+
+def _divide(left: float, right: float) -> float:
+    if right:
+        return left / right
+    return math.nan if not left or math.isnan(left) else math.copysign(math.inf, left) * math.copysign(1.0, right)
+
+
+def _modulo(left: float, right: float) -> float:
+    return math.fmod(left, right) if right and math.isfinite(left) and not math.isnan(right) else math.nan
+
+
+_ARITHMETIC: dict[str, Callable[[float, float], float]] = {
+    "+": lambda left, right: left + right,
+    "-": lambda left, right: left - right,
+    "*": lambda left, right: left * right,
+    "div": _divide,
+    "mod": _modulo,
+}
+
+
+def operation(sign: str) -> Callable[[XValue, XValue, Focus], XValue]:
+    """The function of a binary operator other than `and`, `or` and `|`."""
+    if sign in _ARITHMETIC:
+        calculate = _ARITHMETIC[sign]
+        return lambda left, right, focus: calculate(to_number(left, focus), to_number(right, focus))
+    if sign in ("=", "!="):
+        return lambda left, right, focus: compare_equal(left, right, focus, same=sign == "=")
+    return lambda left, right, focus: compare_order(left, right, focus, sign)

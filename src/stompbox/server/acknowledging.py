@@ -1,0 +1,121 @@
+"""ACK and NACK: which messages a client means, and what becomes of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stompbox.broker.consumer import AckMode, Consumer, Sent
+from stompbox.broker.transaction import Transaction
+from stompbox.errors import IllegalFrame
+from stompbox.server.transactions import transaction_of
+from stompbox.stomp.frames import Frame
+from stompbox.stomp.runs import Acks
+
+if TYPE_CHECKING:
+    from stompbox.server.connection import Connection
+
+
+def acks(connection: Connection, event: Acks) -> None:
+    """A run of ACKs for one queue's messages, without receipts."""
+    offsets = event.offsets
+    if connection.options.single_transaction:  # each may belong to the transaction that is open
+        for offset in offsets:
+            ack(connection, Frame("ACK", {connection.session.version.ack_header: f"{event.queue}-{offset}"}))
+        return
+    first, count = offsets[0], len(offsets)
+    if count > 1 and offsets[-1] - first + 1 == count and offsets == list(range(first, first + count)):
+        _acknowledge(connection, event.queue, first, first + count)
+        return
+    for offset in offsets:
+        _acknowledge(connection, event.queue, offset, offset + 1)
+
+
+def _acknowledge(connection: Connection, queue: int, first: int, stop: int) -> None:
+    engine = connection.broker.engine
+    for consumer in connection.consumers.values():
+        if queue not in consumer.bindings:
+            continue
+        if consumer.ack is AckMode.CLIENT:  # each of them must be good; the last one speaks for all
+            while first < stop:
+                sent, reached = consumer.take(queue, first, first + 1)
+                if reached == first:
+                    break
+                engine.acknowledge(consumer, sent)
+                first = reached
+        else:
+            sent, first = consumer.take(queue, first, stop)
+            engine.acknowledge(consumer, sent)
+        if first == stop:
+            return
+    raise _unknown_message(f"{queue}-{first}")
+
+
+def _unknown_message(name: str) -> IllegalFrame:
+    return IllegalFrame("unknown-message", f"no message {name[:80]!r} waits for an acknowledgement here")
+
+
+def ack(connection: Connection, frame: Frame) -> None:
+    _answer(connection, frame, is_good=True)
+
+
+def nack(connection: Connection, frame: Frame) -> None:
+    """A failed delivery: redelivered, or dead after too many."""
+    _answer(connection, frame, is_good=False)
+
+
+def _answer(connection: Connection, frame: Frame, *, is_good: bool) -> None:
+    engine = connection.broker.engine
+    name = frame.headers.get("transaction")
+    if connection.options.ack_in_transaction.value == "ignore":
+        name = None
+    transaction = transaction_of(connection, name) if name is not None else None
+    consumer, sent = _take(connection, frame)
+    if connection.options.single_transaction:
+        try:
+            transaction = _current(connection, consumer, transaction)
+        except IllegalFrame:
+            consumer.hold_again(sent)
+            raise
+    if consumer.is_browser and not is_good:
+        consumer.hold_again(sent)
+        raise IllegalFrame("nack-on-browser", "a browser takes nothing that it could give back")
+    if transaction is not None:
+        (transaction.acked if is_good else transaction.nacked).append((consumer, sent))
+        engine.feed(consumer)  # an ACK in a transaction frees credit when it arrives
+        connection.answer(frame, waits=False)
+        return
+    is_durable = any(binding.queue.is_durable for binding, _ in sent)
+    (engine.acknowledge if is_good else engine.refuse)(consumer, sent)
+    connection.answer(frame, waits=is_durable and engine.is_durable and "receipt" in frame.headers)
+
+
+def _current(connection: Connection, consumer: Consumer, named: Transaction | None) -> Transaction | None:
+    """OpenMQ: ACKs of a transacted subscription belong to the transaction that is open, those of others to none."""
+    if consumer not in connection.transacted:
+        if named is not None:
+            raise IllegalFrame("transaction-not-allowed", f"subscription {consumer.name[:80]!r} is not transacted: leave transaction out")
+        return None
+    if named is not None:
+        return named
+    if not connection.transactions:
+        raise IllegalFrame("no-such-transaction", f"subscription {consumer.name[:80]!r} is transacted, and no transaction is open")
+    return next(iter(connection.transactions.values()))
+
+
+def _take(connection: Connection, frame: Frame) -> tuple[Consumer, list[Sent]]:
+    version = connection.session.version
+    name = frame.headers[version.ack_header]
+    queue, _, offset = name.partition("-")
+    if not (queue.isascii() and queue.isdigit() and offset.isascii() and offset.isdigit() and len(name) < 40):
+        raise _unknown_message(name)
+    candidates = list(connection.consumers.values())
+    if version.ack_needs_subscription:
+        wanted = connection.consumers.get(frame.headers["subscription"])
+        if wanted is None:
+            raise IllegalFrame("no-such-subscription", f"this connection has no subscription {frame.headers['subscription'][:80]!r}")
+        candidates = [wanted]
+    for consumer in candidates:
+        sent, reached = consumer.take(int(queue), int(offset), int(offset) + 1)
+        if reached > int(offset):
+            return consumer, sent
+    raise _unknown_message(name)

@@ -1,0 +1,376 @@
+"""The broker: one engine, one store, the connections, and the turn of the loop that joins them.
+
+After each read, `flush` writes what the engine has put out, once per connection, and starts a commit where one is due.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stompbox.broker.address import Address
+from stompbox.broker.consumer import AckMode, Consumer
+from stompbox.broker.engine import Engine
+from stompbox.broker.paging import Load
+from stompbox.broker.recovery import recover
+from stompbox.broker.stagings import Stagings
+from stompbox.config import Configuration, Listener, ListenerOptions
+from stompbox.errors import IllegalFrame, Refused, StompboxError, StoreError
+from stompbox.security import FailedLogins, Permissions, User, Users
+from stompbox.server.committer import Committer
+from stompbox.server.configuring import configure
+from stompbox.server.disk import Disk
+from stompbox.server.hosts import Hosts
+from stompbox.server.naming import Names
+from stompbox.server.pressure import Pressure
+from stompbox.server.transforming import Transform, load_transform, outward
+from stompbox.stomp.encode import messages
+from stompbox.stomp.runs import Reader
+from stompbox.stomp.versions import VERSIONS
+from stompbox.store.base import Commit, Store
+
+if TYPE_CHECKING:
+    from stompbox.server.connection import Connection
+    from stompbox.server.tcp import Socket
+
+log = logging.getLogger("stompbox")
+
+ROUNDS = 4  # write, acknowledge what the system took, hand out more: so often before other connections get their turn
+RELOAD = 1.0  # seconds until a queue that could not be read is read again
+STAGED = 256 << 20  # bytes that sinks may have staged
+
+
+class Broker:
+    """Everything of one broker but its listeners."""
+
+    def __init__(self, configuration: Configuration, store: Store, loop: asyncio.AbstractEventLoop, *, is_durable: bool) -> None:
+        self.configuration = configuration
+        self.hosts = Hosts(configuration.virtual_hosts)
+        self.loop = loop
+        recovered = store.recover()
+        epoch = int.from_bytes(recovered.entries.pop(("broker", "epoch"), b"\0"))
+        self.engine = Engine(configuration.settings_of(), epoch=epoch + 1, is_durable=is_durable)
+        self.engine.now = self.now()
+        self.engine.persists_ids = configuration.persist_id_cache
+        recover(self.engine, recovered)
+        store.apply(Commit(entries={("broker", "epoch"): (epoch + 1).to_bytes(4)}))
+        self.committer = Committer(store, loop, self._committed)
+        self.stagings = Stagings(self.engine, STAGED)
+        self.users = Users(configuration.users, configuration.authentication_cache_size)
+        grants = configuration.grants_of()
+        self.permissions = Permissions(grants.best if grants is not None else None, configuration.authorization_cache_size)
+        self.failed_logins = FailedLogins(
+            delay=configuration.failed_login_delay, max_delay=configuration.max_failed_login_delay,
+            limit=configuration.max_failed_logins, window=configuration.failed_login_window,
+        )  # fmt: skip
+        self.connections: set[Connection] = set()
+        self.of_listener: Counter[Listener] = Counter()  # connections, logged in or not
+        self.of_user: Counter[str] = Counter()  # connections that are logged in
+        self.waiting: dict[Connection, None] = {}  # those with receipts that a commit must come before
+        self.pressure = Pressure(self)
+        self.disk = Disk(self, Path(configuration.data) if is_durable else None)
+        self._names: dict[ListenerOptions, Names] = {}
+        self._transforms: dict[str, Transform] = {}
+        self.readers: dict[tuple[str, int, int], Reader] = {}
+        self.errors: Counter[str] = Counter()  # refused frames and closed connections, by code
+        self.sequence = 1  # of the commit that is being gathered
+        self.is_wanted = False  # somebody waits for it
+        self.is_stopping = False
+        self._unreadable: set[int] = set()  # queues, said to be so
+        self._on_durable: list[tuple[int, asyncio.Future[None]]] = []
+        self._commit_timer: asyncio.TimerHandle | None = None
+        self._tick_timer: asyncio.TimerHandle | None = None
+        self._tick_at = 0
+        self._flush_planned = False
+        self._next_session = 1
+        self.tasks: set[asyncio.Task[None]] = set()  # requests and reads under way
+        self.sockets: set[Socket] = set()
+        configure(self.engine, configuration.addresses, configuration.diverts)
+
+    def now(self) -> int:
+        """ms since the epoch."""
+        return int(time.time() * 1000)
+
+    def new_session(self) -> int:
+        self._next_session += 1
+        return self._next_session
+
+    def enter(self, connection: Connection, user: User) -> None:
+        """A connection is logged in. Raises Refused where the user has enough of them."""
+        most = connection.options.max_connections_per_user
+        if user.name and 0 <= most <= self.of_user[user.name]:
+            raise Refused("too-many-connections", f"user {user.name!r} has {most} connections, which is the limit")
+        connection.user = user
+        connection.is_entered = True
+        self.of_user[user.name] += 1
+
+    def leave(self, connection: Connection) -> None:
+        """A connection is gone."""
+        self.connections.discard(connection)
+        self.of_listener[connection.listener] -= 1
+        if connection.is_entered:
+            self.of_user[connection.user.name] -= 1
+            if not self.of_user[connection.user.name]:
+                del self.of_user[connection.user.name]
+
+    def names_of(self, options: ListenerOptions) -> Names:
+        """What destinations mean on a listener; one object for all of its connections."""
+        found = self._names.get(options)
+        if found is None:
+            found = self._names[options] = Names(options)
+        return found
+
+    def transform_of(self, options: ListenerOptions) -> Transform | None:
+        """The listener's message transformer. Raises ConfigError where it cannot be loaded."""
+        name = options.message_transformer
+        if name is not None and name not in self._transforms:
+            self._transforms[name] = load_transform(name)
+        return None if name is None else self._transforms[name]
+
+    def reader(self, version: str, options: ListenerOptions) -> Reader:
+        """What was learned of frames, shared by the connections of a version."""
+        key = (version, options.max_body_size, options.max_header_size)
+        if key not in self.readers:
+            self.readers[key] = Reader(VERSIONS[version], max_body=options.max_body_size, max_head=options.max_header_size)
+        return self.readers[key]
+
+    # The turn of the loop
+
+    def flush(self) -> None:
+        """Writes what was caused, starts what is due."""
+        engine = self.engine
+        for _ in range(ROUNDS):
+            if not engine.touched:
+                break
+            self._write()
+        if (engine.touched or engine.dispatch_rest()) and not self._flush_planned:
+            self._flush_planned = True
+            self.loop.call_soon(self._flush_again)
+        if engine.loads:
+            self._start_loads()
+        if engine.slow:
+            self._deal_with_slow()
+        if not (self.committer.is_busy or self.disk.is_waiting or self.is_stopping) and (self.is_wanted or engine.is_dirty):
+            self._commit_when_due()
+        deadline = engine.next_deadline()
+        if deadline is not None and (self._tick_timer is None or deadline < self._tick_at):
+            self._plan_tick(deadline)
+
+    def _deal_with_slow(self) -> None:
+        slow, self.engine.slow = self.engine.slow, []
+        for found in slow:
+            connection: Connection = found.consumer.owner
+            log.warning("%s: %s (slow-consumer)", connection.name, found.text)
+            if found.is_to_end and not connection.is_ended:
+                connection.refuse(IllegalFrame("slow-consumer", found.text, closes=True))
+                connection.write_out()
+            else:
+                self.errors["slow-consumer"] += 1
+
+    def _flush_again(self) -> None:
+        self._flush_planned = False
+        self.engine.now = self.now()
+        self.flush()
+
+    def _write(self) -> None:
+        """One round: encode per subscription, write per connection."""
+        engine = self.engine
+        touched, engine.touched = engine.touched, []
+        written: dict[Connection, None] = {}
+        for consumer in touched:
+            consumer.is_touched = False
+            connection: Connection = consumer.owner
+            if not consumer.is_closed:
+                self._encode(consumer, connection)
+                written[connection] = None
+        for connection in written:
+            connection.write_out()
+
+    def _encode(self, consumer: Consumer, connection: Connection) -> None:
+        if connection.transform is not None:
+            self._encode_transformed(consumer, connection, connection.transform)
+            return
+        out = connection.out
+        for output in consumer.outbox:
+            run = output.run
+            extra = connection.extra_headers(output) if output.is_redelivered else b""
+            start = output.first - run.first
+            out.append(messages(output.binding.head, run, start, output.stop - run.first, redelivered=output.is_redelivered, extra=extra))
+            self.engine.counters["delivered"] += output.stop - output.first
+        consumer.outbox.clear()
+        if consumer.ack is AckMode.AUTO:
+            connection.unflushed[consumer] = None
+
+    def _encode_transformed(self, consumer: Consumer, connection: Connection, transform: Transform) -> None:
+        """The same, one by one. What the transformer does not take is a failed delivery."""
+        outbox, consumer.outbox = consumer.outbox, []
+        for output in outbox:
+            extra = connection.extra_headers(output) if output.is_redelivered else b""
+            for offset in range(output.first, output.stop):
+                try:
+                    run = outward(transform, output.run, offset - output.run.first, connection.user.name)
+                except StompboxError as error:
+                    self.engine.withdraw(consumer, output.binding, offset)
+                    connection.refuse(error)
+                    if consumer.is_closed:
+                        return
+                    continue
+                connection.out.append(messages(output.binding.head, run, 0, 1, redelivered=output.is_redelivered, extra=extra))
+                self.engine.counters["delivered"] += 1
+        if consumer.ack is AckMode.AUTO:
+            connection.unflushed[consumer] = None
+
+    def _plan_tick(self, deadline: int) -> None:
+        if self._tick_timer is not None:
+            self._tick_timer.cancel()
+        self._tick_at = deadline
+        self._tick_timer = self.loop.call_later(max(0, deadline - self.now()) / 1000, self._tick)
+
+    def _tick(self) -> None:
+        self._tick_timer = None
+        self.engine.tick(self.now())
+        self.flush()
+
+    # Commits
+
+    def want_commit(self, connection: Connection) -> int:
+        """Somebody waits for what was done just now: the sequence of the commit that will have it."""
+        self.is_wanted = True
+        self.waiting[connection] = None
+        return self.sequence
+
+    def when_durable(self, waiter: asyncio.Future[None]) -> None:
+        """Resolves `waiter` when all that was done up to now is on disk, or fails it with the StoreError."""
+        self.is_wanted = True
+        self._on_durable.append((self.sequence, waiter))
+
+    def _commit_when_due(self) -> None:
+        if self.is_wanted:
+            self._start_commit()
+        elif self._commit_timer is None:
+            self._commit_timer = self.loop.call_later(self.configuration.max_commit_delay / 1000, self._commit_late)
+
+    def _commit_late(self) -> None:
+        self._commit_timer = None
+        if not self.committer.is_busy and not self.disk.is_waiting and self.engine.is_dirty:
+            self._start_commit()
+
+    def try_commit(self) -> None:
+        """The disk has failed, and it is time to see whether it works again."""
+        if not self.committer.is_busy:
+            self.engine.now = self.now()
+            self._start_commit()
+
+    def _start_commit(self) -> None:
+        if self._commit_timer is not None:
+            self._commit_timer.cancel()
+            self._commit_timer = None
+        self.is_wanted = False
+        commit = self.engine.take_commit()
+        sequence, self.sequence = self.sequence, self.sequence + 1
+        if commit or self.disk.failure is not None:
+            self.committer.submit(commit or self.disk.probe())
+        else:  # all of it was consumed already
+            self.engine.committed()
+            self._release(sequence)
+
+    def _committed(self, commit: Commit, error: StoreError | None) -> None:
+        self.committer.is_busy = False
+        self.engine.now = self.now()
+        if error is None:
+            self.engine.committed()
+            self.disk.worked()
+            self._release(self.sequence - 1)
+        else:
+            self.engine.commit_failed(commit)
+            self.disk.failed(error)
+            self._refuse(self.sequence - 1, error)
+        self.flush()
+
+    def _refuse(self, sequence: int, error: StoreError) -> None:
+        """The commit of this sequence is not in the store."""
+        for connection in list(self.waiting):
+            connection.refuse_commit(sequence, error)
+        self._release(sequence, error)
+
+    def _release(self, sequence: int, error: StoreError | None = None) -> None:
+        self.pressure.relieve()
+        for connection in list(self.waiting):
+            connection.release(sequence)
+        due = [waiter for at, waiter in self._on_durable if at <= sequence]
+        self._on_durable = [(at, waiter) for at, waiter in self._on_durable if at > sequence]
+        for waiter in due:
+            if waiter.done():
+                continue
+            if error is not None:
+                waiter.set_exception(error)
+            else:
+                waiter.set_result(None)
+
+    # Reads for paged queues
+
+    def _start_loads(self) -> None:
+        loads, self.engine.loads = self.engine.loads, []
+        for load in loads:
+            task = self.loop.create_task(self._load(load))
+            self.tasks.add(task)
+            task.add_done_callback(self.tasks.discard)
+
+    async def _load(self, load: Load) -> None:
+        try:
+            runs, stop = await self.committer.load(load.log, load.start, load.stop, load.max_bytes)
+        except StoreError as error:
+            self._cannot_load(load, error)
+            return
+        self._unreadable.discard(load.queue.id)
+        self.engine.now = self.now()
+        self.engine.loaded(load, runs, stop)
+        self.flush()
+
+    def _cannot_load(self, load: Load, error: StoreError) -> None:
+        """Says so once, and asks again later: whoever waits for the queue has no other way to learn that it works again."""
+        if load.queue.id not in self._unreadable:
+            self._unreadable.add(load.queue.id)
+            log.error("queue %s cannot be read from offset %d on: %s (%s)", load.queue.name, load.start, error.message, error.code)
+        self.loop.call_later(RELOAD, self._load_again, load)
+
+    def _load_again(self, load: Load) -> None:
+        if not self.is_stopping and load.queue.id in self.engine.queues:
+            self.engine.loads.append(load)
+            self.flush()
+
+    def address_of(self, name: str) -> Address | None:
+        return self.engine.addresses.get(name)
+
+    async def stop(self) -> None:
+        """Ends connections, writes what is not yet written, closes the store."""
+        self.is_stopping = True
+        for connection in list(self.connections):
+            connection.shut()
+        for task in list(self.tasks):
+            task.cancel()
+        self.disk.close()
+        await self._store_the_rest()
+        await self.loop.run_in_executor(None, self.committer.close)
+
+    async def _store_the_rest(self) -> None:
+        """All that is not stored yet, if the disk lets us: it is asked once."""
+        await self._idle()
+        while self.engine.is_dirty:
+            self._start_commit()
+            await self._idle()
+            if self.disk.failure is not None:
+                break
+        if self.engine.is_dirty:
+            log.error("stopped without having stored everything: %r", self.engine)
+
+    async def _idle(self) -> None:
+        while self.committer.is_busy:
+            await asyncio.sleep(0.001)
+
+    def __repr__(self) -> str:
+        return f"<Broker connections={len(self.connections)} commit={self.sequence} {self.engine!r}>"

@@ -1,0 +1,62 @@
+"""SUBSCRIBE with browser:true: copies of what a queue or a durable subscription holds, then MESSAGE with browser:end.
+
+    browser-end:false    no end: it goes on with what arrives            from-seq:N    from this offset on; -1 only what arrives
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stompbox.broker import subscriptions
+from stompbox.broker.browsing import browse
+from stompbox.broker.consumer import Consumer
+from stompbox.broker.destinations import Destination
+from stompbox.broker.queue import Queue
+from stompbox.errors import IllegalFrame
+from stompbox.message import ANYCAST
+from stompbox.server.values import number, truth
+from stompbox.stomp.frames import Frame
+
+if TYPE_CHECKING:
+    from stompbox.broker.durables import DurableSubscription
+    from stompbox.server.connection import Connection
+
+
+def is_browser(frame: Frame) -> bool:
+    return truth(frame, "browser")
+
+
+def to_browser(
+    connection: Connection,
+    frame: Frame,
+    consumer: Consumer,
+    destinations: tuple[Destination, ...],
+    durable: DurableSubscription | None,
+) -> None:
+    goes_on = frame.headers.get("browser-end") is not None and not truth(frame, "browser-end")
+    engine = connection.broker.engine
+    first = number(frame, "from-seq") if "from-seq" in frame.headers else 0
+    queue = _queue(connection, destinations) if durable is None else _queue_of(durable)
+    consumer.is_browser = True
+    browse(engine, queue, consumer, goes_on=goes_on, first=first if first >= 0 else queue.address.log.next)
+
+
+def _queue(connection: Connection, destinations: tuple[Destination, ...]) -> Queue:
+    engine = connection.broker.engine
+    destination = destinations[0]
+    if len(destinations) > 1 or destination.is_wild or destination.is_stream or destination.is_temporary:
+        raise _no_queue(destination.text)
+    kind = subscriptions.routing_of(engine, destination)
+    if kind != ANYCAST and not destination.queue:
+        raise _no_queue(destination.text)
+    return engine.exact_queue(engine.address(destination.address, kind), destination.queue, kind)
+
+
+def _queue_of(durable: DurableSubscription) -> Queue:
+    if len(durable.queues) != 1:
+        raise _no_queue(durable.pattern)
+    return durable.queues[0]
+
+
+def _no_queue(text: str) -> IllegalFrame:
+    return IllegalFrame("bad-browser", f"a browser needs one queue, or one durable subscription to one topic; {text[:200]!r} is not that")

@@ -1,0 +1,98 @@
+"""The thread that owns the disk: one group commit after the other, and reads of the log beside it.
+
+A commit starts at once when somebody waits for it and the disk is free; what nobody waits for rides along, at the latest after
+`max_delay`. The loop never waits for the disk: it hands a commit over and is told when it is durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from stompbox.errors import StoreError
+from stompbox.message import Run
+from stompbox.store.base import Commit, Store, StoredChunk
+from stompbox.store.chunks import decode
+
+log = logging.getLogger("stompbox.store")
+
+IDLE = 1.0  # seconds without a commit after which the store gets time for its housekeeping
+BREATH = 0.005  # seconds between two portions of it
+
+Done = Callable[[Commit, StoreError | None], None]
+
+
+class Committer:
+    """Applies commits in the order in which they are submitted; `done` is called in the loop."""
+
+    def __init__(self, store: Store, loop: asyncio.AbstractEventLoop, done: Done) -> None:
+        self.store = store
+        self.loop = loop
+        self.done = done
+        self.is_busy = False
+        self._jobs: queue.SimpleQueue[Commit | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="stompbox-committer", daemon=True)
+        self._readers = ThreadPoolExecutor(1, thread_name_prefix="stompbox-reader")
+        self._thread.start()
+
+    def submit(self, commit: Commit) -> None:
+        self.is_busy = True
+        self._jobs.put(commit)
+
+    async def read(self, log_id: int, start: int, stop: int, max_bytes: int) -> list[StoredChunk]:
+        return await self.loop.run_in_executor(self._readers, self.store.read, log_id, start, stop, max_bytes)
+
+    async def load(self, log_id: int, start: int, stop: int, max_bytes: int) -> tuple[list[Run], int]:
+        """Runs of the log, and the offset up to which they are complete."""
+        return await self.loop.run_in_executor(self._readers, self._load, log_id, start, stop, max_bytes)
+
+    def _load(self, log_id: int, start: int, stop: int, max_bytes: int) -> tuple[list[Run], int]:
+        chunks = self.store.read(log_id, start, stop, max_bytes)
+        runs = [run for chunk in chunks for run in decode(chunk.blob, chunk.first)]
+        return runs, min(chunks[-1].stop, stop) if chunks else stop  # nothing found: there is nothing up to stop
+
+    async def find_time(self, log_id: int, timestamp: int) -> int:
+        return await self.loop.run_in_executor(self._readers, self.store.find_time, log_id, timestamp)
+
+    def close(self) -> None:
+        """Ends the threads after what was submitted, and closes the store."""
+        self._jobs.put(None)
+        self._thread.join()
+        self._readers.shutdown()
+        self.store.close()
+
+    def _work(self) -> None:
+        wait: float | None = IDLE
+        while True:
+            try:
+                commit = self._jobs.get(timeout=wait)
+            except queue.Empty:
+                wait = BREATH if self._maintain() else None
+                continue
+            if commit is None:
+                return
+            wait = IDLE
+            error = self._apply(commit)
+            self.loop.call_soon_threadsafe(self.done, commit, error)
+
+    def _apply(self, commit: Commit) -> StoreError | None:
+        try:
+            self.store.apply(commit)
+        except StoreError as error:
+            return error
+        except Exception as error:  # a fault of ours must not leave clients waiting for ever
+            log.exception("a commit failed in a way that the store does not know")
+            return StoreError("store-failed", f"{type(error).__name__}: {error}")
+        return None
+
+    def _maintain(self) -> bool:
+        """One portion of the store's housekeeping; True when more is due."""
+        try:
+            return self.store.maintain()
+        except StoreError as error:
+            log.warning("housekeeping of the store failed: %s (%s)", error, error.code)
+            return False

@@ -1,0 +1,112 @@
+"""CONNECT, STOMP and DISCONNECT: versions, heart-beats, logins, limits of connections."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from stompbox import __version__
+from stompbox.errors import IllegalFrame, Refused
+from stompbox.security import User
+from stompbox.server.hosts import admit
+from stompbox.server.stamping import Stamps
+from stompbox.stomp.codec import encode
+from stompbox.stomp.frames import Frame
+from stompbox.stomp.heartbeat import Agreement, agree
+from stompbox.stomp.versions import V10
+
+if TYPE_CHECKING:
+    from stompbox.server.connection import Connection
+
+
+def connect(connection: Connection, frame: Frame) -> None:
+    """Looks at version, heart-beat and login; a hashed passcode is verified off the loop."""
+    options = connection.options
+    asked = frame.headers.get("heart-beat") if connection.session.version.heart_beats else None
+    agreement = agree(asked, options)
+    if options.require_host and connection.session.version is not V10 and "host" not in frame.headers:
+        raise IllegalFrame("missing-host", f"{frame.command} needs a host header here", closes=True)
+    connection.broker.hosts.pick(frame.headers.get("host"))  # one that is not here is refused before anybody looks at a login
+    login, passcode = frame.headers.get("login"), frame.headers.get("passcode")
+    name = connection.transport.certificate_name if login is None and passcode is None else ""
+    if options.require_login and not name and (login is None or passcode is None):
+        raise Refused("login-required", "login and passcode are required")
+    broker = connection.broker
+    if 0 <= options.max_connections < broker.of_listener[connection.listener]:
+        raise Refused("too-many-connections", f"this listener takes no more than {options.max_connections} connections")
+    if not len(broker.users):
+        _connected(connection, frame, agreement, User(login or name))
+        return
+    if name:
+        _connected(connection, frame, agreement, broker.users.by_certificate(name))
+        return
+    connection.hold()
+    task = broker.loop.create_task(_authenticate(connection, frame, agreement))
+    broker.tasks.add(task)
+    task.add_done_callback(broker.tasks.discard)
+
+
+async def _authenticate(connection: Connection, frame: Frame, agreement: Agreement) -> None:
+    broker, headers = connection.broker, frame.headers
+    try:
+        await asyncio.sleep(broker.failed_logins.wait(connection.peer, broker.loop.time()))
+        user = await broker.loop.run_in_executor(None, broker.users.authenticate, headers.get("login"), headers.get("passcode"))
+    except Refused as error:
+        broker.failed_logins.failed(connection.peer, broker.loop.time())
+        _refuse(connection, frame, error)
+        return
+    if connection.is_lost or connection.is_ended:
+        return
+    try:
+        _connected(connection, frame, agreement, user)
+    except Refused as error:
+        _refuse(connection, frame, error)
+        return
+    connection.go_on()
+
+
+def _refuse(connection: Connection, frame: Frame, error: Refused) -> None:
+    """A login that was looked at for a while: nobody waits for the exception any more."""
+    if not connection.is_lost and not connection.is_ended:
+        connection.refuse(error, frame)
+        connection.end(is_failure=False)
+        connection.write_out()
+
+
+def _connected(connection: Connection, frame: Frame, agreement: Agreement, user: User) -> None:
+    broker, options, version = connection.broker, connection.options, connection.session.version
+    admit(broker.hosts.pick(frame.headers.get("host")), user)
+    broker.enter(connection, user)
+    connection.client_id = frame.headers.get("client-id", "")
+    connection.decoder.version = version
+    connection.decoder.logged_in = True
+    if connection.transform is None:  # which looks at each frame by itself
+        connection.decoder.runs = broker.reader(version.name, options)
+    connection.stamps = _stamps(connection)
+    headers = {"version": version.name, "session": f"{broker.engine.epoch}-{connection.session_id}"}
+    if version.heart_beats:
+        headers["heart-beat"] = f"{agreement.server_sends_ms},{agreement.client_sends_ms}"
+    if not options.disable_stomp_server_header:
+        headers["server"] = f"Stompbox/{__version__}"
+    for asked, told in (("request-id", "response-id"), ("receipt", "receipt-id")):
+        if asked in frame.headers and "\n" not in frame.headers[asked]:
+            headers[told] = frame.headers[asked]
+    connection.out.append(encode(Frame("CONNECTED", headers), version))
+    connection.agree(agreement)
+
+
+def _stamps(connection: Connection) -> Stamps | None:
+    """What becomes of the headers of its SENDs, if anything."""
+    configuration = connection.broker.configuration
+    stamps = Stamps(
+        connection.options, connection.user.name,
+        shows_user=configuration.populate_validated_user, needs_user=configuration.reject_empty_validated_user,
+    )  # fmt: skip
+    return None if stamps.is_idle else stamps
+
+
+def disconnect(connection: Connection, frame: Frame) -> None:
+    """Aborts, gives back, then says RECEIPT: when it arrives all that was sent is where it belongs."""
+    connection.end(is_failure=False)
+    broker = connection.broker
+    connection.answer(frame, waits=broker.engine.is_durable and broker.engine.is_dirty)

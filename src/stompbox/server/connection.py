@@ -1,0 +1,446 @@
+"""One client's connection: bytes in, frames obeyed, bytes out; receipts in order, errors, heart-beats, the end.
+
+Knows nothing of sockets: a transport (tcp.py, websocket.py) feeds it and writes for it. What a command does is found in commands.py.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterator, Mapping
+from secrets import token_hex
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from stompbox.broker.address import Address
+from stompbox.broker.consumer import Consumer, Output
+from stompbox.broker.destinations import Destination
+from stompbox.broker.subscriptions import start
+from stompbox.broker.temporaries import Temporaries
+from stompbox.broker.transaction import Transaction
+from stompbox.config import Listener
+from stompbox.errors import BrokerFault, FrameError, IllegalFrame, StompboxError, StoreError
+from stompbox.message import Shape
+from stompbox.security import Right, User
+from stompbox.server import acknowledging, sending
+from stompbox.server.commands import COMMANDS
+from stompbox.server.stamping import Stamps
+from stompbox.stomp import encode
+from stompbox.stomp.codec import Decoder, Limits, escape
+from stompbox.stomp.codec import encode as encode_frame
+from stompbox.stomp.frames import Frame
+from stompbox.stomp.heartbeat import Action, Agreement, Pulse
+from stompbox.stomp.runs import Acks, Sends
+from stompbox.stomp.session import Session, State
+from stompbox.stomp.versions import SUPPORTED
+
+if TYPE_CHECKING:
+    from stompbox.server.broker import Broker
+
+log = logging.getLogger("stompbox.connection")
+
+class Transport(Protocol):
+    """What a connection needs of its socket."""
+
+    @property
+    def is_clogged(self) -> bool:
+        """The operating system has not yet taken all that was written."""
+
+    @property
+    def certificate_name(self) -> str:
+        """The CN of the client's verified certificate; empty without one."""
+
+    def write(self, data: bytes) -> None: ...
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+    def close(self) -> None:
+        """Writes what is left, lets the peer read it, closes (STOMP 1.2, Connection Lingering)."""
+
+    def abort(self) -> None: ...
+
+
+class Pending:
+    """Something to say when a commit is durable: bytes, then subscriptions that may start.
+
+    `is_refusable`: becomes an ERROR when the disk refuses the commit; else it waits for one that works.
+    """
+
+    __slots__ = ("consumer", "data", "is_refusable", "receipts", "sequence")
+
+    def __init__(
+        self,
+        sequence: int,
+        data: bytes = b"",
+        receipts: list[bytes] | None = None,
+        consumer: Consumer | None = None,
+        *,
+        is_refusable: bool = False,
+    ) -> None:
+        self.sequence = sequence
+        self.is_refusable = is_refusable
+        self.data = data
+        self.receipts = receipts or []
+        self.consumer = consumer
+
+
+class Connection:
+    """`peer` is the client's address for logs and limits."""
+
+    def __init__(self, broker: Broker, listener: Listener, transport: Transport, peer: str) -> None:
+        options = listener.options
+        self.broker = broker
+        self.listener = listener
+        self.options = options
+        self.transport = transport
+        self.peer = peer
+        self.session_id = broker.new_session()
+        self.session = Session(
+            allow_bodies=options.allow_bodies,
+            allow_transacted_subscriptions=options.transacted_subscriptions,
+            makes_ids=options.openmq_subscription_ids,
+        )
+        limits = Limits(options.max_header_size, options.max_headers, options.max_body_size, options.max_frame_size_before_login)
+        self.decoder = Decoder(limits=limits)
+        self.user = User("")
+        self.client_id = ""
+        self.is_entered = False  # logged in, and counted
+        self.names = broker.names_of(options)
+        self.transform = broker.transform_of(options)
+        self.stamps: Stamps | None = None  # None: what it sends is routed as it is
+        self.temporaries = Temporaries(broker.engine, self.session_id, token_hex(8), options.max_subscriptions)
+        self.answered: dict[Shape, Shape] = {}  # shapes by those whose reply-to is one of these temporaries
+        self.out: list[bytes] = []
+        self.pending: deque[Pending] = deque()
+        self.unflushed: dict[Consumer, None] = {}
+        self.consumers: dict[str, Consumer] = {}
+        self.transactions: dict[str, Transaction] = {}
+        self.transacted: dict[Consumer, bool] = {}  # subscriptions that wait for BEGIN; True: with ack:auto
+        self.events: Iterator[object] | None = None  # the rest of a read, while the login is looked at
+        self.is_held = False
+        self.is_paused = False
+        self.has_sent = False  # messages, in the read that is being obeyed
+        self.is_ended = False  # nothing more is obeyed
+        self.is_lost = False
+        self.pulse: Pulse | None = None
+        self._timer = broker.loop.call_later(options.handshake_timeout / 1000, self._handshake_late)
+        broker.connections.add(self)
+        broker.of_listener[listener] += 1
+
+    # In
+
+    def receive(self, data: bytes) -> None:
+        """Bytes from the peer."""
+        if self.pulse is not None:
+            self.pulse.received(self.broker.loop.time())
+        if self.is_ended:
+            return
+        self._obey_all(self.decoder.receive(data))
+
+    def hold(self) -> None:
+        """Stops reading and obeying until `go_on`: a login is being looked at."""
+        self.is_held = True
+        self.transport.pause_reading()
+
+    def pause(self) -> None:
+        """Reads no further until `resume` (pressure.py)."""
+        self.is_paused = True
+        self.transport.pause_reading()
+
+    def resume(self) -> None:
+        self.is_paused = False
+        if not self.is_held:
+            self.transport.resume_reading()
+
+    def go_on(self) -> None:
+        if self.is_lost:
+            return
+        self.is_held = False
+        if not self.is_paused:
+            self.transport.resume_reading()
+        events, self.events = self.events, None
+        if events is not None:
+            self._obey_all(events)
+        else:
+            self.broker.flush()
+
+    def _obey_all(self, events: Iterator[object]) -> None:
+        broker = self.broker
+        broker.engine.now = broker.now()
+        try:
+            for event in events:
+                kind = type(event)
+                if kind is Sends:
+                    self._try(sending.sends, event, None)
+                elif kind is Acks:
+                    self._try(acknowledging.acks, event, None)
+                else:
+                    self._obey(event)  # type: ignore[arg-type]
+                if self.is_ended:
+                    break
+                if self.is_held:
+                    self.events = events
+                    break
+        except FrameError as error:
+            self.fail(error)
+        if self.has_sent:
+            self.has_sent = False
+            broker.pressure.has_read(self)
+        self.write_out()
+        broker.flush()
+
+    def _obey(self, frame: Frame) -> None:
+        try:
+            self.session.receive(frame)
+        except IllegalFrame as error:
+            self.refuse(error, frame)
+            return
+        self._try(COMMANDS[frame.command], frame, frame)
+
+    def obey_again(self, frame: Frame) -> None:
+        """A frame that had to wait for something, without what was checked before."""
+        self._try(COMMANDS[frame.command], frame, frame)
+
+    def _try(self, command: Any, event: Any, frame: Frame | None) -> None:
+        try:
+            command(self, event)
+        except StompboxError as error:
+            self.refuse(error, frame)
+
+    # Out
+
+    def write_out(self) -> None:
+        """Hands everything to the system at once; what auto subscriptions got is acknowledged when it was taken."""
+        out = self.out
+        if out and not self.is_lost:
+            data = out[0] if len(out) == 1 else b"".join(out)
+            out.clear()
+            self.transport.write(data)
+            if self.pulse is not None:
+                self.pulse.sent(self.broker.loop.time())
+        if self.unflushed and not self.transport.is_clogged:
+            self._flushed()
+        if self.is_ended and not self.pending and not self.is_lost:
+            self.transport.close()
+
+    def drained(self) -> None:
+        """The system has taken all that was written."""
+        if self.is_lost:
+            return
+        self.broker.engine.now = self.broker.now()
+        self._flushed()
+        self.broker.flush()
+
+    def _flushed(self) -> None:
+        unflushed, self.unflushed = self.unflushed, {}
+        for consumer in unflushed:
+            if not consumer.is_closed:
+                self.broker.engine.flushed(consumer)
+
+    def say(self, data: bytes) -> None:
+        """In its place: behind receipts that still wait for the disk."""
+        if self.pending:
+            self.pending.append(Pending(0, data))
+        else:
+            self.out.append(data)
+
+    def confirm(self, receipts: list[bytes], *, waits: bool, consumer: Consumer | None = None, is_refusable: bool = False) -> None:
+        """RECEIPT frames for ids as they stand on the wire, in frame order; a subscription starts behind its own."""
+        sequence = self.broker.want_commit(self) if waits else 0
+        if not sequence and not self.pending:
+            if receipts:
+                self.out.append(encode.receipts(receipts))
+            if consumer is not None:
+                start(consumer)
+            return
+        last = self.pending[-1] if self.pending else None
+        if consumer is None and last is not None and last.receipts and (last.sequence, last.is_refusable) == (sequence, is_refusable):
+            last.receipts += receipts
+        else:
+            self.pending.append(Pending(sequence, receipts=list(receipts), consumer=consumer, is_refusable=is_refusable))
+
+    def answer(
+        self,
+        frame: Frame,
+        *,
+        waits: bool,
+        consumer: Consumer | None = None,
+        extra: Mapping[str, str] = MappingProxyType({}),
+        is_refusable: bool = False,
+    ) -> None:
+        """RECEIPT where the frame asks for one; `consumer`: the subscription that it makes; `extra`: more headers of the RECEIPT."""
+        receipt = frame.headers.get("receipt")
+        ids = []
+        if receipt is not None:
+            version = self.session.version
+            lines = [escape(receipt, version), *[f"{name}:{escape(value, version)}" for name, value in extra.items()]]
+            ids.append("\n".join(lines).encode())
+        if ids or consumer is not None:
+            self.confirm(ids, waits=waits, consumer=consumer, is_refusable=is_refusable)
+
+    def refuse_commit(self, sequence: int, error: StoreError) -> None:
+        """The commit of this sequence is not in the store: ERROR for what was refused with it, the rest waits for the next one."""
+        refused: list[bytes] = []
+        kept: deque[Pending] = deque()
+        for item in self.pending:
+            if item.sequence == sequence and item.is_refusable:
+                refused += item.receipts
+                continue
+            if item.sequence == sequence:
+                item.sequence = self.broker.want_commit(self)
+            kept.append(item)
+        self.pending = kept
+        for receipt in refused:
+            self.broker.errors[error.code] += 1
+            self.out.append(
+                b"ERROR\nmessage:not stored\ncode:%b\nreceipt-id:%b\ncontent-type:text/plain\n\nnot stored (%b)\n\0\n"
+                % (error.code.encode(), receipt.partition(b"\n")[0], error.code.encode())
+            )
+            if self.session.version.closes_on_error:  # STOMP 1.2, ERROR: MUST close; what else it waits for it will not learn
+                self.pending.clear()
+                self.end(is_failure=True)
+                break
+
+    def release(self, sequence: int) -> None:
+        """Commits up to `sequence` are durable: says what waited for them."""
+        pending = self.pending
+        started = []
+        while pending and pending[0].sequence <= sequence:
+            item = pending.popleft()
+            if item.receipts:
+                self.out.append(encode.receipts(item.receipts))
+            if item.data:
+                self.out.append(item.data)
+            if item.consumer is not None:
+                started.append(item.consumer)
+        if not pending:
+            del self.broker.waiting[self]
+        self.write_out()
+        for consumer in started:
+            if not consumer.is_closed:
+                start(consumer)
+
+    def make_temporary(self, destination: Destination) -> Address:
+        """This connection's own temporary destination of this name, made when it is not there yet."""
+        found = self.temporaries.own(destination)
+        if found is None:
+            name = self.temporaries.name_of(destination.routing)
+            self.broker.permissions.require(self.user, Right.CREATE_NON_DURABLE_QUEUE, name)
+            found = self.temporaries.make(destination)
+        return found
+
+    def extra_headers(self, output: Output) -> bytes:
+        """What the broker adds to messages that were delivered before."""
+        return b"JMSXDeliveryCount:%d\n" % (output.deliveries + 1) if output.deliveries else b""
+
+    # Errors and the end
+
+    def refuse(self, error: StompboxError, frame: Frame | None = None) -> None:
+        """ERROR for a frame, which had no effect; then the close, where the version or the fault asks for it."""
+        closes = (
+            self.session.version.closes_on_error  # STOMP 1.2, ERROR: MUST close
+            or self.session.state is State.NEW
+            or isinstance(error, FrameError | BrokerFault)
+            or (isinstance(error, IllegalFrame) and error.closes)
+        )
+        headers = {"message": error.message.replace("\n", " ")[:200], "code": error.code}
+        if frame is not None and "receipt" in frame.headers:
+            headers["receipt-id"] = frame.headers["receipt"]  # STOMP 1.2, ERROR: SHOULD
+        if error.code == "no-common-version":
+            headers["version"] = SUPPORTED
+        body = f"{error.message}\n".encode()
+        headers |= {"content-type": "text/plain", "content-length": str(len(body))}
+        self.broker.errors[error.code] += 1
+        log.info("%s: %s (%s)%s", self.name, error.message, error.code, ", closed" if closes else "")
+        self.say(encode_frame(Frame("ERROR", headers, body), self.session.version))
+        if closes:
+            self.end(is_failure=True)
+
+    def fail(self, error: FrameError) -> None:
+        self.refuse(error)
+
+    def end(self, *, is_failure: bool) -> None:
+        """Nothing more is obeyed; what it held goes back. The socket closes when all is said."""
+        self.is_ended = True
+        self.session.state = State.ENDING
+        self._leave(is_failure=is_failure)
+
+    def shut(self) -> None:
+        """The broker stops."""
+        if not self.is_ended:
+            self.end(is_failure=False)
+        self.pending.clear()
+        self.broker.waiting.pop(self, None)
+        self.write_out()
+
+    def lost(self) -> None:
+        """The socket is gone."""
+        if self.is_lost:
+            return
+        self.is_lost = True
+        self.is_ended = True
+        self._timer.cancel()
+        self.broker.engine.now = self.broker.now()
+        self._leave(is_failure=True)
+        self.pending.clear()
+        self.broker.waiting.pop(self, None)
+        self.broker.pressure.leave(self)
+        self.broker.leave(self)
+        self.broker.flush()
+
+    def _leave(self, *, is_failure: bool) -> None:
+        engine = self.broker.engine
+        consumers, self.consumers = self.consumers, {}
+        for consumer in consumers.values():
+            engine.close_consumer(consumer, is_failure=is_failure)
+        transactions, self.transactions = self.transactions, {}
+        for transaction in transactions.values():  # STOMP 1.2, ABORT: implicitly aborted
+            engine.abort(transaction)
+        self.temporaries.close()
+        self.unflushed.clear()
+
+    # Time
+
+    def agree(self, agreement: Agreement) -> None:
+        """Logged in: from now on heart-beats and the time to live count."""
+        self._timer.cancel()
+        self.pulse = Pulse(agreement, self.broker.loop.time())
+        self._plan_beat()
+
+    def _plan_beat(self) -> None:
+        assert self.pulse is not None
+        deadline = self.pulse.next_deadline()
+        if deadline is not None:
+            self._timer = self.broker.loop.call_at(deadline, self._beat)
+
+    def _beat(self) -> None:
+        if self.is_lost or self.pulse is None:
+            return
+        due = self.pulse.due(self.broker.loop.time())
+        if due is Action.TIME_OUT and not self.is_ended and not self.is_paused:
+            self.refuse(self.pulse.timed_out())
+            if not self.is_ended:
+                self.end(is_failure=True)
+            self.write_out()
+            self.broker.flush()
+            return
+        if due is Action.SEND and not self.is_ended:
+            self.out.append(b"\n")
+            self.write_out()
+        self._plan_beat()
+
+    def _handshake_late(self) -> None:
+        self.refuse(IllegalFrame("handshake-timeout", f"no CONNECT within {self.options.handshake_timeout} ms", closes=True))
+        self.write_out()
+        self.broker.flush()
+
+    @property
+    def name(self) -> str:
+        return f"connection {self.session_id} from {self.peer}"
+
+    def __repr__(self) -> str:
+        return (
+            f"<Connection {self.session_id} {self.peer} {self.session!r} user={self.user.name!r} "
+            f"subscriptions={len(self.consumers)} transactions={len(self.transactions)}>"
+        )
+
+

@@ -1,0 +1,45 @@
+"""Virtual hosts: which `host` of a CONNECT is accepted, and whose users.
+
+A host is a name that clients are let in under. Sets of addresses, settings or permissions of its own a host does not have here:
+a configuration that asks for them is refused at start, because it would promise a separation that is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stompbox.config import VirtualHostTable
+from stompbox.errors import ConfigError, IllegalFrame, Refused
+from stompbox.security import User
+
+
+class Hosts:
+    """Of one broker. Without any, `host` means nothing."""
+
+    def __init__(self, tables: Sequence[VirtualHostTable]) -> None:
+        """Raises ConfigError for a host that would need addresses of its own."""
+        for table in tables:
+            if table.address_settings or table.permissions or table.addresses or table.diverts:
+                problem = "has address settings, permissions, addresses or diverts of its own, which is not supported"
+                raise ConfigError("config-value", f"virtual host {table.name!r} {problem}: run a broker for each set of addresses")
+        self.by_name = {table.name: table for table in tables}
+        self.default = next((table for table in tables if table.default), None)
+
+    def pick(self, name: str | None) -> VirtualHostTable | None:
+        """The host that a CONNECT names; None where there are none. Raises IllegalFrame for one that is not there."""
+        if not self.by_name:
+            return None
+        found = self.by_name.get(name or "") or self.default
+        if found is None:
+            said = "CONNECT names no host" if name is None else f"host is {name[:80]!r}, which is not here"
+            raise IllegalFrame("unknown-host", f"{said}; CONNECT must name a virtual host of this broker", closes=True)
+        return found
+
+    def __repr__(self) -> str:
+        return f"<Hosts {', '.join(self.by_name) or 'none'}>"
+
+
+def admit(host: VirtualHostTable | None, user: User) -> None:
+    """Raises Refused for a user whom the host does not let in."""
+    if host is not None and host.users is not None and user.name not in host.users:
+        raise Refused("host-not-permitted", f"user {user.name!r} may not use virtual host {host.name!r}")

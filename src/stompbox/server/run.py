@@ -1,0 +1,84 @@
+"""One broker as a process: opens the store, listens, prints `ready`, stops on a signal."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from stompbox.config import Configuration
+from stompbox.server.broker import Broker
+from stompbox.server.tcp import listen
+from stompbox.store.base import Store
+from stompbox.store.memory import MemoryStore
+
+log = logging.getLogger("stompbox")
+
+GC_THRESHOLDS: Final = (50_000, 20, 50)  # messages live in flat lists; the collector has little to find in them
+SWITCH_INTERVAL: Final = 0.0005  # seconds after which the committer's thread gives way to the loop
+
+
+def open_store(configuration: Configuration) -> Store:
+    if configuration.memory:
+        return MemoryStore()
+    from stompbox.store.sqlite import SqliteStore
+
+    return SqliteStore(Path(configuration.data))
+
+
+async def serve(configuration: Configuration, *, on_ready: Callable[[Broker, list[str]], None] | None = None) -> None:
+    """Runs until SIGTERM or SIGINT. Raises ConfigError or StoreError when it cannot start."""
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    broker, servers, urls = await start(configuration)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+    sys.setswitchinterval(SWITCH_INTERVAL)
+    if on_ready is not None:
+        on_ready(broker, urls)
+    try:
+        await stopped.wait()
+    finally:
+        await stop(broker, servers)
+
+
+async def start(configuration: Configuration) -> tuple[Broker, list[asyncio.Server], list[str]]:
+    """A broker that accepts, its servers, and the URLs that they have (ports filled in)."""
+    store = open_store(configuration)
+    servers: list[asyncio.Server] = []
+    broker = None
+    try:
+        broker = Broker(configuration, store, asyncio.get_running_loop(), is_durable=not configuration.memory)
+        urls = []
+        for table in configuration.listeners:
+            listener = table.parse()
+            server = await listen(broker, listener)
+            servers.append(server)
+            port = server.sockets[0].getsockname()[1]
+            urls.append(f"{listener.scheme}://{f'[{listener.host}]' if ':' in listener.host else listener.host}:{port}")
+    except BaseException:
+        for server in servers:
+            server.close()
+        if broker is not None:
+            broker.committer.close()
+        else:
+            store.close()
+        raise
+    return broker, servers, urls
+
+
+async def stop(broker: Broker, servers: list[asyncio.Server]) -> None:
+    """Accepts no more, lets connections end, stores what is left."""
+    for server in servers:
+        server.close()
+    await broker.stop()
+    for socket in list(broker.sockets):
+        socket.abort()

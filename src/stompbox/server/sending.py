@@ -1,0 +1,184 @@
+"""SEND: where messages go, and whether they may.
+
+A run of equal frames to one destination is one call of the engine. What needs more care (several destinations, temporary ones,
+answers to temporary ones, retained messages, headers to be stamped) takes the longer way.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stompbox.broker import expiry, retained, temporaries
+from stompbox.broker.address import Address
+from stompbox.broker.destinations import Destination
+from stompbox.broker.units import is_refusable
+from stompbox.errors import IllegalFrame, Refused
+from stompbox.message import ANYCAST, MULTICAST, Run, Shape
+from stompbox.security import Right
+from stompbox.server import requests
+from stompbox.server.naming import Route
+from stompbox.server.stamping import REMEMBERED, with_headers
+from stompbox.server.transactions import transaction_of
+from stompbox.server.transforming import inward
+from stompbox.stomp.codec import escape
+from stompbox.stomp.frames import Frame
+from stompbox.stomp.runs import Sends
+from stompbox.stomp.shapes import shape_of
+
+if TYPE_CHECKING:
+    from stompbox.server.connection import Connection
+
+
+def send(connection: Connection, frame: Frame) -> None:
+    """A SEND that was read the careful way."""
+    if frame.headers["destination"] == requests.DESTINATION and "transaction" not in frame.headers:
+        requests.receive(connection, frame)
+        return
+    if connection.transform is not None:
+        frame = inward(connection.transform, frame, connection.user.name, checks_names=connection.options.check_property_names)
+    receipt = frame.headers.get("receipt")
+    receipts = [] if receipt is None else [escape(receipt, connection.session.version).encode()]
+    sends(connection, Sends(shape_of(frame.headers), [frame.body], (), receipts, frame.headers.get("transaction")))
+
+
+def sends(connection: Connection, event: Sends) -> None:
+    """A run of SENDs to one destination."""
+    shape = event.shape
+    if shape.special is not None:
+        expiry.check(shape, connection.broker.engine.now)
+    route = shape.routes.get(connection.names)
+    if route is None:
+        if shape.destination == requests.DESTINATION:
+            _requests(connection, event)
+            return
+        route = connection.names.route(shape)
+    if not route.is_plain or connection.stamps is not None:
+        _send_with_care(connection, event, route)
+        return
+    address, routing, queue = _reach(connection, route.destinations[0])
+    run = Run(shape, event.bodies, event.columns, routing=routing, sender=connection.session_id, queue=queue)
+    if event.transaction is not None:
+        _hold(connection, event.transaction, [(address, run)])
+        if event.receipts:  # "received into the transaction": only COMMIT's RECEIPT means durable
+            connection.confirm(event.receipts, waits=False)
+        return
+    engine = connection.broker.engine
+    waits = engine.publish(address, run, is_answered=bool(event.receipts))
+    connection.has_sent = True
+    if engine.trouble is not None:
+        connection.broker.pressure.sent(connection, address, run)
+    if event.receipts:
+        connection.confirm(event.receipts, waits=waits, is_refusable=waits and is_refusable(((address, run),)))
+
+
+def _requests(connection: Connection, event: Sends) -> None:
+    """Requests come in runs too; each is taken up by itself."""
+    if event.transaction is not None:
+        raise IllegalFrame("bad-destination", f"a request to {requests.DESTINATION} cannot be part of a transaction")
+    run = Run(event.shape, event.bodies, event.columns)
+    for index, body in enumerate(event.bodies):
+        requests.receive(connection, Frame("SEND", run.headers(index), body))
+
+
+def _send_with_care(connection: Connection, event: Sends, route: Route) -> None:
+    """The same for all that is not plain. What can be refused is found out before anything is sent."""
+    engine = connection.broker.engine
+    shape = event.shape if connection.stamps is None else connection.stamps.on(event.shape, engine.now)
+    for destination in route.destinations:
+        if not destination.is_temporary:
+            connection.broker.permissions.require(connection.user, Right.SEND, destination.address)
+    targets = [_reach(connection, destination) for destination in route.destinations]
+    if route.reply is not None:
+        shape = _answered(connection, shape, route.reply)
+    runs = [
+        (address, Run(shape, event.bodies, event.columns, routing=routing, sender=connection.session_id, queue=queue))
+        for address, routing, queue in targets
+    ]
+    retained.check(runs[0][1])
+    if event.transaction is not None:
+        _hold(connection, event.transaction, runs)
+        if event.receipts:
+            connection.confirm(event.receipts, waits=False)
+        return
+    engine.prepare(runs)
+    waits = engine.publish_all(runs, is_answered=bool(event.receipts))
+    connection.has_sent = True
+    if engine.trouble is not None:
+        for address, run in runs:
+            connection.broker.pressure.sent(connection, address, run)
+    if event.receipts:
+        connection.confirm(event.receipts, waits=waits, is_refusable=waits and is_refusable(runs))
+
+
+def _reach(connection: Connection, destination: Destination) -> tuple[Address, int, str]:
+    """The address that a SEND goes to, made when it may be; how; and the one queue of it that is meant, or nothing."""
+    if destination.is_temporary:
+        return _temporary(connection, destination), destination.routing, ""
+    broker = connection.broker
+    engine, permissions, name = broker.engine, broker.permissions, destination.address
+    permissions.require(connection.user, Right.SEND, name)
+    address = engine.addresses.get(name)
+    if address is None:
+        permissions.require(connection.user, Right.CREATE_ADDRESS, name)
+        routing = destination.routing or engine.default_routing(name)
+        if routing & ANYCAST:
+            permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, name)
+        address = engine.address(name, routing)
+    routing = destination.routing or address.kinds or engine.default_routing(name)
+    if routing & ~address.kinds:
+        address = engine.address(name, routing)
+    if address.is_blocked:
+        raise Refused("address-blocked", f"address {name!r} takes no messages now: an operator has blocked it")
+    if destination.queue:
+        return address, _exactly(connection, address, destination), destination.queue
+    if routing & ANYCAST and not address.anycast:
+        permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, name)
+        engine.anycast_queue(address)
+    return address, routing, ""
+
+
+def _exactly(connection: Connection, address: Address, destination: Destination) -> int:
+    """The kind of the one queue that `address::queue` names, which is made when it is not there."""
+    broker, name = connection.broker, destination.queue
+    for kind, queues in ((ANYCAST, address.anycast), (MULTICAST, address.named)):
+        if name in queues and destination.routing in (0, kind):
+            return kind
+    broker.permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, address.name)
+    kind = destination.routing or broker.engine.default_routing(address.name, of_queue=True)
+    broker.engine.exact_queue(address, name, kind)
+    return kind
+
+
+def _temporary(connection: Connection, destination: Destination) -> Address:
+    """A temporary destination that is there: of this connection, or of another one that has told its name."""
+    found = connection.temporaries.own(destination) or temporaries.find(connection.broker.engine, destination)
+    if found is None:
+        text = f"there is no temporary destination {destination.text[:200]!r} (any more); its owner's SUBSCRIBE or reply-to makes one"
+        raise IllegalFrame("no-such-temporary", text)
+    return found
+
+
+def _answered(connection: Connection, shape: Shape, reply: Destination) -> Shape:
+    """The shape with the name in reply-to by which others reach this connection's temporary destination."""
+    found = temporaries.find(connection.broker.engine, reply)
+    if found is not None and found.owner != connection.session_id:  # somebody else's, by the name that others know it by
+        return shape
+    known = connection.answered.get(shape)
+    if known is not None:
+        return known
+    shown = temporaries.shown(connection.make_temporary(reply), as_openmq=connection.options.openmq_temporary_names)
+    changed = with_headers(shape, {**shape.headers, "reply-to": shown}, persistent=shape.persistent, expires=shape.expires)
+    if len(connection.answered) >= REMEMBERED:
+        connection.answered.clear()
+    connection.answered[shape] = changed
+    return changed
+
+
+def _hold(connection: Connection, name: str, runs: list[tuple[Address, Run]]) -> None:
+    transaction = transaction_of(connection, name)
+    size = runs[0][1].size
+    if transaction.size + size > connection.options.max_transaction_size:
+        limit = connection.options.max_transaction_size
+        raise Refused("transaction-too-large", f"transaction {name!r} holds {transaction.size} bytes; the limit is {limit}")
+    transaction.size += size
+    transaction.sends += runs

@@ -1,0 +1,95 @@
+"""What becomes of the headers of a SEND before its messages are routed: what listener and configuration add, or read otherwise.
+
+    JMSXUserID   the sender's login, where `populate-validated-user` says so; a sender's own is not passed on then
+    persistent   the listener's `defaultPersistent`, for a SEND that does not say
+    expires      a time to live instead of a date, where the listener has `relativeExpires`
+    names        must be property names of JMS, where the listener has `checkPropertyNames`
+
+A shape is stamped once for each connection that sends it; only `expires` depends on the time. Connections that have nothing to
+stamp (the rule) never come here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from stompbox.config import ListenerOptions
+from stompbox.errors import IllegalFrame, Refused
+from stompbox.message import Shape
+
+REMEMBERED: Final = 256  # shapes of one connection
+USER: Final = "JMSXUserID"
+
+# Headers of a SEND that are not a JMS message's properties, whatever they are called: the specs', the bindings', the brokers' own
+_NO_PROPERTIES: Final = frozenset(
+    (
+        "destination", "content-type", "content-length", "receipt", "transaction", "expires", "priority", "persistent", "reply-to",
+        "correlation-id", "type", "timestamp", "message-id", "destination-type", "retain", "subscription", "ack", "redelivered",
+    )
+)  # fmt: skip
+_PROPERTY: Final = re.compile(r"[^\W\d][\w$]*|\$[\w$]*")  # JMS 1.1, 3.5.1: an identifier of Java, as in a selector
+_RESERVED: Final = frozenset(("NULL", "TRUE", "FALSE", "NOT", "AND", "OR", "BETWEEN", "LIKE", "IN", "IS", "ESCAPE"))
+
+
+def is_property(name: str) -> bool:
+    """May a JMS message have a property of this name, or is it no property's name at all?"""
+    return name in _NO_PROPERTIES or (_PROPERTY.fullmatch(name) is not None and name.upper() not in _RESERVED)
+
+
+def with_headers(shape: Shape, headers: Mapping[str, str], *, persistent: bool | None, expires: int) -> Shape:
+    """The same shape with other headers; its holes stay."""
+    return Shape(headers, holes=shape.holes, persistent=persistent, priority=shape.priority, expires=expires, has_length=shape.has_length)
+
+
+class Stamps:
+    """Of one connection. `user` is its login, which MESSAGE carries where `shows_user`; without one it may not send where `needs_user`."""
+
+    def __init__(self, options: ListenerOptions, user: str, *, shows_user: bool, needs_user: bool) -> None:
+        self.options = options
+        self.user = user
+        self.shows_user = shows_user
+        self.is_refused = needs_user and not user
+        self.known: dict[Shape, Shape] = {}
+
+    @property
+    def is_idle(self) -> bool:
+        options = self.options
+        says = options.default_persistent is not None or options.relative_expires or options.check_property_names
+        return not self.shows_user and not self.is_refused and not says
+
+    def on(self, shape: Shape, now: int) -> Shape:
+        """The shape as it is routed; `now` in ms since the epoch. Raises IllegalFrame or Refused."""
+        known = self.known.get(shape)
+        if known is None:
+            known = self._stamp(shape)
+            if len(self.known) >= REMEMBERED:
+                self.known.clear()
+            self.known[shape] = known
+        if shape.expires and self.options.relative_expires:
+            until = now + shape.expires
+            return with_headers(known, {**known.headers, "expires": str(until)}, persistent=known.persistent, expires=until)
+        return known
+
+    def _stamp(self, shape: Shape) -> Shape:
+        if self.is_refused:
+            raise Refused("nameless-sender", "this broker takes messages only from clients that have logged in by name")
+        if self.options.check_property_names:
+            _check_names((*shape.headers, *shape.holes))
+        headers = shape.headers
+        if self.shows_user:
+            headers = {name: value for name, value in headers.items() if name != USER}
+            if self.user:
+                headers[USER] = self.user
+        persistent = shape.persistent if shape.persistent is not None else self.options.default_persistent
+        if headers is shape.headers and persistent is shape.persistent:
+            return shape
+        return with_headers(shape, headers, persistent=persistent, expires=shape.expires)
+
+
+def _check_names(names: Iterable[str]) -> None:
+    wrong = next((name for name in names if not is_property(name)), None)
+    if wrong is not None:
+        text = f"header {wrong[:80]!r} is not a name that a JMS property may have: letters, digits, _ and $, no word of selectors"
+        raise IllegalFrame("bad-property-name", text)

@@ -1,0 +1,122 @@
+"""Where a reader of a log begins: `x-stream-offset` as RabbitMQ spells it, or Apollo's `from-seq`; with the next message without them.
+
+    first  last  next  offset=7 or 7  -1 (next)  timestamp=1700000000 (seconds since 1970: the first that arrived then or later)
+
+With a durable name the position is the broker's: it moves on with each ACK, and the header counts only for a name that is new.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from stompbox.broker import positions
+from stompbox.broker.address import Address
+from stompbox.broker.consumer import Consumer
+from stompbox.broker.destinations import Destination
+from stompbox.errors import IllegalFrame, StompboxError
+from stompbox.security import Right
+from stompbox.server import requests
+from stompbox.stomp.frames import Frame
+
+if TYPE_CHECKING:
+    from stompbox.server.connection import Connection
+
+_NAMES: Final = ("x-stream-offset", "from-seq")
+_TIME: Final = "timestamp="
+
+
+def position(connection: Connection, frame: Frame, destination: Destination, *, is_alone: bool) -> int:
+    """The offset. `is_alone`: the SUBSCRIBE names nothing else; an offset is one of one log."""
+    if destination.is_wild:
+        raise IllegalFrame("bad-destination", f"destination {destination.text[:200]!r}: a stream has no wildcards")
+    name = next((name for name in _NAMES if name in frame.headers), _NAMES[0])
+    given = frame.headers.get(name, "next")
+    if not is_alone and given != "next":
+        raise IllegalFrame("bad-offset", f"header {name} is {given[:80]!r}; a subscription to several destinations begins with next")
+    address = connection.broker.engine.address(destination.address)
+    if given in ("next", "-1"):
+        return address.log.next
+    if given == "first":
+        return address.log.oldest
+    if given == "last":
+        return max(address.log.oldest, address.log.next - 1)
+    digits = given.removeprefix("offset=")
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 18):
+        raise IllegalFrame("bad-offset", f"header {name} is {given[:80]!r}; allowed are first, last, next, a number and timestamp=")
+    return min(int(digits), address.log.next)
+
+
+# Times
+
+
+def looks_for_time(connection: Connection, frame: Frame, destinations: tuple[Destination, ...]) -> bool:
+    """Whether a SUBSCRIBE begins at a time: then the log is asked, off the loop, and the frame comes again with an offset."""
+    given = frame.headers.get(_NAMES[0], "")
+    if not given.startswith(_TIME) or not all(destination.is_stream for destination in destinations):
+        return False
+    digits = given.removeprefix(_TIME)
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 12) or len(destinations) > 1:
+        text = f"header {_NAMES[0]} is {given[:80]!r}; allowed are seconds since 1970, for one stream"
+        raise IllegalFrame("bad-offset", text)
+    connection.broker.permissions.require(connection.user, Right.CONSUME, destinations[0].address)
+    connection.hold()
+    task = connection.broker.loop.create_task(_subscribe_at(connection, frame, destinations[0].address, int(digits) * 1000))
+    connection.broker.tasks.add(task)
+    task.add_done_callback(connection.broker.tasks.discard)
+    return True
+
+
+async def _subscribe_at(connection: Connection, frame: Frame, name: str, timestamp: int) -> None:
+    broker = connection.broker
+    address = broker.engine.addresses.get(name)
+    try:
+        offset = 0 if address is None else await _offset_at(connection, address, timestamp)
+        if connection.is_lost or connection.is_ended:
+            return
+        broker.engine.now = broker.now()
+        connection.obey_again(Frame(frame.command, {**frame.headers, _NAMES[0]: str(offset)}, frame.body))
+    except StompboxError as error:
+        connection.refuse(error, frame)
+    if connection.is_ended:
+        connection.write_out()
+        broker.flush()
+    else:
+        connection.go_on()
+
+
+async def _offset_at(connection: Connection, address: Address, timestamp: int) -> int:
+    """The first message that arrived then or later; the next one when there is none."""
+    offset, log = await requests.offset_at_time(connection, address, timestamp), address.log
+    if offset < log.committed:
+        return offset
+    return next((run.first for run in log.unstored(log.committed) if run.arrived >= timestamp), log.next)
+
+
+# Names
+
+
+def to_named(
+    connection: Connection, consumer: Consumer, destinations: tuple[Destination, ...], name: str, start: int
+) -> dict[str, str]:
+    """A reader whose position the broker keeps; what is to be said in the RECEIPT."""
+    if len(destinations) > 1:
+        raise IllegalFrame("bad-destination", "a named reader reads one stream")
+    engine, destination = connection.broker.engine, destinations[0]
+    own = positions.name_of(connection.client_id, name)
+    if destination.address not in engine.addresses or own not in engine.addresses[destination.address].positions:
+        connection.broker.permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, destination.address)
+    is_new = positions.to_position(engine, consumer, engine.address(destination.address), own, start)
+    return {"durable-name": name, "subscription-created": "true" if is_new else "false"}
+
+
+def drop_named(connection: Connection, name: str) -> bool:
+    """UNSUBSCRIBE with a durable name: the reader ends for ever. False when there is none of this name."""
+    engine, own = connection.broker.engine, positions.name_of(connection.client_id, name)
+    found = [address.positions[own] for address in engine.addresses.values() if own in address.positions]
+    for queue in found:
+        connection.broker.permissions.require(connection.user, Right.DELETE_DURABLE_QUEUE, queue.address.name)
+    for queue in found:
+        for binding in list(queue.bindings):
+            binding.consumer.owner.consumers.pop(binding.consumer.name, None)
+            engine.close_consumer(binding.consumer, is_failure=False)
+    return positions.drop_positions(engine, own)

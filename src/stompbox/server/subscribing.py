@@ -1,0 +1,308 @@
+"""SUBSCRIBE and UNSUBSCRIBE: from headers to a consumer, and what it is bound to.
+
+    RECEIPT of a durable SUBSCRIBE    durable-name:<name>, subscription-created:true | false (it was there, with its backlog)
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from stompbox.broker import durables, subscriptions
+from stompbox.broker.consumer import AckMode, Consumer
+from stompbox.broker.destinations import KINDS, Destination
+from stompbox.broker.durables import DurableSubscription
+from stompbox.broker.queue import Kind, Queue
+from stompbox.errors import IllegalFrame, Refused, StompboxError
+from stompbox.message import ANYCAST, MULTICAST, Run
+from stompbox.security import Right
+from stompbox.selectors import Limits, Selector, compile_selector
+from stompbox.server import browsers, streams
+from stompbox.server.flow import flow_of
+from stompbox.server.transactions import transaction_of
+from stompbox.server.values import truth
+from stompbox.stomp.codec import escape
+from stompbox.stomp.encode import Head
+from stompbox.stomp.frames import Frame
+from stompbox.stomp.session import DURABLE_NAMES
+
+if TYPE_CHECKING:
+    from stompbox.server.connection import Connection
+
+OPENMQ_ID: Final = "/subscription-to/"
+
+
+def subscribe(connection: Connection, frame: Frame) -> None:
+    """Makes a consumer and binds it; its RECEIPT goes before its first MESSAGE."""
+    headers, options, engine = frame.headers, connection.options, connection.broker.engine
+    name = _name(connection, frame)
+    if name in connection.consumers:
+        raise IllegalFrame("subscription-exists", f"subscription id {name[:80]!r} is in use on this connection")
+    if len(connection.consumers) >= options.max_subscriptions:
+        raise Refused("too-many-subscriptions", f"a connection has no more than {options.max_subscriptions} subscriptions")
+    destinations = connection.names.parse(headers["destination"], headers.get("subscription-type"))
+    if streams.looks_for_time(connection, frame, destinations):
+        return  # it comes again, with an offset
+    wish = _durable_wish(connection, frame, destinations)
+    if "transaction" in headers:
+        transaction_of(connection, headers["transaction"])  # OpenMQ: it must have been started
+    consumer = _consumer(connection, frame, name, _selector(connection, frame))
+    for destination in destinations:
+        _may_subscribe(connection, destination, Right.BROWSE if browsers.is_browser(frame) else Right.CONSUME)
+    before = engine.commits.changes
+    try:
+        granted = _bind(connection, frame, consumer, destinations, wish)
+    except StompboxError:
+        engine.close_consumer(consumer, is_failure=False)
+        raise
+    connection.consumers[name] = consumer
+    if "transaction" in headers:
+        connection.transacted[consumer] = headers.get("ack", "auto") == AckMode.AUTO.value
+    waits = engine.is_durable and engine.commits.changes > before and "receipt" in headers
+    connection.answer(frame, waits=waits, consumer=consumer, extra=granted)
+
+
+def _name(connection: Connection, frame: Frame) -> str:
+    given = frame.headers.get("id")
+    if given is not None:
+        return given
+    if connection.options.openmq_subscription_ids:
+        return OPENMQ_ID + frame.headers["destination"]
+    return f"\0{connection.broker.new_session()}"  # 1.0 may leave it out: a hidden name
+
+
+def _consumer(connection: Connection, frame: Frame, name: str, selector: Selector | None) -> Consumer:
+    headers, options = frame.headers, connection.options
+    given = headers.get("ack", "auto")
+    if given not in [mode.value for mode in AckMode]:
+        raise IllegalFrame("bad-ack", f"header ack is {given[:80]!r}; allowed are auto, client and client-individual")
+    flow = flow_of(frame, options)
+    shows_ack = mode = AckMode(given)
+    if "transaction" in headers and mode is AckMode.AUTO:  # the transaction acknowledges, at COMMIT
+        mode = AckMode.CLIENT
+    shown = None if name.startswith("\0") else name  # STOMP 1.0, MESSAGE: subscription only if an id was given
+    consumer = Consumer(
+        name,
+        mode,
+        session=connection.session_id,
+        destination=headers["destination"],
+        selector=selector,
+        window=flow.window,
+        prefetch=flow.prefetch,
+        is_either=flow.is_either,
+        priority=flow.priority,
+        is_exclusive=flow.is_exclusive,
+        owner=connection,
+        head_of=partial(_head, connection, shown, shows_ack, headers.get("include-seq", "")),
+    )
+    consumer.is_started = False
+    return consumer
+
+
+def _head(connection: Connection, shown: str | None, mode: AckMode, sequence: str, queue: Queue) -> Head:
+    """How MESSAGE frames of a queue begin for a subscription, and what the broker adds to each."""
+    options, version = connection.options, connection.session.version
+    numbered = [escape(sequence, version)] if sequence else []
+    if queue.kind in (Kind.STREAM, Kind.READER):
+        numbered.append("x-stream-offset")  # RabbitMQ, streams
+    prefix = f"amqMessageId:STOMP{queue.address.log.id}" if options.stomp_enable_message_id else ""
+    is_timed = queue.address.settings.enable_ingress_timestamp
+    lines = partial(_lines, numbered, prefix, is_timed) if numbered or prefix or is_timed else None
+    acks = mode is not AckMode.AUTO
+    return Head(version, shown, queue.id, acks=acks, always_length=options.always_content_length, lines=lines)
+
+
+def _lines(numbered: list[str], message_id: str, is_timed: bool, run: Run, index: int) -> bytes:
+    offset = run.first + index
+    lines = [f"{name}:{offset}\n" for name in numbered]
+    if message_id:
+        lines.append(f"{message_id}{offset:015d}\n")  # Artemis: STOMP and a number that no other message has
+    if is_timed:
+        lines.append(f"ingress-timestamp:{run.arrived}\n")
+    return "".join(lines).encode()
+
+
+def _selector(connection: Connection, frame: Frame) -> Selector | None:
+    text = frame.headers.get("selector")
+    if text is None:
+        return None
+    options = connection.options
+    limits = Limits(length=options.max_selector_length, terms=options.max_selector_terms, depth=options.max_selector_depth)
+    return compile_selector(text, conversion=options.selector_conversion, limits=limits)
+
+
+# Rights
+
+
+def _may_subscribe(connection: Connection, destination: Destination, right: Right) -> None:
+    """Of a wildcard each address that it reaches is asked for by itself (`_may_reach`)."""
+    if destination.is_wild or destination.is_temporary:
+        return
+    permissions, engine, name = connection.broker.permissions, connection.broker.engine, destination.address
+    permissions.require(connection.user, right, name)
+    known = engine.addresses.get(name)
+    if known is not None and known.owner:
+        raise Refused("temporary-not-owned", f"only the connection that made {destination.text[:200]!r} may consume from it")
+    if known is None:
+        permissions.require(connection.user, Right.CREATE_ADDRESS, name)
+    if destination.is_stream:
+        return
+    if subscriptions.routing_of(engine, destination) == MULTICAST and not destination.queue:
+        permissions.require(connection.user, Right.CREATE_NON_DURABLE_QUEUE, name)
+    elif known is None or not ({destination.queue or name} & (known.anycast.keys() | known.named.keys())):
+        permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, name)
+
+
+def _may_reach(connection: Connection, right: Right | None, name: str) -> bool:
+    permissions, user = connection.broker.permissions, connection.user
+    return permissions.may(user, Right.CONSUME, name) and (right is None or permissions.may(user, right, name))
+
+
+# Binding
+
+
+def _bind(
+    connection: Connection, frame: Frame, consumer: Consumer, destinations: tuple[Destination, ...], wish: DurableSubscription | None
+) -> dict[str, str]:
+    """Binds the consumer to all that it asks for; what is to be said of it in the RECEIPT."""
+    engine = connection.broker.engine
+    if browsers.is_browser(frame):
+        known = durables.find_durable(engine, *wish.identity) if wish is not None else None
+        browsers.to_browser(connection, frame, consumer, destinations, known)
+        return {}
+    if wish is not None:
+        is_new = durables.to_durable(engine, consumer, wish)
+        return {"durable-name": wish.name, "subscription-created": "true" if is_new else "false"}
+    no_local = _no_local(frame)
+    for destination in destinations:
+        if destination.is_stream:
+            position = streams.position(connection, frame, destination, is_alone=len(destinations) == 1)
+            name = _durable_name(frame)
+            if name is not None:
+                return streams.to_named(connection, consumer, destinations, name, position)
+            subscriptions.to_stream(engine, consumer, destination, position)
+        elif destination.is_temporary:
+            _bind_temporary(connection, consumer, destination)
+        elif destination.queue or subscriptions.routing_of(engine, destination) == ANYCAST:
+            subscriptions.to_queue(engine, consumer, destination, partial(_may_reach, connection, None))
+        else:
+            may_reach = partial(_may_reach, connection, Right.CREATE_NON_DURABLE_QUEUE)
+            subscriptions.to_topic(engine, consumer, destination, consumer.selector, no_local=no_local, may_reach=may_reach)
+    return {}
+
+
+def _no_local(frame: Frame) -> bool:
+    return truth(frame, "no-local") or truth(frame, "activemq.noLocal")
+
+
+def _bind_temporary(connection: Connection, consumer: Consumer, destination: Destination) -> None:
+    address = connection.make_temporary(destination)
+    if destination.routing == MULTICAST:
+        subscriptions.join_topic(connection.broker.engine, consumer, address, consumer.selector, no_local=False)
+    else:
+        subscriptions.bind(next(iter(address.anycast.values())), consumer)
+
+
+# Durable subscriptions
+
+
+def _durable_name(frame: Frame) -> str | None:
+    return next((frame.headers[key] for key in DURABLE_NAMES if key in frame.headers), None)
+
+
+def _is_durable_as_in_rabbitmq(frame: Frame) -> bool:
+    """`durable:true` (or persistent:true) with `auto-delete:false`: the id is the name, and the user whose it is."""
+    is_durable = truth(frame, "durable") or truth(frame, "persistent")
+    return is_durable and "auto-delete" in frame.headers and not truth(frame, "auto-delete")
+
+
+def _durable_wish(connection: Connection, frame: Frame, destinations: tuple[Destination, ...]) -> DurableSubscription | None:
+    """The durable subscription that a SUBSCRIBE asks for, None for a plain one."""
+    name, engine = _durable_name(frame), connection.broker.engine
+    is_of_user = name is None and _is_durable_as_in_rabbitmq(frame)
+    if (name is None and not is_of_user) or all(destination.is_stream for destination in destinations):
+        return None
+    if is_of_user and all(subscriptions.routing_of(engine, destination) == ANYCAST for destination in destinations):
+        return None  # RabbitMQ: queues are durable anyway
+    if is_of_user:
+        name = frame.headers.get("id")
+    if not name:
+        raise IllegalFrame("missing-id", "a durable subscription needs a name that is not empty, or an id")
+    for destination in destinations:
+        _check_durable(connection, destination)
+    wish = DurableSubscription(
+        durables.USER + connection.user.name if is_of_user else _client_id(connection),
+        name,
+        ",".join([destination.address for destination in destinations]),
+        _selector(connection, frame),
+        _no_local(frame),
+        may_reach=partial(_may_reach, connection, None),
+    )
+    known = engine.durables.get(wish.identity)
+    if known is None or not known.is_same(wish):
+        for destination in destinations:
+            if not destination.is_wild:
+                connection.broker.permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, destination.address)
+    return wish
+
+
+def _check_durable(connection: Connection, destination: Destination) -> None:
+    routing = destination.routing or _routing_of_durable(connection, destination)
+    if destination.is_stream or destination.is_temporary or destination.queue or routing != MULTICAST:
+        kind = "temporary" if destination.is_temporary else "a log" if destination.is_stream else f"{KINDS[routing]}, a queue"
+        text = f"a durable subscription needs a topic; {destination.text[:200]!r} is {kind}"
+        raise IllegalFrame("durable-on-queue", text)
+
+
+def _routing_of_durable(connection: Connection, destination: Destination) -> int:
+    """Who asks for a durable subscription on a bare name asks for a topic."""
+    known = connection.broker.engine.addresses.get(destination.address)
+    return ANYCAST if known is not None and known.kinds == ANYCAST else MULTICAST
+
+
+def _client_id(connection: Connection) -> str:
+    if not connection.client_id:
+        raise IllegalFrame("missing-client-id", "a durable subscription needs the header client-id on CONNECT")
+    return connection.client_id
+
+
+# UNSUBSCRIBE
+
+
+def unsubscribe(connection: Connection, frame: Frame) -> None:
+    """Ends a subscription, or for ever a durable one."""
+    broker, headers = connection.broker, frame.headers
+    durable = _durable_name(frame)
+    if durable is not None and streams.drop_named(connection, durable):
+        pass
+    elif durable is not None:
+        _drop_durable(connection, durables.find_durable(broker.engine, _client_id(connection), durable))
+    elif _is_durable_as_in_rabbitmq(frame) and (durables.USER + connection.user.name, headers.get("id", "")) in broker.engine.durables:
+        _drop_durable(connection, durables.find_durable(broker.engine, durables.USER + connection.user.name, headers["id"]))
+    else:
+        _end(connection, frame)
+    connection.answer(frame, waits=broker.engine.is_durable and broker.engine.is_dirty and "receipt" in headers)
+
+
+def _end(connection: Connection, frame: Frame) -> None:
+    headers = frame.headers
+    name = headers.get("id")
+    if name is None:
+        name = next((n for n, c in connection.consumers.items() if c.destination == headers["destination"]), "")
+    consumer = connection.consumers.pop(name, None)
+    if consumer is None:
+        wanted = headers.get("id", headers.get("destination", ""))
+        raise IllegalFrame("no-such-subscription", f"this connection has no subscription {wanted[:80]!r}")
+    connection.broker.engine.close_consumer(consumer, is_failure=False)
+
+
+def _drop_durable(connection: Connection, durable: DurableSubscription) -> None:
+    """The backlog goes with it; an active subscriber, here or elsewhere, is closed first."""
+    engine = connection.broker.engine
+    for pattern in durable.patterns:
+        connection.broker.permissions.require(connection.user, Right.DELETE_DURABLE_QUEUE, pattern)
+    active = durable.consumer
+    if active is not None:
+        active.owner.consumers.pop(active.name, None)
+        engine.close_consumer(active, is_failure=False)
+    durables.drop_durable(engine, *durable.identity)

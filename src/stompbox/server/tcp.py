@@ -1,0 +1,156 @@
+"""Listeners and sockets: TCP and TLS, with STOMP and STOMP over WebSocket on one port, told apart by the first bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from typing import TYPE_CHECKING, cast
+
+from stompbox.config import Listener
+from stompbox.errors import ConfigError
+from stompbox.server.connection import Connection
+
+if TYPE_CHECKING:
+    from stompbox.server.broker import Broker
+    from stompbox.server.websocket import WebSocket
+
+LINGER = 1.0  # seconds in which the peer may read what was last said (STOMP 1.2, Connection Lingering)
+
+
+class Socket(asyncio.Protocol):
+    """One accepted socket. Is the transport of its Connection, or of the WebSocket in between."""
+
+    def __init__(self, broker: Broker, listener: Listener) -> None:
+        self.broker = broker
+        self.listener = listener
+        self.is_clogged = False
+        self._closing = False
+        self._receiver: Connection | WebSocket | None = None
+        self._first = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        raw = transport.get_extra_info("socket")
+        if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # With no room at all in its buffer a transport writes at once, and tells when the system has taken everything
+        self._transport.set_write_buffer_limits(high=0)
+        name = transport.get_extra_info("peername")
+        self.peer = str(name[0]) if name else "local"
+        self.broker.sockets.add(self)
+        self._deadline = self.broker.loop.call_later(self.listener.options.handshake_timeout / 1000, self._silent)
+
+    def _silent(self) -> None:
+        """Nothing came that tells what this is; a Connection has a deadline of its own."""
+        if self._receiver is None:
+            self._become_stomp(b"")
+
+    def data_received(self, data: bytes) -> None:
+        receiver = self._receiver
+        if receiver is not None:
+            if not self._closing:
+                receiver.receive(data)
+            return
+        self._first += data
+        if b"GET ".startswith(self._first[:4]) and len(self._first) < 4:
+            return
+        first, self._first = self._first, b""
+        self._deadline.cancel()
+        if first.startswith(b"GET "):
+            from stompbox.server.websocket import WebSocket  # most brokers start without one
+
+            self._receiver = WebSocket(self.broker, self.listener, self, self.peer)
+            self._receiver.receive(first)
+        else:
+            self._become_stomp(first)
+
+    def _become_stomp(self, first: bytes) -> None:
+        self._receiver = Connection(self.broker, self.listener, self, self.peer)
+        if first:
+            self._receiver.receive(first)
+
+    def pause_writing(self) -> None:
+        self.is_clogged = True
+
+    def resume_writing(self) -> None:
+        self.is_clogged = False
+        if self._receiver is not None:
+            self._receiver.drained()
+
+    def eof_received(self) -> bool:
+        return False  # the transport closes, after what is still to be written
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._deadline.cancel()
+        self.broker.sockets.discard(self)
+        if self._receiver is not None:
+            self._receiver.lost()
+
+    # The transport of a Connection
+
+    @property
+    def certificate_name(self) -> str:
+        certificate = self._transport.get_extra_info("peercert")  # empty unless it was verified
+        parts = [part for name in (certificate or {}).get("subject", ()) for part in name]
+        return next((value for key, value in parts if key == "commonName"), "")
+
+    def write(self, data: bytes) -> None:
+        if not self._transport.is_closing():
+            self._transport.write(data)
+
+    def pause_reading(self) -> None:
+        if not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        """Half-closes where TCP can, reads and drops what comes, and closes when the peer does, or after LINGER."""
+        if self._closing:
+            return
+        self._closing = True
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+            self._transport.resume_reading()
+        self._deadline.cancel()
+        self._deadline = self.broker.loop.call_later(LINGER, self._close_now)
+
+    def _close_now(self) -> None:
+        self._transport.close()
+        self._deadline = self.broker.loop.call_later(LINGER, self._transport.abort)
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+
+def tls_context(listener: Listener) -> ssl.SSLContext:
+    """The server side of TLS for a listener. Raises ConfigError that names the file."""
+    options = listener.options
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if not options.key_store_path:
+        raise ConfigError("config-value", f"{listener}: ssl:// needs keyStorePath, a PEM file with certificate chain and key")
+    try:
+        context.load_cert_chain(options.key_store_path, options.key_path, options.key_store_password)
+        if options.trust_store_path:
+            context.load_verify_locations(options.trust_store_path)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError("config-value", f"{listener}: keyStorePath {options.key_store_path!r} cannot be used: {error}") from None
+    if options.need_client_auth:
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+async def listen(broker: Broker, listener: Listener) -> asyncio.Server:
+    """Starts to accept. Raises ConfigError when the address cannot be listened on."""
+    context = tls_context(listener) if listener.is_tls else None
+    broker.transform_of(listener.options)  # what cannot be loaded is refused now
+    try:
+        return await broker.loop.create_server(
+            lambda: Socket(broker, listener), listener.host, listener.port, ssl=context, backlog=1024, reuse_address=True
+        )
+    except OSError as error:
+        raise ConfigError("cannot-listen", f"cannot listen on {listener}: {error.strerror or error}") from None

@@ -1,0 +1,58 @@
+"""BEGIN, COMMIT and ABORT."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stompbox.broker.transaction import Transaction
+from stompbox.errors import IllegalFrame, Refused
+from stompbox.server import transacted
+from stompbox.stomp.frames import Frame
+
+if TYPE_CHECKING:
+    from stompbox.server.connection import Connection
+
+
+def transaction_of(connection: Connection, name: str) -> Transaction:
+    found = connection.transactions.get(name)
+    if found is None:
+        raise IllegalFrame("no-such-transaction", f"this connection has no open transaction {name[:80]!r}")
+    return found
+
+
+def begin(connection: Connection, frame: Frame) -> None:
+    name = frame.headers["transaction"]
+    if name in connection.transactions:
+        raise IllegalFrame("transaction-exists", f"transaction {name[:80]!r} is open already")
+    if connection.options.single_transaction and connection.transactions:
+        open_one = next(iter(connection.transactions))
+        raise IllegalFrame("transaction-exists", f"transaction {open_one[:80]!r} is open, and this listener takes one at a time")
+    if len(connection.transactions) >= connection.options.max_transactions:
+        raise Refused("too-many-transactions", f"a connection has no more than {connection.options.max_transactions} open transactions")
+    connection.transactions[name] = Transaction(name)
+    connection.answer(frame, waits=False)
+    transacted.resume(connection)
+
+
+def commit(connection: Connection, frame: Frame) -> None:
+    transaction = transaction_of(connection, frame.headers["transaction"])
+    del connection.transactions[transaction.name]
+    transacted.pause(connection)
+    transacted.consume(connection, transaction)
+    try:
+        waits = connection.broker.engine.commit(transaction, is_answered="receipt" in frame.headers)
+    finally:
+        transacted.give_back(connection)
+    connection.has_sent = bool(transaction.sends)
+    for address, run in transaction.sends if connection.broker.engine.trouble is not None else ():
+        connection.broker.pressure.sent(connection, address, run)
+    connection.answer(frame, waits=waits and "receipt" in frame.headers, is_refusable=transaction.is_refusable)
+
+
+def abort(connection: Connection, frame: Frame) -> None:
+    transaction = transaction_of(connection, frame.headers["transaction"])
+    del connection.transactions[transaction.name]
+    transacted.pause(connection)
+    connection.broker.engine.abort(transaction)
+    transacted.give_back(connection)
+    connection.answer(frame, waits=False)

@@ -1,0 +1,28 @@
+"""Values of headers that are not texts. A wrong one is an IllegalFrame that names header, value and what is allowed."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Final
+
+from stompbox.errors import IllegalFrame
+from stompbox.stomp.frames import Frame
+
+_TRUTHS: Final = MappingProxyType({"true": True, "false": False})
+
+
+def truth(frame: Frame, name: str) -> bool:
+    """true or false, in any case; false when it is not there."""
+    given = frame.headers.get(name, "false")
+    if given.lower() not in _TRUTHS:
+        raise IllegalFrame("bad-boolean", f"header {name} is {given[:80]!r}; allowed are true and false")
+    return _TRUTHS[given.lower()]
+
+
+def number(frame: Frame, name: str) -> int:
+    """A whole number from -1 on."""
+    given = frame.headers[name]
+    digits = given.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 12 and int(given) >= -1):
+        raise IllegalFrame("bad-number", f"header {name} is {given[:80]!r}; allowed is a number from -1 on")
+    return int(given)

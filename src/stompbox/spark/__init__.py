@@ -1,0 +1,1 @@
+"""The Spark data source `stomp`: messages as rows, rows as messages."""

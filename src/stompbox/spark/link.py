@@ -1,0 +1,276 @@
+"""One blocking connection to the broker: STOMP 1.2 over TCP or TLS, one request under way at a time.
+
+    begin(request)   sends it and returns        the broker works while the caller does
+    finish()         waits for the answer
+    ask(request)     both
+
+A connection that is lost is made anew with growing pauses, and the request is sent again: every request of the protocol may be. What
+the broker refuses is raised at once. A large body is received into the buffer that the caller gets, with no copy in between.
+
+Links are cached per process: Spark uses its Python workers again for the next micro-batch. Decides nothing about what is asked.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from stompbox.errors import ConnectionLost, FrameError, Refused, UsageError
+from stompbox.spark.options import Target, Tls
+from stompbox.stomp.codec import Limits, content_length, encode, encode_headers, parse_head
+from stompbox.stomp.frames import SERVER_COMMANDS, Frame
+from stompbox.stomp.versions import V12
+
+REQUESTS: Final = "stompbox.requests"
+FIRST_PAUSE: Final = 0.1  # s, doubled after each attempt
+LONGEST_PAUSE: Final = 3.0
+CONNECT_TIMEOUT: Final = 10.0  # s, for one attempt
+RECEIVE_SIZE: Final = 64 * 1024
+JOINED_SIZE: Final = 64 * 1024  # a body up to this size goes out with its head in one write
+MOST_IDLE: Final = 4  # links kept per target
+MOST_HEADERS: Final = 1000
+
+_COMMANDS: Final = {name.encode(): name for name in SERVER_COMMANDS}
+_LIMITS: Final = Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """`name` as in the broker's list of requests; its headers and body."""
+
+    name: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    headers: Mapping[str, str]
+    body: memoryview = field(repr=False)
+
+
+class Link:
+    """A connection that is made when it is first needed, and again when it is lost. For one thread at a time."""
+
+    def __init__(self, target: Target, *, sleep: Callable[[float], None] = time.sleep) -> None:
+        self.target: Final = target
+        self._sleep: Final = sleep
+        self._socket: socket.socket | None = None
+        self._rest = b""  # octets received after the last frame
+        self._request: Request | None = None
+        self._serial = 0
+
+    def __repr__(self) -> str:
+        return f"<Link {self.target} {'open' if self._socket else 'closed'}{' waiting for ' + self._request.name if self._request else ''}>"
+
+    @property
+    def is_waiting(self) -> bool:
+        return self._request is not None
+
+    def ask(self, request: Request) -> Answer:
+        """Raises Refused with the broker's code and text, ConnectionLost when the broker stays away for `reconnect_timeout`."""
+        self.begin(request)
+        return self.finish()
+
+    def begin(self, request: Request) -> None:
+        """Sends a request; `finish` must come before the next one."""
+        if self._request is not None:
+            raise UsageError("request-under-way", f"{self._request.name} is not answered yet; {request.name} has to wait")
+        self._request = request
+        self._serial += 1
+        if self._socket is not None:
+            try:
+                self._send(request)
+            except OSError:
+                self.close()  # finish() connects and sends again
+
+    def finish(self) -> Answer:
+        request = self._request
+        if request is None:
+            raise UsageError("no-request", "there is no request whose answer could be waited for")
+        try:
+            headers, body = self._received(request)
+        except BaseException:  # an interrupt too: the rest of an answer must not be taken for the next one
+            self.close()
+            raise
+        finally:
+            self._request = None
+        if headers.get("status") != "ok":
+            raise _error(headers, body)
+        return Answer(headers, body)
+
+    def _received(self, request: Request) -> tuple[Mapping[str, str], memoryview]:
+        deadline, pause = 0.0, 0.0
+        while True:
+            was_open = self._socket is not None
+            try:
+                if not was_open:
+                    self._connect()
+                    self._send(request)
+                return self._answer()
+            except (OSError, ConnectionLost) as caught:
+                fault: Exception = caught
+            except Refused as caught:
+                if not was_open:
+                    raise
+                fault = caught  # an ERROR frame: the broker may have ended an idle connection long before this request
+            self.close()
+            if refusal := _refusal_of(fault):
+                raise refusal from fault
+            if was_open:
+                continue
+            deadline = deadline or time.monotonic() + self.target.reconnect_timeout
+            pause = min(LONGEST_PAUSE, 2 * pause or FIRST_PAUSE)
+            if time.monotonic() + pause > deadline:
+                waited = f"{self.target.reconnect_timeout:g} s (option reconnectTimeout)"
+                raise ConnectionLost("broker-away", f"no broker at {self.target} for {waited}: {fault}")
+            self._sleep(pause)
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+        self._socket, self._rest = None, b""
+
+    def _connect(self) -> None:
+        timeout = min(CONNECT_TIMEOUT, self.target.request_timeout)
+        plain = socket.create_connection((self.target.host, self.target.port), timeout=timeout)
+        try:
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            secured = _context(self.target.tls).wrap_socket(plain, server_hostname=self.target.host) if self.target.tls else plain
+        except BaseException:
+            plain.close()
+            raise
+        self._socket = secured
+        secured.sendall(encode(Frame("CONNECT", _login(self.target)), V12))
+        command, headers, body = self._frame()
+        if command != "CONNECTED":
+            raise _error(headers, body)
+        secured.settimeout(self.target.request_timeout)
+
+    def _send(self, request: Request) -> None:
+        assert self._socket is not None
+        headers = {"destination": REQUESTS, "request": request.name, "request-id": str(self._serial), **request.headers}
+        head = b"SEND\n%bcontent-length:%d\n\n" % (encode_headers(headers, V12), len(request.body))
+        if len(request.body) <= JOINED_SIZE:
+            self._socket.sendall(b"%b%b\0" % (head, request.body))
+            return
+        self._socket.sendall(head)
+        self._socket.sendall(request.body)
+        self._socket.sendall(b"\0")
+
+    def _answer(self) -> tuple[Mapping[str, str], memoryview]:
+        while True:
+            command, headers, body = self._frame()
+            if command == "ERROR":  # STOMP 1.2, ERROR: the server closes just after it
+                raise _error(headers, body)
+            if command == "MESSAGE" and headers.get("request-id") == str(self._serial):
+                return headers, body
+
+    def _frame(self) -> tuple[str, dict[str, str], memoryview]:
+        data = self._rest.lstrip(b"\r\n\0")
+        while (end := data.find(b"\n\n")) < 0:
+            if len(data) > _LIMITS.head:
+                raise FrameError("header-too-large", f"the broker sent a head of more than {_LIMITS.head} octets")
+            data = (data + self._receive()).lstrip(b"\r\n\0")
+        command, headers = parse_head(data[:end], V12, _COMMANDS, MOST_HEADERS)
+        length = content_length(headers)
+        if length is not None:
+            return command, headers, self._counted_body(data, end + 2, length)
+        while (nul := data.find(b"\0", end)) < 0:
+            data += self._receive()
+        self._rest = data[nul + 1 :]
+        return command, headers, memoryview(data)[end + 2 : nul]
+
+    def _counted_body(self, data: bytes, at: int, length: int) -> memoryview:
+        """The body that begins at `at` of what was received so far; its NUL is taken off the stream with it."""
+        assert self._socket is not None
+        stop = at + length
+        if len(data) > stop:
+            self._rest = data[stop + 1 :]
+            return memoryview(data)[at:stop]
+        whole = memoryview(bytearray(length + 1))
+        filled = len(data) - at
+        whole[:filled] = data[at:]
+        while filled <= length:
+            received = self._socket.recv_into(whole[filled:])
+            if not received:
+                raise ConnectionLost("connection-closed", "the broker closed the connection in the middle of an answer")
+            filled += received
+        self._rest = b""
+        return whole[:length]
+
+    def _receive(self) -> bytes:
+        assert self._socket is not None
+        received = self._socket.recv(RECEIVE_SIZE)
+        if not received:
+            raise ConnectionLost("connection-closed", "the broker closed the connection")
+        return received
+
+
+def _login(target: Target) -> dict[str, str]:
+    headers = {"accept-version": "1.2", "host": target.virtual_host or target.host, "heart-beat": "0,0"}
+    if target.login:
+        headers["login"] = target.login
+    if target.passcode:
+        headers["passcode"] = target.passcode
+    return headers
+
+
+def _error(headers: Mapping[str, str], body: memoryview) -> Refused:
+    text = headers.get("message") or bytes(body[:500]).decode("utf-8", "replace") or "the broker gave no reason"
+    return Refused(headers.get("code", "refused"), text)
+
+
+def _refusal_of(fault: Exception) -> Refused | None:
+    """What no second attempt would change."""
+    if isinstance(fault, ssl.SSLCertVerificationError):
+        return Refused(
+            "tls-refused", f"the broker's certificate was not accepted (options trustStorePath, verifyHost): {fault.verify_message}"
+        )
+    if isinstance(fault, FileNotFoundError | PermissionError | IsADirectoryError):
+        return Refused("tls-file", f"a file named by the TLS options cannot be read: {fault}")
+    return None
+
+
+def _context(tls: Tls) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=tls.trust_store or None)
+        context.check_hostname = tls.verify_host
+        if tls.key_store:
+            context.load_cert_chain(tls.key_store, tls.key or None, tls.password or None)
+    except ssl.SSLError as fault:
+        raise UsageError("bad-option", f"options trustStorePath, keyStorePath, keyPath: {fault}") from None
+    return context
+
+
+_idle: Final[dict[tuple[int, Target], list[Link]]] = {}  # by process: a forked worker must not use its parent's connections
+
+
+@contextmanager
+def leased(target: Target) -> Iterator[Link]:
+    """A link that nobody else uses meanwhile. It goes back to the cache, unless an answer is still under way on it."""
+    idle = _idle.setdefault((os.getpid(), target), [])
+    try:
+        link = idle.pop()
+    except IndexError:
+        link = Link(target)
+    try:
+        yield link
+    finally:
+        if link.is_waiting or len(idle) >= MOST_IDLE:
+            link.close()
+        else:
+            idle.append(link)
+
+
+def forget() -> None:
+    """Closes the idle links of this process."""
+    for (process, _), links in list(_idle.items()):
+        while process == os.getpid() and links:
+            links.pop().close()

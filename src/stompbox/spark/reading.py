@@ -1,0 +1,146 @@
+"""Ranges of offsets to Arrow batches, and what to do when messages are not there any more.
+
+While one answer is decoded and handed to Spark the broker already reads the next one. Decides when missing messages are an error;
+plans nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from stompbox.errors import FrameError, Refused, UsageError
+from stompbox.spark.bodies import Decoding
+from stompbox.spark.bounds import Bound, Kind
+from stompbox.spark.columns import COLUMNS, Rows, Runs, batch_of, joined, rows_of, sliced
+from stompbox.spark.link import Link, leased
+from stompbox.spark.offsets import Extent, Loss, OffsetRange, Offsets, ordered
+from stompbox.spark.options import SourceOptions
+from stompbox.spark.requests import Fetched, fetch, fetched, offset_at
+from stompbox.spark.selection import selection_of
+
+_log: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Which rows and which of their columns: `names` in this order, `selector` chooses rows, `decoding` makes columns of the body."""
+
+    names: tuple[str, ...]
+    selector: str = ""
+    decoding: Decoding | None = None
+
+    @property
+    def stored(self) -> tuple[str, ...]:
+        """The columns that are the message's own."""
+        return tuple([name for name in self.names if name in COLUMNS])
+
+
+def batches(options: SourceOptions, ranges: Iterable[OffsetRange], view: View) -> Iterator[Any]:
+    """The rows of the ranges as RecordBatches."""
+    selection = selection_of(view.selector)
+    with leased(options.target) as link:
+        for wanted in ranges:
+            for found in _answers(link, wanted, options):
+                if not found.blobs:
+                    continue
+                runs = joined(found.blobs)
+                rows = rows_of(runs, wanted, selection)
+                if len(rows):
+                    yield from sliced(_seen(runs, rows, wanted.address, view))
+
+
+def _seen(runs: Runs, rows: Rows, address: str, view: View) -> Any:
+    if view.decoding is None:
+        return batch_of(runs, rows, address, view.names)
+    stored = batch_of(runs, rows, address, (*view.stored, *(() if "body" in view.stored else ("body",))))
+    decoded = view.decoding.columns(stored.column("body"))
+    fields = {**{field.name: field for field in stored.schema}, **{field.name: field for field in view.decoding.fields}}
+    arrays = [decoded[name] if name in decoded else stored.column(name) for name in view.names]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([fields[name] for name in view.names]))
+
+
+def _answers(link: Link, wanted: OffsetRange, options: SourceOptions) -> Iterator[Fetched]:
+    """All answers for one range; the next is asked for before the one before is given out."""
+    rest = wanted
+    link.begin(fetch(rest, options.fetch_bytes))
+    while True:
+        found = _finished(link, rest, options)
+        if found is None:
+            return
+        if rest.start >= found.next:
+            raise FrameError(
+                "bad-answer", f"the broker's answer to fetch {rest.address} from {rest.start} does not go on: next is {found.next}"
+            )
+        rest = OffsetRange(rest.address, found.next, rest.stop)
+        if rest.start < rest.stop:
+            link.begin(fetch(rest, options.fetch_bytes))
+        yield found
+        if rest.start >= rest.stop:
+            return
+
+
+def _finished(link: Link, wanted: OffsetRange, options: SourceOptions) -> Fetched | None:
+    try:
+        found = fetched(link.finish())
+    except Refused as refused:
+        if refused.code != "no-such-address":
+            raise
+        report(Loss(wanted.address, f"address {wanted.address!r} is gone from the broker", len(wanted)), fail=options.fail_on_data_loss)
+        return None
+    if found.end is not None and found.end < wanted.stop:
+        text = f"the log of {wanted.address!r} ends at offset {found.end}, before the {wanted.stop} that was planned"
+        report(Loss(wanted.address, text, wanted.stop - max(found.end, wanted.start)), fail=options.fail_on_data_loss)
+    if found.first > wanted.start:
+        last = min(found.first, wanted.stop)
+        text = f"offsets {wanted.start} to {last - 1} of {wanted.address!r} were deleted before they were read"
+        report(Loss(wanted.address, text, last - wanted.start), fail=options.fail_on_data_loss)
+    return found
+
+
+def report(loss: Loss, *, fail: bool) -> None:
+    """Raises Refused `data-lost`, or says in the log what is skipped."""
+    if fail:
+        raise Refused(
+            "data-lost", f"{loss.text}; the option failOnDataLoss=false goes on without it, a 'group' holds messages until they are read"
+        )
+    _log.warning(
+        "%s; skipped %s (failOnDataLoss=false)", loss.text, f"{loss.count} offsets" if loss.count >= 0 else "an unknown number of messages"
+    )
+
+
+def resolved(option: str, bound: Bound, extents: Mapping[str, Extent], link: Link, *, strict: bool) -> Offsets:
+    """The offset in each log that `bound` means; where it names none, the beginning or (endingOffsets) the end.
+
+    A number outside a log is refused if `strict`, else the nearest end is taken.
+    """
+    at_end = option == "endingOffsets"
+    each = dict(bound.each)
+    unknown = [address for address in each if address not in extents]
+    if unknown:
+        raise UsageError("bad-option", f"option {option!r} names {unknown[0]!r}; the addresses to read are {', '.join(extents) or 'none'}")
+    found = {}
+    for address, extent in extents.items():
+        if bound.kind is Kind.TIME:
+            found[address] = max(extent.first, offset_at(link, address, bound.number))
+        elif bound.kind is Kind.OFFSET:
+            found[address] = _within(option, bound.number, address, extent, strict=strict)
+        elif address in each:
+            found[address] = _within(option, each[address], address, extent, strict=strict)
+        else:
+            found[address] = extent.next if bound.kind is Kind.LATEST or (at_end and bound.kind is Kind.EACH) else extent.first
+    return ordered(found)
+
+
+def _within(option: str, offset: int, address: str, extent: Extent, *, strict: bool) -> int:
+    if strict and not extent.first <= offset <= extent.next:
+        raise Refused(
+            "offset-out-of-range",
+            f"option {option!r}: offset {offset} is outside the log of {address!r}, which holds {extent.first} to {extent.next}; "
+            "the option failOnDataLoss=false takes the nearest end",
+        )
+    return min(max(offset, extent.first), extent.next)

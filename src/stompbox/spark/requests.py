@@ -1,0 +1,129 @@
+"""What Spark asks of the broker, as functions: each is one request of the broker's protocol and reads its answer.
+
+Decides the names of headers and the form of bodies, nothing of when they are sent.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any, Final
+
+from stompbox.errors import FrameError
+from stompbox.spark.bounds import Bound
+from stompbox.spark.link import Answer, Link, Request
+from stompbox.spark.offsets import Extent, OffsetRange, Offsets, ordered
+
+_RECORD: Final = Struct("<QII")  # first offset, count of offsets, bytes of the blob that follows
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    extents: dict[str, Extent]
+    missing: tuple[str, ...]  # destinations without wildcard that do not exist
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """`blobs` are of store/chunks.py; `next` is where to go on (after the last of them), `first` the lowest offset that is still there,
+    `end` where the log ends."""
+
+    blobs: list[memoryview]
+    next: int
+    first: int
+    end: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """Where one task stages: its partition of a sink's batch."""
+
+    sink: str
+    batch: int
+    partition: int
+
+
+def describe(link: Link, destinations: str, *, create: bool) -> Description:
+    """The logs that `destinations` (as in a SUBSCRIBE, with commas) stand for; those without wildcard are made if `create`."""
+    found = _json(link.ask(Request("describe", {"destinations": destinations, "create": "true" if create else "false"})))
+    extents = {
+        address: Extent(log["first"], log["next"], log.get("messages", 0), log.get("bytes", 0))
+        for address, log in sorted(found["addresses"].items())
+    }
+    return Description(extents, tuple(found.get("missing", ())))
+
+
+def offset_at(link: Link, address: str, timestamp: int) -> int:
+    """The first message that arrived at or after `timestamp` (ms), else where the log ends."""
+    return int(_json(link.ask(Request("offset-at", {"address": address, "timestamp": str(timestamp)})))["offset"])
+
+
+def open_group(link: Link, group: str, destinations: str, starting: Bound) -> Offsets:
+    """Makes the group at `starting`, or finds it where it is: its position per address."""
+    headers = {"group": group, "destinations": destinations, "starting": starting.wire()}
+    return ordered(_json(link.ask(Request("group-open", headers)))["positions"])
+
+
+def commit_group(link: Link, group: str, offsets: Mapping[str, int]) -> None:
+    """Everything below `offsets` is done with. Durable when this returns; a position never goes back."""
+    link.ask(Request("group-commit", {"group": group}, json.dumps(offsets).encode()))
+
+
+def fetch(wanted: OffsetRange, max_bytes: int) -> Request:
+    """Chunks that hold the offsets wanted, as many as go into max_bytes."""
+    headers = {"address": wanted.address, "start": str(wanted.start), "stop": str(wanted.stop), "max-bytes": str(max_bytes)}
+    return Request("fetch", headers)
+
+
+def fetched(answer: Answer) -> Fetched:
+    try:
+        after, first = int(answer.headers["next"]), int(answer.headers["first"])
+        end = int(answer.headers["end"]) if "end" in answer.headers else None
+    except (KeyError, ValueError) as fault:
+        raise FrameError("bad-answer", f"the broker's answer to fetch has no number in the header {fault}") from None
+    records = list(_records(answer.body))
+    # A gap after the last chunk costs one more request; to believe that nothing follows it could cost messages.
+    return Fetched([blob for _, blob in records], records[-1][0] if records else after, first, end)
+
+
+def _records(body: memoryview) -> Iterator[tuple[int, memoryview]]:
+    """Each chunk with the offset after it."""
+    at = 0
+    while at < len(body):
+        if at + _RECORD.size > len(body):
+            raise FrameError("bad-answer", f"the broker's answer to fetch ends {len(body) - at} bytes into a record's head")
+        first, count, length = _RECORD.unpack_from(body, at)
+        at += _RECORD.size
+        if at + length > len(body):
+            raise FrameError("bad-answer", f"the broker's answer to fetch lacks {at + length - len(body)} bytes of its last chunk")
+        yield first + count, body[at : at + length]
+        at += length
+
+
+def stage(staging: Staging, attempt: int, blob: bytes) -> Request:
+    """One blob of a task's rows, under a number of its own: sent again after a lost connection, it replaces itself."""
+    return Request("stage", {**_batch(staging.sink, staging.batch), "partition": str(staging.partition), "attempt": str(attempt)}, blob)
+
+
+def publish(link: Link, sink: str, batch: int, attempts: Sequence[tuple[int, int]]) -> int:
+    """Publishes the blobs staged under (partition, attempt), in this order, at once and durably. 0 when this batch was published before."""
+    body = json.dumps({"attempts": attempts}).encode()
+    return int(_json(link.ask(Request("publish", _batch(sink, batch), body)))["published"])
+
+
+def discard(link: Link, sink: str, batch: int) -> None:
+    """Drops what was staged for a batch."""
+    link.ask(Request("discard", _batch(sink, batch)))
+
+
+def _batch(sink: str, batch: int) -> dict[str, str]:
+    return {"sink": sink, "batch": str(batch)}
+
+
+def _json(answer: Answer) -> Any:
+    try:
+        return json.loads(bytes(answer.body))
+    except ValueError as fault:
+        raise FrameError("bad-answer", f"the broker's answer is no JSON: {fault}") from None

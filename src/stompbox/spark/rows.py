@@ -1,0 +1,232 @@
+"""Rows as runs: the columns of a DataFrame become messages that the broker stores as they are.
+
+Rows that share destination, content type, priority, expiry, persistence and the names of their headers make one run, in their order; a
+header whose value differs among them becomes a hole of the shape. Rows of different destinations change places with each other, rows
+of one destination never do.
+
+| column       | type                | meaning                                                                            |
+|--------------|---------------------|------------------------------------------------------------------------------------|
+| body         | binary or string    | required; NULL is an empty body                                                    |
+| destination  | string              | NULL or absent: the option destination                                             |
+| headers      | map<string,string>  | a header with value NULL is left out, as are those that only the broker writes     |
+| content_type | string              | header content-type                                                                |
+| priority     | tinyint to bigint   | 0 to 9                                                                             |
+| expires      | timestamp           | when the message expires                                                           |
+| persistent   | boolean             | is it stored?                                                                      |
+
+The columns address, offset and timestamp are let pass and not used, so that rows read from a broker can be sent again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from itertools import groupby, pairwise
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from stompbox.errors import IllegalFrame, UsageError
+from stompbox.message import BROKER_HEADERS, Run, Shape
+from stompbox.stomp.shapes import shape_of
+
+Integers = npt.NDArray[np.int64]
+
+_NUMBERS: Final = ("tinyint", "smallint", "int", "bigint")
+COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
+    "body": ("binary", "string"),
+    "destination": ("string",),
+    "headers": ("map<string,string>",),
+    "content_type": ("string",),
+    "priority": _NUMBERS,
+    "expires": ("timestamp",),
+    "persistent": ("boolean",),
+}
+UNUSED: Final = frozenset(("address", "offset", "timestamp"))
+_HEADER_OF: Final = {"content_type": "content-type", "priority": "priority", "expires": "expires", "persistent": "persistent"}
+_SINGLE: Final = BROKER_HEADERS | {"destination", "priority", "expires", "persistent"}  # never a hole: they mean something to the broker
+_PLAIN: Final = bytes(octet for octet in range(0x20, 0x7F) if octet not in b":\\")  # what a hole may hold (message.py, Shape)
+MOST_SHAPES: Final = 1024  # kept from batch to batch
+
+
+def check_columns(types: Mapping[str, str], destination: str) -> None:
+    """Raises UsageError naming the column that is missing, unknown or of a wrong type."""
+    for name, kind in types.items():
+        allowed = COLUMNS.get(name)
+        if allowed is None and name not in UNUSED:
+            close = get_close_matches(name, COLUMNS, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"columns of messages are {', '.join(COLUMNS)}"
+            raise UsageError("bad-column", f"format stomp cannot write column {name!r}; {hint}")
+        if allowed is not None and kind not in allowed:
+            raise UsageError("bad-column", f"column {name!r} is of type {kind}; format stomp writes it from {' or '.join(allowed)}")
+    if "body" not in types:
+        raise UsageError("missing-column", "column 'body' is missing: binary or string, what the messages hold")
+    if "destination" not in types and not destination:
+        raise UsageError("missing-column", "where to? Neither a column 'destination' (string) nor the option 'destination' is there")
+
+
+class RowsToRuns:
+    """Makes runs of RecordBatches. Keeps shapes, so that equal ones are one object from batch to batch."""
+
+    def __init__(self, destination: str) -> None:
+        self._destination: Final = destination
+        self._shapes: Final[dict[tuple[object, ...], Shape]] = {}
+
+    def runs(self, batch: Any) -> list[Run]:
+        """Raises UsageError naming the column for a value that cannot be sent."""
+        if not len(batch):
+            return []
+        columns = {name: batch.column(name) for name in batch.schema.names if name in COLUMNS}
+        destinations = self._destinations(columns.get("destination"), len(batch))
+        fixed = {_HEADER_OF[name]: _texts_of(name, column) for name, column in columns.items() if name in _HEADER_OF}
+        headers = _Headers(columns.get("headers"), len(batch))
+        bodies = columns["body"].cast(pa.binary()).fill_null(b"").to_pylist()
+        codes, values = zip(*(_coded(texts) for texts in (destinations, *fixed.values())), strict=True)
+        kinds = _combined([*codes, headers.kinds])
+        order = np.argsort(codes[0], kind="stable") if len(values[0]) > 1 else np.arange(len(batch))
+        found: list[Run] = []
+        for rows in np.split(order, np.flatnonzero(np.diff(kinds[order]) != 0) + 1):
+            given = {name: value for name, value in _given(("destination", *fixed), codes, values, rows[0]) if value is not None}
+            found += self._of_kind(given, headers, rows.tolist(), bodies)
+        return found
+
+    def _destinations(self, column: Any, rows: int) -> Any:
+        if column is None:
+            return pa.repeat(pa.scalar(self._destination, pa.string()), rows)
+        if column.null_count and self._destination:
+            column = column.fill_null(self._destination)
+        if column.null_count or pc.any(pc.equal(column, "")).as_py():
+            raise UsageError("missing-destination", "column 'destination' is NULL or empty in a row, and there is no option 'destination'")
+        return column
+
+    def _of_kind(self, given: Mapping[str, str], headers: _Headers, rows: list[int], bodies: list[bytes]) -> Iterator[Run]:
+        """The runs of rows that differ only in the values of their headers."""
+        names = [name for name in headers.names(rows[0]) if name not in given and name not in BROKER_HEADERS]
+        columns = [headers.column(name, rows) for name in names]
+        same = [column.count(column[0]) == len(column) for column in columns]
+        split = [at for at, name in enumerate(names) if not same[at] and not _may_be_hole(name, columns[at])]
+        if split:
+            keys = list(zip(*(columns[at] for at in split), strict=True))
+            for _, part in groupby(range(len(rows)), keys.__getitem__):
+                places = list(part)
+                yield self._run(given, names, [[column[at] for at in places] for column in columns], [bodies[rows[at]] for at in places])
+        else:
+            whole = len(rows) == len(bodies) and rows[0] == 0 and rows[-1] == len(rows) - 1
+            yield self._run(given, names, columns, bodies if whole else [bodies[row] for row in rows])
+
+    def _run(self, given: Mapping[str, str], names: Sequence[str], columns: Sequence[list[bytes]], bodies: list[bytes]) -> Run:
+        varies = [column.count(column[0]) != len(column) for column in columns]
+        fixed = {name: column[0].decode() for name, column, hole in zip(names, columns, varies, strict=True) if not hole}
+        holes = tuple([name for name, hole in zip(names, varies, strict=True) if hole])
+        shape = self._shape({**given, **fixed}, holes)
+        return Run(shape, bodies, tuple([column for column, hole in zip(columns, varies, strict=True) if hole]))
+
+    def _shape(self, headers: dict[str, str], holes: tuple[str, ...]) -> Shape:
+        key = (*headers.items(), holes)
+        found = self._shapes.get(key)
+        if found is None:
+            if len(self._shapes) >= MOST_SHAPES:
+                self._shapes.clear()
+            try:
+                found = shape_of({**headers, **dict.fromkeys(holes, ""), "content-length": ""}, holes=holes)
+            except IllegalFrame as fault:
+                raise UsageError(fault.code, f"column 'headers' or the column of its name: {fault}") from None
+            self._shapes[key] = found
+        return found
+
+
+class _Headers:
+    """The column `headers` of a batch: per row a kind (rows of one kind name the same headers in the same order) and the values."""
+
+    def __init__(self, column: Any, rows: int) -> None:
+        self.kinds: Integers = np.zeros(rows, np.int64)
+        self._names: list[str] = []
+        self._values: list[bytes] = []
+        self._codes: Integers = np.zeros(0, np.int64)
+        self._starts: Integers = np.zeros(rows + 1, np.int64)
+        if column is None:
+            return
+        keys, items, counts = _entries(column)
+        coded = keys.dictionary_encode()
+        self._names = coded.dictionary.to_pylist()
+        if "" in self._names:
+            raise UsageError("bad-header", "column 'headers' holds an empty name")
+        self._values = items.cast(pa.binary()).to_pylist()
+        self._codes = coded.indices.to_numpy().astype(np.int64)
+        np.cumsum(counts, out=self._starts[1:])
+        self.kinds = self._kinds(counts)
+
+    def _kinds(self, counts: Integers) -> Integers:
+        each = int(counts[0])
+        if (counts == each).all():
+            table = self._codes.reshape(len(counts), each)
+            if (table == table[0]).all():
+                return np.zeros(len(counts), np.int64)
+        known: dict[bytes, int] = {}
+        starts = self._starts.tolist()
+        return np.array([known.setdefault(self._codes[a:b].tobytes(), len(known)) for a, b in pairwise(starts)], np.int64)
+
+    def names(self, row: int) -> list[str]:
+        return [self._names[code] for code in self._codes[self._starts[row] : self._starts[row + 1]]]
+
+    def column(self, name: str, rows: list[int]) -> list[bytes]:
+        """The values of one header in rows of one kind."""
+        at = self.names(rows[0]).index(name)
+        starts = self._starts
+        if rows[-1] - rows[0] + 1 == len(rows):  # neighbours: their values lie at even distances
+            width = int(starts[rows[0] + 1] - starts[rows[0]])
+            return self._values[int(starts[rows[0]]) + at : int(starts[rows[-1] + 1]) : width]
+        return [self._values[place] for place in (starts[rows] + at).tolist()]
+
+
+def _entries(column: Any) -> tuple[Any, Any, Integers]:
+    """Names, values and how many of them each row has, without those whose value is NULL."""
+    offsets = column.offsets.to_numpy().astype(np.int64)
+    each = np.diff(offsets)
+    names = column.keys[offsets[0] : offsets[-1]]
+    values = column.items[offsets[0] : offsets[-1]]
+    if not column.null_count and not values.null_count:
+        return names, values, each
+    row = np.repeat(np.arange(len(each)), each)
+    valid = values.is_valid().to_numpy(zero_copy_only=False) & column.is_valid().to_numpy(zero_copy_only=False)[row]
+    return names.filter(pa.array(valid)), values.filter(pa.array(valid)), np.bincount(row[valid], minlength=len(each)).astype(np.int64)
+
+
+def _may_be_hole(name: str, values: list[bytes]) -> bool:
+    return name not in _SINGLE and not b"".join(values).translate(None, _PLAIN)
+
+
+def _texts_of(name: str, column: Any) -> Any:
+    """A column that stands for a header, as the text of that header."""
+    if name == "expires":
+        return pc.cast(pc.floor_temporal(column, unit="millisecond").cast(pa.timestamp("ms", "UTC")).view(pa.int64()), pa.string())
+    if name == "priority" and pc.any(pc.or_(pc.less(column, 0), pc.greater(column, 9))).as_py():
+        raise UsageError(
+            "bad-priority", f"column 'priority' holds {pc.min(column).as_py()} to {pc.max(column).as_py()}; allowed are 0 to 9"
+        )
+    return column if name == "content_type" else pc.cast(column, pa.string())
+
+
+def _coded(column: Any) -> tuple[Integers, list[str | None]]:
+    """Each row's value as a number, and what the numbers stand for."""
+    coded = column.dictionary_encode(null_encoding="encode")
+    return coded.indices.to_numpy().astype(np.int64), coded.dictionary.to_pylist()
+
+
+def _combined(codes: Sequence[Integers]) -> Integers:
+    """One number per row, equal where all the numbers are."""
+    found = codes[0]
+    for code in codes[1:]:
+        if code.any():
+            found = np.unique(found * (int(code.max()) + 1) + code, return_inverse=True)[1]
+    return found
+
+
+def _given(
+    names: Sequence[str], codes: Sequence[Integers], values: Sequence[list[str | None]], row: int
+) -> Iterator[tuple[str, str | None]]:
+    for name, code, texts in zip(names, codes, values, strict=True):
+        yield name, texts[code[row]]

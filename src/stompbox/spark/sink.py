@@ -1,0 +1,165 @@
+"""Rows become messages: staged on the broker by each task, published by the driver all at once.
+
+    task     write(rows)        stages blobs of runs under (sink, batch, partition, attempt), each with an attempt number of its own
+    driver   commit(messages)   publishes the blobs of the tasks that won: one transaction, durable when it returns
+             abort(messages)    drops what was staged
+
+The broker remembers the last batch published per sink. A streaming query's sink is its id, which its checkpoint keeps: a batch that is
+replayed after a crash is published once. Attempt numbers are random, so that retried, speculative and dead tasks never mix.
+
+commit() runs in another process than write(), so whatever it needs travels in the message. Decides when rows are visible; rows.py
+decides what they look like.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from secrets import randbits
+from typing import Any, Final
+from uuid import uuid4
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from stompbox.errors import StompboxError, UsageError
+from stompbox.message import Run
+from stompbox.spark.link import Link, leased
+from stompbox.spark.options import SinkOptions
+from stompbox.spark.requests import Staging, discard, publish, stage
+from stompbox.spark.rows import RowsToRuns, check_columns
+from stompbox.store.chunks import encode, pieces
+
+# What Spark tells a task of its streaming query (measured; there is no other way to it in Python).
+QUERY_ID: Final = "sql.streaming.queryId"
+BATCH_ID: Final = "streaming.sql.batchId"
+
+_ATTEMPT_BITS: Final = 56  # a number of 17 digits at most
+
+_log: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Staged(WriterCommitMessage):  # type: ignore[misc]
+    """What one task staged."""
+
+    staging: Staging
+    attempts: tuple[int, ...]  # one per blob
+
+
+class _Stager:
+    """Sends rows as blobs; while the broker takes one, the next is made."""
+
+    def __init__(self, link: Link, options: SinkOptions, staging: Staging) -> None:
+        self._link: Final = link
+        self._options: Final = options
+        self._staging: Final = staging
+        self._waiting: list[Run] = []
+        self._size = 0
+        self._attempts: list[int] = []
+
+    def take(self, runs: Sequence[Run]) -> None:
+        self._waiting += runs
+        self._size += sum([run.size for run in runs])
+        if self._size >= self._options.stage_bytes:
+            self._send()
+
+    def finish(self) -> Staged:
+        self._send()
+        if self._link.is_waiting:
+            self._link.finish()
+        return Staged(self._staging, tuple(self._attempts))
+
+    def _send(self) -> None:
+        for portion in pieces(self._waiting, 2 * self._options.stage_bytes):  # a little more than one is not worth two
+            blob = encode(_numbered(portion), 0)
+            if self._link.is_waiting:
+                self._link.finish()
+            self._attempts.append(randbits(_ATTEMPT_BITS))
+            self._link.begin(stage(self._staging, self._attempts[-1], blob))
+        self._waiting, self._size = [], 0
+
+
+def _numbered(runs: Sequence[Run]) -> Sequence[Run]:
+    """One after another from 0 on; the broker gives them their offsets."""
+    first = 0
+    for run in runs:
+        run.first = first
+        first = run.stop
+    return runs
+
+
+def _staged(options: SinkOptions, sink: str, batch: int, batches: Iterator[Any]) -> Staged:
+    context = TaskContext.get()
+    maker = RowsToRuns(options.destination)
+    with leased(options.target) as link:
+        stager = _Stager(link, options, Staging(sink, batch, context.partitionId() if context else 0))
+        for rows in batches:
+            stager.take(maker.runs(rows))
+        return stager.finish()
+
+
+def _publish(options: SinkOptions, messages: Sequence[Staged | None], batch: int | None = None) -> None:
+    staged = [message for message in messages if message is not None]
+    if not staged:
+        return  # no task ran: there is nothing to publish
+    sink = staged[0].staging.sink
+    attempts = [(each.staging.partition, attempt) for each in staged for attempt in each.attempts]
+    with leased(options.target) as link:
+        number = staged[0].staging.batch if batch is None else batch
+        if not publish(link, sink, number, attempts) and attempts:
+            _log.warning("batch %d of sink %s was published before; it is not published again", number, sink)
+
+
+def _discard(options: SinkOptions, messages: Sequence[Staged | None]) -> None:
+    places = {(message.staging.sink, message.staging.batch) for message in messages if message is not None}
+    try:
+        with leased(options.target) as link:
+            for sink, batch in places:
+                discard(link, sink, batch)
+    except (
+        StompboxError
+    ) as fault:  # the broker drops stagings by itself in the end, and the reason of the abort is what the user should see
+        _log.warning("stagings of an aborted write were not dropped: %s", fault)
+
+
+class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
+    """A batch write: published once, under a name of its own, or under `sinkId` and `batchId`, which make it idempotent."""
+
+    def __init__(self, options: SinkOptions, types: Mapping[str, str]) -> None:
+        check_columns(types, options.destination)
+        self._options: Final = options
+        self._sink: Final = options.sink or f"job-{uuid4().hex}"
+        self._batch: Final = max(0, options.batch)
+
+    def write(self, iterator: Iterator[Any]) -> Staged:
+        return _staged(self._options, self._sink, self._batch, iterator)
+
+    def commit(self, messages: list[Staged | None]) -> None:
+        _publish(self._options, messages)
+
+    def abort(self, messages: list[Staged | None]) -> None:
+        _discard(self._options, messages)
+
+
+class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
+    """The sink of a streaming query: each micro-batch is published once, however often it is replayed."""
+
+    def __init__(self, options: SinkOptions, types: Mapping[str, str]) -> None:
+        check_columns(types, options.destination)
+        self._options: Final = options
+
+    def write(self, iterator: Iterator[Any]) -> Staged:
+        context = TaskContext.get()
+        query = context.getLocalProperty(QUERY_ID) if context else None
+        batch = context.getLocalProperty(BATCH_ID) if context else None
+        if batch is None or query is None:
+            raise UsageError("no-query", f"Spark did not say which batch this is (local properties {QUERY_ID} and {BATCH_ID})")
+        return _staged(self._options, f"query-{query}", int(batch), iterator)
+
+    def commit(self, messages: list[Staged | None], batchId: int) -> None:
+        _publish(self._options, messages, batchId)
+
+    def abort(self, messages: list[Staged | None], batchId: int) -> None:
+        _discard(self._options, messages)

@@ -1,0 +1,215 @@
+"""The data source `stomp` as Spark sees it: rows, batch and streaming readers, and which writer there is.
+
+Spark makes these objects several times, in several processes, and pickles them in between: nothing here connects before a method has to
+know something, and what a method needs of an earlier one is on the broker or in the offsets.
+
+    initialOffset()       must say the same again after a crash in batch 0, whose start Spark does not keep: hence `group`
+    latestOffset(start)   `start` is done with: acknowledged here, because Spark commits a last batch only when the next one is planned
+    partitions(…)         from start and end alone: Spark calls it again for a batch that a crash cut off
+    commit(end)           acknowledged as well; a position never goes back
+
+Decides what is read when. How ranges are read is reading.py's, how they are dealt out offsets.py's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from stompbox.errors import UsageError
+from stompbox.spark import link as links
+from stompbox.spark.bodies import decoding_of
+from stompbox.spark.bounds import Bound, Kind
+from stompbox.spark.columns import TYPES
+from stompbox.spark.offsets import Extent, Loss, OffsetRange, Offsets, advance, between, dealt, losses, ordered
+from stompbox.spark.options import Given, SourceOptions, sink_options, source_options
+from stompbox.spark.reading import View, batches, report, resolved
+from stompbox.spark.requests import commit_group, describe, open_group
+from stompbox.spark.selection import selection_of
+from stompbox.spark.sink import BatchWriter, StreamWriter
+
+FORMAT: Final = "stomp"
+
+
+class StompSource(DataSource):  # type: ignore[misc]
+    """`spark.read.format("stomp")` and its three sisters. Options: stompbox.spark.options.OPTIONS."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(options)
+        self._given: Final = Given(options)
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> str:
+        own = ", ".join(f"{name} {kind}" for name, kind in TYPES.items())
+        given = self._given.text("schema")
+        return f"{own}, {given}" if given else own
+
+    def reader(self, schema: StructType) -> StompReader:
+        options = source_options(self._given, streaming=False)
+        return StompReader(options, _view(schema, options))
+
+    def streamReader(self, schema: StructType) -> StompStreamReader:
+        options = source_options(self._given, streaming=True)
+        return StompStreamReader(options, _view(schema, options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:  # Spark's signature
+        if overwrite:
+            raise UsageError("bad-mode", "mode overwrite is not possible: messages are only added; use mode append")
+        return BatchWriter(sink_options(self._given, streaming=False), _types(schema))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # Spark's signature
+        return StreamWriter(sink_options(self._given, streaming=True), _types(schema))
+
+
+def _types(schema: StructType) -> dict[str, str]:
+    return {field.name: field.dataType.simpleString() for field in schema.fields}
+
+
+def _view(schema: StructType, options: SourceOptions) -> View:
+    """What a schema asks for: it may be a part of all the columns. Raises UsageError naming the column or option that is wrong."""
+    selection_of(options.selector)  # a wrong selector is refused here, where the user sees it, and not in a task
+    decoded = []
+    for field in schema.fields:
+        kind = field.dataType.simpleString()
+        if field.name not in TYPES and options.body_format:
+            decoded.append(field)
+        elif TYPES.get(field.name) != kind:
+            known = ", ".join(f"{name} {kind}" for name, kind in TYPES.items())
+            raise UsageError("bad-schema", f"format stomp has no column {field.name!r} of type {kind}; its columns are {known}")
+    fields = to_arrow_schema(StructType(decoded), timezone="UTC")
+    return View(tuple(schema.fieldNames()), options.selector, decoding_of(options.body_format, fields) if decoded else None)
+
+
+class Ranges(InputPartition):  # type: ignore[misc]
+    """What one task reads."""
+
+    def __init__(self, ranges: tuple[OffsetRange, ...]) -> None:
+        super().__init__(ranges)
+
+
+class _Reading:
+    """What batch and stream share: reading what a task was dealt."""
+
+    def __init__(self, options: SourceOptions, view: View) -> None:
+        self._options: Final = options
+        self._view: Final = view
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        if partition.value is None:  # Spark's stand-in where there are no partitions
+            return iter(())
+        return batches(self._options, partition.value, self._view)
+
+    def _dealt(self, start: Mapping[str, int], end: Mapping[str, int]) -> list[Ranges]:
+        return [Ranges(ranges) for ranges in dealt(between(start, end), self._options.partitions)]
+
+
+class StompReader(_Reading, DataSourceReader):  # type: ignore[misc]
+    """A batch read: from startingOffsets to endingOffsets of the logs that are there."""
+
+    def partitions(self) -> list[Ranges]:
+        options = self._options
+        with links.leased(options.target) as link:
+            found = describe(link, options.destination, create=False)
+            if found.missing:
+                raise UsageError("no-such-address", f"option 'destination': {', '.join(found.missing)} does not exist on the broker")
+            strict = options.fail_on_data_loss
+            start = resolved("startingOffsets", options.starting, found.extents, link, strict=strict)
+            end = resolved("endingOffsets", options.ending, found.extents, link, strict=strict)
+        return self._dealt(start, {address: max(stop, start[address]) for address, stop in end.items()})
+
+
+class StompStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+    """A streaming read. Its state is a memo: another copy, in another process, goes on from the offsets alone."""
+
+    def __init__(self, options: SourceOptions, view: View) -> None:
+        super().__init__(options, view)
+        self._acknowledged: Offsets | None = None  # what the broker knows we are done with; None: this copy has not told it anything
+        self._target: Offsets | None = None  # where a query with trigger(availableNow=True) ends
+        self._latest: Offsets | None = None
+        self._reported: set[str] = set()  # losses that were logged already
+
+    def initialOffset(self) -> Offsets:
+        options = self._options
+        with links.leased(options.target) as link:
+            extents = describe(link, options.destination, create=True).extents
+            if not options.group and options.starting.kind is Kind.TIME and options.starting.number > time.time() * 1000:
+                # As with latest: what it means changes until that time has come.
+                raise UsageError("missing-option", "startingOffsets in the future needs the option 'group', a cursor that keeps the place")
+            if options.group:
+                return open_group(link, options.group, options.destination, options.starting)
+            return resolved("startingOffsets", options.starting, extents, link, strict=options.fail_on_data_loss)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxRows(self._options.max_rows)
+
+    def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
+        extents = self._look(start)
+        for loss in losses(start, extents):
+            self._report(loss)
+        self._latest = ordered({address: extent.next for address, extent in extents.items()})
+        if self._target is not None:
+            extents = _up_to(extents, self._target)
+        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else 0
+        size = limit.max_bytes if isinstance(limit, ReadMaxBytes) else 0
+        if not isinstance(limit, ReadAllAvailable):
+            size = size or self._options.max_bytes
+        return advance(start, extents, max_rows=rows, max_bytes=size)
+
+    def reportLatestOffset(self) -> Offsets | None:
+        return self._latest
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        with links.leased(self._options.target) as link:
+            extents = describe(link, self._options.destination, create=True).extents
+        self._target = {address: extent.next for address, extent in extents.items()}
+
+    def partitions(self, start: Offsets, end: Offsets) -> list[Ranges]:
+        for address, offset in start.items():
+            if end.get(address, offset) < offset:
+                self._report(Loss(address, f"the log of {address!r} was made anew and is shorter than offset {offset}", -1))
+        return self._dealt(start, end)
+
+    def commit(self, end: Offsets) -> None:
+        with links.leased(self._options.target) as link:
+            self._acknowledge(link, end)
+
+    def stop(self) -> None:
+        links.forget()
+
+    def _look(self, start: Offsets) -> dict[str, Extent]:
+        """Acknowledges what lies below `start` and returns the logs as they are now."""
+        options = self._options
+        with links.leased(options.target) as link:
+            if self._acknowledged is None and options.group:
+                # After a restart nothing else opens the group, which may be gone with the data of the broker.
+                open_group(link, options.group, options.destination, Bound(Kind.EACH, each=tuple(start.items())))
+            self._acknowledge(link, start)
+            return describe(link, options.destination, create=self._latest is None).extents
+
+    def _acknowledge(self, link: links.Link, offsets: Offsets) -> None:
+        if self._options.group and offsets != self._acknowledged:
+            commit_group(link, self._options.group, offsets)
+        self._acknowledged = dict(offsets)
+
+    def _report(self, loss: Loss) -> None:
+        if self._options.fail_on_data_loss or loss.text not in self._reported:
+            self._reported.add(loss.text)
+            report(loss, fail=self._options.fail_on_data_loss)
+
+
+def _up_to(extents: Mapping[str, Extent], target: Offsets) -> dict[str, Extent]:
+    """The logs as they were when the target was taken."""
+    return {
+        address: Extent(extent.first, min(extent.next, target[address]), extent.messages, extent.size)
+        for address, extent in extents.items()
+        if address in target
+    }

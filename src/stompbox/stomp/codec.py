@@ -1,0 +1,345 @@
+r"""Bytes to frames and frames to bytes, for both ends, in all three versions.
+
+    stream  = *( EOL / NUL / frame )            NULs between frames are skipped: RabbitMQ does, and clients send them
+    frame   = command EOL *( header EOL ) EOL body NUL
+    EOL     = [CR] LF                           1.0 and 1.1 say LF only; telnet users get their CR LF (one CR is dropped)
+    header  = name ":" value                    the name 1*octet, the value any; more colons belong to the value
+    body    = *octet                            content-length octets, or all up to the first NUL
+
+What is accepted beyond the texts: CR LF and an unescaped colon in every version, empty values in 1.0, blanks around the
+number of content-length, content-length on every frame (a 1.2 rule), NULs between frames. What is refused, by FrameError
+and then the close: an unknown command, a line without colon, an empty name, an undefined escape, octets that are not
+UTF-8, a NUL in a header, in 1.2 a CR that is not part of a line end, a content-length that is no number, no NUL after the
+counted octets, and all that is beyond a limit. Nothing is repaired, and a fault is the same fault however the bytes were
+cut into pieces.
+
+CONNECT, STOMP and CONNECTED are never unescaped or escaped (STOMP 1.2, Value Encoding), nor trimmed if they name a version.
+What is written can always be read: what a version has no form for is spelled out, a body with a NUL gets content-length.
+A frame's other rules, required headers and order, are not decided here but in session.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from stompbox.errors import FrameError, UsageError
+from stompbox.stomp.frames import CLIENT_COMMANDS, RAW_COMMANDS, SECRET_HEADERS, SERVER_COMMANDS, Frame
+from stompbox.stomp.versions import V10, Version
+
+_ESCAPE: Final = re.compile(rb"\\(.?)", re.DOTALL)
+_UNSPEAKABLE: Final = re.compile(r"[\0\r\n\ud800-\udfff]")  # in a header that is not escaped
+_EMPTY_LINE: Final = re.compile(rb"\n\r?\n")
+_LF, _CR, _NUL = 10, 13, 0
+_NO_FORM: Final = "\ufffd"
+_DIGITS: Final = 18  # of a content-length: less than 2**63
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """STOMP 1.2, Size Limits: a server may limit what a frame allocates. Octets, except `headers`."""
+
+    head: int = 64 * 1024  # command and headers together
+    headers: int = 1000
+    body: int = 100 * 1024 * 1024
+    before_login: int = 64 * 1024  # a whole frame, while nobody knows who is talking
+
+
+class RunReader(Protocol):
+    """Reads what comes in runs (runs.py): SEND and ACK frames that look alike."""
+
+    def read(self, buffer: bytes, position: int) -> tuple[object, int] | None:
+        """The run that begins at `position` and where it ends, or None: then the frame is read the careful way."""
+
+    def learn(self, head: bytes, frame: Frame) -> None:
+        """Told of each SEND that was read the careful way."""
+
+
+class Decoder:
+    """Feed bytes, take frames. `version` may change between two frames: a CONNECT decides how the next one reads.
+
+    Never rescans, whatever the pieces: time is linear in the bytes fed. What `receive` returns must be taken to its end
+    before the next call. After an error it must not be fed again.
+    """
+
+    def __init__(self, commands: frozenset[str] = CLIENT_COMMANDS, limits: Limits = Limits()) -> None:
+        self.commands = {command.encode(): command for command in commands}
+        self.limits = limits
+        self.version: Version = V10
+        self.runs: RunReader | None = None
+        self.logged_in = commands == SERVER_COMMANDS  # a client has no stranger in front of it
+        self._rest = bytearray()
+        self._seen = 0  # octets of _rest in which the search for the end of the head, or for the NUL, was in vain
+        self._needed = 0  # octets that _rest must have before another look is worth while
+        self._body_at = 0  # where the body in _rest begins, when the search is for its NUL; 0: the head is not complete
+
+    def receive(self, data: bytes) -> Iterator[object]:
+        """Yields each Frame (or run, where `runs` is set) that `data` completes. Raises FrameError at the first fault."""
+        if not self._rest:
+            return self._frames(data)
+        self._rest += data
+        if not self._is_worth_a_look():
+            return iter(())
+        whole = bytes(self._rest)
+        self._rest.clear()
+        return self._frames(whole)
+
+    @property
+    def pending(self) -> int:
+        """Octets of an unfinished frame."""
+        return len(self._rest)
+
+    def _is_worth_a_look(self) -> bool:
+        rest = self._rest
+        if len(rest) < self._needed:
+            return False
+        if self._needed:
+            return True
+        found = rest.find(_NUL, self._seen) >= 0 or (not self._body_at and _head_end(rest, max(0, self._seen - 2))[0] >= 0)
+        self._seen = len(rest)
+        if found:
+            return True
+        if self._body_at:
+            self._refuse_body(len(rest) - self._body_at, self._body_limit(self._body_at))
+        else:
+            self._refuse_head(_least_head(rest, 0, len(rest)))
+        return False
+
+    def _refuse_body(self, size: int, limit: int) -> None:
+        if size > limit:
+            raise FrameError("body-too-large", f"a body without content-length went beyond the limit of {limit} octets")
+
+    def _refuse_head(self, size: int) -> None:
+        limit = self.limits.head if self.logged_in else min(self.limits.head, self.limits.before_login)
+        if size > limit:
+            raise FrameError("header-too-large", f"command and headers of a frame went beyond the limit of {limit} octets")
+
+    def _body_limit(self, head: int) -> int:
+        return self.limits.body if self.logged_in else min(self.limits.body, max(0, self.limits.before_login - head))
+
+    def _frames(self, data: bytes) -> Iterator[object]:
+        position, size = 0, len(data)
+        while position < size:
+            octet = data[position]
+            if octet in (_LF, _NUL):
+                position += 1
+                continue
+            if octet == _CR and data[position : position + 2] in (b"\r\n", b"\r"):
+                if position + 1 == size:
+                    self._keep(data, position, needed=2)
+                    return
+                position += 2
+                continue
+            if self.runs is not None and (found := self.runs.read(data, position)) is not None:
+                event, position = found
+                yield event
+                continue
+            taken = self._frame(data, position)
+            if taken is None:
+                return
+            frame, position = taken
+            yield frame
+
+    def _keep(self, data: bytes, position: int, *, needed: int = 0, body_at: int = 0) -> None:
+        self._rest[:] = memoryview(data)[position:]
+        self._seen = len(self._rest)
+        self._needed = needed
+        self._body_at = body_at
+
+    def _frame(self, data: bytes, position: int) -> tuple[Frame, int] | None:
+        """The frame at `position` and where the next begins; None when octets are missing (they are kept)."""
+        end, body_at = _head_end(data, position)
+        nul = data.find(_NUL, position, len(data) if end < 0 else end)
+        if nul >= 0:
+            self._refuse_head(_least_head(data, position, nul))
+            text = f"a NUL octet before the empty line that ends the headers, {nul - position} octets into the frame"
+            raise FrameError("nul-in-header", text)
+        if end < 0:
+            self._refuse_head(_least_head(data, position, len(data)))
+            self._keep(data, position)
+            return None
+        self._refuse_head(end - position)
+        head = data[position:end]
+        command, headers = parse_head(head, self.version, self.commands, self.limits.headers)
+        stop = self._body_end(data, position, body_at, headers)
+        if stop is None:
+            return None
+        frame = Frame(command, headers, data[body_at:stop])
+        if self.runs is not None and command == "SEND":
+            self.runs.learn(head, frame)
+        return frame, stop + 1
+
+    def _body_end(self, data: bytes, position: int, body_at: int, headers: Mapping[str, str]) -> int | None:
+        """Where the NUL stands that ends the frame; None when it has not come yet."""
+        length = content_length(headers)
+        limit = self._body_limit(body_at - position)
+        if length is None:
+            stop = data.find(_NUL, body_at)
+            self._refuse_body((stop if stop >= 0 else len(data)) - body_at, limit)
+            if stop < 0:
+                self._keep(data, position, body_at=body_at - position)
+                return None
+            return stop
+        if length > limit:  # refused at its announcement, not after reading it
+            raise FrameError("body-too-large", f"content-length {length} is above the limit of {limit} octets")
+        stop = body_at + length  # STOMP 1.2, Header content-length: that many octets MUST be read, NULs or not
+        if stop >= len(data):
+            self._keep(data, position, needed=stop + 1 - position)
+            return None
+        if data[stop] != _NUL:  # STOMP 1.2: "the frame still needs to be terminated with the NULL octet"
+            raise FrameError("missing-nul", f"no NUL octet after the {length} octets that content-length announced")
+        return stop
+
+
+def _head_end(data: bytes | bytearray, position: int) -> tuple[int, int]:
+    """Where the last header line ends (its EOL excluded) and where the body begins; (-1, -1) when the head is not complete."""
+    found = _EMPTY_LINE.search(data, position)
+    return found.span() if found else (-1, -1)
+
+
+def _least_head(data: bytes | bytearray, position: int, stop: int) -> int:
+    """Octets that the head has at least, when data[position:stop] has no empty line yet: what may be the end of it does not count."""
+    if data.endswith(b"\n", position, stop):
+        return stop - position - 1
+    return stop - position - (2 if data.endswith(b"\n\r", position, stop) else 0)
+
+
+def parse_head(head: bytes, version: Version, commands: Mapping[bytes, str], most: int) -> tuple[str, dict[str, str]]:
+    """Command and headers of a frame; `head` ends before the EOL of its last line."""
+    line, _, rest = head.partition(b"\n")
+    word = _without_cr(line)
+    command = commands.get(word)
+    if command is None:  # case-sensitive, exact
+        raise FrameError("unknown-command", f"unknown command {_shown(word)}; known are {', '.join(sorted(commands.values()))}")
+    count = head.count(b"\n")
+    if count > most:
+        raise FrameError("too-many-headers", f"{count} headers in a {command} frame; the limit is {most}")
+    if not count:
+        return command, {}
+    raw = command in RAW_COMMANDS
+    escaped = not raw and bool(version.escapes) and b"\\" in head
+    headers = None if escaped or b"\r" in rest else _plain_headers(rest)
+    if headers is None:
+        headers = {}
+        for line in rest.split(b"\n"):
+            name, value = _header(_without_cr(line), command, version, escaped=escaped)
+            headers.setdefault(name, value)  # STOMP 1.2, Repeated Header Entries: the first one counts
+    if version.trims and not (raw and ("version" if command == "CONNECTED" else "accept-version") in headers):  # STOMP 1.1: never trim
+        headers = {name: value.strip(" \t") for name, value in headers.items()}
+    return command, headers
+
+
+def _plain_headers(text: bytes) -> dict[str, str] | None:
+    """The headers of lines without escapes and CR, decoded in one go; None when a line is at fault: _header says which and why."""
+    try:
+        lines = text.decode().split("\n")
+    except UnicodeDecodeError:
+        return None
+    headers: dict[str, str] = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not (name and colon):
+            return None
+        if name not in headers:
+            headers[name] = value
+    return headers
+
+
+def _header(line: bytes, command: str, version: Version, *, escaped: bool) -> tuple[str, str]:
+    name, colon, value = line.partition(b":")
+    if not colon:
+        raise FrameError("header-without-colon", f"header line {_shown(line)} of a {command} frame has no colon")
+    if not name:
+        raise FrameError("empty-header-name", f"header line {_shown(line)} of a {command} frame has no name before its colon")
+    if not version.bare_cr and b"\r" in line:
+        raise FrameError("bare-cr", f"header {_shown(name)} of a {command} frame holds a CR that is not escaped as \\r")
+    if escaped:
+        name, value = unescape(name, version, command), unescape(value, version, command)
+    try:
+        return name.decode(), value.decode()
+    except UnicodeDecodeError:
+        raise FrameError("not-utf-8", f"header {_shown(name)} of a {command} frame is not UTF-8") from None
+
+
+def _without_cr(line: bytes) -> bytes:
+    return line[:-1] if line.endswith(b"\r") else line
+
+
+def _shown(octets: bytes) -> str:
+    """For error texts: at most 80 characters, controls made visible."""
+    return repr(octets[:80].decode("utf-8", "backslashreplace")) + ("…" if len(octets) > 80 else "")
+
+
+def unescape(text: bytes, version: Version, command: str) -> bytes:
+    """STOMP 1.1 and 1.2, Value Encoding: undefined escape sequences MUST be treated as a fatal protocol error."""
+    if b"\\" not in text:
+        return text
+
+    def octet(match: re.Match[bytes]) -> bytes:
+        found = version.escapes.get(match[1])
+        if found is None:
+            raise FrameError(
+                "undefined-escape", f"undefined escape {_shown(match[0])} in {_shown(text)} of a {command} frame in STOMP {version.name}"
+            )
+        return found
+
+    return _ESCAPE.sub(octet, text)
+
+
+def content_length(headers: Mapping[str, str]) -> int | None:
+    """The number in content-length, None without one. Blanks around it are accepted, signs and other scripts' digits are not."""
+    given = headers.get("content-length")
+    if given is None:
+        return None
+    digits = given.strip(" ")
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS):
+        raise FrameError("bad-content-length", f"content-length {given[:80]!r} is not a number of octets (1 to {_DIGITS} digits)")
+    return int(digits)
+
+
+def escape(text: str, version: Version, *, is_name: bool = False) -> str:
+    r"""What stands for `text` in a header of this version; what the version has no form for is spelled out (`\n`), never raw."""
+    if not version.escapes:
+        if "\n" in text:
+            text = text.replace("\n", "\\n")
+        if is_name and ":" in text:
+            text = text.replace(":", "\\c")
+        return text[:-1] + "\\r" if text.endswith("\r") else text
+    if "\\" in text:
+        text = text.replace("\\", "\\\\")
+    if "\r" in text:
+        if b"r" in version.escapes:
+            text = text.replace("\r", "\\r")
+        elif text.endswith("\r"):  # 1.1 has no escape for CR: raw inside, but at the end it would be taken for a line end
+            text = text[:-1] + "\\\\r"
+    if "\n" in text:
+        text = text.replace("\n", "\\n")
+    return text.replace(":", "\\c") if ":" in text else text
+
+
+def encode_headers(headers: Mapping[str, str], version: Version) -> bytes:
+    """`name:value` lines, each with its LF, escaped for `version`. What no header can hold is written as U+FFFD: a NUL, an empty name."""
+    lines = "".join([f"{escape(name, version, is_name=True) or _NO_FORM}:{escape(value, version)}\n" for name, value in headers.items()])
+    return (lines.replace("\0", _NO_FORM) if "\0" in lines else lines).encode("utf-8", "replace")
+
+
+def _raw_headers(frame: Frame) -> bytes:
+    """STOMP 1.2, Value Encoding: CONNECT and CONNECTED do not escape, so some texts have no form in them."""
+    for name, value in frame.headers.items():
+        if not name or ":" in name or _UNSPEAKABLE.search(name + value):
+            shown = "" if name in SECRET_HEADERS else f" with the value {value[:80]!r}"
+            raise UsageError("unencodable-header", f"header {name!r}{shown} has no form in a {frame.command} frame, which cannot escape")
+    return "".join([f"{name}:{value}\n" for name, value in frame.headers.items()]).encode()
+
+
+def encode(frame: Frame, version: Version) -> bytes:
+    """The whole frame with its NUL and, as other brokers do, one LF after it. content-length is the caller's to put in.
+
+    Raises UsageError when a header of CONNECT, STOMP or CONNECTED would have to be escaped.
+    """
+    head = _raw_headers(frame) if frame.command in RAW_COMMANDS else encode_headers(frame.headers, version)
+    if frame.body and "content-length" not in frame.headers and b"\0" in frame.body:
+        head += b"content-length:%d\n" % len(frame.body)  # STOMP 1.2, Header content-length: a body with a NUL MUST have it
+    return b"%b\n%b\n%b\0\n" % (frame.command.encode(), head, frame.body)

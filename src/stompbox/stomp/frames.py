@@ -1,0 +1,44 @@
+"""Frames as values, and what each command is.
+
+This file names commands; whether one may come now is session.py's table, how one looks on the wire is codec.py's.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# STOMP 1.2, Augmented BNF: client-command, server-command
+CLIENT_COMMANDS: Final = frozenset(
+    ("SEND", "SUBSCRIBE", "UNSUBSCRIBE", "BEGIN", "COMMIT", "ABORT", "ACK", "NACK", "DISCONNECT", "CONNECT", "STOMP")
+)
+SERVER_COMMANDS: Final = frozenset(("CONNECTED", "MESSAGE", "RECEIPT", "ERROR"))
+
+# STOMP 1.2, Value Encoding: these do not escape, to stay readable for 1.0
+RAW_COMMANDS: Final = frozenset(("CONNECT", "STOMP", "CONNECTED"))
+
+# STOMP 1.1 and 1.2, Body: only these MUST have one; 1.0 ignores bodies elsewhere
+COMMANDS_WITH_BODY: Final = frozenset(("SEND", "MESSAGE", "ERROR"))
+
+# Header values that no log and no repr may show
+SECRET_HEADERS: Final = frozenset(("passcode",))
+
+
+class Frame:
+    """One frame: command, headers (decoded text, the first of each name), body (bytes, as it came)."""
+
+    __slots__ = ("body", "command", "headers")
+
+    def __init__(self, command: str, headers: dict[str, str], body: bytes = b"") -> None:
+        self.command = command
+        self.headers = headers
+        self.body = body
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Frame) and (self.command, self.headers, self.body) == (other.command, other.headers, other.body)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        pairs = [(k if k.isprintable() else repr(k), "…" if k in SECRET_HEADERS else repr(v)) for k, v in self.headers.items()]
+        shown = "".join([f" {name}:{value}" for name, value in pairs])
+        return f"<{self.command}{shown} body={len(self.body)}>"

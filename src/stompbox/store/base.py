@@ -1,0 +1,121 @@
+"""The seam to the disk: what one group commit is, and the seven things a store can do.
+
+A commit is a value: all that one group commit changes. A store is a deterministic function of the commits applied to it;
+recovery, backup and tests rely on that, and so would a replicated log of commits. Nothing in broker/ knows which store it has.
+
+All state that outlives the process is named here, and nothing else is persisted:
+
+| what        | as                                | meaning                                                                     |
+|-------------|-----------------------------------|-----------------------------------------------------------------------------|
+| log         | id -> name, next offset           | one per address; ids are never used again                                    |
+| chunk       | (log, first) -> count, blob       | messages in the encoding of store/chunks.py; gaps are legal, overlaps are not |
+| cursor      | id -> log, position, ranges ahead | everything below position, and the ranges, is acknowledged                   |
+| entry       | (kind, key) -> JSON bytes         | the engine's catalogue: addresses, queues, durable subscriptions, groups …   |
+
+This file decides what is kept, not when (server/committer.py) and not where (store/sqlite.py, store/memory.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from stompbox.message import Run
+from stompbox.ranges import Ranges
+
+
+@dataclass(slots=True)
+class Commit:
+    """What one group commit changes. Applied whole or not at all, in the order of the fields, but trims after entries, and drops last.
+
+    What it says of a cursor or log that is not there has no effect; runs and cursors need their log (`no-such-log`).
+    """
+
+    logs: dict[int, str] = field(default_factory=dict)  # new logs: id -> name
+    runs: dict[int, list[Run]] = field(default_factory=dict)  # per log, in offset order: one chunk each (or a few, by size)
+    next_offsets: dict[int, int] = field(default_factory=dict)  # per log: never given out again, also when its messages need no storing
+    cursors: dict[int, tuple[int, int]] = field(default_factory=dict)  # new cursors, or old ones put elsewhere: id -> (log, position)
+    acknowledged: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # per cursor: half-open ranges, any order
+    dropped_cursors: list[int] = field(default_factory=list)
+    entries: dict[tuple[str, str], bytes | None] = field(default_factory=dict)  # (kind, key) -> value; None deletes
+    trims: dict[int, int] = field(default_factory=dict)  # per log: chunks wholly below this offset go
+    dropped_logs: list[int] = field(default_factory=list)  # with their chunks
+
+    def __bool__(self) -> bool:
+        return bool(
+            self.logs
+            or self.runs
+            or self.next_offsets
+            or self.cursors
+            or self.acknowledged
+            or self.dropped_cursors
+            or self.entries
+            or self.trims
+            or self.dropped_logs
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLog:
+    id: int
+    name: str
+    first: int  # offset of the first message still stored; next when none is
+    next: int  # the offset that the next message gets
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCursor:
+    id: int
+    log: int
+    position: int
+    ahead: Ranges
+
+
+@dataclass(frozen=True, slots=True)
+class StoredChunk:
+    """`count` offsets from `first` on; `blob` holds the messages among them (store/chunks.py)."""
+
+    first: int
+    count: int
+    blob: bytes
+
+    @property
+    def stop(self) -> int:
+        return self.first + self.count
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What a store holds when it is opened: indices only, never bodies."""
+
+    logs: list[StoredLog]
+    cursors: list[StoredCursor]
+    entries: dict[tuple[str, str], bytes]
+
+
+class Store(Protocol):
+    """Raises StoreError for whatever the disk refuses; after that nothing of the commit counts as stored.
+
+    `apply` is called by one thread at a time; `read` and `find_time` by another at the same time.
+    """
+
+    def recover(self) -> Recovered: ...
+
+    def apply(self, commit: Commit) -> None:
+        """Returns when the commit is durable (fsynced, where the store keeps that promise)."""
+
+    def read(self, log: int, start: int, stop: int, max_bytes: int) -> list[StoredChunk]:
+        """Chunks that overlap start .. stop-1 in offset order, at least one if there is any, then no more than max_bytes of blobs."""
+
+    def find_time(self, log: int, timestamp: int) -> int:
+        """The first offset of a chunk whose messages arrived at or after `timestamp` (ms); the log's next offset when there is none."""
+
+    def sizes(self, logs: Iterable[int]) -> dict[int, tuple[int, int]]:
+        """Per log: (messages, bytes of blobs) stored now."""
+
+    def maintain(self) -> bool:
+        """One portion of housekeeping (about 10 ms): checkpoints, deletions, file space. Called by the committer's thread when
+        it is idle, again while it says that there is more to do."""
+
+    def close(self) -> None: ...

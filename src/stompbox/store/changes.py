@@ -1,0 +1,131 @@
+"""What a commit does to logs and cursors: next offsets, floors, acknowledgements. The same for every store.
+
+Nothing below its log's floor is read again, whether its chunk is still on the disk or not. A commit is applied in this order:
+new logs and cursors, runs, next offsets, acknowledgements, entries, trims, dropped cursors, dropped logs. What it says
+about a cursor or log that is not there (any more) has no effect, but runs and cursors need their log: they would be lost.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from operator import attrgetter
+
+from msgspec import Struct, field
+
+from stompbox.errors import StoreError
+from stompbox.message import Run
+from stompbox.ranges import Ranges
+from stompbox.store.base import Commit, StoredChunk
+from stompbox.store.chunks import ChunkHead, decode, encode, head, pieces
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """`floor` is at most `next`: a trim beyond what is there does not reach what comes later."""
+
+    name: str
+    next: int = 0
+    floor: int = 0
+    stored: int = 0  # no chunk reaches beyond
+
+
+@dataclass(slots=True)
+class CursorState:
+    log: int
+    position: int
+    ahead: Ranges
+
+    def acknowledge(self, ranges: Iterable[tuple[int, int]]) -> None:
+        for start, stop in ranges:
+            self.ahead.add(start, stop)
+        self.position = self.ahead.take_prefix(self.position)
+
+
+class Changes(Struct, array_like=True, omit_defaults=True):
+    """What one commit moved, or several."""
+
+    next: dict[int, int] = field(default_factory=dict)  # per log
+    floors: dict[int, int] = field(default_factory=dict)  # per log
+    acknowledged: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # per cursor
+
+    def __bool__(self) -> bool:
+        return bool(self.next or self.floors or self.acknowledged)
+
+    def add(self, later: Changes) -> None:
+        for mine, more in ((self.next, later.next), (self.floors, later.floors)):
+            for log, offset in more.items():
+                mine[log] = max(offset, mine.get(log, 0))
+        for cursor, ranges in later.acknowledged.items():
+            self.acknowledged.setdefault(cursor, []).extend(ranges)
+
+
+def moved(logs: Mapping[int, LogState], commit: Commit) -> dict[int, LogState]:
+    """The logs that a commit touches, as they are after it. Raises StoreError `no-such-log`, `log-exists`."""
+    for log in commit.logs:
+        if log in logs:
+            raise StoreError("log-exists", f"the commit makes log {log} {commit.logs[log]!r}, which is there already as {logs[log].name!r}")
+    for log in (*commit.runs, *(log for log, _ in commit.cursors.values())):
+        if log not in logs and log not in commit.logs:
+            raise StoreError("no-such-log", f"the commit has runs or a cursor for log {log}, which does not exist")
+    after: dict[int, LogState] = {}
+    for log in {*commit.logs, *commit.runs, *commit.next_offsets, *commit.trims}:
+        old = LogState(commit.logs[log]) if log in commit.logs else logs.get(log)
+        if old is None:
+            continue
+        runs = commit.runs.get(log)
+        following = max(old.next, commit.next_offsets.get(log, 0), runs[-1].stop if runs else 0)
+        floor = max(old.floor, min(commit.trims.get(log, 0), following))
+        after[log] = LogState(old.name, following, floor, max(old.stored, runs[-1].stop if runs else 0))
+    return after
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The chunks of a commit, and those that they replace."""
+
+    chunks: list[tuple[int, ChunkHead, bytes]]  # log, head, blob
+    replaced: list[tuple[int, int]]  # log, first
+
+
+Find = Callable[[int, int, int], list[StoredChunk]]
+"""Log, start, stop: the chunks that overlap."""
+
+
+def encoded(logs: Mapping[int, LogState], commit: Commit, after: Mapping[int, LogState], limit: int, find: Find) -> Written:
+    """What a commit writes; what its own trims make needless is left out. Chunks of a log never overlap."""
+    written = Written([], [])
+    for log, runs in commit.runs.items():
+        stored = logs[log].stored if log in logs else 0
+        groups: list[Sequence[Run]] = [runs]
+        if runs and runs[0].first < stored:
+            groups, old = _woven(runs, stored, partial(find, log))
+            written.replaced.extend((log, chunk.first) for chunk in old)
+        for piece in chain.from_iterable(pieces(group, limit) for group in groups):
+            if piece[-1].stop > after[log].floor:
+                blob = encode(piece, piece[0].first)
+                written.chunks.append((log, head(blob), blob))
+    return written
+
+
+def _woven(
+    runs: Sequence[Run], stored: int, find: Callable[[int, int], list[StoredChunk]]
+) -> tuple[list[Sequence[Run]], list[StoredChunk]]:
+    """Runs that are stored later than those behind them: into the chunk whose gap they fill, else each a chunk of its own."""
+    groups: list[Sequence[Run]] = []
+    into: dict[int, list[Run]] = {}
+    old: dict[int, StoredChunk] = {}
+    late = bisect_left(runs, stored, key=attrgetter("first"))
+    for run in runs[:late]:
+        for chunk in find(run.first, run.stop)[:1]:
+            old[chunk.first] = chunk
+            into.setdefault(chunk.first, []).append(run)
+            break
+        else:
+            groups.append([run])
+    for first, chunk in old.items():
+        groups.append(sorted([*decode(chunk.blob, first), *into[first]], key=attrgetter("first")))
+    return [*groups, runs[late:]], list(old.values())

@@ -1,0 +1,89 @@
+"""Looking for damage: what a store does when it opens, and what a person does who wants to know.
+
+SQLite finds a damaged page, checksums find a damaged value. Opening looks at all that recovery reads, and at everything
+when the file is small; blobs of a larger file are checked when they are read, or by `damage`.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from stompbox.errors import StoreError
+from stompbox.store import chunks, schema
+from stompbox.store.folder import DATABASE, store_error
+from stompbox.store.rows import Rows
+
+SMALL: Final = 64 << 20  # bytes; reading so much when opening takes 0.1 s
+_INDICES: Final = ("log", "cursor", "change", "entry")
+
+
+def refuse_damage(connection: sqlite3.Connection, file: Path) -> None:
+    """Raises StoreError `data-corrupt` for the first thing that is wrong with what an opening store relies on."""
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    small = pages * schema.PAGE <= SMALL
+    for problem in _pages(connection, "" if small else _INDICES[0]):
+        raise StoreError("data-corrupt", f"{file}: {problem}")
+    for table in () if small else _INDICES[1:]:
+        for problem in _pages(connection, table):
+            raise StoreError("data-corrupt", f"{file}: {problem}")
+    if small:
+        for problem in _blobs(connection, file, None):
+            raise StoreError("data-corrupt", problem)
+
+
+def damage(path: Path, progress: Callable[[int, int], None] | None = None) -> Iterator[str]:
+    """Everything that is wrong with the store in folder `path`, one line each; a broker may be running on it.
+
+    `progress` is called with (chunks checked, chunks in all). Raises StoreError when the database cannot be opened at all.
+    """
+    file = path / DATABASE
+    if not file.is_file():
+        raise StoreError("data-not-writable", f"{file}: there is no such file")
+    connection = schema.connect(file)
+    try:
+        connection.execute("PRAGMA query_only = ON")
+        schema.refuse_foreign(connection, file)
+        connection.execute("BEGIN")  # one view of a file that a broker may be writing to
+        yield from (f"{file}: {problem}" for problem in _pages(connection, "", whole=True))
+        yield from _rows(connection, file)
+        yield from _blobs(connection, file, progress)
+    except sqlite3.Error as error:
+        raise store_error(error, file) from error
+    finally:
+        connection.close()
+
+
+def _pages(connection: sqlite3.Connection, table: str, *, whole: bool = False) -> Iterator[str]:
+    check = "integrity_check" if whole else "quick_check"
+    for (text,) in connection.execute(f"PRAGMA {check}({table})" if table else f"PRAGMA {check}"):
+        if text != "ok":
+            yield text
+
+
+def _rows(connection: sqlite3.Connection, file: Path) -> Iterator[str]:
+    rows = Rows(connection, file)
+    for read in (lambda: rows.logs(rows.changes()), rows.cursors, rows.entries):
+        try:
+            for _ in read():
+                pass
+        except StoreError as error:
+            yield error.message
+
+
+def _blobs(connection: sqlite3.Connection, file: Path, progress: Callable[[int, int], None] | None) -> Iterator[str]:
+    (total,) = connection.execute("SELECT count(*) FROM chunk").fetchone()
+    select = "SELECT log, first, count, messages, newest, size, blob FROM chunk ORDER BY id"
+    for at, (log, *said, size, blob) in enumerate(connection.execute(select), 1):
+        where = f"{file}: log {log}, chunk at offset {said[0]}"
+        try:
+            found = chunks.verify(blob, where)
+        except StoreError as error:
+            yield error.message
+        else:
+            if said != [found.first, found.count, found.messages, found.newest] or size != len(blob):
+                yield f"{where}: the row does not say what the chunk says"
+        if progress:
+            progress(at, total)

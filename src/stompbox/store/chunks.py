@@ -1,0 +1,307 @@
+"""Runs as one blob: a row of the store, a page of a backlog, a piece of a Spark partition.
+
+    head     <II qqq IIIII 4x>  checksum, magic, first, count, newest, messages, shapes, shapes' bytes, runs, numbers
+    shapes   <I bytes>          each: how many bytes, then the shape (below), padded with zeros to a multiple of 4
+    runs     <qqIIII>           each: offset after `first`, arrived, shape (index), messages, routing, arrivals
+    numbers  <I>                per run: arrivals x (messages, ms after `arrived`), then for each hole and for the bodies
+                                as many lengths as the run has messages
+    data                        per run: each hole's values joined, then the bodies joined
+
+    shape    <BBBBqII>          priority, persistent (0 no, 1 yes, 2 unsaid), has_length, 0, expires, headers, holes
+             <I>                length of each header's name and value, then of each hole's name
+             text               all of it joined, UTF-8; lengths and not separators, because a value may hold LF, CR and NUL
+
+Little-endian. `checksum` is the CRC-32 of all that follows it, so that a flipped bit is found and named. `first` stands in the
+blob too: a blob under a wrong key is found as well. `count` counts offsets, gaps included, `messages` what is there; `newest`
+is the latest arrival (ms). Consecutive runs of one shape and routing without a gap between them become one run here, with one
+arrival for each stretch of messages that came in the same ms. Lengths stand together and data stands together, so that a
+reader can lay columns over them without touching a message. Who sent a message is not kept.
+
+How to change the format: give MAGIC the next digit, keep reading the one before, add a blob of the old kind to the tests.
+
+This file decides the bytes. It does not decide what goes into a chunk (broker/), where it is kept (sqlite.py) or read from.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from array import array
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from io import BytesIO
+from itertools import accumulate, groupby
+from operator import attrgetter
+from typing import Final
+
+from msgspec import Struct
+
+from stompbox.errors import StoreError
+from stompbox.message import Run, Shape
+
+MAGIC: Final = int.from_bytes(b"SBC1", "little")  # read with the other byte order it is another number, and refused
+MAX_BLOB: Final = 1_000_000_000  # SQLite's own limit for one value, and below the 2 GiB of an Arrow column
+INTERNED_SHAPES: Final = 1024  # shapes that decoded runs share
+EACH: Final = 32  # bytes that a message costs beside its body, at a guess
+INTERNED_SIZE: Final = 4096  # bytes; larger shapes are seldom met twice and would make the cache large
+
+_HEAD: Final = struct.Struct("<IIqqqIIIII4x")
+_RUN: Final = struct.Struct("<qqIIII")
+_SHAPE: Final = struct.Struct("<BBBBqII")
+_SIZE: Final = struct.Struct("<I")
+_PERSISTENT: Final = (False, True, None)
+_LATEST: Final = 2**32 - 1  # ms: an arrival further from the run's own begins a new run
+_KEY: Final = "chunk"  # of Shape.cache
+_PADDING: Final = (b"", b"\0\0\0", b"\0\0", b"\0")
+
+
+class ChunkHead(Struct, frozen=True):
+    """What a store keeps beside the blob."""
+
+    first: int  # offset
+    count: int  # offsets, gaps included
+    newest: int  # ms since the epoch
+    messages: int
+
+
+class Tables(Struct, frozen=True):
+    """A blob taken apart as it lies there: the last three are views of it, as the head of this file describes them."""
+
+    head: ChunkHead
+    shapes: list[Shape]
+    runs: memoryview  # rows of 32 bytes
+    numbers: memoryview  # of u32
+    data: memoryview
+
+
+def encode(runs: Sequence[Run], first: int) -> bytes:
+    """The blob of runs in offset order; `first` is at most the first run's own. Raises StoreError beyond 1 GB."""
+    shapes: dict[bytes, int] = {}
+    table: list[bytes] = []
+    numbers = array("I")
+    data: list[bytes] = [b"", b""]
+    newest = messages = 0
+    stop = first
+    bodies: Sequence[bytes]
+    columns: tuple[Sequence[bytes], ...]
+    arrivals: Sequence[int]
+    for group in _groups(runs):
+        head = group[0]
+        bodies, columns, latest, arrivals = head.bodies, head.columns, head.arrived, ()
+        if len(group) > 1:
+            bodies, columns = _joined(group)
+            latest, arrivals = _arrivals(group)
+        key = head.shape.cache.get(_KEY) or shape_bytes(head.shape)
+        shape = shapes.setdefault(key, len(shapes))
+        count = len(bodies)
+        table.append(_RUN.pack(head.first - first, head.arrived, shape, count, head.routing, len(arrivals) // 2))
+        numbers.extend(arrivals)
+        for column in columns:
+            numbers.extend(map(len, column))
+            data += column
+        numbers.extend(map(len, bodies))
+        data += bodies
+        newest = max(newest, latest)
+        messages += count
+        stop = head.first + count
+    heads = b"".join([part for key in shapes for part in (_SIZE.pack(len(key)), key)])
+    head_bytes = _HEAD.pack(0, MAGIC, first, stop - first, newest, messages, len(shapes), len(heads), len(table), len(numbers))
+    data[0] = b"".join((head_bytes, heads, *table))
+    data[1] = numbers.tobytes()
+    return _sealed(b"".join(data))
+
+
+def _groups(runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
+    """Runs that become one: same shape and routing, no gap, arrivals that fit."""
+    begin, shape, routing, arrived, stop = 0, None, 0, 0, -1
+    for index, run in enumerate(runs):
+        same = run.first == stop and run.routing == routing and 0 <= run.arrived - arrived <= _LATEST
+        if not same or (run.shape is not shape and (shape is None or shape_bytes(run.shape) != shape_bytes(shape))):
+            if index > begin:
+                yield runs[begin:index]
+            begin, shape, routing, arrived = index, run.shape, run.routing, run.arrived
+        stop = run.first + len(run.bodies)
+    if begin < len(runs):
+        yield runs[begin:]
+
+
+def _joined(group: Sequence[Run]) -> tuple[list[bytes], tuple[list[bytes], ...]]:
+    """Bodies, and each hole's values, of all the runs together."""
+    bodies: list[bytes] = []
+    for run in group:
+        bodies += run.bodies
+    columns = tuple([[value for run in group for value in run.columns[at]] for at in range(len(group[0].columns))])
+    return bodies, columns
+
+
+def _arrivals(group: Sequence[Run]) -> tuple[int, Sequence[int]]:
+    """The latest arrival, and (messages, ms after the first) for each stretch of the same ms when there are several."""
+    arrived = [run.arrived for run in group]
+    base, latest = arrived[0], max(arrived)
+    if base == latest == min(arrived):
+        return latest, ()
+    found: list[int] = []
+    for ms, runs in groupby(group, key=attrgetter("arrived")):
+        found += (sum([len(run.bodies) for run in runs]), ms - base)
+    return latest, found
+
+
+def _sealed(blob: bytes) -> bytes:
+    """The blob with its checksum. BytesIO hands its own bytes over, so that nothing is copied."""
+    if len(blob) > MAX_BLOB:
+        raise StoreError("message-too-large", f"a chunk of {len(blob)} bytes cannot be stored; the most is {MAX_BLOB}")
+    file = BytesIO(blob)
+    del blob
+    with file.getbuffer() as view:
+        _SIZE.pack_into(view, 0, zlib.crc32(view[4:]))
+    return file.getvalue()
+
+
+def shape_bytes(shape: Shape) -> bytes:
+    """The shape as it stands in a chunk; equal shapes have equal bytes."""
+    found: bytes | None = shape.cache.get(_KEY)
+    if found is None:
+        found = shape.cache[_KEY] = _encoded_shape(shape)
+    return found
+
+
+def _encoded_shape(shape: Shape) -> bytes:
+    # surrogatepass: text that is no UTF-8 must not stop a commit, and comes back as it was.
+    texts = [text.encode("utf-8", "surrogatepass") for pair in shape.headers.items() for text in pair]
+    texts += [name.encode("utf-8", "surrogatepass") for name in shape.holes]
+    persistent = _PERSISTENT.index(shape.persistent)
+    fixed = _SHAPE.pack(shape.priority, persistent, shape.has_length, 0, shape.expires, len(shape.headers), len(shape.holes))
+    joined = b"".join((fixed, array("I", map(len, texts)).tobytes(), *texts))
+    return joined + _PADDING[len(joined) % 4]
+
+
+def _decoded_shape(key: bytes) -> Shape:
+    priority, persistent, has_length, _, expires, headers, holes = _SHAPE.unpack_from(key)
+    at = _SHAPE.size
+    lengths = memoryview(key)[at : at + 4 * (2 * headers + holes)].cast("I")
+    file = BytesIO(key)
+    file.seek(at + lengths.nbytes)
+    texts = [str(file.read(length), "utf-8", "surrogatepass") for length in lengths]
+    shape = Shape(
+        dict(zip(texts[: 2 * headers : 2], texts[1 : 2 * headers : 2], strict=True)),
+        holes=tuple(texts[2 * headers :]),
+        persistent=_PERSISTENT[persistent],
+        priority=priority,
+        expires=expires,
+        has_length=bool(has_length),
+    )
+    shape.cache[_KEY] = key
+    return shape
+
+
+_interned_shape: Final = lru_cache(INTERNED_SHAPES)(_decoded_shape)
+
+
+def verify(blob: bytes | memoryview, where: str = "chunk") -> ChunkHead:
+    """What a blob says of itself. Raises StoreError `data-corrupt` when its checksum is not what it should be."""
+    if len(blob) < _HEAD.size:
+        raise StoreError("data-corrupt", f"{where}: {len(blob)} bytes are fewer than the {_HEAD.size} of a chunk's head")
+    checksum, magic, *head = _HEAD.unpack_from(blob)[:6]
+    actual = zlib.crc32(memoryview(blob)[4:])
+    if checksum != actual:
+        raise StoreError("data-corrupt", f"{where}: checksum is {actual:08x}, should be {checksum:08x}")
+    if magic != MAGIC:
+        raise StoreError("data-too-new", f"{where}: format {magic:08x} is not known, only {MAGIC:08x}")
+    return ChunkHead(*head)
+
+
+def head(blob: bytes) -> ChunkHead:
+    """What a blob that was just made says of itself, not verified."""
+    return ChunkHead(*_HEAD.unpack_from(blob)[2:6])
+
+
+def tables(blob: bytes | memoryview, where: str = "chunk") -> Tables:
+    """The columns of a blob: nothing is copied and no message touched. Raises StoreError as `verify` does."""
+    head = verify(blob, where)
+    *_, shapes, _, runs, numbers = _HEAD.unpack_from(blob)
+    view = memoryview(blob)
+    at = _HEAD.size
+    found = []
+    for _ in range(shapes):
+        (size,) = _SIZE.unpack_from(blob, at)
+        key = bytes(view[at + 4 : at + 4 + size])
+        found.append(_interned_shape(key) if size <= INTERNED_SIZE else _decoded_shape(key))
+        at += 4 + size
+    numbers_at = at + runs * _RUN.size
+    data_at = numbers_at + 4 * numbers
+    return Tables(head, found, view[at:numbers_at], view[numbers_at:data_at].cast("I"), view[data_at:])
+
+
+def decode(blob: bytes, first: int) -> list[Run]:
+    """The runs of a blob whose key says `first`. Raises StoreError when it is corrupt or belongs elsewhere."""
+    where = f"chunk at offset {first}"
+    table = tables(blob, where)
+    if table.head.first != first:
+        raise StoreError("data-corrupt", f"{where}: the chunk says it is at offset {table.head.first}")
+    numbers = table.numbers.tolist()
+    file = BytesIO(blob)  # shares the bytes, and reading on from value to value is the fastest way to cut them
+    file.seek(len(blob) - len(table.data))
+    read = file.read
+    found: list[Run] = []
+    at = 0
+    for offset, arrived, index, count, routing, arrivals in _RUN.iter_unpack(table.runs):
+        shape = table.shapes[index]
+        stretches, at = numbers[at : at + 2 * arrivals], at + 2 * arrivals
+        columns = []
+        for _ in shape.holes:
+            columns.append(list(map(read, numbers[at : at + count])))
+            at += count
+        bodies = list(map(read, numbers[at : at + count]))
+        at += count
+        run = Run(shape, bodies, tuple(columns), first=first + offset, arrived=arrived, routing=routing)
+        if stretches:
+            found += _parted(run, stretches)
+        else:
+            found.append(run)
+    return found
+
+
+def _parted(run: Run, stretches: list[int]) -> Iterator[Run]:
+    """The runs that one stored run was made of, by arrival."""
+    start = 0
+    for count, after in zip(stretches[::2], stretches[1::2], strict=True):
+        part = slice(start, start + count)
+        columns = tuple([column[part] for column in run.columns])
+        yield Run(run.shape, run.bodies[part], columns, first=run.first + start, arrived=run.arrived + after, routing=run.routing)
+        start += count
+
+
+def pieces(runs: Sequence[Run], limit: int) -> Iterator[Sequence[Run]]:
+    """The runs in portions of about `limit` bytes, for chunks that can be read, decoded and deleted one at a time."""
+    runs = [run for run in runs if run.bodies]
+    sizes = [run.size + EACH * len(run.bodies) for run in runs]
+    if sum(sizes) <= limit:
+        if runs:
+            yield runs
+        return
+    portion: list[Run] = []
+    size = 0
+    for run, weight in zip(runs, sizes, strict=True):
+        for part in _split(run, limit) if weight > limit else (run,):
+            more = part.size + EACH * len(part.bodies)
+            if portion and size + more > limit:
+                yield portion
+                portion, size = [], 0
+            portion.append(part)
+            size += more
+    yield portion
+
+
+def _split(run: Run, limit: int) -> Iterator[Run]:
+    start, begun = 0, 0
+    ends = list(accumulate([len(body) + EACH for body in run.bodies]))
+    for index, end in enumerate(ends):
+        if end - begun > limit and index > start:
+            yield _part(run, start, index)
+            start, begun = index, ends[index - 1]
+    yield _part(run, start, len(ends))
+
+
+def _part(run: Run, start: int, stop: int) -> Run:
+    columns = tuple([column[start:stop] for column in run.columns])
+    return Run(run.shape, run.bodies[start:stop], columns, first=run.first + start, arrived=run.arrived, routing=run.routing)

@@ -1,0 +1,99 @@
+"""The data folder: the owner's alone, one broker at a time, and what the disk says in our own words.
+
+Decides who may use the folder and what a failure is called. What the files hold is decided in schema.py and chunks.py.
+
+| file          | what                                                                                    |
+|---------------|-----------------------------------------------------------------------------------------|
+| stompbox.db   | the database; stompbox.db-wal and stompbox.db-shm beside it while a broker runs or after a crash |
+| stompbox.lock | held with flock(2) for life, so that a crash frees it; holds the process id, for the message only |
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from stompbox.errors import StoreError
+
+DATABASE: Final = "stompbox.db"
+LOCK: Final = "stompbox.lock"
+FOLDER_MODE: Final = 0o700
+FILE_MODE: Final = 0o600
+
+# SQLite's primary result codes (https://www.sqlite.org/rescode.html) -> our code, and what it means for who reads it.
+_CODES: Final = {
+    "SQLITE_FULL": ("disk-full", "the disk is full"),
+    "SQLITE_IOERR": ("io-error", "the disk reports an error"),
+    "SQLITE_CORRUPT": ("data-corrupt", "the file is damaged"),
+    "SQLITE_NOTADB": ("data-corrupt", "the file is damaged or no database"),
+    "SQLITE_READONLY": ("data-not-writable", "the file cannot be written"),
+    "SQLITE_CANTOPEN": ("data-not-writable", "the file cannot be opened"),
+    "SQLITE_PERM": ("data-not-writable", "the file cannot be opened"),
+    "SQLITE_BUSY": ("data-in-use", "another program has locked the file"),
+    "SQLITE_LOCKED": ("data-in-use", "another program has locked the file"),
+    "SQLITE_PROTOCOL": ("data-in-use", "another program has locked the file"),
+    "SQLITE_TOOBIG": ("message-too-large", "more than the file format can hold in one piece"),
+}
+
+
+def store_error(error: sqlite3.Error, path: Path) -> StoreError:
+    """What SQLite said, with our code and the file's name."""
+    name = getattr(error, "sqlite_errorname", "") or ""
+    primary = "_".join(name.split("_")[:2])  # SQLITE_IOERR_FSYNC is a kind of SQLITE_IOERR
+    code, meaning = _CODES.get(primary, ("store-failed", "the database refused"))
+    return StoreError(code, f"{path}: {meaning} ({error}{', ' + name if name else ''})")
+
+
+def prepare_folder(path: Path) -> None:
+    """Makes the folder if need be. One that was there and is not empty keeps its mode: it may be somebody else's too."""
+    try:
+        new = [folder for folder in (path, *path.parents) if not folder.exists()]
+        path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        for folder in new:
+            _sync(folder.parent)
+        if next(path.iterdir(), None) is None and path.stat().st_uid == os.geteuid():
+            path.chmod(FOLDER_MODE)
+    except OSError as error:
+        raise StoreError("data-not-writable", f"data folder {path}: {error.strerror or error}") from error
+
+
+def _sync(path: Path) -> None:
+    """A new name in a folder outlives a power loss only when the folder itself was synced."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def lock_folder(path: Path) -> int:
+    """The descriptor that holds the lock; closing it frees the folder. Raises StoreError `data-in-use`."""
+    file = path / LOCK
+    try:
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+    except OSError as error:
+        raise StoreError("data-not-writable", f"{file}: {error.strerror or error}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        owner = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
+        os.close(descriptor)
+        raise StoreError("data-in-use", f"data folder {path} is in use by another broker (process {owner or 'unknown'})") from error
+    except OSError as error:
+        os.close(descriptor)
+        raise StoreError("data-not-writable", f"{file}: {error.strerror or error}") from error
+    with suppress(OSError):  # a full disk must not keep a broker from starting
+        os.pwrite(descriptor, b"%-20d\n" % os.getpid(), 0)
+    return descriptor
+
+
+def make_file(path: Path) -> None:
+    """An empty file of the owner's alone, unless it is there; SQLite gives its other files the same mode."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
+    except OSError as error:
+        raise StoreError("data-not-writable", f"{path}: {error.strerror or error}") from error

@@ -1,0 +1,141 @@
+"""The store of a broker that keeps nothing: the same contract as sqlite.py, in dicts, gone with the process."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from threading import Lock
+from typing import Final
+
+from stompbox.ranges import Ranges
+from stompbox.store.base import Commit, Recovered, StoredChunk, StoredCursor, StoredLog
+from stompbox.store.changes import CursorState, LogState, encoded, moved
+from stompbox.store.chunks import ChunkHead
+
+CHUNK_BYTES: Final = 1 << 20
+
+
+class _Chunks:
+    """Those of one log, in offset order."""
+
+    __slots__ = ("blobs", "heads")
+
+    def __init__(self) -> None:
+        self.heads: list[ChunkHead] = []
+        self.blobs: list[bytes] = []
+
+    def add(self, head: ChunkHead, blob: bytes) -> None:
+        at = bisect_right(self.heads, head.first, key=_first)
+        self.heads.insert(at, head)
+        self.blobs.insert(at, blob)
+
+    def remove(self, first: int) -> None:
+        at = self.reaching(first)
+        del self.heads[at], self.blobs[at]
+
+    def trim(self, floor: int) -> None:
+        gone = self.reaching(floor)
+        del self.heads[:gone], self.blobs[:gone]
+
+    def reaching(self, start: int) -> int:
+        """The place of the first chunk with an offset from `start` on."""
+        at = bisect_right(self.heads, start, key=_first)
+        return at - 1 if at and _stop(self.heads[at - 1]) > start else at
+
+
+def _first(head: ChunkHead) -> int:
+    return head.first
+
+
+def _stop(head: ChunkHead) -> int:
+    return head.first + head.count
+
+
+class MemoryStore:
+    """The Store without a disk. `chunk_bytes` as for SqliteStore."""
+
+    def __init__(self, *, chunk_bytes: int = CHUNK_BYTES) -> None:
+        self._chunk_bytes = chunk_bytes
+        self._turn = Lock()
+        self._logs: dict[int, LogState] = {}
+        self._chunks: dict[int, _Chunks] = {}
+        self._cursors: dict[int, CursorState] = {}
+        self._entries: dict[tuple[str, str], bytes] = {}
+
+    def recover(self) -> Recovered:
+        with self._turn:
+            logs = []
+            for log, state in self._logs.items():
+                heads = self._chunks[log].heads
+                logs.append(StoredLog(log, state.name, heads[0].first if heads else state.next, state.next))
+            cursors = [StoredCursor(cursor, held.log, held.position, Ranges(held.ahead)) for cursor, held in self._cursors.items()]
+            return Recovered(logs, cursors, dict(self._entries))
+
+    def apply(self, commit: Commit) -> None:
+        with self._turn:
+            after = moved(self._logs, commit)  # what can fail comes first
+            written = encoded(self._logs, commit, after, self._chunk_bytes, self._find)
+            self._logs.update(after)
+            for log in commit.logs:
+                self._chunks[log] = _Chunks()
+            for log, first in written.replaced:
+                self._chunks[log].remove(first)
+            for log, head, blob in written.chunks:
+                self._chunks[log].add(head, blob)
+            self._move_cursors(commit)
+            for place, value in commit.entries.items():
+                self._entries.pop(place, None)
+                if value is not None:
+                    self._entries[place] = value
+            for log in commit.trims:
+                if log in self._logs:
+                    self._chunks[log].trim(self._logs[log].floor)
+            for log in commit.dropped_logs:
+                self._logs.pop(log, None)
+                self._chunks.pop(log, None)
+
+    def _move_cursors(self, commit: Commit) -> None:
+        for cursor, (log, position) in commit.cursors.items():
+            self._cursors[cursor] = CursorState(log, position, Ranges())
+        for cursor, ranges in commit.acknowledged.items():
+            if cursor in self._cursors:
+                self._cursors[cursor].acknowledge(ranges)
+        for cursor in commit.dropped_cursors:
+            self._cursors.pop(cursor, None)
+
+    def read(self, log: int, start: int, stop: int, max_bytes: int) -> list[StoredChunk]:
+        with self._turn:
+            return self._find(log, start, stop, max_bytes)
+
+    def _find(self, log: int, start: int, stop: int, max_bytes: int = 0) -> list[StoredChunk]:
+        found: list[StoredChunk] = []
+        size = 0
+        held = self._chunks.get(log) or _Chunks()
+        for at in range(held.reaching(start), len(held.heads) if start < stop else 0):
+            head, blob = held.heads[at], held.blobs[at]
+            size += len(blob)
+            if head.first >= stop or (found and size > max_bytes):
+                break
+            found.append(StoredChunk(head.first, head.count, blob))
+        return found
+
+    def find_time(self, log: int, timestamp: int) -> int:
+        with self._turn:
+            if log not in self._logs:
+                return 0
+            reached = (head.first for head in self._chunks[log].heads if head.newest >= timestamp)
+            return next(reached, self._logs[log].next)
+
+    def sizes(self, logs: Iterable[int]) -> dict[int, tuple[int, int]]:
+        with self._turn:
+            found = {log: self._chunks.get(log) or _Chunks() for log in logs}
+            return {log: (sum(head.messages for head in held.heads), sum(map(len, held.blobs))) for log, held in found.items()}
+
+    def maintain(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        """Nothing is held open, and what is stored can still be read."""
+
+    def __repr__(self) -> str:
+        return f"<MemoryStore logs={len(self._logs)} chunks={sum(len(held.heads) for held in self._chunks.values())}>"

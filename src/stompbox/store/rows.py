@@ -1,0 +1,106 @@
+"""Rows of logs, cursors, changes and entries: written with a checksum, read with a look at it.
+
+Decides how they stand in the tables of schema.py. When they are written and what they mean is decided in sqlite.py and changes.py.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from msgspec import MsgspecError, msgpack
+
+from stompbox.errors import StoreError
+from stompbox.ranges import Ranges
+from stompbox.store.changes import Changes, CursorState, LogState
+from stompbox.store.schema import checksum
+
+# The last two: where the oldest chunk of the log ends, and the newest. Both come from the index.
+_LOGS: Final = """
+    SELECT id, name, next, floor, checksum,
+           (SELECT first + count FROM chunk WHERE chunk.log = log.id ORDER BY first LIMIT 1),
+           (SELECT first + count FROM chunk WHERE chunk.log = log.id ORDER BY first DESC LIMIT 1)
+    FROM log"""
+_CURSOR: Final = "SELECT id, log, position, checksum, ahead FROM cursor"
+
+
+class Rows:
+    """Reading raises StoreError `data-corrupt` that names file, table and row."""
+
+    def __init__(self, connection: sqlite3.Connection, file: Path) -> None:
+        self._execute = connection.execute
+        self._executemany = connection.executemany
+        self._file = file
+
+    def _check(self, said: int, table: str, *values: object, keys: int = 1) -> None:
+        if said != checksum(*values):
+            key = " ".join(str(value) for value in values[:keys])
+            raise StoreError("data-corrupt", f"{self._file}: row {key} of table {table} is damaged (checksum)")
+
+    def logs(self, changes: Changes) -> Iterator[tuple[int, LogState, int | None]]:
+        """(log, state with the changes, where its oldest chunk ends)."""
+        for log, name, stored, floor, said, oldest, newest in self._execute(_LOGS):
+            self._check(said, "log", log, name, stored, floor)
+            following = max(stored, changes.next.get(log, 0), newest or 0)
+            yield log, LogState(name, following, max(floor, changes.floors.get(log, 0)), newest or 0), oldest
+
+    def put_logs(self, logs: Iterable[tuple[int, LogState]]) -> None:
+        rows = [(log, state.name, state.next, state.floor) for log, state in logs]
+        put = "INSERT OR REPLACE INTO log (id, name, next, floor, checksum) VALUES (?, ?, ?, ?, ?)"
+        self._executemany(put, [(*row, checksum(*row)) for row in rows])
+
+    def cursors(self) -> Iterator[tuple[int, CursorState]]:
+        for row in self._execute(_CURSOR):
+            yield self._cursor(*row)
+
+    def _cursor(self, cursor: int, log: int, position: int, said: int, packed: bytes) -> tuple[int, CursorState]:
+        self._check(said, "cursor", cursor, log, position, packed)
+        ahead = Ranges()
+        ahead.starts, ahead.stops = msgpack.decode(packed, type=tuple[list[int], list[int]])
+        return cursor, CursorState(log, position, ahead)
+
+    def put_cursors(self, cursors: Iterable[tuple[int, CursorState]]) -> None:
+        rows = [(cursor, held.log, held.position, msgpack.encode((held.ahead.starts, held.ahead.stops))) for cursor, held in cursors]
+        put = "INSERT OR REPLACE INTO cursor (id, log, position, ahead, checksum) VALUES (?, ?, ?, ?, ?)"
+        self._executemany(put, [(*row, checksum(*row)) for row in rows])
+
+    def changes(self) -> Changes:
+        """All that is not folded in."""
+        changes = Changes()
+        for row, said, packed in self._execute("SELECT id, checksum, data FROM change ORDER BY id"):
+            self._check(said, "change", row, packed)
+            try:
+                changes.add(msgpack.decode(packed, type=Changes))
+            except MsgspecError as error:
+                raise StoreError("data-corrupt", f"{self._file}: row {row} of table change is damaged ({error})") from error
+        return changes
+
+    def add_changes(self, row: int, changes: Changes) -> int:
+        """Returns its size in bytes."""
+        packed = msgpack.encode(changes)
+        self._execute("INSERT INTO change (id, checksum, data) VALUES (?, ?, ?)", (row, checksum(row, packed), packed))
+        return len(packed)
+
+    def fold(self, changes: Changes, logs: dict[int, LogState]) -> None:
+        """Writes what all the changes came to into the rows of logs and cursors, and drops the changes."""
+        self.put_logs((log, logs[log]) for log in changes.next.keys() | changes.floors.keys() if log in logs)
+        found = (self._execute(f"{_CURSOR} WHERE id = ?", (cursor,)).fetchone() for cursor in changes.acknowledged)
+        cursors = [self._cursor(*row) for row in found if row]
+        for cursor, held in cursors:
+            held.acknowledge(changes.acknowledged[cursor])
+        self.put_cursors(cursors)
+        self._execute("DELETE FROM change")
+
+    def entries(self) -> Iterator[tuple[tuple[str, str], bytes]]:
+        for kind, key, said, value in self._execute("SELECT kind, key, checksum, value FROM entry"):
+            self._check(said, "entry", kind, key, value, keys=2)
+            yield (kind, key), value
+
+    def put_entry(self, kind: str, key: str, value: bytes | None) -> None:
+        if value is None:
+            self._execute("DELETE FROM entry WHERE kind = ? AND key = ?", (kind, key))
+        else:
+            values = (kind, key, checksum(kind, key, value), value)
+            self._execute("INSERT OR REPLACE INTO entry (kind, key, checksum, value) VALUES (?, ?, ?, ?)", values)

@@ -1,0 +1,314 @@
+"""The store on disk: SQLite in WAL mode, one row per chunk.
+
+A commit is one transaction: a row per address touched (the chunk), one row for all that moved (next offsets, floors,
+acknowledgements of any number of cursors), and the catalogue's entries. What moved is folded into the rows of logs and
+cursors after FOLD_ROWS commits, so that acknowledging costs one short row however many cursors do it.
+
+| promise                             | kept by                                                                             |
+|-------------------------------------|-------------------------------------------------------------------------------------|
+| durable when `apply` returns        | synchronous=FULL: one fsync of the write-ahead log per commit                       |
+| whole or not at all                 | the transaction; what memory knows changes after it                                 |
+| no commit waits long                | housekeeping.py: checkpoints, deletions and file space in portions, mostly when idle |
+| ready at once, however much is here | opening and `recover` read indices, never blobs                                     |
+| nothing damaged is passed on        | checksums of rows and blobs (rows.py, chunks.py), a look at the pages when opening (check.py) |
+
+Tables and settings are in schema.py, the folder, its lock and the codes of errors in folder.py.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+from typing import Final
+
+from stompbox.errors import StoreError
+from stompbox.ranges import Ranges
+from stompbox.store import chunks, schema
+from stompbox.store.base import Commit, Recovered, StoredChunk, StoredCursor, StoredLog
+from stompbox.store.changes import Changes, CursorState, LogState, encoded, moved
+from stompbox.store.check import refuse_damage
+from stompbox.store.folder import DATABASE, lock_folder, make_file, prepare_folder, store_error
+from stompbox.store.housekeeping import WAL_MOST, Housekeeping
+from stompbox.store.rows import Rows
+from stompbox.store.schema import DROPPED, PAGE
+
+CHUNK_BYTES: Final = 1 << 20  # a chunk is read, decoded and deleted whole; larger ones gain nothing (bench/store.py)
+FOLD_ROWS: Final = 256  # rows of changes that recovery reads at most, and
+FOLD_BYTES: Final = 1 << 20  # about what they hold; a commit that finds them waits 15 us for each cursor and log among them
+FOLD_IDLE: Final = 32  # rows from which on an idle committer folds
+READERS: Final = 4  # connections kept open between reads
+
+_INSERT: Final = "INSERT INTO chunk (log, first, count, messages, newest, size, blob) VALUES (?, ?, ?, ?, ?, ?, ?)"
+# Chunks of log :log with offsets from :start on: those that begin there, and the one before if it reaches that far.
+_FROM: Final = """
+    FROM chunk WHERE log = :log AND first + count > :start AND first >=
+    coalesce((SELECT first FROM chunk WHERE log = :log AND first <= :start ORDER BY first DESC LIMIT 1), :start)"""
+
+
+class SqliteStore:
+    """The Store of a data folder, which is made if need be.
+
+    `chunk_bytes` is about the most that goes into one chunk, unless a single message is larger. Without `synchronous` nothing is
+    fsynced: for what need not outlive the process. Raises StoreError: `data-in-use`, `data-not-writable`, `data-corrupt`,
+    `data-too-new`, `disk-full`, `io-error`.
+    """
+
+    def __init__(self, path: Path, *, synchronous: bool = True, chunk_bytes: int = CHUNK_BYTES) -> None:
+        self.path = path
+        self.file = path / DATABASE
+        self._chunk_bytes = chunk_bytes
+        self._turn = Lock()  # of the writer's connection
+        self._readers: list[sqlite3.Connection] = []
+        self._closed = False
+        prepare_folder(path)
+        self._lock = lock_folder(path)
+        try:
+            make_file(self.file)
+            with self._named():
+                self._db = schema.connect(self.file)
+        except StoreError:
+            os.close(self._lock)
+            raise
+        self._rows = Rows(self._db, self.file)
+        self._house = Housekeeping(self._db)
+        try:
+            with self._named():
+                schema.prepare(self._db, self.file, synchronous=synchronous)
+                refuse_damage(self._db, self.file)
+                self._load()
+        except StoreError:
+            self.close()
+            raise
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """What SQLite raises becomes a StoreError that names the file."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise store_error(error, self.file) from error
+
+    def _load(self) -> None:
+        """What memory keeps: the state of each log, what is not folded in, and what is to be deleted."""
+        self._unfolded = self._rows.changes()
+        self._row, self._size = self._db.execute("SELECT coalesce(max(id), 0), coalesce(sum(length(data)), 0) FROM change").fetchone()
+        self._logs: dict[int, LogState] = {}
+        self._sweeping: dict[int, int] = {}  # logs with chunks below their floor -> the floor
+        for log, state, oldest in self._rows.logs(self._unfolded):
+            if state.floor != DROPPED:
+                self._logs[log] = state
+            if state.floor == DROPPED or (oldest is not None and oldest <= state.floor):
+                self._sweeping[log] = state.floor
+
+    def recover(self) -> Recovered:
+        with self._named(), self._reader() as connection:
+            rows = Rows(connection, self.file)
+            changes = rows.changes()
+            logs = []
+            for log, state, _ in rows.logs(changes):
+                if state.floor != DROPPED:
+                    place = {"log": log, "start": state.floor}
+                    found = connection.execute(f"SELECT first {_FROM} ORDER BY first LIMIT 1", place).fetchone()
+                    logs.append(StoredLog(log, state.name, found[0] if found else state.next, state.next))
+            cursors = []
+            for cursor, held in rows.cursors():
+                held.acknowledge(changes.acknowledged.get(cursor, ()))
+                cursors.append(StoredCursor(cursor, held.log, held.position, held.ahead))
+            return Recovered(logs, cursors, dict(rows.entries()))
+
+    # Writing
+
+    def apply(self, commit: Commit) -> None:
+        with self._turn, self._named():
+            self._refuse_closed()
+            after = moved(self._logs, commit)
+            written = encoded(self._logs, commit, after, self._chunk_bytes, self._find)
+            if self._house.wal >= WAL_MOST:
+                self._house.checkpoint()
+            size = sum([len(blob) + PAGE for *_, blob in written.chunks]) + 4 * PAGE
+            self._house.wal += size
+            with self._transaction():
+                folds = self._row >= FOLD_ROWS or self._size >= FOLD_BYTES or self._uses_ids_again(commit)
+                if folds:
+                    self._rows.fold(self._unfolded, self._logs)
+                self._create(commit)
+                for place in written.replaced:
+                    self._db.execute("DELETE FROM chunk WHERE log = ? AND first = ?", place)
+                for log, head, blob in written.chunks:
+                    self._db.execute(_INSERT, (log, head.first, head.count, head.messages, head.newest, len(blob), blob))
+                changes = self._changes(commit, after)
+                row = 1 if folds else self._row + 1
+                packed = self._rows.add_changes(row, changes) if changes else 0
+                for (kind, key), value in commit.entries.items():
+                    self._rows.put_entry(kind, key, value)
+                sweeping = self._house.sweep(self._drop(commit, after), size, len(written.chunks))
+            self._keep(commit, after, sweeping)
+            if folds:
+                self._unfolded, self._row, self._size = Changes(), 0, 0
+            if changes:
+                self._unfolded.add(changes)
+                self._row, self._size = row, self._size + packed
+
+    def _uses_ids_again(self, commit: Commit) -> bool:
+        """A new log or cursor must not inherit what an earlier one of the same id left among the changes or chunks."""
+        left = self._unfolded
+        logs = not commit.logs.keys().isdisjoint(left.next.keys() | left.floors.keys() | self._sweeping.keys()) if commit.logs else False
+        return logs or not left.acknowledged.keys().isdisjoint(commit.cursors)
+
+    def _create(self, commit: Commit) -> None:
+        for log in commit.logs:
+            if log in self._sweeping:
+                self._db.execute("DELETE FROM chunk WHERE log = ?", (log,))
+        if commit.logs:
+            self._rows.put_logs((log, LogState(name)) for log, name in commit.logs.items())
+        if commit.cursors:
+            self._rows.put_cursors((cursor, CursorState(log, position, Ranges())) for cursor, (log, position) in commit.cursors.items())
+
+    def _find(self, log: int, start: int, stop: int) -> list[StoredChunk]:
+        return self.read(log, start, stop, 0)
+
+    def _changes(self, commit: Commit, after: dict[int, LogState]) -> Changes:
+        """What has to be written of next offsets (those that no chunk shows), floors and acknowledgements."""
+        changes = Changes(acknowledged=commit.acknowledged)
+        for log, state in after.items():
+            old = self._logs.get(log) or LogState(state.name)
+            if state.floor > old.floor:
+                changes.floors[log] = state.floor
+            if state.floor > old.floor or (state.next > old.next and state.next != state.stored):
+                changes.next[log] = state.next
+        return changes
+
+    def _drop(self, commit: Commit, after: dict[int, LogState]) -> dict[int, int]:
+        """Drops cursors and logs; returns the logs with chunks that may go, and up to where."""
+        for cursor in commit.dropped_cursors:
+            self._db.execute("DELETE FROM cursor WHERE id = ?", (cursor,))
+        sweeping = {log: floor for log, floor in self._sweeping.items() if log not in commit.logs}
+        for log in commit.trims:
+            if log in after and after[log].floor > (self._logs[log].floor if log in self._logs else 0):
+                sweeping[log] = after[log].floor
+        for log in commit.dropped_logs:
+            state = after.get(log) or self._logs.get(log)
+            if state is not None:
+                self._rows.put_logs([(log, LogState(state.name, state.next, DROPPED))])
+                sweeping[log] = DROPPED
+        return sweeping
+
+    def _keep(self, commit: Commit, after: dict[int, LogState], sweeping: dict[int, int]) -> None:
+        self._logs.update(after)
+        for log in commit.dropped_logs:
+            self._logs.pop(log, None)
+        self._sweeping = sweeping
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:  # some errors make SQLite roll back by itself
+                self._db.execute("ROLLBACK")
+            raise
+
+    def maintain(self) -> bool:
+        with self._turn, self._named():
+            self._refuse_closed()
+            if self._sweeping:
+                with self._transaction():
+                    sweeping = self._house.sweep(self._sweeping)
+                self._sweeping = sweeping
+                self._house.wal += 4 * PAGE
+            elif self._row >= FOLD_IDLE:
+                with self._transaction():
+                    self._rows.fold(self._unfolded, self._logs)
+                self._unfolded, self._row, self._size = Changes(), 0, 0
+                self._house.wal += 4 * PAGE
+            else:
+                self._house.step()
+            return bool(self._sweeping) or self._row >= FOLD_IDLE or self._house.is_due()
+
+    # Reading
+
+    @contextmanager
+    def _reader(self) -> Iterator[sqlite3.Connection]:
+        """A connection of one's own, in a transaction: one view, whatever is committed meanwhile."""
+        self._refuse_closed()
+        try:
+            connection = self._readers.pop()
+        except IndexError:
+            connection = schema.connect(self.file)
+            connection.execute("PRAGMA query_only = ON")
+        try:
+            connection.execute("BEGIN")
+            yield connection
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.close()
+            raise
+        if self._closed or len(self._readers) >= READERS:
+            connection.close()
+        else:
+            self._readers.append(connection)
+
+    def _floor(self, log: int, start: int = 0) -> int:
+        state = self._logs.get(log)
+        return DROPPED if state is None else max(start, state.floor)
+
+    def read(self, log: int, start: int, stop: int, max_bytes: int) -> list[StoredChunk]:
+        place = {"log": log, "start": self._floor(log, start), "stop": stop}
+        if start >= stop:
+            return []
+        with self._named(), self._reader() as connection:
+            last, size = None, 0
+            for first, more in connection.execute(f"SELECT first, size {_FROM} AND first < :stop ORDER BY first", place):
+                size += more
+                if last is not None and size > max_bytes:
+                    break
+                last = first
+            if last is None:
+                return []
+            place["stop"] = last + 1
+            found = connection.execute(f"SELECT first, count, blob {_FROM} AND first < :stop ORDER BY first", place).fetchall()
+        for first, _, blob in found:
+            chunks.verify(blob, f"{self.file}: log {log}, chunk at offset {first}")
+        return [StoredChunk(*row) for row in found]
+
+    def find_time(self, log: int, timestamp: int) -> int:
+        place = {"log": log, "start": self._floor(log), "time": timestamp}
+        with self._named(), self._reader() as connection:
+            found = connection.execute(f"SELECT first {_FROM} AND newest >= :time ORDER BY first LIMIT 1", place).fetchone()
+        if found:
+            return int(found[0])
+        return self._logs[log].next if log in self._logs else 0
+
+    def sizes(self, logs: Iterable[int]) -> dict[int, tuple[int, int]]:
+        with self._named(), self._reader() as connection:
+            select = f"SELECT coalesce(sum(messages), 0), coalesce(sum(size), 0) {_FROM}"
+            return {log: connection.execute(select, {"log": log, "start": self._floor(log)}).fetchone() for log in logs}
+
+    # Closing
+
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise StoreError("store-closed", f"{self.file}: the store is closed")
+
+    def close(self) -> None:
+        """Frees the folder. A second time does nothing."""
+        with self._turn, self._named():
+            if self._closed:
+                return
+            self._closed = True
+            try:
+                while self._readers:
+                    self._readers.pop().close()
+                self._db.close()
+            finally:
+                os.close(self._lock)
+
+    def __repr__(self) -> str:
+        state = f"logs={len(self._logs)} unfolded={self._row} sweeping={len(self._sweeping)} wal={self._house.wal}"
+        return f"<SqliteStore {self.file} {'closed' if self._closed else state}>"

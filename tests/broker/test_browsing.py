@@ -1,0 +1,159 @@
+"""Browsers and non-destructive queues."""
+
+from __future__ import annotations
+
+from stompbox.broker.browsing import NO_END, Browser, browse
+from stompbox.broker.consumer import AckMode, Consumer
+from stompbox.broker.subscriptions import start
+from stompbox.config.settings import AddressSetting
+from tests.broker.world import NOW, Got, World
+
+
+def look(world: World, name: str = "b", *, goes_on: bool = False, first: int = 0, prefetch: int = -1, selector: str = "") -> Consumer:
+    consumer = world.consumer(name, prefetch=prefetch, selector=selector)
+    browse(world.engine, world.engine.anycast_queue(world.address("q")), consumer, goes_on=goes_on, first=first)
+    start(consumer)
+    return consumer
+
+
+def shown(found: list[Got], name: str = "b") -> list[str]:
+    return [got.headers.get("browser", got.body.decode()) for got in found if got.consumer == name]
+
+
+def test_waiting_and_delivered_by_offset_then_the_end() -> None:
+    world = World()
+    world.on_queue(world.consumer("c", prefetch=2), "q")
+    world.send("q", b"0", b"1", b"2", priority=3)
+    world.send("q", b"3", priority=7)
+    world.settle()
+    look(world)
+    assert shown(world.settle()) == ["3", "0", "1", "2", "end"]
+    assert world.queue("q").backlog.count == 2
+
+
+def test_paged_and_not_yet_stored() -> None:
+    world = World(page_size=3000)
+    for i in range(40):
+        world.send("q", b"%02d" % i)
+        if i < 30:
+            world.commit()
+    assert world.queue("q").is_paged
+    look(world)
+    assert shown(world.settle()) == [*[f"{i:02d}" for i in range(40)], "end"]
+    consumer = world.on_queue(world.consumer("c"), "q")
+    assert len(world.settle()) == 40
+    assert consumer.messages_out == 40
+
+
+def test_paged_leaves_out_what_was_acknowledged_meanwhile() -> None:
+    world = World(page_size=3000)
+    for i in range(40):
+        world.send("q", b"%02d" % i)
+        world.commit()
+    browser = look(world, prefetch=1)
+    (first,) = world.settle()
+    consumer = world.on_queue(world.consumer("c", AckMode.AUTO), "q")
+    while got := world.settle():
+        assert len(got) > 0
+        world.engine.flushed(consumer)
+    world.commit()
+    world.ack(browser, first)
+    found = world.settle()
+    while found[-1].headers.get("browser") != "end":
+        world.ack(browser, found[-1])
+        found += world.settle()
+    seen = shown(found)
+    assert len(seen) < 40
+    assert seen == sorted(seen)
+
+
+def test_what_comes_later_is_not_shown() -> None:
+    world = World(page_size=3000)
+    for i in range(40):
+        world.send("q", b"%02d" % i)
+        world.commit()
+    browser = look(world, prefetch=1)
+    found = world.settle()
+    world.send("q", b"late")
+    world.commit()
+    while found[-1].headers.get("browser") != "end":
+        world.ack(browser, found[-1])
+        found += world.settle()
+    assert shown(found)[-3:] == ["38", "39", "end"]
+
+
+def test_scheduled_and_expired_are_not_shown() -> None:
+    world = World()
+    world.send("q", b"later", headers={"AMQ_SCHEDULED_DELAY": "100"})
+    world.send("q", b"brief", expires=NOW + 10)
+    world.send("q", b"now")
+    look(world)
+    assert shown(world.settle()) == ["brief", "now", "end"]
+    going = look(world, "g", goes_on=True)
+    world.settle()
+    world.tick(100)
+    assert shown(world.settle(), "g") == ["later"]
+    assert going.messages_out == 3
+
+
+def test_slow_browser_is_paged_without_the_queue() -> None:
+    """It holds up nobody, and what it has not seen is in the log even if the queue would not need it there."""
+    world = World(page_size=3000)
+    browser = look(world, goes_on=True, prefetch=1)
+    consumer = world.on_queue(world.consumer("c", AckMode.AUTO), "q")
+    found = []
+    for i in range(40):
+        world.send("q", b"%02d" % i, persistent=False)
+        got = world.settle()
+        found += [each for each in got if each.consumer == "b"]
+        assert any(each.consumer == "c" for each in got)
+    for binding in browser.bindings.values():
+        assert binding.queue.is_paged
+    assert shown(found) == ["00"]
+    world.engine.flushed(consumer)
+
+
+def test_goes_when_its_consumer_goes() -> None:
+    world = World()
+    consumer = look(world, goes_on=True)
+    queue = world.queue("q")
+    assert len(queue.readers) == 1
+    world.close(consumer)
+    assert queue.readers == []
+    assert queue.is_simple
+    assert not any(isinstance(known, Browser) for known in world.engine.queues.values())
+
+
+def test_non_destructive_queue() -> None:
+    world = World(AddressSetting(match="q", default_non_destructive=True, default_max_consumers=2))
+    world.send("q", b"0")
+    a = world.on_queue(world.consumer("a"), "q")
+    world.on_queue(world.consumer("b", AckMode.AUTO), "q")
+    assert world.queue("q").is_full
+    world.send("q", b"1")
+    found = world.settle()
+    assert shown(found, "a") == shown(found, "b") == ["0", "1"]
+    for got in [got for got in found if got.consumer == "a"]:
+        world.ack(a, got)
+    world.close(a)
+    world.commit()
+    world = world.restart()
+    world.on_queue(world.consumer("c"), "q")
+    assert shown(world.settle(), "c") == ["0", "1"]
+
+
+def test_non_destructive_expires() -> None:
+    world = World(AddressSetting(match="q", default_non_destructive=True))
+    world.send("q", b"0", expires=NOW + 10)
+    world.send("q", b"1")
+    world.tick(10)
+    world.on_queue(world.consumer("a"), "q")
+    assert shown(world.settle(), "a") == ["1"]
+
+
+def test_end_is_no_offset_of_those_that_go_on() -> None:
+    world = World()
+    consumer = look(world, goes_on=True)
+    (binding,) = consumer.bindings.values()
+    assert isinstance(binding.queue, Browser)
+    assert binding.queue.end == NO_END

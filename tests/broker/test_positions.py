@@ -1,0 +1,111 @@
+"""Named readers of a log."""
+
+from __future__ import annotations
+
+import pytest
+
+from stompbox.broker.consumer import AckMode, Consumer
+from stompbox.broker.positions import drop_positions, name_of, to_position
+from stompbox.broker.subscriptions import start
+from stompbox.errors import Refused
+from stompbox.message import MULTICAST
+from tests.broker.world import World
+
+
+def read(world: World, at: int = 0, ack: AckMode = AckMode.INDIVIDUAL, prefetch: int = -1) -> Consumer:
+    consumer = world.consumer("r", ack, prefetch=prefetch)
+    to_position(world.engine, consumer, world.address("s"), "n", at)
+    start(consumer)
+    return consumer
+
+
+def send(world: World, *bodies: bytes) -> None:
+    for body in bodies:
+        world.send("s", body, routing=MULTICAST)
+
+
+def test_position_moves_with_acknowledgements_and_waits() -> None:
+    world = World()
+    reader = read(world)
+    send(world, b"0", b"1", b"2")
+    found = world.settle()
+    world.ack(reader, found[0])
+    world.ack(reader, found[2])
+    world.close(reader)
+    send(world, b"3")
+    reader = read(world, at=99)
+    found = world.settle()
+    assert [got.body for got in found] == [b"1", b"3"]
+    for got in found:
+        world.ack(reader, got)
+    world.close(reader)
+    world.commit()
+    assert world.store.sizes([1])[1][0] == 0, "nobody needs them any more"
+
+
+def test_over_a_restart() -> None:
+    world = World()
+    reader = read(world)
+    send(world, b"0", b"1")
+    world.ack(reader, world.settle()[0])
+    world.commit()
+    world = world.restart()
+    send(world, b"2")
+    read(world)
+    assert [got.body for got in world.settle()] == [b"1", b"2"]
+
+
+def test_while_it_is_away_nothing_is_in_memory_and_all_is_kept() -> None:
+    world = World()
+    world.close(read(world))
+    send(world, *[b"%d" % i for i in range(10)])
+    world.commit()
+    queue = world.engine.addresses["s"].positions["n"]
+    assert queue.backlog.count == 0
+    assert world.store.sizes([1])[1][0] == 10
+    read(world)
+    assert len(world.settle()) == 10
+
+
+def test_lost_with_messages_out_they_come_again() -> None:
+    world = World()
+    reader = read(world, prefetch=2)
+    send(world, b"0", b"1", b"2")
+    assert len(world.settle()) == 2
+    world.close(reader, is_failure=True)
+    assert world.engine.addresses["s"].positions["n"].backlog.count == 0
+    read(world)
+    assert [got.body for got in world.settle()] == [b"0", b"1", b"2"]
+
+
+def test_one_subscriber() -> None:
+    world = World()
+    read(world)
+    with pytest.raises(Refused, match="'n' of address 's' has a subscriber"):
+        read(world)
+
+
+def test_auto_moves_when_the_system_has_it() -> None:
+    world = World()
+    reader = read(world, ack=AckMode.AUTO)
+    send(world, b"0")
+    world.settle()
+    world.engine.flushed(reader)
+    world.close(reader)
+    read(world)
+    assert world.settle() == []
+
+
+def test_dropped() -> None:
+    world = World()
+    world.close(read(world))
+    send(world, b"0")
+    assert drop_positions(world.engine, "n")
+    assert not drop_positions(world.engine, "n")
+    world.commit()
+    assert world.restart().engine.addresses.get("s") is None or not world.restart().engine.addresses["s"].positions
+
+
+def test_names() -> None:
+    assert name_of("client", "n") == "client.n"
+    assert name_of("", "n") == "n"

@@ -1,0 +1,142 @@
+"""Consumers with selectors whose messages lie behind more than memory holds of what others take, or nobody."""
+
+from __future__ import annotations
+
+import pytest
+
+from stompbox.broker.consumer import AckMode
+from stompbox.broker.queue import Queue
+from tests.broker.world import Got, World
+
+SMALL = 6000  # octets: about ten messages
+
+
+def send(world: World, words: str, start: int = 0, *, name: str = "q") -> None:
+    for number, word in enumerate(words, start):
+        world.send(name, b"%d" % number, headers={"word": word})
+
+
+def numbers(got: list[Got], consumer: str) -> list[int]:
+    return [int(one.body) for one in got if one.consumer == consumer]
+
+
+@pytest.mark.parametrize("is_durable", [True, False])
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_what_nobody_takes_does_not_keep_others_away(is_durable: bool, is_stored: bool) -> None:
+    """Whether it is on the disk, on its way there or in memory alone."""
+    world = World(page_size=SMALL, is_durable=is_durable)
+    send(world, "a" * 40 + "b" + "a" * 40 + "b")
+    if is_stored:
+        world.commit()
+    world.on_queue(world.consumer("b", AckMode.AUTO, selector="word = 'b'"), "q")
+    assert numbers(world.settle(), "b") == [40, 81]
+    assert world.queue("q").backlog.size <= SMALL
+
+
+def test_what_a_slow_consumer_is_to_take_does_not_keep_others_away() -> None:
+    world = World(page_size=SMALL)
+    slow = world.on_queue(world.consumer("slow", prefetch=1, selector="word = 'a'"), "q")
+    fast = world.on_queue(world.consumer("fast", AckMode.AUTO, selector="word = 'b'"), "q")
+    send(world, "ab" * 100)
+    world.commit()
+    got = world.settle()
+    assert numbers(got, "fast") == list(range(1, 200, 2))
+    world.engine.flushed(fast)
+    taken = numbers(got, "slow")
+    while got:
+        for one in got:
+            if one.consumer == "slow":
+                world.ack(slow, one)
+        got = world.settle()
+        taken += numbers(got, "slow")
+    assert taken == list(range(0, 200, 2)), "in order, each once"
+    assert world.queue("q").cursor.settle(200) == 200
+    assert not world.queue("q").sought
+
+
+def test_what_comes_later_is_found_at_once() -> None:
+    world = World(page_size=SMALL)
+    world.on_queue(world.consumer("b", AckMode.AUTO, selector="word = 'b'"), "q")
+    send(world, "a" * 40)
+    assert world.settle() == []
+    world.commit()
+    send(world, "aab", 40)
+    assert numbers(world.settle(), "b") == [42]
+
+
+def test_a_search_is_not_repeated() -> None:
+    """Who looked through a million messages for nothing does not look through them again for the next one."""
+    world = World(page_size=SMALL)
+    consumer = world.on_queue(world.consumer("b", prefetch=1, selector="word = 'b'"), "q")
+    send(world, "a" * 300 + "bbbbb")
+    world.commit()
+    got = world.settle()
+    binding = next(iter(consumer.bindings.values()))
+    for number in range(300, 305):
+        assert numbers(got, "b") == [number]
+        assert binding.sought >= 300
+        world.ack(consumer, got[0])
+        assert all(load.start >= 300 for load in world.engine.loads)
+        got = world.settle()
+    assert got == []
+
+
+def test_what_comes_back_is_delivered_again_once() -> None:
+    world = World(page_size=SMALL)
+    consumer = world.on_queue(world.consumer("b", selector="word = 'b'"), "q")
+    send(world, "a" * 40 + "bb")
+    world.commit()
+    got = world.settle()
+    assert numbers(got, "b") == [40, 41]
+    world.ack(consumer, got[1])
+    world.close(consumer)
+    everything = world.on_queue(world.consumer("all", AckMode.AUTO), "q")
+    came: list[Got] = []
+    while got := world.settle():
+        came += got
+        world.engine.flushed(everything)
+    assert sorted(numbers(came, "all")) == list(range(41)), "41 was acknowledged"
+    assert [one.is_redelivered for one in came if one.body == b"40"] == [True]
+
+
+def test_a_consumer_of_everything_gets_the_rest_in_order() -> None:
+    world = World(page_size=SMALL)
+    seeker = world.on_queue(world.consumer("b", AckMode.AUTO, selector="word = 'b'"), "q")
+    send(world, "aaaaab" * 30)
+    world.commit()
+    assert len(world.settle()) == 30
+    world.engine.flushed(seeker)
+    everything = world.on_queue(world.consumer("all", AckMode.AUTO), "q")
+    rest: list[int] = []
+    while got := world.settle():
+        rest += numbers(got, "all")
+        world.engine.flushed(everything)
+    assert rest == [number for number in range(180) if number % 6 != 5]
+    assert not queue_of(world).is_paged
+
+
+def queue_of(world: World) -> Queue:
+    return world.queue("q")
+
+
+def test_after_a_restart_what_was_found_and_not_answered_comes_again() -> None:
+    world = World(page_size=SMALL)
+    consumer = world.on_queue(world.consumer("b", selector="word = 'b'"), "q")
+    send(world, "a" * 40 + "bbb")
+    got = world.settle()
+    world.ack(consumer, got[1])
+    world.commit()
+    world = world.restart()
+    world.on_queue(world.consumer("b", selector="word = 'b'"), "q")
+    assert [(int(one.body), one.is_redelivered) for one in world.settle()] == [(40, True), (42, True)]
+
+
+def test_purging_leaves_what_was_found_to_its_consumer() -> None:
+    world = World(page_size=SMALL)
+    consumer = world.on_queue(world.consumer("b", selector="word = 'b'"), "q")
+    send(world, "a" * 40 + "ba")
+    (got,) = world.settle()
+    world.queue("q").purge()
+    assert not world.queue("q").cursor.settle(42) > 40, "40 is not answered"
+    world.ack(consumer, got)
+    assert world.queue("q").cursor.settle(42) == 42

@@ -1,0 +1,90 @@
+"""`stompbox config`: what it prints, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stompbox.cli.config import app
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run the command in an empty folder: (exit code, stdout, stderr)."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("STOMPBOX_CONFIG", "STOMPBOX_DATA", "STOMPBOX_LISTEN"):
+        monkeypatch.delenv(name, raising=False)
+
+    def command(*words: str) -> tuple[int, str, str]:
+        try:
+            app(list(words), result_action="return_value")
+            code = 0
+        except SystemExit as left:
+            code = int(left.code or 0)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return command
+
+
+def test_a_good_configuration_is_good(run: Run) -> None:
+    assert run("check") == (0, "good: tcp://127.0.0.1:61613; no users, so anyone from this machine; 0 warnings\n", "")
+
+
+def test_warnings_go_to_stderr(run: Run) -> None:
+    Path("x.toml").write_text("[[user]]\nname = 'a'\npassword = 'plain'\n", encoding="utf-8")
+    code, out, err = run("check", "--config", "x.toml")
+    assert (code, out) == (0, "good: tcp://127.0.0.1:61613; 1 users; 1 warnings\n")
+    assert err == "warning: the password of user 'a' is plain text; `stompbox user hash` makes a hash of it\n"
+
+
+@pytest.mark.parametrize("command", ["check", "show"])
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("dta = 1", "stompbox: stompbox.toml:1: dta: unknown key; the nearest known name is 'data'\n"),
+        ("data = ", "stompbox: stompbox.toml:1: not TOML: invalid value\n"),
+    ],
+)
+def test_a_bad_configuration_is_one_line_and_code_2(run: Run, command: str, text: str, problem: str) -> None:
+    Path("stompbox.toml").write_text(text, encoding="utf-8")
+    assert run(command) == (2, "", problem)
+
+
+def test_a_missing_file_is_named(run: Run) -> None:
+    assert run("check", "--config", "gone.toml") == (2, "", "stompbox: gone.toml: cannot be read: No such file or directory\n")
+
+
+def test_an_open_door_is_refused_but_can_be_looked_at(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STOMPBOX_LISTEN", "tcp://0.0.0.0:61613")
+    code, out, err = run("check")
+    assert (code, out) == (2, "")
+    assert err.startswith("stompbox: listener tcp://0.0.0.0:61613: no users are configured") and err.count("\n") == 1
+    code, out, _ = run("show")
+    assert code == 0 and 'url = "tcp://0.0.0.0:61613"' in out
+
+
+def test_show_prints_toml_with_origins_and_stars(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STOMPBOX_DATA", "/data")
+    Path("stompbox.toml").write_text("[[user]]\nname = 'a'\npassword = 'hunter2'\n", encoding="utf-8")
+    code, out, _ = run("show")
+    assert code == 0 and "hunter2" not in out
+    content = tomllib.loads(out)
+    assert content["data"] == "/data" and content["user"] == [{"name": "a", "password": "***", "groups": []}]
+    assert 'data = "/data"  # STOMPBOX_DATA' in out and 'name = "a"  # stompbox.toml:2' in out
+
+
+def test_show_prints_json(run: Run) -> None:
+    code, out, _ = run("show", "--json")
+    assert code == 0 and json.loads(out)["listener"] == [{"url": "tcp://127.0.0.1:61613"}]
+
+
+def test_schema_prints_json_schema(run: Run) -> None:
+    code, out, _ = run("schema")
+    assert code == 0 and json.loads(out)["$ref"] == "#/$defs/Configuration"

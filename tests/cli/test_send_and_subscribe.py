@@ -1,0 +1,70 @@
+"""`stompbox send` and `stompbox subscribe` against a live broker, as a script would use them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+
+def stompbox(*arguments: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([sys.executable, "-m", "stompbox", *arguments], input=given, capture_output=True, timeout=60, check=False)
+
+
+@pytest.fixture
+def url(broker: tuple[str, int]) -> str:
+    return f"stomp://{broker[0]}:{broker[1]}"
+
+
+def test_what_is_sent_is_printed(url: str) -> None:
+    sent = stompbox("send", "/queue/cli.one", "héllo", "--url", url, "--header", "color:red")
+    assert (sent.returncode, sent.stdout) == (0, b"")
+    got = stompbox("subscribe", "/queue/cli.one", "--url", url, "--count", "1", "--json")
+    entry = json.loads(got.stdout)
+    assert (got.returncode, entry["body"], entry["headers"]["color"]) == (0, "héllo", "red")
+
+
+def test_lines_of_stdin_are_messages(url: str) -> None:
+    assert stompbox("send", "/queue/cli.lines", "--url", url, "--lines", given=b"one\ntwo\n").returncode == 0
+    got = stompbox("subscribe", "/queue/cli.lines", "--url", url, "--count", "2")
+    assert got.stdout == b"one\ntwo\n"
+
+
+def test_a_selector_takes_and_leaves(url: str) -> None:
+    for number in ("1", "2", "3"):
+        assert stompbox("send", "/queue/cli.picked", number, "--url", url, "--header", f"n:{number}").returncode == 0
+    got = stompbox("subscribe", "/queue/cli.picked", "--url", url, "--selector", "n >= 2", "--count", "2")
+    rest = stompbox("subscribe", "/queue/cli.picked", "--url", url, "--count", "1")
+    assert (got.stdout, rest.stdout) == (b"2\n3\n", b"1\n")
+
+
+def test_subscribe_ends_when_nothing_comes(url: str) -> None:
+    got = stompbox("subscribe", "/queue/cli.nothing", "--url", url, "--timeout", "0.1")
+    assert (got.returncode, got.stdout) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "word"),
+    [
+        (("send", "/queue/x", "b", "--url", "stomp://127.0.0.1:1"), 3, b"127.0.0.1:1"),
+        (("send", "/queue/x", "b", "--url", "carrier-pigeon://127.0.0.1"), 2, b"carrier-pigeon"),
+        (("send", "/queue/x", "b", "--header", "nocolon"), 2, b"nocolon"),
+        (("send", "/queue/x", "--file", "is-not-there"), 2, b"is-not-there"),
+        (("send", "/queue/x", "b", "--count", "0"), 2, b"--count"),
+        (("subscribe", "/queue/x", "--header", "nocolon"), 2, b"nocolon"),
+    ],
+)
+def test_wrong_use_is_one_line_and_an_exit_code(url: str, arguments: tuple[str, ...], code: int, word: bytes) -> None:
+    done = stompbox(*arguments, *(() if "--url" in arguments else ("--url", url)))
+    assert done.returncode == code
+    assert done.stderr.count(b"\n") == 1
+    assert word in done.stderr
+
+
+def test_a_bad_selector_names_its_fault(url: str) -> None:
+    done = stompbox("subscribe", "/queue/x", "--url", url, "--selector", "n >=", "--timeout", "1")
+    assert done.returncode == 1
+    assert b"selector" in done.stderr
+    assert b"Traceback" not in done.stderr

@@ -1,0 +1,70 @@
+"""URLs: what they mean, and what is said about wrong ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from stompbox.client.url import Target, parse_url
+from stompbox.errors import UsageError
+
+GOOD = [
+    ("stomp://host", Target("stomp", "host", 61613)),
+    ("tcp://host:1", Target("tcp", "host", 1)),
+    ("STOMP://HOST:7/", Target("stomp", "host", 7)),
+    ("stomp+ssl://host", Target("stomp+ssl", "host", 61614, secure=True)),
+    ("ssl://host:9", Target("ssl", "host", 9, secure=True)),
+    ("stomp://u%40x:p%3A%2F@[::1]:5", Target("stomp", "::1", 5, login="u@x", passcode="p:/")),
+    ("stomp://u@h", Target("stomp", "h", 61613, login="u")),
+    ("ws://h", Target("ws", "h", 80, websocket=True)),
+    ("wss://h:8/a/b?token=1&x=2", Target("wss", "h", 8, secure=True, websocket=True, resource="/a/b?token=1&x=2")),
+    (
+        "stomp://h?host=%2F&heart-beat=1,2",
+        Target("stomp", "h", 61613, resource="/?host=%2F&heart-beat=1,2", options={"host": "/", "heart-beat": "1,2"}),
+    ),
+]
+BAD = [
+    ("http://host", "stomp://"),
+    ("host:61613", "allowed are"),
+    ("", "no scheme"),
+    ("stomp://", "names no host"),
+    ("stomp://:61613", "names no host"),
+    ("stomp://host:0", "port 0"),
+    ("stomp://host:65536", "out of range"),
+    ("stomp://host:abc", "abc"),
+    ("stomp://host/queue", "path '/queue'"),
+    ("stomp://u:pa#ss@host", "%23"),
+    ("stomp://host?heartbeat=1,1", "did you mean 'heart-beat'"),
+    ("stomp://host?host=a&host=b", "twice"),
+    ("stomp://[::1", "IPv6"),
+]
+
+
+@pytest.mark.parametrize(("url", "target"), GOOD, ids=[url for url, _ in GOOD])
+def test_url_is_taken_apart(url: str, target: Target) -> None:
+    assert parse_url(url) == target
+
+
+@pytest.mark.parametrize(("url", "text"), BAD, ids=[url for url, _ in BAD])
+def test_wrong_url_is_named(url: str, text: str) -> None:
+    with pytest.raises(UsageError, match="url") as caught:
+        parse_url(url)
+    assert text in caught.value.message
+
+
+def test_url_of_another_type() -> None:
+    with pytest.raises(UsageError, match="must be a str"):
+        parse_url(7)  # type: ignore[arg-type]
+
+
+def test_no_passcode_in_texts() -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_url("stomp://user:secret@host/path")
+    assert "secret" not in caught.value.message
+    target = parse_url("stomp://user:secret@host")
+    assert "secret" not in repr(target)
+    assert "secret" not in str(target)
+
+
+def test_shown_without_query_and_with_brackets() -> None:
+    assert str(parse_url("wss://[::1]/ws?token=abc")) == "wss://[::1]:443/ws"
+    assert str(parse_url("stomp://h?client-id=c")) == "stomp://h:61613"

@@ -1,0 +1,176 @@
+"""`dialect=openmq`: the rules of the GlassFish Message Queue's STOMP bridge, row by row; and `dialect=artemis` where it reads otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from tests.conformance.brokers import Brokers
+from tests.conformance.script import Case, Play, Step, hear, keep, leave, play, refused, say, send, subscribe, sync
+
+OPENMQ = """
+memory = true
+[[listener]]
+url = "tcp://127.0.0.1:0?dialect=openmq"
+"""
+ARTEMIS = """
+memory = true
+[[listener]]
+url = "tcp://127.0.0.1:0?dialect=artemis;stompEnableMessageId=true"
+"""
+LOGIN = {"": "login:guest\npasscode:guest"}
+IN_TRANSACTION = "transaction:t\nack:client"
+
+
+def begin(client: str, name: str = "t") -> Step:
+    return say(client, "BEGIN", headers=f"transaction:{name}")
+
+
+def commit(client: str, name: str = "t") -> Step:
+    return say(client, "COMMIT", headers=f"transaction:{name}")
+
+
+def ack(client: str, word: str, headers: str = "") -> Step:
+    """The message whose ids `keep_ids` has kept, as each version says it."""
+
+    def step(play: Play) -> None:
+        name = {"1.2": "id:{%s-ack}", "1.1": "subscription:0\nmessage-id:{%s}", "1.0": "message-id:{%s}"}[play.version] % word
+        say(client, "ACK", headers=f"{name}\n{headers}")(play)
+
+    return step
+
+
+def keep_ids(client: str, word: str) -> Step:
+    def step(play: Play) -> None:
+        names = {word: "message-id"} | ({f"{word}-ack": "ack"} if play.version == "1.2" else {})
+        keep(client, "MESSAGE", **names)(play)
+
+    return step
+
+
+def no_login(play: Play) -> None:
+    play.case.login["nobody"] = ""
+    with pytest.raises(AssertionError, match="login-required"):
+        play.client("nobody")
+
+
+def is_named_as_in_openmq(play: Play) -> None:
+    assert play.words["to"].startswith("/temp-queue/temporary_destination://queue/")
+
+
+def are_ids(play: Play) -> None:
+    one, two = play.words["one"], play.words["two"]
+    assert one != two
+    assert all(id.startswith("STOMP") and id[5:].isdigit() for id in (one, two))
+
+
+CASES = [
+    Case("row 1: login and passcode are required", [no_login], login=LOGIN),
+    Case("row 3: a message is persistent of priority 4 and never expires unless it says otherwise", [
+        subscribe("a", "/queue/{x}"), send("s", "/queue/{x}", "1"), hear("a", "MESSAGE", "1", without=("expires",)),
+    ], login=LOGIN),
+    Case("row 3: expires is a time to live", [
+        subscribe("a", "/queue/{x}"), send("s", "/queue/{x}", "1", "expires:600000"), hear("a", "MESSAGE", "1"),
+    ], login=LOGIN),
+    Case("row 4: a name that JMS forbids", [
+        say("a", "SEND", "/queue/{x}", headers="not-a-name:1"), refused("a", "bad-property-name", "not-a-name"),
+        say("b", "SEND", "/queue/{x}", headers="Between:1"), refused("b", "bad-property-name", "Between"),
+    ], login=LOGIN),
+    Case("row 4: names that it allows", [
+        subscribe("a", "/queue/{x}"), send("s", "/queue/{x}", "1", "colour:red\nJMSXGroupID:g\ncorrelation-id:7"),
+        hear("a", "MESSAGE", "1", colour="red", JMSXGroupID="g", correlation_id="7"),
+    ], login=LOGIN),
+    Case("row 6: a default id, shown, that is taken once", [
+        say("a", "SUBSCRIBE", "/queue/{x}", headers="receipt:r"), hear("a", "RECEIPT"), send("s", "/queue/{x}", "1"),
+        hear("a", "MESSAGE", "1", subscription="/subscription-to//queue/{x}"),
+        say("a", "SUBSCRIBE", "/queue/{x}"), refused("a", "subscription-exists", "/subscription-to//queue/{x}"),
+    ], login=LOGIN),
+    Case("row 6: UNSUBSCRIBE by the destination", [
+        say("a", "SUBSCRIBE", "/topic/{x}", headers="receipt:r"), hear("a", "RECEIPT"),
+        say("a", "UNSUBSCRIBE", "/topic/{x}", headers="receipt:u"), hear("a", "RECEIPT"), send("s", "/topic/{x}", "1"), sync("a"),
+    ], login=LOGIN),
+    Case("row 7: a transacted subscription needs an open transaction", [
+        say("a", "SUBSCRIBE", "/queue/{x}", headers="id:0\ntransaction:t"), refused("a", "no-such-transaction"),
+    ], login=LOGIN),
+    Case("row 7: delivery pauses after COMMIT until the next BEGIN", [
+        begin("a"), subscribe("a", "/queue/{x}", headers=IN_TRANSACTION), send("s", "/queue/{x}", "1"), keep_ids("a", "m"), ack("a", "m"),
+        commit("a"), sync("a"), send("s", "/queue/{x}", "2"), sync("a"), begin("a", "u"), hear("a", "MESSAGE", "2"),
+    ], login=LOGIN),
+    Case("row 7: what was not acknowledged comes again", [
+        begin("a"), subscribe("a", "/queue/{x}", headers=IN_TRANSACTION), send("s", "/queue/{x}", "1"), send("s", "/queue/{x}", "2"),
+        keep_ids("a", "m"), hear("a", "MESSAGE", "2", redelivered="false"), ack("a", "m"), commit("a"), sync("a"), begin("a"),
+        hear("a", "MESSAGE", "2", redelivered="true"), sync("a"),
+    ], login=LOGIN),
+    Case("row 8: ABORT, and the next BEGIN starts from the unconsumed", [
+        begin("a"), subscribe("a", "/queue/{x}", headers=IN_TRANSACTION), send("s", "/queue/{x}", "1"), keep_ids("a", "m"), ack("a", "m"),
+        say("a", "ABORT", headers="transaction:t"), sync("a"), begin("a"), hear("a", "MESSAGE", "1", redelivered="true"),
+    ], login=LOGIN),
+    Case("row 9: without acknowledgements COMMIT consumes what was sent", [
+        begin("a"), subscribe("a", "/queue/{x}", headers="transaction:t"), send("s", "/queue/{x}", "1"),
+        hear("a", "MESSAGE", "1", without=("ack",)), commit("a"), sync("a"), begin("a"), sync("a"), leave("a"),
+        subscribe("b", "/queue/{x}"), sync("b"),
+    ], login=LOGIN),
+    Case("row 9: without acknowledgements ABORT consumes nothing", [
+        begin("a"), subscribe("a", "/queue/{x}", headers="transaction:t"), send("s", "/queue/{x}", "1"), hear("a", "MESSAGE", "1"),
+        say("a", "ABORT", headers="transaction:t"), sync("a"), begin("a"), hear("a", "MESSAGE", "1", redelivered="true"),
+    ], login=LOGIN),
+    Case("row 11: one transaction at a time", [
+        begin("a"), begin("a", "u"), refused("a", "transaction-exists", "one at a time"),
+    ], login=LOGIN),
+    Case("row 12: a transaction on a subscription that is not transacted", [
+        subscribe("a", "/queue/{x}", headers="ack:client"), begin("a"), send("s", "/queue/{x}", "1"), keep_ids("a", "m"),
+        ack("a", "m", "transaction:t"), refused("a", "transaction-not-allowed"),
+    ], login=LOGIN),
+    Case("row 12: a subscription that is not transacted acknowledges at once", [
+        subscribe("a", "/queue/{x}", headers="ack:client"), begin("a"), send("s", "/queue/{x}", "1"), keep_ids("a", "m"), ack("a", "m"),
+        say("a", "ABORT", headers="transaction:t"), sync("a"), leave("a"), subscribe("b", "/queue/{x}"), sync("b"),
+    ], login=LOGIN),
+    Case("row 14: content-length always", [
+        subscribe("a", "/queue/{x}"), send("s", "/queue/{x}", "12"), hear("a", "MESSAGE", "12", content_length="2"),
+    ], login=LOGIN),
+    Case("row 15: others see a temporary queue by OpenMQ's name, and reply to it", [
+        subscribe("b", "/queue/{x}"), subscribe("a", "/temp-queue/q"), send("a", "/queue/{x}", "?", "reply-to:/temp-queue/q"),
+        keep("b", "MESSAGE", to="reply-to"), is_named_as_in_openmq, send("b", "{to}", "!"),
+        hear("a", "MESSAGE", "!"),
+    ], login=LOGIN),
+]  # fmt: skip
+
+
+ARTEMIS_CASES = [
+    Case("an ACK takes effect at once although it names a transaction", [
+        subscribe("a", "/queue/{x}", headers="ack:client"), begin("a"), send("s", "/queue/{x}", "1"), keep_ids("a", "m"),
+        ack("a", "m", "transaction:t"), say("a", "ABORT", headers="transaction:t"), sync("a"), leave("a"),
+        subscribe("b", "/queue/{x}"), sync("b"),
+    ], broker="artemis"),
+    Case("selectors compare texts as texts", [
+        subscribe("a", "/topic/{x}", headers="selector:age > 18"), subscribe("b", "/topic/{x}", headers="selector:age = '20'"),
+        send("s", "/topic/{x}", "1", "age:20"), hear("b", "MESSAGE", "1"), sync("a"),
+    ], broker="artemis"),
+    Case("amqMessageId is another for each message", [
+        subscribe("a", "/queue/{x}"), send("s", "/queue/{x}", "1"), send("s", "/queue/{x}", "2"), keep("a", "MESSAGE", one="amqMessageId"),
+        keep("a", "MESSAGE", two="amqMessageId"), are_ids,
+    ], broker="artemis"),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def brokers(broker: tuple[str, int], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], tuple[str, int]]]:
+    with ExitStack() as stack:
+        yield Brokers(broker, {"openmq": OPENMQ, "artemis": ARTEMIS}, tmp_path_factory, stack).address
+
+
+ROWS = [(case, version) for case in (*CASES, *ARTEMIS_CASES) for version in case.versions]
+
+
+@pytest.mark.parametrize(("case", "version"), ROWS, ids=str)
+def test_over_tcp(brokers: Callable[[str], tuple[str, int]], case: Case, version: str) -> None:
+    play(brokers(case.broker or "openmq"), case, version, "tcp")
+    assert case.steps
+
+
+@pytest.mark.parametrize("case", CASES[8:12], ids=str)
+def test_over_websocket(brokers: Callable[[str], tuple[str, int]], case: Case) -> None:
+    play(brokers("openmq"), case, "1.2", "websocket")
+    assert case.steps

@@ -1,0 +1,88 @@
+"""Temporary destinations: made by their owner, known to others by another name, gone with the connection."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conformance.script import Case, bye, hear, keep, play, refused, say, send, subscribe, sync
+
+CASES = [
+    Case("request and reply", [
+        subscribe("b", "/queue/{x}"), subscribe("a", "/temp-queue/answers"), send("a", "/queue/{x}", "?", "reply-to:/temp-queue/answers"),
+        keep("b", "MESSAGE", to="reply-to"), send("b", "{to}", "!"),
+        hear("a", "MESSAGE", "!", destination="{to}", subscription="0"), sync("a"),
+    ]),
+    Case("reply-to alone makes one", [
+        subscribe("b", "/queue/{x}"), send("a", "/queue/{x}", "?", "reply-to:/temp-queue/late"), keep("b", "MESSAGE", to="reply-to"),
+        send("b", "{to}", "!"), subscribe("a", "/temp-queue/late"), hear("a", "MESSAGE", "!"),
+    ]),
+    Case("a temporary topic", [
+        subscribe("b", "/queue/{x}"), subscribe("a", "/temp-topic/news"), subscribe("a", "/temp-topic/news", id="1"),
+        send("a", "/queue/{x}", "?", "reply-to:/temp-topic/news"), keep("b", "MESSAGE", to="reply-to"), send("b", "{to}", "!"),
+        hear("a", "MESSAGE", "!"), hear("a", "MESSAGE", "!"), sync("a"),
+    ]),
+    Case("the owner may use both names", [
+        subscribe("b", "/queue/{x}"), subscribe("a", "/temp-queue/mine"), send("a", "/queue/{x}", "?", "reply-to:/temp-queue/mine"),
+        keep("b", "MESSAGE", to="reply-to"), send("a", "/temp-queue/mine", "1"), hear("a", "MESSAGE", "1", destination="/temp-queue/mine"),
+        send("a", "{to}", "2"), hear("a", "MESSAGE", "2", destination="{to}"),
+    ]),
+    Case("one name, two connections: two queues", [
+        subscribe("a", "/temp-queue/same"), subscribe("b", "/temp-queue/same"), send("a", "/temp-queue/same", "1"),
+        hear("a", "MESSAGE", "1"), sync("b"),
+    ]),
+    Case("only the owner consumes", [
+        subscribe("b", "/queue/{x}"), send("a", "/queue/{x}", "?", "reply-to:/temp-queue/mine"), keep("b", "MESSAGE", to="reply-to"),
+        say("b", "SUBSCRIBE", "{to}", headers="id:9"), refused("b", "temporary-not-owned", "{to}"),
+    ]),
+    Case("nobody sends to what is not there", [
+        say("a", "SEND", "/temp-queue/nothing"), refused("a", "no-such-temporary", "/temp-queue/nothing"),
+    ]),
+    Case("it goes with the connection", [
+        subscribe("b", "/queue/{x}"), send("a", "/queue/{x}", "?", "reply-to:/temp-queue/mine"),
+        keep("b", "MESSAGE", to="reply-to"), bye("a"),
+        say("b", "SEND", "{to}", "!"), refused("b", "no-such-temporary"),
+    ]),
+    Case("it stays over UNSUBSCRIBE", [
+        subscribe("a", "/temp-queue/q"), say("a", "UNSUBSCRIBE", headers="id:0\nreceipt:r"), hear("a", "RECEIPT"),
+        send("a", "/temp-queue/q", "1"), subscribe("a", "/temp-queue/q"), hear("a", "MESSAGE", "1"),
+    ]),
+    Case("no wildcard reaches it", [
+        subscribe("b", "/queue/temp-queue.#,/queue/#.{x}"), subscribe("c", "/topic/#", id="c"), subscribe("a", "/temp-queue/q"),
+        send("a", "/temp-queue/q", "1"), hear("a", "MESSAGE", "1"), sync("b"),
+    ]),
+    Case("a reply in a transaction", [
+        subscribe("b", "/queue/{x}"), subscribe("a", "/temp-queue/q"), send("a", "/queue/{x}", "?", "reply-to:/temp-queue/q"),
+        keep("b", "MESSAGE", to="reply-to"), say("b", "BEGIN", headers="transaction:t"), send("b", "{to}", "!", "transaction:t"), sync("a"),
+        say("b", "COMMIT", headers="transaction:t"), hear("a", "MESSAGE", "!"),
+    ]),
+    Case("a reply-to that is no temporary destination is the clients' own affair", [
+        subscribe("b", "/queue/{x}"), send("a", "/queue/{x}", "?", "reply-to:/queue/{x}.back"),
+        hear("b", "MESSAGE", "?", reply_to="/queue/{x}.back"),
+    ]),
+    Case("who passes a reply-to on does not change it", [
+        subscribe("b", "/queue/{x}"), subscribe("c", "/queue/{x}.2"), send("a", "/queue/{x}", "?", "reply-to:/temp-queue/q"),
+        keep("b", "MESSAGE", to="reply-to"), send("b", "/queue/{x}.2", "?", "reply-to:{to}"), hear("c", "MESSAGE", "?", reply_to="{to}"),
+    ]),
+    Case("a temporary queue has no queues of its own", [
+        say("a", "SUBSCRIBE", "/temp-queue/a::b", headers="id:1"), refused("a", "bad-destination"),
+    ]),
+    Case("a temporary queue is no topic", [
+        say("a", "SUBSCRIBE", "/temp-queue/a", headers="id:1\nsubscription-type:MULTICAST"), refused("a", "bad-destination-type"),
+    ]),
+    Case("no durable subscription on a temporary topic", [
+        say("a", "SUBSCRIBE", "/temp-topic/a", headers="id:1\ndurable-subscriber-name:d"), refused("a", "durable-on-queue"),
+    ], login={"": "client-id:{x}"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("version", ("1.0", "1.1", "1.2"))
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_over_tcp(broker: tuple[str, int], case: Case, version: str) -> None:
+    play(broker, case, version, "tcp")
+    assert case.steps
+
+
+@pytest.mark.parametrize("case", CASES[:4], ids=str)
+def test_over_websocket(broker: tuple[str, int], case: Case) -> None:
+    play(broker, case, "1.2", "websocket")
+    assert case.steps

@@ -1,0 +1,128 @@
+"""What every test may use: the repository on the path, and a broker that runs as its own process.
+
+`serve` starts brokers as a user would, on free ports, and ends each by its id; `broker` is one in memory, for the session.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from hypothesis import settings
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))  # `from tests.conformance.cases import CASES` works whoever starts pytest
+
+# Fixed seeds: a red test is red again. No deadline: a busy machine is not a fault of the code.
+settings.register_profile("stompbox", derandomize=True, deadline=None)
+settings.load_profile("stompbox")
+
+START_WITHIN = 30.0  # seconds
+STOP_WITHIN = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A broker in its own process. `listeners` are the URLs that it printed, in their order."""
+
+    process: subprocess.Popen[bytes]
+    listeners: tuple[str, ...]
+    log: Path
+
+    @property
+    def host(self) -> str:
+        return urlsplit(self.listeners[0]).hostname or ""
+
+    @property
+    def port(self) -> int:
+        return urlsplit(self.listeners[0]).port or 0
+
+    def stop(self) -> int:
+        """SIGTERM, and what the process said in the end: its exit code."""
+        self.process.terminate()
+        try:
+            return self.process.wait(STOP_WITHIN)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise
+
+
+Serve = Callable[..., Served]
+
+
+def _lines_until_ready(process: subprocess.Popen[bytes], log: Path) -> list[str]:
+    """What the broker prints before `ready`, which is left out. Fails with its log when it ends or takes too long."""
+    assert process.stdout is not None
+    deadline = time.monotonic() + START_WITHIN
+    printed = b""
+    with selectors.DefaultSelector() as waiting:
+        waiting.register(process.stdout, selectors.EVENT_READ)
+        while not any(line.strip() == b"ready" for line in printed.splitlines()):
+            if not waiting.select(max(0.0, deadline - time.monotonic())):
+                pytest.fail(f"no `ready` within {START_WITHIN} s; printed {printed!r}; log:\n{log.read_text()}")
+            octets = os.read(process.stdout.fileno(), 65536)
+            if not octets:
+                pytest.fail(f"the broker ended with {process.wait()}; printed {printed!r}; log:\n{log.read_text()}")
+            printed += octets
+    return [line.strip() for line in printed.decode().splitlines() if line.strip() != "ready"]
+
+
+def start_broker(folder: Path, *arguments: str) -> Served:
+    """`stompbox serve` with these arguments, its working folder in `folder`; returns once it is ready."""
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / "broker.log"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("STOMPBOX_")}
+    with log.open("ab") as stderr:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "stompbox", "serve", *arguments],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, cwd=folder, env=environment,
+        )
+    try:
+        lines = _lines_until_ready(process, log)
+        listeners = tuple([word for line in lines for word in line.split() if word.startswith(("tcp://", "ssl://"))])
+        assert listeners, f"no listener in {lines}"
+    except BaseException:
+        process.kill()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+        raise
+    return Served(process, listeners, log)
+
+
+def end(served: Served) -> None:
+    if served.process.poll() is None:
+        served.stop()
+    if served.process.stdout is not None:
+        served.process.stdout.close()
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    """serve(*arguments) -> Served: any number of brokers, ended with the test."""
+    running: list[Served] = []
+
+    def start(*arguments: str) -> Served:
+        running.append(start_broker(tmp_path / "broker", *arguments))
+        return running[-1]
+
+    yield start
+    for served in running:
+        end(served)
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
+    """(host, port) of a broker in memory that all tests of the session share: use destinations of your own."""
+    served = start_broker(tmp_path_factory.mktemp("broker"), "--memory", "--listen", "tcp://127.0.0.1:0", "--no-admin")
+    yield served.host, served.port
+    end(served)

@@ -1,0 +1,61 @@
+"""Random commits, and what a store holds as something that can be compared."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from stompbox.store.base import Commit, Store
+from stompbox.store.chunks import decode
+from tests.store.runs import run, told
+
+END = 1 << 40
+LOGS = 3
+
+
+class Commits:
+    """Each draws on what the ones before have made, so they must be applied in order."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.next: dict[int, int] = {}
+        self.cursors: dict[int, tuple[int, int]] = {}  # id -> log, about its position
+        self.serial = 0
+
+    def __next__(self) -> Commit:
+        random, commit = self.random, Commit()
+        self.serial += 1
+        if len(self.next) < LOGS:
+            log = len(self.next) + 1
+            commit.logs[log], commit.cursors[log], self.next[log], self.cursors[log] = f"log {log}", (log, 0), 0, (log, 0)
+        for log in random.sample(sorted(self.next), random.randint(1, len(self.next))):
+            first, count = self.next[log], random.randint(1, 30)
+            commit.runs[log] = [run(first, count, body=random.randbytes(random.choice((0, 10, 500))), arrived=self.serial)]
+            self.next[log] = first + count
+        for cursor, (log, position) in self.cursors.items():
+            if random.random() < 0.7:
+                stop = random.randint(position, self.next[log])
+                ahead = random.randint(stop, self.next[log])
+                commit.acknowledged[cursor] = [(position, stop), (ahead, min(ahead + 2, self.next[log]))]
+                self.cursors[cursor] = log, stop
+                commit.trims[log] = stop
+        commit.entries["queue", random.choice("abc")] = random.choice((None, random.randbytes(20)))
+        commit.entries["serial", ""] = b"%d" % self.serial
+        if random.random() < 0.1:
+            log = random.choice(sorted(self.next))
+            commit.next_offsets[log] = self.next[log] = self.next[log] + 1000
+        return commit
+
+
+def contents(store: Store) -> dict[str, Any]:
+    """Everything that a reader of the store can see."""
+    found = store.recover()
+    return {
+        "logs": {log.id: (log.name, log.first, log.next) for log in found.logs},
+        "cursors": {cursor.id: (cursor.log, cursor.position, list(cursor.ahead)) for cursor in found.cursors},
+        "entries": found.entries,
+        "messages": {
+            log.id: [message for chunk in store.read(log.id, 0, END, END) for message in told(decode(chunk.blob, chunk.first))]
+            for log in found.logs
+        },
+    }

@@ -1,0 +1,112 @@
+"""What those who take part in a drill write down, each in a journal of its own: what they sent, what came, what was confirmed.
+
+A journal is a file of JSON lines in the order in which things happened to its writer. Times are of the machine's monotonic clock
+(ns), so that journals can be laid side by side. A `link` is one connection, named `<epoch>-<session>` as CONNECTED says: brokers
+that were started later have higher epochs.
+
+| word     | is                                                                                            |
+|----------|-----------------------------------------------------------------------------------------------|
+| message  | the name that stands in its body, `<producer>.<number>`; numbers only grow                    |
+| source   | whatever hands messages out: `/queue/x`, or `<client-id>/<name>` for a durable subscription   |
+| unit     | what must happen whole: a SEND outside a transaction, or a transaction                        |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from msgspec import Struct, json
+
+
+class Opened(Struct, frozen=True, tag=True):
+    time: int
+    link: str
+
+
+class Closed(Struct, frozen=True, tag=True):
+    time: int
+    link: str
+
+
+class Sent(Struct, frozen=True, tag=True):
+    """A SEND is about to be written; `transaction` is empty outside of one."""
+
+    link: str
+    message: str
+    destination: str
+    transaction: str = ""
+    persistent: bool = True
+
+
+class Ended(Struct, frozen=True, tag=True):
+    """COMMIT (or ABORT) is about to be written."""
+
+    link: str
+    transaction: str
+    commits: bool
+
+
+class Confirmed(Struct, frozen=True, tag=True):
+    """RECEIPT for the SEND of a message outside of transactions, or for the COMMIT of a transaction."""
+
+    time: int
+    link: str
+    unit: str
+
+
+class Got(Struct, frozen=True, tag=True):
+    """A MESSAGE was read."""
+
+    time: int
+    link: str
+    source: str
+    message: str
+    redelivered: bool
+
+
+class Answered(Struct, frozen=True, tag=True):
+    """ACK (or NACK) is about to be written."""
+
+    link: str
+    source: str
+    messages: list[str]
+    transaction: str = ""
+    is_good: bool = True
+
+
+class Acknowledged(Struct, frozen=True, tag=True):
+    """RECEIPT for an ACK outside of transactions."""
+
+    time: int
+    link: str
+    source: str
+    messages: list[str]
+
+
+Event = Opened | Closed | Sent | Ended | Confirmed | Got | Answered | Acknowledged
+
+
+class Journal:
+    """Writes line by line: what was written stays, whatever becomes of the writer."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("ab", buffering=1 << 12)
+
+    def note(self, event: Event) -> None:
+        self._file.write(json.encode(event) + b"\n")
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._file.close()
+
+
+def read(path: Path) -> Iterator[Event]:
+    decoder: json.Decoder[Any] = json.Decoder(Event)
+    with path.open("rb") as lines:
+        for line in lines:
+            yield decoder.decode(line)

@@ -1,0 +1,106 @@
+"""A connection of a drill: a blocking socket and the codec, which tells being told to stop from losing the broker."""
+
+from __future__ import annotations
+
+import select
+import socket
+import sys
+import time
+from collections import deque
+from collections.abc import Mapping
+
+from stompbox.stomp.codec import Decoder, encode
+from stompbox.stomp.frames import SERVER_COMMANDS, Frame
+from stompbox.stomp.versions import V12
+from tests.crash.events import Closed, Journal, Opened
+
+WITHIN = 30.0  # seconds in which a broker that runs answers
+AGAIN = 0.02  # seconds between attempts to connect
+
+
+class Lost(Exception):
+    """The broker is gone, for now."""
+
+
+class Stopped(Exception):
+    """The drill wants no more."""
+
+
+class Control:
+    """How the drill speaks to one who takes part: stdin ends when it is time to stop; progress goes to stdout."""
+
+    def is_over(self, timeout: float = 0.0) -> bool:
+        return bool(select.select([sys.stdin], [], [], timeout)[0])
+
+    def progress(self) -> None:
+        sys.stdout.write(".")
+        sys.stdout.flush()
+
+
+class Link:
+    """Connects on making, waiting for a broker as long as it takes. Raises Stopped when the drill ends meanwhile."""
+
+    def __init__(self, port: int, journal: Journal, control: Control, client_id: str = "") -> None:
+        self.journal = journal
+        self.control = control
+        self.frames: deque[Frame] = deque()
+        while True:
+            try:
+                self._connect(port, client_id)
+                return
+            except (OSError, Lost):
+                if control.is_over(AGAIN):
+                    raise Stopped from None
+
+    def _connect(self, port: int, client_id: str) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), WITHIN)
+        self.decoder = Decoder(SERVER_COMMANDS)
+        headers = {"accept-version": "1.2", "host": "localhost", **({"client-id": client_id} if client_id else {})}
+        self.write(self.frame("CONNECT", headers))
+        connected = self.receive()
+        assert connected.command == "CONNECTED", connected
+        self.decoder.version = V12
+        self.name = connected.headers["session"]
+        self.journal.note(Opened(time.monotonic_ns(), self.name))
+
+    def close(self) -> None:
+        self.journal.note(Closed(time.monotonic_ns(), self.name))
+        self.socket.close()
+
+    @staticmethod
+    def frame(command: str, headers: Mapping[str, str], body: bytes = b"") -> bytes:
+        return encode(Frame(command, dict(headers), body), V12)
+
+    def write(self, data: bytes) -> None:
+        try:
+            self.socket.sendall(data)
+        except OSError as error:
+            raise Lost from error
+
+    def receive(self) -> Frame:
+        """The next frame; a broker that lives has one within WITHIN seconds."""
+        while not self.frames:
+            self._read()
+        return self.frames.popleft()
+
+    def receive_or_stop(self) -> Frame:
+        """The next frame. Raises Stopped when the drill ends before it comes."""
+        while not self.frames:
+            if sys.stdin in select.select([self.socket, sys.stdin], [], [])[0]:
+                raise Stopped
+            self._read()
+        return self.frames.popleft()
+
+    def _read(self) -> None:
+        try:
+            data = self.socket.recv(1 << 17)
+        except TimeoutError as error:
+            raise AssertionError(f"no answer from the broker within {WITHIN} s") from error
+        except OSError as error:
+            raise Lost from error
+        if not data:
+            raise Lost
+        for frame in self.decoder.receive(data):
+            if isinstance(frame, Frame):
+                assert frame.command != "ERROR", (frame, frame.body)
+                self.frames.append(frame)

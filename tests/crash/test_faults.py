@@ -1,0 +1,124 @@
+"""Each call to the disk fails once, in turn, as SQLite tests itself: the store says so, holds nothing half, and goes on.
+
+The same commits run again and again, another call failing in each run. `make soak` leaves out none, and has more commits.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from stompbox.errors import StoreError
+from stompbox.store import housekeeping, schema, sqlite
+from stompbox.store.memory import MemoryStore
+from stompbox.store.sqlite import SqliteStore
+from tests.crash.commits import Commits, contents
+from tests.crash.disk import Disk
+
+IS_LONG = bool(os.environ.get("SOAK"))
+COMMITS = 30 if IS_LONG else 9
+EVERY = 1 if IS_LONG else 11  # of the reads and writes
+CHUNK_BYTES = 4000
+CODES = {"io-error", "disk-full", "data-not-writable"}
+
+
+@pytest.fixture(autouse=True)
+def busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything that a store does now and then, often."""
+    monkeypatch.setattr(sqlite, "FOLD_ROWS", 5)
+    monkeypatch.setattr(sqlite, "WAL_MOST", 60_000)
+    monkeypatch.setattr(housekeeping, "WAL_IDLE", 20_000)
+    for name, value in (("SWEEP_ROWS", 2), ("SLACK", 0), ("FREE_SHARE", 1000)):
+        monkeypatch.setattr(housekeeping, name, value)
+
+
+class Trial:
+    """One run of the commits on a disk that fails once; what fails is tried again."""
+
+    def __init__(self, folder: Path, disk: Disk) -> None:
+        self.folder = folder
+        self.disk = disk
+        self.errors: list[StoreError] = []
+
+    def twice(self, do: Callable[[], object]) -> object:
+        """Whatever is wrong once is right the second time."""
+        try:
+            return do()
+        except StoreError as error:
+            self.errors.append(error)
+            return do()
+
+    def run(self) -> None:
+        memory, commits = MemoryStore(chunk_bytes=CHUNK_BYTES), Commits(1)
+        store = self.opened()
+        for number in range(COMMITS):
+            commit = next(commits)
+            before, failures = contents(memory), len(self.errors)
+            try:
+                store.apply(commit)
+            except StoreError as error:
+                self.errors.append(error)
+                assert contents(store) == before, "something of a commit that failed is there"
+                store.apply(commit)
+            memory.apply(commit)
+            assert self.twice(lambda store=store: contents(store)) == contents(memory)
+            while number % 3 == 2 and self.twice(store.maintain):
+                pass
+            if number == COMMITS // 2 or len(self.errors) > failures:  # what is on the disk is what was said to be
+                self.twice(store.close)
+                store = self.opened()
+                assert self.twice(lambda store=store: contents(store)) == contents(memory)
+        self.twice(store.close)
+
+    def opened(self) -> SqliteStore:
+        found = self.twice(lambda: SqliteStore(self.folder, chunk_bytes=CHUNK_BYTES))
+        assert isinstance(found, SqliteStore)
+        return found
+
+
+def trials(folder: Path, monkeypatch: pytest.MonkeyPatch, kinds: str, *, is_full: bool = False) -> Iterator[Trial]:
+    """A run for each call of these kinds."""
+    for number in failing(folder, monkeypatch, kinds):
+        disk = Disk(f"failing-{kinds}-{number}")
+        disk.fail_at, disk.is_full = number, is_full
+        trial = Trial(folder / str(number), disk)
+        with monkeypatch.context() as patched:
+            patched.setattr(schema, "connect", disk.connect)
+            trial.run()
+        yield trial
+
+
+def failing(folder: Path, monkeypatch: pytest.MonkeyPatch, kinds: str) -> list[int]:
+    """The numbers of the calls that are to fail: all, or of reads and writes some."""
+    disk = Disk(f"whole-{kinds}")
+    with monkeypatch.context() as patched:
+        patched.setattr(schema, "connect", disk.connect)
+        Trial(folder / "whole", disk).run()
+    numbers = [number for number, kind in enumerate(disk.kinds, 1) if kind in kinds.split()]
+    return numbers[::EVERY] if kinds in ("read", "write") else numbers
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # what SQLite swallows, apsw tells Python
+@pytest.mark.parametrize(
+    ("kinds", "is_full", "noticed"),
+    [("sync", False, 5), ("open delete truncate", False, 1), ("read", False, 1), ("write", False, 5), ("write", True, 5)],
+    ids=["sync", "open, delete, truncate", "read", "write", "write, disk full"],
+)
+def test_a_store_survives_the_failure_of_any_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kinds: str, noticed: int, *, is_full: bool
+) -> None:
+    """Not every failure must be noticed: SQLite reads again, and need not delete."""
+    errors: list[StoreError] = []
+    for trial in trials(tmp_path, monkeypatch, kinds, is_full=is_full):
+        for error in trial.errors:
+            assert error.code in CODES, (trial.disk.failed, error)
+            assert str(trial.folder) in error.message
+        errors += trial.errors
+        with closing(SqliteStore(trial.folder)) as store:
+            assert contents(store)["entries"]["serial", ""] == b"%d" % COMMITS
+    assert len(errors) >= noticed
+    assert {error.code for error in errors} == {"disk-full"} or not is_full

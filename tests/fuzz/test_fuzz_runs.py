@@ -1,0 +1,164 @@
+"""Reading in runs against reading with care: the same bytes must mean the same, whatever was learned before and however they are cut."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from stompbox.errors import FrameError
+from stompbox.message import BROKER_HEADERS
+from stompbox.stomp.codec import Decoder, Limits
+from stompbox.stomp.frames import Frame
+from stompbox.stomp.runs import Acks, Reader, Sends
+from stompbox.stomp.versions import VERSIONS, Version
+
+LIMITS = Limits(head=300, headers=8, body=400)
+Meaning = tuple[object, ...]
+
+
+def meanings(event: object) -> list[Meaning]:
+    """A frame, or each frame of a run, as what the broker is told."""
+    if isinstance(event, Sends):
+        return [_meaning_of_send(event, at) for at in range(len(event.bodies))]
+    if isinstance(event, Acks):
+        return [("ACK", (("id", f"{event.queue}-{offset}"),), b"") for offset in event.offsets]
+    assert isinstance(event, Frame)
+    if event.command != "SEND":
+        return [(event.command, tuple(sorted(event.headers.items())), event.body)]
+    headers = {name: value for name, value in event.headers.items() if name not in BROKER_HEADERS}
+    return [
+        (
+            "SEND",
+            tuple(sorted(headers.items())),
+            event.body,
+            event.headers.get("receipt"),
+            event.headers.get("transaction"),
+            "content-length" in event.headers,
+        )
+    ]
+
+
+def _meaning_of_send(event: Sends, at: int) -> Meaning:
+    columns = {name: column[at].decode() for name, column in zip(event.shape.holes, event.columns, strict=True)}
+    headers = tuple(sorted({**event.shape.headers, **columns}.items()))
+    receipt = event.receipts[at].decode() if event.receipts else None
+    return ("SEND", headers, event.bodies[at], receipt, event.transaction, event.shape.has_length)
+
+
+def read(pieces: list[bytes], version: Version, runs: Reader | None, limits: Limits = LIMITS) -> tuple[list[Meaning], str | None, int]:
+    """What the pieces mean, the fault's code, and how many events it took."""
+    decoder = Decoder(limits=limits)
+    decoder.version = version
+    decoder.logged_in = True
+    decoder.runs = runs
+    found: list[Meaning] = []
+    events = 0
+    try:
+        for piece in pieces:
+            for event in decoder.receive(piece):
+                found += meanings(event)
+                events += 1
+    except FrameError as fault:
+        return found, fault.code, events
+    return found, None, events
+
+
+class Producer:
+    """Streams of frames as producers send them: alike for a while, then a little different."""
+
+    VALUES = (b"1", b"22", b"abc", b"a b", b" a", b"", b"x\\ny", b"a:b", "é".encode(), b"\\t", b"a\rb", b"~")
+    NAMES = (b"a", b"correlation-id", b"JMSXGroupID", b"priority", b"persistent", b"x-y", b"b\\cc", b"receipt", b"transaction", b"expires")
+
+    def __init__(self, seed: int) -> None:
+        self.source = random.Random(seed)
+        self.families = [self._family() for _ in range(12)]
+
+    def _family(self) -> tuple[list[bytes], set[bytes], dict[bytes, bytes], bool, int | None]:
+        """Names of headers, those that vary, values of the others, is content-length said, and the size of bodies if all have one."""
+        source = self.source
+        names = source.sample(self.NAMES, source.randrange(0, 4))
+        varying = {name for name in names if source.random() < 0.5}
+        constant = {name: self._value(name) for name in names}
+        return names, varying, constant, source.random() < 0.6, source.randrange(30) if source.random() < 0.5 else None
+
+    def stream(self) -> bytes:
+        return b"".join([self._alike() for _ in range(self.source.randrange(1, 4))])
+
+    def _alike(self) -> bytes:
+        source = self.source
+        if source.random() < 0.2:
+            queues = (3, 3, 3, source.choice((3, 4)))
+            return b"".join([b"ACK\nid:%d-%d\n\n\0" % (source.choice(queues), at) + self._end() for at in range(source.randrange(1, 40))])
+        names, varying, constant, has_length, size = source.choice(self.families)
+        end = self._end()
+        frames = []
+        for number in range(source.randrange(1, 60)):
+            body = self._body(source.randrange(40) if size is None else size, has_length=has_length)
+            lines = [b"destination:/queue/a"]
+            for name in names:
+                is_new = name in varying and source.random() < 0.9
+                lines.append(name + b":" + (b"%d" % number if is_new and name != b"priority" else constant[name]))
+            if has_length:
+                lines.insert(source.choice((1, len(lines))) if number % 7 == 0 else 1, b"content-length:%d" % len(body))
+            frames.append(b"SEND\n" + b"\n".join(lines) + b"\n\n" + body + b"\0" + end)
+        return b"".join(frames)
+
+    def _value(self, name: bytes) -> bytes:
+        if name in (b"priority", b"persistent", b"expires"):
+            return {b"priority": b"5", b"persistent": b"true", b"expires": b"0"}[name]
+        return self.source.choice(self.VALUES[:7] if self.source.random() < 0.9 else self.VALUES)
+
+    def _body(self, size: int, *, has_length: bool) -> bytes:
+        kinds = (b"x", b"y", b"\n", b"SEND\n", b"\0", b"\0SEND\ndestination:/queue/a\n\n") if has_length else (b"x", b"\n", b"SEND\n")
+        return b"".join(self.source.choices(kinds, k=size))[:size]
+
+    def _end(self) -> bytes:
+        return self.source.choice((b"", b"", b"", b"\n", b"\n", b"\n", b"\n\n", b"\r\n", b"\0"))
+
+    def damaged(self, data: bytes) -> bytes:
+        at = self.source.randrange(len(data) + 1)
+        return data[:at] + self.source.choice((b"\0", b"\n", b"x", b":", b"\\", b"", b"\xff", b"9")) + data[at + self.source.randrange(3) :]
+
+    def cut(self, data: bytes) -> list[bytes]:
+        size = self.source.choice((7, 300, 2000, 9000, 100_000, 100_000))
+        return [data[at : at + size] for at in range(0, len(data), size)]
+
+
+@pytest.mark.parametrize("version", VERSIONS.values(), ids=list(VERSIONS))
+@pytest.mark.parametrize("seed", range(4))
+def test_runs_mean_what_their_frames_mean(version: Version, seed: int) -> None:
+    producer = Producer(seed)
+    reader = Reader(version, max_body=LIMITS.body, max_head=LIMITS.head)
+    in_runs = frames = 0
+    for _ in range(120):
+        data = producer.stream()
+        if producer.source.random() < 0.3:
+            data = producer.damaged(data)
+        pieces = producer.cut(data)
+        wanted, wanted_code, _ = read(pieces, version, None)
+        found, code, events = read(pieces, version, reader)
+        assert (found, code) == (wanted, wanted_code), pieces
+        frames += len(wanted)
+        in_runs += len(found) - events
+    assert in_runs > frames / 20, "hardly anything was read in runs: nothing is tested here"
+
+
+@pytest.mark.parametrize("content_length", [True, False])
+@pytest.mark.parametrize("oversize", ["body", "head"])
+def test_limits_hold_within_a_run(oversize: str, content_length: bool) -> None:
+    """Beyond a limit is beyond it, wherever in a run the frame stands."""
+
+    def send(number: int, size: int, note: int) -> bytes:
+        length = b"content-length:%d\n" % size if content_length else b""
+        return b"SEND\ndestination:/queue/a\n" + length + b"n:" + b"%d" % number + b"z" * note + b"\n\n" + b"x" * size + b"\0"
+
+    reader = Reader(VERSIONS["1.2"], max_body=LIMITS.body, max_head=LIMITS.head)
+    taught = [send(number, number % 50, 0) for number in range(100)]
+    assert read([b"".join(taught)], VERSIONS["1.2"], reader)[1] is None
+    guilty = send(7, LIMITS.body + 1, 0) if oversize == "body" else send(7, 3, LIMITS.head)
+    data = b"".join(taught[:50]) + guilty + b"".join(taught[50:])
+    wanted = read([data], VERSIONS["1.2"], None)
+    found = read([data], VERSIONS["1.2"], reader)
+    assert wanted[1] in ("body-too-large", "header-too-large")
+    assert found[:2] == wanted[:2]

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stompbox.selectors.like import compile_like
+
+
+@pytest.mark.parametrize(
+    ("pattern", "escape", "fits", "fails"),
+    [
+        ("red", None, ["red"], ["", "re", "redd", "Red", "xred"]),
+        ("", None, [""], ["a"]),
+        ("%", None, ["", "a", "a\nb"], []),
+        ("%%%", None, ["", "abc"], []),
+        ("r_d", None, ["red", "r\nd", "r_d", "r%d"], ["rd", "reed"]),
+        ("___", None, ["abc", "äöü"], ["ab", "abcd"]),
+        ("a%", None, ["a", "ab"], ["", "ba"]),
+        ("%a", None, ["a", "ba"], ["", "ab"]),
+        ("%a%", None, ["a", "bab"], ["", "b"]),
+        ("12%3", None, ["123", "12993"], ["1234", "12"]),
+        ("aba%aba", None, ["abaaba", "aba-aba"], ["aba", "ababa"]),  # the two ends may not overlap
+        ("a%b%c", None, ["abc", "a-b-b-c", "aXbYc"], ["acb", "ac", "abcb"]),
+        ("%ab%ba%", None, ["abba", "xxabyybazz"], ["aba", "ba ab"]),
+        ("%a_c%", None, ["abc", "xxaacc", "xa\ncx"], ["ac", "abbc"]),
+        ("%_%", None, ["a", "ab"], [""]),
+        ("_%_%_", None, ["abc", "abcd"], ["ab"]),
+        ("%a_b_%x", None, ["aabbbx", "a1b2x", "a1a1b2x"], ["a1bx", "a1b2"]),
+        (".*[a-z]\\(", None, [".*[a-z]\\("], ["abc"]),
+        ("!_!%", "!", ["_%"], ["a%", "_a"]),
+        ("!!_", "!", ["!a"], ["!!a", "_a"]),
+        ("!a", "!", ["a"], ["!a"]),
+        ("%%_", "%", ["%a"], ["", "a"]),
+        ("__%", "_", ["_", "_a"], ["a"]),
+    ],
+)
+def test_patterns(pattern: str, escape: str | None, fits: list[str], fails: list[str]) -> None:
+    matches = compile_like(pattern, escape)
+    assert [text for text in fits + fails if matches(text)] == fits
+
+
+@settings(max_examples=400, derandomize=True)
+@given(st.text("ab%_", max_size=9), st.text("ab\n", max_size=9))
+def test_agrees_with_a_regular_expression(pattern: str, text: str) -> None:
+    expression = "".join({"%": ".*", "_": "."}.get(char, char) for char in pattern)
+    assert compile_like(pattern, None)(text) == bool(re.fullmatch(expression, text, re.DOTALL))
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["%a" * 5000 + "%b", "%" + "a_" * 5000 + "b%", "%" + "a" * 16000 + "b%", "a%" * 30 + "b", "%" + "ab" * 60 + "b%", "_" * 16000 + "%b"],
+    ids=lambda pattern: pattern[:6],
+)
+def test_a_hostile_pattern_on_a_hostile_text_ends_soon(pattern: str) -> None:
+    matches = compile_like(pattern, None)
+    start = time.process_time()
+    assert not matches("a" * 65536)
+    assert not matches("ab" * 32767 + "a")
+    assert time.process_time() - start < 5  # backtracking would take years, a search by comparing every place many minutes

@@ -1,0 +1,124 @@
+"""What a micro-batch takes, and how its ranges are dealt out."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stompbox.spark.offsets import Extent, OffsetRange, advance, available, between, dealt, losses
+
+ADDRESSES = st.sampled_from(["a", "b", "c", "d.e"])
+OFFSETS = st.dictionaries(ADDRESSES, st.integers(0, 1000))
+EXTENTS = st.dictionaries(ADDRESSES, st.tuples(st.integers(0, 500), st.integers(0, 500)).map(lambda two: Extent(two[0], two[0] + two[1])))
+
+
+def test_everything_without_limit() -> None:
+    assert advance({"a": 3}, {"a": Extent(0, 10), "b": Extent(0, 5), "c": Extent(0, 0)}) == {"a": 10, "b": 5}
+
+
+def test_a_new_address_without_messages_does_not_change_the_offset() -> None:
+    assert advance({"a": 10}, {"a": Extent(0, 10), "b": Extent(0, 0)}) == {"a": 10}
+
+
+def test_each_address_in_proportion() -> None:
+    end = advance({}, {"a": Extent(0, 900), "b": Extent(0, 90), "c": Extent(0, 10)}, max_rows=100)
+    assert end == {"a": 90, "b": 9, "c": 1}
+
+
+def test_bytes_by_the_average_message() -> None:
+    logs = {"a": Extent(0, 1000, messages=1000, size=200_000)}
+    assert advance({}, logs, max_bytes=20_000) == {"a": 100}
+    assert advance({}, logs, max_bytes=1) == {"a": 1}
+
+
+def test_small_addresses_get_their_turn() -> None:
+    offsets: dict[str, int] = {}
+    logs = {"a": Extent(0, 3), "b": Extent(0, 3), "c": Extent(0, 3)}
+    for _ in range(9):
+        offsets = advance(offsets, logs, max_rows=1)
+    assert offsets == {"a": 3, "b": 3, "c": 3}
+
+
+def test_a_log_made_anew_is_read_from_its_beginning() -> None:
+    logs = {"a": Extent(0, 20)}
+    end = advance({"a": 500}, logs)
+    assert end == {"a": 20}
+    assert between({"a": 500}, end) == [OffsetRange("a", 0, 20)]
+
+
+def test_an_address_that_is_gone_leaves_the_offsets() -> None:
+    assert advance({"a": 5, "b": 7}, {"b": Extent(0, 7)}) == {"b": 7}
+    assert between({"a": 5, "b": 7}, {"b": 7}) == []
+
+
+def test_new_addresses_join_from_zero() -> None:
+    assert between({"a": 5}, {"a": 6, "b": 2}) == [OffsetRange("a", 5, 6), OffsetRange("b", 0, 2)]
+
+
+@pytest.mark.parametrize(
+    ("start", "extents", "words", "count"),
+    [
+        ({"a": 5}, {}, "is gone from the broker; the checkpoint is at offset 5", -1),
+        ({"a": 5}, {"a": Extent(0, 3)}, "ends at offset 3, before the checkpoint's 5", -1),
+        ({"a": 5}, {"a": Extent(9, 12)}, "offsets 5 to 8 of 'a' were deleted", 4),
+    ],
+)
+def test_losses(start: dict[str, int], extents: dict[str, Extent], words: str, count: int) -> None:
+    (loss,) = losses(start, extents)
+    assert words in loss.text
+    assert loss.count == count
+
+
+def test_no_losses() -> None:
+    assert losses({"a": 5, "b": 0}, {"a": Extent(5, 9)}) == []
+
+
+@given(OFFSETS, EXTENTS, st.integers(0, 300))
+def test_batches_follow_one_another_to_the_end(start: dict[str, int], extents: dict[str, Extent], limit: int) -> None:
+    seen: dict[str, list[OffsetRange]] = {}
+    offsets = start
+    for _ in range(5000):
+        end = advance(offsets, extents, max_rows=limit)
+        assert list(end) == sorted(end)
+        if not available(offsets, extents):
+            break
+        ranges = between(offsets, end)
+        assert ranges
+        fresh = sum(len(part) for part in available(offsets, extents)) - sum(len(part) for part in available(end, extents))
+        assert not limit or fresh <= limit
+        for part in ranges:
+            seen.setdefault(part.address, []).append(part)
+        offsets = json.loads(json.dumps(end))
+    assert not available(offsets, extents)
+    for address, extent in extents.items():
+        parts = seen.get(address, [])
+        for before, after in pairwise(parts):
+            assert before.stop == after.start
+        if parts:
+            assert parts[-1].stop == extent.next
+
+
+RANGES = st.lists(
+    st.tuples(ADDRESSES, st.integers(0, 100), st.integers(1, 200)).map(lambda r: OffsetRange(r[0], r[1], r[1] + r[2])), max_size=6
+)
+
+
+@given(RANGES, st.integers(1, 8), st.integers(1, 50))
+def test_shares_are_equal_and_whole(ranges: list[OffsetRange], partitions: int, least: int) -> None:
+    shares = dealt(ranges, partitions, least)
+    assert len(shares) <= partitions
+    flat = [(part.address, offset) for share in shares for part in share for offset in range(part.start, part.stop)]
+    assert flat == [(part.address, offset) for part in ranges for offset in range(part.start, part.stop)]
+    sizes = [sum(map(len, share)) for share in shares]
+    assert len(set(sizes[:-1])) <= 1
+    assert shares == dealt(ranges, partitions, least)
+
+
+def test_few_rows_are_one_task() -> None:
+    assert dealt([OffsetRange("a", 0, 9000)], 4) == [(OffsetRange("a", 0, 9000),)]
+    assert len(dealt([OffsetRange("a", 0, 40_000)], 4)) == 4
+    assert dealt([], 4) == []

@@ -1,0 +1,148 @@
+"""What options are taken, and what a refusal says."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from stompbox.errors import UsageError
+from stompbox.spark.bounds import Bound, Kind
+from stompbox.spark.options import OPTIONS, Given, SinkOptions, SourceOptions, sink_options, source_options
+
+URL = {"url": "stomp://broker:1234"}
+READ = {**URL, "destination": "/topic/a"}
+
+
+def source(*, streaming: bool = False, **given: str) -> SourceOptions:
+    return source_options(Given({**READ, **given}), streaming=streaming)
+
+
+def sink(*, streaming: bool = False, **given: str) -> SinkOptions:
+    return sink_options(Given({**URL, **given}), streaming=streaming)
+
+
+def test_defaults_of_a_read() -> None:
+    found = source()
+    assert (found.target.host, found.target.port, found.target.tls, found.target.virtual_host) == ("broker", 1234, None, "broker")
+    assert (found.starting.kind, found.ending.kind, found.max_rows, found.fail_on_data_loss) == (Kind.EARLIEST, Kind.LATEST, 500_000, True)
+    assert 1 <= found.partitions <= 4
+
+
+def test_names_are_read_in_any_case() -> None:
+    found = source_options(Given({"URL": "stomp://b", "Destination": "/queue/x", "MAXROWSPERTRIGGER": "7"}), streaming=True)
+    assert (found.destination, found.max_rows, found.target.port) == ("/queue/x", 7, 61613)
+
+
+@pytest.mark.parametrize("name", ["queryName", "checkpointLocation", "path", "spark.sql.shuffle.partitions", "__internal", "outputMode"])
+def test_sparks_own_options_are_let_through(name: str) -> None:
+    assert source(**{name: "x"}).destination == "/topic/a"
+
+
+REFUSED = [  # options of a batch read, code, words of the text
+    ({"destinations": "/topic/a"}, "unknown-option", ["'destinations'", "did you mean 'destination'?"]),
+    ({"frobnicate": "1"}, "unknown-option", ["'frobnicate'", "known are url, "]),
+    ({"group": "lake"}, "option-not-here", ["'group'", "streaming reads", "not for batch reads"]),
+    ({"sinkId": "x"}, "option-not-here", ["'sinkId'", "writing"]),
+    ({"url": "http://broker"}, "bad-option", ["'url'", "'http://broker'", "stomps://host:port"]),
+    ({"url": "stomp://u:secret@"}, "bad-option", ["'url'"]),
+    ({"url": "stomp://broker:99999"}, "bad-option", ["'url'"]),
+    ({"url": ""}, "missing-option", ["'url'"]),
+    ({"destination": ""}, "missing-option", ["'destination'"]),
+    ({"destination": "/topic/a,,/topic/b"}, "bad-option", ["'destination'"]),
+    ({"numPartitions": "0"}, "bad-option", ["'numPartitions'", "from 1 on"]),
+    ({"numPartitions": "-1"}, "bad-option", ["'numPartitions'"]),
+    ({"numPartitions": "٣"}, "bad-option", ["'numPartitions'"]),
+    ({"failOnDataLoss": "yes"}, "bad-option", ["'failOnDataLoss'", "'yes'", "true and false"]),
+    ({"bodyFormat": "json"}, "missing-option", ["'bodyFormat'", "'schema'"]),
+    ({"bodyFormat": "xml", "schema": "a INT"}, "bad-option", ["'bodyFormat'", "'xml'", "json and csv"]),
+    ({"startingOffsets": "newest"}, "bad-option", ["'startingOffsets'", "earliest, latest"]),
+    ({"trustStorePath": "ca.pem"}, "option-not-here", ["'trustStorePath'", "stomps://"]),
+]
+
+
+@pytest.mark.parametrize(("given", "code", "words"), REFUSED)
+def test_what_is_refused_is_named(given: dict[str, str], code: str, words: list[str]) -> None:
+    with pytest.raises(UsageError) as caught:
+        source(**given)
+    assert caught.value.code == code
+    for word in words:
+        assert word in caught.value.message
+    assert "secret" not in caught.value.message
+
+
+def test_endings_are_for_batches() -> None:
+    with pytest.raises(UsageError, match=r"'endingOffsets' is for batch reads, not for streaming reads"):
+        source(streaming=True, endingOffsets="latest")
+
+
+def test_latest_in_a_stream_needs_a_group() -> None:
+    with pytest.raises(UsageError, match=r"needs the option 'group'"):
+        source(streaming=True, startingOffsets="latest")
+    assert source(streaming=True, startingOffsets="latest", group="lake").starting.kind is Kind.LATEST
+    assert source(startingOffsets="latest").starting.kind is Kind.LATEST
+
+
+@pytest.mark.parametrize(("text", "size"), [("", 0), ("5", 5), ("64k", 65536), ("2m", 2 << 20), ("1 GiB", 1 << 30), ("3mb", 3 << 20)])
+def test_sizes(text: str, size: int) -> None:
+    assert source(streaming=True, maxBytesPerTrigger=text).max_bytes == size
+
+
+@pytest.mark.parametrize("text", ["0", "m", "-5", "5x", "5.5m"])
+def test_sizes_that_are_none(text: str) -> None:
+    with pytest.raises(UsageError, match="maxBytesPerTrigger"):
+        source(streaming=True, maxBytesPerTrigger=text)
+
+
+def test_login_of_the_url_and_of_the_options() -> None:
+    target = source(url="stomp://ann:p%40ss@broker").target
+    assert (target.login, target.passcode) == ("ann", "p@ss")
+    target = source(url="stomp://ann:x@broker", login="bob", passcode=" y ").target
+    assert (target.login, target.passcode) == ("bob", " y ")
+    assert " y " not in repr(target)
+    assert str(target) == "stomp://broker:61613"
+
+
+def test_tls(tmp_path: Path) -> None:
+    target = source(url="stomps://[::1]:7", trustStorePath="ca.pem", keyStorePath="me.pem", keyStorePassword="x", verifyHost="false").target
+    assert target.tls is not None
+    assert (target.tls.trust_store, target.tls.key_store, target.tls.password, target.tls.verify_host) == ("ca.pem", "me.pem", "x", False)
+    assert str(target) == "stomps://[::1]:7"
+
+
+def test_targets_are_keys_of_the_cache() -> None:
+    assert {source().target: 1}[source(numPartitions="9").target] == 1
+
+
+def test_sinks() -> None:
+    assert sink(streaming=True, destination="/queue/x").batch == -1
+    found = sink(sinkId="s", batchId="0", destination="/queue/x")
+    assert (found.sink, found.batch, found.destination) == ("s", 0, "/queue/x")
+
+
+@pytest.mark.parametrize(
+    ("streaming", "given", "words"),
+    [
+        (True, {"batchId": "1"}, "'batchId' is for batch writes"),
+        (True, {"sinkId": "x"}, "'sinkId' is for batch writes"),
+        (False, {"batchId": "1"}, "'batchId' needs the option 'sinkId'"),
+        (False, {"sinkId": "x"}, "'sinkId' needs the option 'batchId'"),
+        (False, {"destination": "/queue/a,/queue/b"}, "without comma"),
+        (False, {"startingOffsets": "0"}, "'startingOffsets' is for reading, not for writing"),
+    ],
+)
+def test_sinks_refuse(streaming: bool, given: dict[str, str], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        sink(streaming=streaming, **given)
+
+
+def test_options_are_pickled_into_tasks() -> None:
+    found = source(streaming=True, startingOffsets='{"a": 3}', url="stomps://b")
+    assert pickle.loads(pickle.dumps(found)) == found
+    assert found.starting == Bound(Kind.EACH, each=(("a", 3),))
+
+
+def test_every_option_is_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+    assert [name for name in OPTIONS if f"`{name}`" not in page] == []

@@ -1,0 +1,147 @@
+"""Ranges to rows, over a socket, with what can go missing on the way."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+
+import pyarrow as pa
+import pytest
+
+from stompbox.errors import FrameError, Refused, UsageError
+from stompbox.spark.bodies import decoding_of
+from stompbox.spark.bounds import parse_bound
+from stompbox.spark.link import leased
+from stompbox.spark.offsets import Extent, OffsetRange
+from stompbox.spark.options import Given, SourceOptions, source_options
+from stompbox.spark.reading import View, batches, resolved
+from tests.spark.fake_broker import ARRIVED, FakeBroker
+
+BODIES = View(("address", "offset", "body"))
+
+
+def options(fake: FakeBroker, **given: str) -> SourceOptions:
+    return source_options(Given({"url": fake.url, "destination": "/topic/#", "reconnectTimeout": "5000", **given}), streaming=False)
+
+
+def read(fake: FakeBroker, *ranges: OffsetRange, fetch_bytes: int = 1 << 20, view: View = BODIES, **given: str) -> list[tuple[object, ...]]:
+    found = batches(dataclasses.replace(options(fake, **given), fetch_bytes=fetch_bytes), ranges, view)
+    return [tuple(row.values()) for batch in found for row in batch.to_pylist()]
+
+
+def fill(fake: FakeBroker, chunks: int = 5, each: int = 3) -> None:
+    for chunk in range(chunks):
+        fake.send("/topic/a", [b"%d" % (chunk * each + index) for index in range(each)])
+
+
+@pytest.mark.parametrize("fetch_bytes", [1, 300, 1 << 20])
+def test_in_as_many_answers_as_it_takes(fake: FakeBroker, fetch_bytes: int) -> None:
+    fill(fake)
+    fake.send("/topic/b", [b"x"])
+    rows = read(fake, OffsetRange("a", 2, 13), OffsetRange("b", 0, 1), fetch_bytes=fetch_bytes)
+    assert rows == [*(("a", offset, b"%d" % offset) for offset in range(2, 13)), ("b", 0, b"x")]
+
+
+@pytest.mark.parametrize("fault", ["drop", "lose"])
+def test_a_connection_that_breaks_in_the_middle(fake: FakeBroker, fault: str) -> None:
+    fill(fake)
+    fake.faults["fetch"] = ["", fault, "", fault]
+    assert [row[1] for row in read(fake, OffsetRange("a", 0, 15), fetch_bytes=1)] == list(range(15))
+
+
+def test_gaps_are_legal(fake: FakeBroker) -> None:
+    fill(fake, chunks=1)
+    fake.logs["a"].next = 10
+    fill(fake, chunks=1)
+    assert [row[1] for row in read(fake, OffsetRange("a", 0, 13))] == [0, 1, 2, 10, 11, 12]
+
+
+def test_messages_deleted_before_they_were_read(fake: FakeBroker, caplog: pytest.LogCaptureFixture) -> None:
+    fill(fake)
+    fake.logs["a"].trim(6)
+    with pytest.raises(
+        Refused, match=r"offsets 2 to 5 of 'a' were deleted before they were read; the option failOnDataLoss=false"
+    ) as caught:
+        read(fake, OffsetRange("a", 2, 9))
+    assert caught.value.code == "data-lost"
+    with caplog.at_level(logging.WARNING):
+        assert [row[1] for row in read(fake, OffsetRange("a", 2, 9), failOnDataLoss="false")] == [6, 7, 8]
+    assert "skipped 4 offsets (failOnDataLoss=false)" in caplog.text
+
+
+def test_a_log_that_became_shorter(fake: FakeBroker) -> None:
+    fill(fake)
+    with pytest.raises(Refused, match="ends at offset 15, before the 20 that was planned"):
+        read(fake, OffsetRange("a", 0, 20))
+    assert len(read(fake, OffsetRange("a", 0, 20), failOnDataLoss="false")) == 15
+
+
+def test_a_log_that_is_gone(fake: FakeBroker) -> None:
+    fake.send("/topic/b", [b"x"])
+    with pytest.raises(Refused, match="address 'a' is gone from the broker"):
+        read(fake, OffsetRange("a", 0, 3))
+    assert read(fake, OffsetRange("a", 0, 3), OffsetRange("b", 0, 1), failOnDataLoss="false") == [("b", 0, b"x")]
+
+
+def test_an_answer_that_does_not_go_on(fake: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(fake)
+    monkeypatch.setattr(fake, "_fetch", lambda headers, body: ({"next": headers["start"], "first": "0"}, b""))
+    with pytest.raises(FrameError, match="does not go on"):
+        read(fake, OffsetRange("a", 0, 3))
+
+
+def test_an_answer_that_is_cut(fake: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fake, "_fetch", lambda headers, body: ({"next": "3", "first": "0"}, b"\0" * 15 + b"\1"))
+    with pytest.raises(FrameError, match=r"lacks .* bytes of its last chunk"):
+        read(fake, OffsetRange("a", 0, 3))
+
+
+def test_a_generator_that_is_left_does_not_spoil_the_next(fake: FakeBroker) -> None:
+    fill(fake)
+    rows = batches(dataclasses.replace(options(fake), fetch_bytes=1), [OffsetRange("a", 0, 15)], BODIES)
+    next(rows)
+    rows.close()  # type: ignore[attr-defined]
+    assert len(read(fake, OffsetRange("a", 0, 15))) == 15
+
+
+def test_columns_of_the_body_and_a_selector(fake: FakeBroker) -> None:
+    fake.send("/topic/a", [b'{"n": 1}', b'{"n": 2}', b"?"], carrier=[b"UA", b"DL", b"DL"])
+    decoding = decoding_of("json", pa.schema([("n", pa.int32())]))
+    view = View(("n", "offset"), "carrier = 'DL'", decoding)
+    assert read(fake, OffsetRange("a", 0, 3), view=view) == [(2, 1), (None, 2)]
+
+
+BOUNDS = [
+    ("startingOffsets", "earliest", {"a": 2, "b": 0}),
+    ("startingOffsets", "latest", {"a": 9, "b": 4}),
+    ("startingOffsets", "3", {"a": 3, "b": 3}),
+    ("startingOffsets", '{"a": 5}', {"a": 5, "b": 0}),
+    ("endingOffsets", '{"a": 5}', {"a": 5, "b": 4}),
+]
+
+
+@pytest.mark.parametrize(("option", "text", "offsets"), BOUNDS)
+def test_bounds(fake: FakeBroker, option: str, text: str, offsets: dict[str, int]) -> None:
+    with leased(options(fake).target) as link:
+        found = resolved(option, parse_bound(option, text), {"a": Extent(2, 9), "b": Extent(0, 4)}, link, strict=True)
+    assert found == offsets
+
+
+def test_bounds_by_time(fake: FakeBroker) -> None:
+    for second in range(3):
+        fake.send("/topic/a", [b"x", b"y"], arrived=ARRIVED + 1000 * second)
+    bound = parse_bound("startingOffsets", "2023-11-14T22:13:20.500Z")
+    with leased(options(fake).target) as link:
+        assert resolved("startingOffsets", bound, {"a": Extent(0, 6)}, link, strict=True) == {"a": 2}
+
+
+def test_bounds_outside_the_log(fake: FakeBroker) -> None:
+    extents = {"a": Extent(2, 9)}
+    with leased(options(fake).target) as link:
+        for text in ("1", "10"):
+            bound = parse_bound("startingOffsets", text)
+            with pytest.raises(Refused, match=rf"'startingOffsets': offset {text} is outside the log of 'a', which holds 2 to 9"):
+                resolved("startingOffsets", bound, extents, link, strict=True)
+        assert resolved("startingOffsets", parse_bound("x", "1"), extents, link, strict=False) == {"a": 2}
+        with pytest.raises(UsageError, match=r"'startingOffsets' names 'z'; the addresses to read are a"):
+            resolved("startingOffsets", parse_bound("x", '{"z": 1}'), extents, link, strict=True)

@@ -1,0 +1,184 @@
+"""Rows to runs and back to the same rows."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stompbox.errors import UsageError
+from stompbox.message import Run
+from stompbox.spark.rows import RowsToRuns, check_columns
+from stompbox.store.chunks import decode, encode
+
+MAP = pa.map_(pa.string(), pa.string())
+
+
+def runs_of(columns: dict[str, Any], destination: str = "/queue/default") -> list[Run]:
+    runs = RowsToRuns(destination).runs(pa.RecordBatch.from_pydict(columns))
+    first = 0
+    for run in runs:
+        run.first, first = first, first + len(run)
+    assert [run.shape.headers for run in decode(encode(runs, 0), 0)]
+    return runs
+
+
+def messages(runs: list[Run]) -> list[tuple[dict[str, str], bytes]]:
+    return [(run.headers(index), body) for run in runs for index, body in enumerate(run.bodies)]
+
+
+def test_one_run_with_a_hole() -> None:
+    (run,) = runs_of({"body": pa.array([b"a", b"b"]), "headers": pa.array([[("k", "v"), ("id", "1")], [("k", "v"), ("id", "2")]], MAP)})
+    assert (run.shape.headers, run.shape.holes, run.columns) == ({"destination": "/queue/default", "k": "v"}, ("id",), ([b"1", b"2"],))
+    assert (run.bodies, run.shape.has_length, run.shape.persistent) == ([b"a", b"b"], True, None)
+
+
+def test_all_columns() -> None:
+    runs = runs_of(
+        {
+            "body": ["x", None, "z"],
+            "destination": ["/queue/a", None, "/queue/a"],
+            "content_type": ["text/plain", "text/plain", None],
+            "priority": pa.array([7, None, 0], pa.int32()),
+            "expires": pa.array([datetime(2030, 1, 1, tzinfo=UTC), None, None], pa.timestamp("us", "UTC")),
+            "persistent": [True, False, None],
+            "offset": [1, 2, 3],
+        }
+    )
+    found = {run.bodies[0]: run.shape for run in runs}
+    assert found[b"x"].headers == {
+        "destination": "/queue/a", "content-type": "text/plain", "priority": "7", "expires": "1893456000000", "persistent": "true",
+    }  # fmt: skip
+    assert (found[b"x"].priority, found[b"x"].expires, found[b"x"].persistent) == (7, 1_893_456_000_000, True)
+    assert (found[b""].destination, found[b""].priority, found[b""].persistent) == ("/queue/default", 4, False)
+    assert (found[b"z"].headers, found[b"z"].priority) == ({"destination": "/queue/a", "priority": "0"}, 0)
+
+
+@pytest.mark.parametrize("value", ["a:b", "back\\slash", "umläut", "line\nfeed", "nul\0"])
+def test_values_that_cannot_be_holes_make_runs_of_their_own(value: str) -> None:
+    runs = runs_of(
+        {
+            "body": [b"1", b"2", b"3"],
+            "headers": pa.array([[("k", value), ("n", "1")], [("k", value), ("n", "2")], [("k", "x"), ("n", "3")]], MAP),
+        }
+    )
+    assert [len(run) for run in runs] == [2, 1]
+    assert [headers["k"] for headers, _ in messages(runs)] == [value, value, "x"]
+    assert [headers["n"] for headers, _ in messages(runs)] == ["1", "2", "3"]
+
+
+def test_headers_that_mean_something_are_never_holes() -> None:
+    runs = runs_of({"body": [b"1", b"2"], "headers": pa.array([[("priority", "1")], [("priority", "9")]], MAP)})
+    assert [(run.shape.priority, run.shape.holes) for run in runs] == [(1, ()), (9, ())]
+
+
+def test_headers_of_the_broker_are_left_out_and_columns_win() -> None:
+    headers = [[("message-id", "7"), ("destination", "/queue/z"), ("content-type", "a/b"), ("content-length", "9"), ("k", "v")]]
+    (run,) = runs_of({"body": [b"1"], "headers": pa.array(headers, MAP), "content_type": ["c/d"]})
+    assert run.shape.headers == {"destination": "/queue/default", "content-type": "c/d", "k": "v"}
+
+
+def test_null_headers_and_slices() -> None:
+    column = pa.array([[("gone", "x")], None, [("k", "v"), ("n", None)], []], MAP)
+    batch = pa.RecordBatch.from_pydict({"body": [b"0", b"1", b"2", b"3"], "headers": column}).slice(1)
+    assert messages(RowsToRuns("/queue/d").runs(batch)) == [
+        ({"destination": "/queue/d"}, b"1"),
+        ({"destination": "/queue/d", "k": "v"}, b"2"),
+        ({"destination": "/queue/d"}, b"3"),
+    ]
+
+
+def test_no_rows() -> None:
+    assert RowsToRuns("/queue/d").runs(pa.RecordBatch.from_pydict({"body": pa.array([], pa.binary())})) == []
+
+
+def test_shapes_are_kept_from_batch_to_batch() -> None:
+    maker = RowsToRuns("/queue/d")
+    batch = pa.RecordBatch.from_pydict({"body": [b"0"], "headers": pa.array([[("k", "v")]], MAP)})
+    assert maker.runs(batch)[0].shape is maker.runs(batch)[0].shape
+
+
+VALUES = st.sampled_from(["", "a", "b", "x:y", "ä", "7"])
+ROWS = st.lists(
+    st.tuples(
+        st.sampled_from(["/queue/a", "/queue/b"]),
+        st.one_of(st.none(), st.dictionaries(st.sampled_from(["k", "l", "m"]), st.one_of(st.none(), VALUES))),
+        st.one_of(st.none(), st.sampled_from(["t/p", "a/j"])),
+        st.one_of(st.none(), st.integers(0, 9)),
+    ),
+    max_size=12,
+)
+
+
+@given(ROWS)
+def test_rows_of_one_destination_keep_their_order(rows: list[tuple[str, dict[str, str | None] | None, str | None, int | None]]) -> None:
+    columns = {
+        "body": [b"%d" % index for index in range(len(rows))],
+        "destination": pa.array([row[0] for row in rows], pa.string()),
+        "headers": pa.array([None if row[1] is None else list(row[1].items()) for row in rows], MAP),
+        "content_type": pa.array([row[2] for row in rows], pa.string()),
+        "priority": pa.array([row[3] for row in rows], pa.int64()),
+    }
+    if not rows:
+        return
+    wanted = defaultdict(list)
+    for index, (destination, headers, kind, priority) in enumerate(rows):
+        given = {"destination": destination, **{name: value for name, value in (headers or {}).items() if value is not None}}
+        given |= {"content-type": kind} if kind else {}
+        given |= {} if priority is None else {"priority": str(priority)}
+        wanted[destination].append((given, b"%d" % index))
+    found = defaultdict(list)
+    for message in messages(runs_of(columns)):
+        found[message[0]["destination"]].append(message)
+    assert found == wanted
+
+
+@pytest.mark.parametrize(
+    ("types", "destination", "words"),
+    [
+        ({"destination": "string"}, "", "column 'body' is missing"),
+        ({"body": "binary"}, "", "Neither a column 'destination'"),
+        ({"body": "int"}, "/queue/a", "column 'body' is of type int; .* binary or string"),
+        ({"body": "binary", "headers": "map<string,int>"}, "/queue/a", "column 'headers' is of type map<string,int>"),
+        ({"body": "binary", "expires": "bigint"}, "/queue/a", "column 'expires' is of type bigint; .* timestamp"),
+        ({"body": "binary", "header": "map<string,string>"}, "/queue/a", "'header'; did you mean 'headers'"),
+        ({"body": "binary", "zzz": "int"}, "/queue/a", "'zzz'; columns of messages are body, destination"),
+    ],
+)
+def test_columns_that_are_refused(types: dict[str, str], destination: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        check_columns(types, destination)
+
+
+def test_columns_of_a_read_may_be_written() -> None:
+    check_columns(
+        {
+            "address": "string",
+            "offset": "bigint",
+            "timestamp": "timestamp",
+            "destination": "string",
+            "headers": "map<string,string>",
+            "body": "binary",
+        },
+        "",
+    )
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({"body": [b"x"], "destination": pa.array([None], pa.string())}, "column 'destination' is NULL or empty"),
+        ({"body": [b"x"], "destination": [""]}, "column 'destination' is NULL or empty"),
+        ({"body": [b"x"], "destination": ["/queue/a"], "priority": [11]}, "column 'priority' holds 11"),
+        ({"body": [b"x"], "destination": ["/queue/a"], "headers": pa.array([[("priority", "high")]], MAP)}, "column 'headers'.*'high'"),
+        ({"body": [b"x"], "destination": ["/queue/a"], "headers": pa.array([[("", "v")]], MAP)}, "column 'headers' holds an empty name"),
+    ],
+)
+def test_values_that_are_refused(columns: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        runs_of(columns, destination="")

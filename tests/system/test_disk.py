@@ -1,0 +1,258 @@
+"""A disk that refuses, as senders, consumers and operators see it: a limit on the size of files, set while the broker runs."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from stompbox.stomp.frames import Frame
+from tests.conftest import Serve, Served
+from tests.system.plain import WITHIN, Plain
+
+LIMIT = 40_000  # bytes: less than the write-ahead log has from the start, more than the broker says on stderr
+BROKEN = "messages cannot be stored"
+GOOD = "messages are stored again"
+
+
+@pytest.fixture
+def start(serve: Serve, tmp_path: Path) -> Callable[..., Served]:
+    """start(toml) -> a broker with these lines of configuration, on the same data each time."""
+
+    def begin(text: str = "") -> Served:
+        (tmp_path / "broker").mkdir(exist_ok=True)
+        (tmp_path / "broker" / "stompbox.toml").write_text(text)
+        return serve("--data", str(tmp_path / "data"), "--no-admin", "--listen", "tcp://127.0.0.1:0")
+
+    return begin
+
+
+@contextmanager
+def broken(served: Served) -> Iterator[None]:
+    """No file of the broker may grow."""
+    resource.prlimit(served.process.pid, resource.RLIMIT_FSIZE, (LIMIT, resource.RLIM_INFINITY))
+    yield
+    repair(served)
+
+
+def repair(served: Served) -> None:
+    resource.prlimit(served.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+
+def send(client: Plain, body: bytes, destination: str = "/queue/q", **headers: str) -> None:
+    client.send("SEND", {"destination": destination, "receipt": body.decode(), **headers}, body)
+
+
+def answer(client: Plain) -> tuple[str, str]:
+    frame = client.receive()
+    return frame.command, frame.headers.get("receipt-id", "")
+
+
+def stored(client: Plain, body: bytes, destination: str = "/queue/q") -> None:
+    send(client, body, destination)
+    assert answer(client) == ("RECEIPT", body.decode())
+
+
+def fail(served: Served) -> None:
+    """So that the broker knows: a sender has met the failure."""
+    with Plain(served.port) as client:
+        send(client, b"met", "/queue/failing")
+        assert client.receive().headers["code"] == "io-error"
+
+
+def wait_until_good(served: Served) -> None:
+    """A sender who tries until it works, as long as the broker may take to notice."""
+    deadline = time.monotonic() + WITHIN
+    while time.monotonic() < deadline:
+        with Plain(served.port) as client:
+            send(client, b"again", "/queue/failing")
+            if answer(client)[0] == "RECEIPT":
+                return
+    pytest.fail(f"nothing can be stored {WITHIN} s after the disk was repaired:\n{served.log.read_text()}")
+
+
+def messages(client: Plain, destination: str = "/queue/q", **headers: str) -> list[Frame]:
+    """What a queue has: up to a message that is sent behind it."""
+    flow = {"ack": "client-individual", "consumer-window-size": "-1"}
+    client.send("SUBSCRIBE", {"destination": destination, "id": "1", **flow, **headers})
+    client.send("SEND", {"destination": destination, "persistent": "false"}, b"end")
+    found = []
+    while (frame := client.receive()).body != b"end":
+        found.append(frame)
+    client.send("ACK", {"id": frame.headers["ack"]})
+    return found
+
+
+def bodies(served: Served, destination: str = "/queue/q") -> list[bytes]:
+    with Plain(served.port) as client:
+        return [frame.body for frame in messages(client, destination)]
+
+
+def test_what_cannot_be_stored_gets_an_error_and_is_not_delivered(start: Callable[..., Served]) -> None:
+    served = start()
+    with Plain(served.port) as client:
+        stored(client, b"before")
+    with broken(served):
+        with Plain(served.port) as client:
+            send(client, b"refused")
+            error = client.receive()
+            assert (error.command, error.headers["code"], error.headers["receipt-id"]) == ("ERROR", "io-error", "refused")
+            assert client.is_closed()
+        assert bodies(served) == [b"before"]
+        with Plain(served.port) as client:  # known by now: refused before anything is changed
+            send(client, b"refused too")
+            assert client.receive().headers["code"] == "io-error"
+    wait_until_good(served)
+    with Plain(served.port) as client:
+        stored(client, b"after")
+    assert bodies(served) == [b"before", b"after"]
+    served.process.kill()
+    served.process.wait()
+    assert bodies(start()) == [b"before", b"after"]
+
+
+def test_it_is_said_once_when_it_fails_and_once_when_it_works(start: Callable[..., Served]) -> None:
+    served = start()
+    with broken(served):
+        for _ in range(5):
+            fail(served)
+    wait_until_good(served)
+    log = served.log.read_text()
+    assert log.count(BROKEN) == 1
+    assert log.count(GOOD) == 1
+
+
+def test_a_connection_of_an_older_version_goes_on(start: Callable[..., Served]) -> None:
+    served = start()
+    with Plain(served.port, "1.1") as client:
+        with broken(served):
+            send(client, b"a")
+            send(client, b"b")
+            assert [answer(client) for _ in range(2)] == [("ERROR", "a"), ("ERROR", "b")]
+            send(client, b"volatile", persistent="false")
+            assert answer(client) == ("RECEIPT", "volatile")
+        wait_until_good(served)
+        stored(client, b"c")
+    assert bodies(served) == [b"volatile", b"c"]
+
+
+def test_consumers_go_on_and_what_they_acknowledge_is_stored_later(start: Callable[..., Served]) -> None:
+    served = start()
+    with Plain(served.port) as client:
+        for number in range(20):
+            stored(client, b"%d" % number)
+    with Plain(served.port) as consumer:
+        with broken(served):
+            fail(served)
+            found = messages(consumer, receipt="subscribed")[1:]
+            assert [frame.body for frame in found] == [b"%d" % number for number in range(20)]
+            for frame in found[:9]:
+                consumer.send("ACK", {"id": frame.headers["ack"]})
+            consumer.send("ACK", {"id": found[9].headers["ack"], "receipt": "acknowledged"})
+            fail(served)
+        assert answer(consumer) == ("RECEIPT", "acknowledged")
+    served.process.kill()
+    served.process.wait()
+    assert bodies(start()) == [b"%d" % number for number in range(10, 20)]
+
+
+def test_a_transaction_that_cannot_be_stored_has_not_happened(start: Callable[..., Served]) -> None:
+    served = start()
+    with Plain(served.port, "1.1") as client:
+        stored(client, b"input")
+        client.send("SUBSCRIBE", {"destination": "/queue/q", "id": "1", "ack": "client"})
+        taken = client.receive()
+        with broken(served):
+            client.send("BEGIN", {"transaction": "t"})
+            client.send("ACK", {"message-id": taken.headers["message-id"], "subscription": "1", "transaction": "t"})
+            client.send("SEND", {"destination": "/queue/r", "transaction": "t"}, b"output")
+            client.send("SEND", {"destination": "/queue/s", "transaction": "t"}, b"more")
+            client.send("COMMIT", {"transaction": "t", "receipt": "t"})
+            assert answer(client) == ("ERROR", "t")
+        wait_until_good(served)
+    assert bodies(served, "/queue/r") == bodies(served, "/queue/s") == []
+    assert bodies(served) == [b"input"]
+
+
+def test_senders_wait_where_the_policy_is_block(start: Callable[..., Served]) -> None:
+    served = start('disk-full-policy = "BLOCK"\n[[address-setting]]\nmatch = "failing"\ndisk-full-policy = "FAIL"\n')
+    with Plain(served.port) as client, Plain(served.port) as consumer:
+        stored(client, b"before")
+        with broken(served):
+            fail(served)
+            send(client, b"held")
+            assert [frame.body for frame in messages(consumer)] == [b"before", b"held"]
+            send(client, b"not even read")
+        assert [answer(client) for _ in range(2)] == [("RECEIPT", "held"), ("RECEIPT", "not even read")]
+    served.process.kill()
+    served.process.wait()
+    assert bodies(start()) == [b"before", b"held", b"not even read"]
+
+
+def test_a_broker_stops_although_the_disk_refuses(start: Callable[..., Served]) -> None:
+    served = start()
+    resource.prlimit(served.process.pid, resource.RLIMIT_FSIZE, (LIMIT, resource.RLIM_INFINITY))
+    with Plain(served.port) as client:
+        client.send("SEND", {"destination": "/queue/q"}, b"nobody asked")
+        client.sync()
+    assert served.stop() == 0
+    assert "without having stored everything" in served.log.read_text()
+
+
+def test_too_little_space_is_a_full_disk_but_consumers_go_on(start: Callable[..., Served]) -> None:
+    served = start()
+    with Plain(served.port) as client:
+        stored(client, b"before")
+    assert served.stop() == 0
+    served = start('min-disk-free = "1000TiB"\n')
+    with Plain(served.port) as client:
+        send(client, b"refused")
+        assert client.receive().headers["code"] == "disk-full"
+    with Plain(served.port) as client:
+        (found,) = messages(client)
+        client.send("ACK", {"id": found.headers["ack"], "receipt": "acknowledged"})
+        assert answer(client) == ("RECEIPT", "acknowledged")
+    assert served.log.read_text().count("min-disk-free") == 1
+
+
+def mounted(folder: Path) -> bool:
+    """A file system of 4 MiB, where we may."""
+    if shutil.which("mount") is None:
+        return False
+    return subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], capture_output=True, check=False).returncode == 0
+
+
+def test_a_full_file_system(serve: Serve, tmp_path: Path) -> None:
+    """The real thing. The tests above do without: they need nobody's permission."""
+    small = tmp_path / "small"
+    small.mkdir()
+    if not mounted(small):
+        pytest.skip("a small file system cannot be mounted here")
+    try:
+        (tmp_path / "broker").mkdir()
+        (tmp_path / "broker" / "stompbox.toml").write_text("min-disk-free = 0\n")
+        served = serve("--data", str(small / "data"), "--no-admin", "--listen", "tcp://127.0.0.1:0")
+        kept = 0
+        with Plain(served.port) as client:
+            while True:
+                client.send("SEND", {"destination": "/queue/q", "receipt": str(kept)}, bytes(100_000))
+                frame = client.receive()
+                if frame.command == "ERROR":
+                    break
+                kept += 1
+        assert frame.headers["code"] == "disk-full"
+        assert kept > 10
+        with Plain(served.port) as client:
+            found = messages(client)
+            assert len(found) == kept
+        assert subprocess.run(["mount", "-o", "remount,size=64m", small], check=False).returncode == 0
+        wait_until_good(served)
+        assert served.stop() == 0
+    finally:
+        subprocess.run(["umount", "-l", str(small)], check=False, capture_output=True)

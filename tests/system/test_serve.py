@@ -1,0 +1,119 @@
+"""`stompbox serve` as its user meets it: what it prints, how it stops, what it says when it cannot start."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.system.plain import Plain
+
+
+def run_serve(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Starts a broker that is expected to refuse to start."""
+    return subprocess.run(
+        [sys.executable, "-m", "stompbox", "serve", *arguments], cwd=folder, capture_output=True, text=True, timeout=30, check=False
+    )
+
+
+def assert_refused(done: subprocess.CompletedProcess[str], *words: str) -> None:
+    """One clear line on stderr, and an exit code."""
+    assert done.returncode not in (0, None)
+    assert "ready" not in done.stdout
+    assert "Traceback" not in done.stderr
+    for word in words:
+        assert word in done.stderr
+
+
+def test_prints_its_listeners_then_ready_and_stops_on_sigterm(serve: Callable[..., object]) -> None:
+    served = serve("--memory", "--no-admin", "--listen", "tcp://127.0.0.1:0", "--listen", "tcp://127.0.0.1:0")
+    assert len(served.listeners) == 2  # type: ignore[attr-defined]
+    assert served.stop() == 0  # type: ignore[attr-defined]
+
+
+def test_stops_on_sigint(serve: Callable[..., object]) -> None:
+    served = serve("--memory", "--no-admin", "--listen", "tcp://127.0.0.1:0")
+    served.process.send_signal(signal.SIGINT)  # type: ignore[attr-defined]
+    assert served.process.wait(30) == 0  # type: ignore[attr-defined]
+
+
+def test_an_unknown_flag_is_refused(tmp_path: Path) -> None:
+    assert_refused(run_serve(tmp_path, "--memry"), "--memry")
+
+
+def test_a_busy_port_is_refused(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        port = busy.getsockname()[1]
+        done = run_serve(tmp_path, "--memory", "--no-admin", "--listen", f"tcp://127.0.0.1:{port}")
+    assert_refused(done, str(port), "in use")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_data_folder_in_use_is_refused(serve: Callable[..., object], tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    serve("--data", str(data), "--no-admin", "--listen", "tcp://127.0.0.1:0")
+    done = run_serve(tmp_path, "--data", str(data), "--no-admin", "--listen", "tcp://127.0.0.1:0")
+    assert_refused(done, str(data))
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_data_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("no folder")
+    assert_refused(run_serve(tmp_path, "--data", str(tmp_path / "data"), "--no-admin"), str(tmp_path / "data"))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_data_folder_that_is_not_writable_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir(mode=0o500)
+    assert_refused(run_serve(tmp_path, "--data", str(tmp_path / "data"), "--no-admin"), str(tmp_path / "data"))
+
+
+def test_an_unknown_configuration_key_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "stompbox.toml").write_text('dat = "x"\n')
+    done = run_serve(tmp_path)
+    assert_refused(done, "stompbox.toml:1", "dat", "data")
+    assert done.returncode == 2
+
+
+def test_a_listener_open_to_others_without_users_is_refused(tmp_path: Path) -> None:
+    assert_refused(run_serve(tmp_path, "--memory", "--no-admin", "--listen", "tcp://0.0.0.0:0"), "0.0.0.0", "user")
+
+
+def test_the_data_folder_is_its_owners_alone(serve: Callable[..., object], tmp_path: Path) -> None:
+    serve("--data", str(tmp_path / "data"), "--no-admin", "--listen", "tcp://127.0.0.1:0")
+    assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o077 for path in (tmp_path / "data").iterdir()} == {0}
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_what_was_confirmed_is_there_after_a_restart(serve: Callable[..., object], tmp_path: Path, how: signal.Signals) -> None:
+    data = ("--data", str(tmp_path / "data"), "--no-admin", "--listen", "tcp://127.0.0.1:0")
+    first = serve(*data)
+    with Plain(first.port) as client:  # type: ignore[attr-defined]
+        for number in range(100):
+            client.send("SEND", {"destination": "/queue/kept", "receipt": str(number)}, b"message %d" % number)
+        assert [client.receive().headers["receipt-id"] for _ in range(100)] == [str(number) for number in range(100)]
+    first.process.send_signal(how)  # type: ignore[attr-defined]
+    first.process.wait(30)  # type: ignore[attr-defined]
+    second = serve(*data)
+    with Plain(second.port) as client:  # type: ignore[attr-defined]
+        client.send("SUBSCRIBE", {"destination": "/queue/kept", "id": "1", "ack": "client-individual"})
+        got = [client.receive() for _ in range(100)]
+        assert [frame.body for frame in got] == [b"message %d" % number for number in range(100)]
+        assert {frame.headers["redelivered"] for frame in got} == {"true"}
+        for frame in got[:50]:
+            client.send("ACK", {"id": frame.headers["ack"]})
+        client.send("DISCONNECT", {"receipt": "bye"})
+        assert client.receive().headers["receipt-id"] == "bye"
+    second.process.kill()  # type: ignore[attr-defined]
+    second.process.wait(30)  # type: ignore[attr-defined]
+    third = serve(*data)
+    with Plain(third.port) as client:  # type: ignore[attr-defined]
+        client.send("SUBSCRIBE", {"destination": "/queue/kept", "id": "1"})
+        assert [client.receive().body for _ in range(50)] == [b"message %d" % number for number in range(50, 100)]
