@@ -254,7 +254,8 @@ def test_higher_priority_first_as_long_as_it_has_credit() -> None:
     high = ready(world, "high", priority=5, prefetch=2)
     ready(world, "mid", prefetch=1)
     send(world, "12345")
-    assert by_consumer(found := world.settle()) == {"high": "12", "mid": "3", "low": "45"}
+    found = world.settle()
+    assert by_consumer(found) == {"high": "12", "mid": "3", "low": "45"}
     world.ack(high, next(got for got in found if got.consumer == "high"))
     send(world, "67")
     assert by_consumer(world.settle()) == {"high": "6", "low": "7"}

@@ -69,7 +69,7 @@ CASES = [
     Case("expiration passes on", at("{x}", send("s", "/queue/{address}", "1", "expiration:50000"), subscribe("a", "/queue/{address}"),
                                     hear("a", "MESSAGE", "1", without=["expires"], expiration="50000"))),
     Case("the settings give a time to live", at("brief.{x}", send("s", "/queue/{address}", "1"), *expired()), broker="expiry"),
-    Case("the settings cut a time to live", at("cut.{x}", send("s", "/queue/{address}", "1", f"expires:{FAR}"), *expired()), broker="expiry"),
+    Case("settings cut a time to live", at("cut.{x}", send("s", "/queue/{address}", "1", f"expires:{FAR}"), *expired()), broker="expiry"),
     Case("the settings let nothing expire", at("ever.{x}", send("s", "/queue/{address}", "1", "expires:1"),
                                                subscribe("a", "/queue/{address}"), hear("a", "MESSAGE", "1", without=["expires"])),
          broker="expiry"),
@@ -77,7 +77,8 @@ CASES = [
                                      refused("s", "bad-expires", "expiration", "50")]),
     *[Case(f"not a time: {header}", [say("s", "SEND", "/queue/{x}", headers=header), refused("s", code, *header.split(":"))])
       for header, code in [
-          ("expires:soon", "bad-expires"), ("expires:-1", "bad-expires"), ("expiration:1.5", "bad-expires"), ("expiration:-1", "bad-expires"),
+          ("expires:soon", "bad-expires"), ("expires:-1", "bad-expires"),
+          ("expiration:1.5", "bad-expires"), ("expiration:-1", "bad-expires"),
           ("AMQ_SCHEDULED_DELAY:later", "bad-schedule"), ("AMQ_SCHEDULED_TIME:1e3", "bad-schedule"),
       ]],
     Case("a delay holds up nobody", [

@@ -119,7 +119,8 @@ CASES = [
     ]),
     Case("a purged queue is empty when its last consumer leaves", [
         subscribe("a", "/queue/purged.{x}", headers=HALF), *sends("/queue/purged.{x}", "1", "2"), *hears("a", "1"), bye("a"),
-        *sends("/queue/purged.{x}", "3"), subscribe("b", "/queue/purged.{x}"), *sends("/queue/purged.{x}", "4"), *hears("b", "4"), sync("b"),
+        *sends("/queue/purged.{x}", "3"), subscribe("b", "/queue/purged.{x}"), *sends("/queue/purged.{x}", "4"), *hears("b", "4"),
+        sync("b"),
     ], broker="kinds"),
     Case("a queue's own table says what it is", [
         *sends("/queue/configured", "1", "2", headers="to:ring"), *sends("/queue/configured", "3", "4", headers="to:exclusive"),
@@ -146,7 +147,8 @@ CASES = [
     Case("groups are shared out anew when a consumer comes", [
         subscribe("a", "/queue/anew.{x}"), *[step for g in "gh" for step in sends("/queue/anew.{x}", g, headers=f"JMSXGroupID:{g}")],
         *hears("a", "g", "h"), subscribe("b", "/queue/anew.{x}"),
-        *[step for g in "gh" for step in sends("/queue/anew.{x}", g, headers=f"JMSXGroupID:{g}")], hear("a", "MESSAGE"), hear("b", "MESSAGE"),
+        *[step for g in "gh" for step in sends("/queue/anew.{x}", g, headers=f"JMSXGroupID:{g}")], hear("a", "MESSAGE"),
+        hear("b", "MESSAGE"),
     ], broker="kinds"),
     Case("a duplicate is answered and dropped", [
         subscribe("a", "/queue/{x}"), *sends("/queue/{x}", "1", "2", headers="_AMQ_DUPL_ID:7"),
