@@ -152,7 +152,7 @@ def test_one_consumer_of_many_queues_gets_from_each_in_turn() -> None:
         names.append(got.queue.name)
         world.ack(consumer, got)
         (got,) = world.out()
-    assert len(set(names[:50])) == 50
+    assert len(set(names[1:51])) == 50  # the first one's queue had its turn before the others were there
 
 
 # Diverts

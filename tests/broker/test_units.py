@@ -7,13 +7,14 @@ import pytest
 from stompbox.broker.consumer import AckMode
 from stompbox.broker.stagings import Stagings
 from stompbox.broker.transaction import Transaction
+from stompbox.broker.units import Trouble
 from stompbox.config.settings import AddressSetting, DiskFullPolicy
 from stompbox.errors import Refused
 from stompbox.message import ANYCAST, MULTICAST, Run
 from stompbox.store.base import Commit
 from tests.broker.world import World, run_of
 
-TROUBLE = ("disk-full", "the disk is full")
+TROUBLE = Trouble("disk-full", "the disk is full")
 
 
 def answered(world: World, name: str, *bodies: bytes, routing: int = ANYCAST, **headers: str) -> Run:

@@ -13,8 +13,7 @@ State changes at once, in memory. What is to be done outside is left here for th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from stompbox.broker import deadletters, diverts, duplicates, expiry, lifetimes, paging, retained, seeking, transactions, units
@@ -28,6 +27,8 @@ from stompbox.broker.queue import Kind, Queue
 from stompbox.broker.segments import Segment, cost_of
 from stompbox.broker.timers import Timers
 from stompbox.broker.transaction import Transaction
+from stompbox.broker.units import Trouble
+from stompbox.broker.watching import Watcher, is_named
 from stompbox.config import RoutingType
 from stompbox.config.matching import is_match
 from stompbox.errors import IllegalFrame, Refused
@@ -46,16 +47,6 @@ EPOCH_IDS: Final = 1_000_000  # ids of queues in memory: epoch * this + n, so th
 
 class SettingsTable(Protocol):
     def resolve(self, address: str) -> Settings: ...
-
-
-@dataclass(slots=True, eq=False)
-class Watcher:
-    """A wildcard subscription waits for addresses (topics) and anycast queues that match."""
-
-    words: list[str]
-    on_address: Callable[[Address], None]
-    on_queue: Callable[[Queue], None]
-    owner: object = None
 
 
 class Engine:
@@ -89,7 +80,7 @@ class Engine:
         self._next_volatile = epoch * EPOCH_IDS
         self.commits = Commits(self)
         self.slow: list[Slow] = []  # consumers that are too slow
-        self.trouble: tuple[str, str] | None = None  # code and text for what cannot be stored now
+        self.trouble: Trouble | None = None  # nothing can be stored now
         self.persists_ids = True  # what is remembered to find duplicates outlives a restart
 
     # Addresses
@@ -307,7 +298,7 @@ class Engine:
         if self.trouble is None or not self.is_durable or not units.is_failing(address):
             return
         if not address.is_volatile(run) and address.stores(run):
-            raise Refused(*self.trouble)
+            raise Refused(self.trouble.code, self.trouble.text)
 
     def _publish(self, address: Address, run: Run) -> bool:
         special = run.shape.special
@@ -588,13 +579,3 @@ def is_retained(settings: Settings) -> bool:
 def selector_entry(selector: Selector | None) -> dict[str, object]:
     """A selector as the catalogue has it."""
     return {"selector": None} if selector is None else {"selector": selector.text, "conversion": selector.conversion}
-
-
-def is_reached(words: list[str], address: Address) -> bool:
-    """Whether a wildcard reaches an address. Temporary ones it does not."""
-    return not address.owner and is_match(words, address.name.split("."))
-
-
-def is_named(pattern: str, name: str) -> bool:
-    """Whether an address has this name, or one that the pattern covers."""
-    return pattern == name or is_match(pattern.split("."), name.split("."))

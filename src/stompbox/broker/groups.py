@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from stompbox.broker.address import Address
-from stompbox.broker.engine import Engine, is_named
+from stompbox.broker.engine import Engine
 from stompbox.broker.queue import Kind, Queue
+from stompbox.broker.watching import is_named
 from stompbox.config.matching import is_wild
 from stompbox.errors import Refused
 

@@ -12,8 +12,9 @@ from stompbox.broker.address import Address
 from stompbox.broker.browsing import browse
 from stompbox.broker.consumer import Consumer
 from stompbox.broker.destinations import Destination
-from stompbox.broker.engine import Engine, Watcher, is_reached
+from stompbox.broker.engine import Engine
 from stompbox.broker.queue import Kind, Queue
+from stompbox.broker.watching import Watcher, is_reached
 from stompbox.errors import Refused
 from stompbox.message import ANYCAST, MULTICAST
 from stompbox.selectors import Selector

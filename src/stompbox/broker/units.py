@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from stompbox.config.settings import DiskFullPolicy
 
@@ -26,6 +26,13 @@ if TYPE_CHECKING:
     from stompbox.broker.consumer import Consumer, Sent
     from stompbox.broker.engine import Engine
     from stompbox.message import Run
+
+
+class Trouble(NamedTuple):
+    """Why nothing can be stored now: the code and text of the ERROR."""
+
+    code: str
+    text: str
 
 
 @dataclass(slots=True)

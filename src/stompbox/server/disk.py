@@ -17,6 +17,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from stompbox.broker.units import Trouble
 from stompbox.errors import StoreError
 from stompbox.store.base import Commit
 
@@ -116,9 +117,9 @@ class Disk:
         """The engine refuses what could not be stored; those who wait may go on when it is good again."""
         broker = self.broker
         if self.failure is not None:
-            broker.engine.trouble = (self.failure.code, f"the broker cannot store messages now ({self.failure.code})")
+            broker.engine.trouble = Trouble(self.failure.code, f"the broker cannot store messages now ({self.failure.code})")
         elif self.shortage:
-            broker.engine.trouble = ("disk-full", "the broker cannot store messages now: its disk is full")
+            broker.engine.trouble = Trouble("disk-full", "the broker cannot store messages now: its disk is full")
         else:
             broker.engine.trouble = None
             broker.pressure.relieve()

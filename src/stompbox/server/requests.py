@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from stompbox.broker import groups, subscriptions
 from stompbox.broker.address import Address
 from stompbox.broker.destinations import Destination, parse
-from stompbox.broker.engine import is_named
+from stompbox.broker.watching import is_named
 from stompbox.errors import IllegalFrame, Refused, StompboxError
 from stompbox.message import MULTICAST, Run
 from stompbox.security import Right
