@@ -42,3 +42,41 @@ def test_every_page_is_reached_from_the_readme() -> None:
             seen.add(page)
             waiting += [path for path, _ in links(page)]
     assert [page.relative_to(ROOT).as_posix() for page in PAGES if page not in seen] == []
+
+
+CONFORMANCE = ROOT / "docs" / "conformance.md"
+
+
+def features() -> list[list[str]]:
+    """The cells of each row of the tables of conformance.md."""
+    rows = [line.strip("|").split(" | ") for line in CONFORMANCE.read_text().splitlines() if re.match(r"\| O?\d+ \|", line)]
+    return [[cell.strip() for cell in row] for row in rows]
+
+
+def test_each_feature_has_a_row_of_five_cells_once() -> None:
+    rows = features()
+    assert [row for row in rows if len(row) != 5] == []
+    numbers = [row[0] for row in rows]
+    assert sorted({number for number in numbers if numbers.count(number) > 1}) == []
+
+
+def test_each_feature_has_a_verdict_and_what_is_there_has_a_test() -> None:
+    odd = [row[0] for row in features() if not re.match(r"\*(yes\*|option\* `|no\*, because )", row[2])]
+    assert odd == []
+    assert [row[0] for row in features() if not row[2].startswith("*no*") and not proofs(row)] == []
+
+
+def proofs(row: list[str]) -> list[str]:
+    return re.findall(r"`(tests/[^`]+)`", row[-1])
+
+
+def test_every_test_that_conformance_names_exists() -> None:
+    missing = []
+    for row in features():
+        for named in proofs(row):
+            path, _, name = named.partition("::")
+            text = (ROOT / path).read_text() if (ROOT / path).is_file() else ""
+            is_there = f"\ndef {name}(" in text if name.startswith("test_") else f'"{name}"' in text
+            if not name or not is_there:
+                missing.append(f"{row[0]}: {named}")
+    assert missing == []
