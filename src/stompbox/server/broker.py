@@ -27,6 +27,7 @@ from stompbox.server.disk import Disk
 from stompbox.server.hosts import Hosts
 from stompbox.server.naming import Names
 from stompbox.server.pressure import Pressure
+from stompbox.server.timeouts import Timeouts
 from stompbox.server.transforming import Transform, load_transform, outward
 from stompbox.stomp.encode import messages
 from stompbox.stomp.runs import Reader
@@ -72,6 +73,7 @@ class Broker:
         self.of_user: Counter[str] = Counter()  # connections that are logged in
         self.waiting: dict[Connection, None] = {}  # those with receipts that a commit must come before
         self.pressure = Pressure(self)
+        self.timeouts = Timeouts(self, configuration.transaction_timeout)
         self.disk = Disk(self, Path(configuration.data) if is_durable else None)
         self._names: dict[ListenerOptions, Names] = {}
         self._transforms: dict[str, Transform] = {}

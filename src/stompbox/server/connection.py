@@ -114,6 +114,7 @@ class Connection:
         self.unflushed: dict[Consumer, None] = {}
         self.consumers: dict[str, Consumer] = {}
         self.transactions: dict[str, Transaction] = {}
+        self.timed_out: dict[str, None] = {}  # transactions that the broker has aborted, and the client does not know
         self.transacted: dict[Consumer, bool] = {}  # subscriptions that wait for BEGIN; True: with ack:auto
         self.events: Iterator[object] | None = None  # the rest of a read, while the login is looked at
         self.is_held = False
@@ -394,6 +395,7 @@ class Connection:
             engine.close_consumer(consumer, is_failure=is_failure)
         transactions, self.transactions = self.transactions, {}
         for transaction in transactions.values():  # STOMP 1.2, ABORT: implicitly aborted
+            self.broker.timeouts.ended(transaction)
             engine.abort(transaction)
         self.temporaries.close()
         self.unflushed.clear()

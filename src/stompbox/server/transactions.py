@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 def transaction_of(connection: Connection, name: str) -> Transaction:
     found = connection.transactions.get(name)
+    if found is None and name in connection.timed_out:
+        del connection.timed_out[name]
+        timeout = connection.broker.timeouts.timeout
+        raise Refused("transaction-timeout", f"transaction {name[:80]!r} was open for more than {timeout} ms and has been aborted")
     if found is None:
         raise IllegalFrame("no-such-transaction", f"this connection has no open transaction {name[:80]!r}")
     return found
@@ -29,15 +33,16 @@ def begin(connection: Connection, frame: Frame) -> None:
         raise IllegalFrame("transaction-exists", f"transaction {open_one[:80]!r} is open, and this listener takes one at a time")
     if len(connection.transactions) >= connection.options.max_transactions:
         raise Refused("too-many-transactions", f"a connection has no more than {connection.options.max_transactions} open transactions")
-    connection.transactions[name] = Transaction(name)
+    transaction = connection.transactions[name] = Transaction(name)
+    connection.timed_out.pop(name, None)
+    connection.broker.timeouts.begun(connection, transaction)
     connection.answer(frame, waits=False)
     transacted.resume(connection)
 
 
 def commit(connection: Connection, frame: Frame) -> None:
     transaction = transaction_of(connection, frame.headers["transaction"])
-    del connection.transactions[transaction.name]
-    transacted.pause(connection)
+    _end(connection, transaction)
     transacted.consume(connection, transaction)
     try:
         waits = connection.broker.engine.commit(transaction, is_answered="receipt" in frame.headers)
@@ -50,9 +55,26 @@ def commit(connection: Connection, frame: Frame) -> None:
 
 
 def abort(connection: Connection, frame: Frame) -> None:
-    transaction = transaction_of(connection, frame.headers["transaction"])
-    del connection.transactions[transaction.name]
-    transacted.pause(connection)
+    _undo(connection, transaction_of(connection, frame.headers["transaction"]))
+    connection.answer(frame, waits=False)
+
+
+def time_out(connection: Connection, transaction: Transaction) -> None:
+    """The broker aborts it; the client is told when it comes back to it."""
+    _undo(connection, transaction)
+    if len(connection.timed_out) >= connection.options.max_transactions:
+        del connection.timed_out[next(iter(connection.timed_out))]
+    connection.timed_out[transaction.name] = None
+
+
+def _undo(connection: Connection, transaction: Transaction) -> None:
+    _end(connection, transaction)
     connection.broker.engine.abort(transaction)
     transacted.give_back(connection)
-    connection.answer(frame, waits=False)
+
+
+def _end(connection: Connection, transaction: Transaction) -> None:
+    """It is open no longer, whatever becomes of it."""
+    del connection.transactions[transaction.name]
+    connection.broker.timeouts.ended(transaction)
+    transacted.pause(connection)
