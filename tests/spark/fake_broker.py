@@ -238,3 +238,7 @@ class FakeBroker:
     def _discard(self, headers: Mapping[str, str], _: bytes) -> tuple[dict[str, str], bytes]:
         self.staged.pop((headers["sink"], int(headers["batch"])), None)
         return {}, b""
+
+    def _sink_delete(self, headers: Mapping[str, str], _: bytes) -> tuple[dict[str, str], bytes]:
+        self.published.pop(headers["sink"], None)
+        return {}, b""

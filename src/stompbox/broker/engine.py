@@ -125,7 +125,7 @@ class Engine:
                 watcher.on_address(address)
         for group, patterns in self.group_patterns.items():
             if any(is_named(pattern, address.name) for pattern in patterns):
-                self.new_queue(address, group, Kind.GROUP, position=0)
+                self.new_queue(address, group, Kind.GROUP, position=address.log.oldest)
 
     def drop_address(self, address: Address) -> None:
         """The address, its queues and its messages go."""

@@ -36,6 +36,15 @@ def positions(engine: Engine, name: str) -> dict[str, int]:
     return {address.name: address.groups[name].cursor.position for address in engine.addresses.values() if name in address.groups}
 
 
+def lags(engine: Engine, name: str) -> dict[str, dict[str, int]]:
+    """Per address: where the group is, where the log ends, and how many offsets lie between."""
+    found = {}
+    for address, position in positions(engine, name).items():
+        log = engine.addresses[address].log
+        found[address] = {"position": position, "next": log.committed, "lag": max(0, log.committed - max(position, log.oldest))}
+    return found
+
+
 def commit_group(engine: Engine, name: str, offsets: Mapping[str, int]) -> None:
     """Moves positions on; they never go back."""
     if name not in engine.group_patterns:

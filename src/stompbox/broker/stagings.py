@@ -1,13 +1,19 @@
 """Messages that a sink staged, to be published all at once: by batch, each batch one time.
 
 A batch that was published is remembered with it, in the same commit; the stagings themselves live in memory, for a sink that
-finds them gone stages and publishes the batch again.
+finds them gone stages and publishes the batch again. They go when
+
+    their batch, or a later one of the sink, is published or discarded
+    the sink is run anew       each start of a query has a name; a task that outlived the one before is refused
+    nobody touched the batch for an hour
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Final
 
 from stompbox.broker.address import Address
 from stompbox.broker.engine import Engine
@@ -15,6 +21,21 @@ from stompbox.errors import Refused
 from stompbox.message import Run
 
 Part = tuple[int, int]  # partition, attempt
+
+IDLE: Final = 3_600_000  # ms
+
+
+@dataclass(slots=True)
+class Staged:
+    """What was staged for one batch of a sink."""
+
+    run: str  # which start of the query; empty: not said
+    parts: dict[Part, list[Run]] = field(default_factory=dict)
+    touched: int = 0  # ms since the epoch
+
+    @property
+    def size(self) -> int:
+        return sum([run.size for runs in self.parts.values() for run in runs])
 
 
 class Stagings:
@@ -24,19 +45,38 @@ class Stagings:
         self.engine = engine
         self.most = most
         self.size = 0
-        self.parts: dict[tuple[str, int], dict[Part, list[Run]]] = {}
+        self.batches: dict[tuple[str, int], Staged] = {}
+        self.ended: dict[str, list[str]] = {}  # runs of a sink that another one has followed
+        self._is_watched = False
 
-    def stage(self, sink: str, batch: int, part: Part, runs: list[Run]) -> int:
-        """Adds runs to one attempt at one partition; how many messages it has now."""
+    def stage(self, sink: str, batch: int, part: Part, runs: list[Run], *, run: str = "") -> int:
+        """Puts runs under one attempt at one partition, in the place of those that it had: how many messages it has now."""
         if batch <= self.engine.batches.get(sink, -1):
             return 0
-        size = sum(run.size for run in runs)
-        if self.size + size > self.most:
-            raise Refused("staging-full", f"sinks have staged {self.size} bytes; with {size} more the limit of {self.most} is passed")
-        self.size += size
-        staged = self.parts.setdefault((sink, batch), {}).setdefault(part, [])
-        staged += runs
-        return sum(map(len, staged))
+        if run:
+            self._begin(sink, run)
+        staged = self.batches.get((sink, batch))
+        before = [] if staged is None else staged.parts.get(part, [])
+        more = sum([one.size for one in runs]) - sum([one.size for one in before])
+        if self.size + more > self.most:
+            raise Refused("staging-full", f"sinks have staged {self.size} bytes; with {more} more the limit of {self.most} is passed")
+        if staged is None:
+            staged = self.batches[sink, batch] = Staged(run)
+        staged.parts[part] = runs
+        staged.touched = self.engine.now
+        self.size += more
+        self._watch()
+        return sum(map(len, runs))
+
+    def _begin(self, sink: str, run: str) -> None:
+        """Forgets what other runs of the sink have staged. Raises Refused for one that another has followed."""
+        ended = self.ended.get(sink, [])
+        if run in ended:
+            raise Refused("sink-run-anew", f"sink {sink!r} was started again; what its run {run!r} stages is not published any more")
+        for key in [key for key, staged in self.batches.items() if key[0] == sink and staged.run not in ("", run)]:
+            gone = self._drop(key)
+            if gone.run not in ended:
+                self.ended[sink] = ended = [*ended, gone.run][-8:]
 
     def publish(self, sink: str, batch: int, attempts: Iterable[Part], route: Callable[[Run], Address]) -> int | None:
         """Publishes the winning attempts in one commit: how many messages; None when this batch was published before."""
@@ -44,10 +84,12 @@ class Stagings:
             self.discard(sink, batch)
             return None
         attempts = list(dict.fromkeys(attempts))
-        staged = self.parts.get((sink, batch), {})
+        found = self.batches.get((sink, batch))
+        staged = {} if found is None else found.parts
         missing = [part for part in attempts if part not in staged]
         if missing:
-            raise Refused("not-staged", f"sink {sink!r} batch {batch}: nothing is staged for (partition, attempt) {missing}")
+            text = f"sink {sink!r} batch {batch}: nothing is staged for {len(missing)} of {len(attempts)} attempts"
+            raise Refused("not-staged", f"{text}, the first (partition, attempt) {missing[0]}; the broker may have been started anew")
         routed = [(route(run), run) for part in attempts for run in staged[part]]
         self.engine.prepare(routed)
         unit = self.engine.commits.begin()
@@ -71,5 +113,34 @@ class Stagings:
 
     def discard(self, sink: str, batch: int) -> None:
         """Forgets the stagings of this batch and of older ones."""
-        for key in [key for key in self.parts if key[0] == sink and key[1] <= batch]:
-            self.size -= sum(run.size for runs in self.parts.pop(key).values() for run in runs)
+        for key in [key for key in self.batches if key[0] == sink and key[1] <= batch]:
+            self._drop(key)
+
+    def forget(self, sink: str) -> None:
+        """The sink is done with: its stagings go, and which batch it published last."""
+        for key in [key for key in self.batches if key[0] == sink]:
+            self._drop(key)
+        self.ended.pop(sink, None)
+        if sink in self.engine.batches:
+            self._remember(sink, None)
+
+    def _drop(self, key: tuple[str, int]) -> Staged:
+        gone = self.batches.pop(key)
+        self.size -= gone.size
+        return gone
+
+    def _watch(self) -> None:
+        if not self._is_watched:
+            self._is_watched = True
+            self.engine.timers.at(self.engine.now + IDLE, self._look)
+
+    def _look(self) -> None:
+        """Drops what nobody touched for long."""
+        self._is_watched = False
+        for key in [key for key, staged in self.batches.items() if staged.touched + IDLE <= self.engine.now]:
+            self._drop(key)
+        if self.batches:
+            self._watch()
+
+    def __repr__(self) -> str:
+        return f"<Stagings batches={len(self.batches)} {self.size} of {self.most} bytes>"

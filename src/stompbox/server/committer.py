@@ -10,7 +10,7 @@ import asyncio
 import logging
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from stompbox.errors import StoreError
@@ -45,6 +45,10 @@ class Committer:
 
     async def read(self, log_id: int, start: int, stop: int, max_bytes: int) -> list[StoredChunk]:
         return await self.loop.run_in_executor(self._readers, self.store.read, log_id, start, stop, max_bytes)
+
+    async def sizes(self, starts: Mapping[int, int]) -> dict[int, tuple[int, int]]:
+        """Per log: (messages, bytes) stored from an offset on."""
+        return await self.loop.run_in_executor(self._readers, self.store.sizes, starts, starts)
 
     async def load(self, log_id: int, start: int, stop: int, max_bytes: int) -> tuple[list[Run], int]:
         """Runs of the log, and the offset up to which they are complete."""

@@ -36,6 +36,7 @@ from stompbox.stomp.versions import SUPPORTED
 
 if TYPE_CHECKING:
     from stompbox.server.broker import Broker
+    from stompbox.server.requests import Requests
 
 log = logging.getLogger("stompbox.connection")
 
@@ -123,6 +124,7 @@ class Connection:
         self.is_ended = False  # nothing more is obeyed
         self.is_lost = False
         self.pulse: Pulse | None = None
+        self.requests: Requests | None = None  # that wait for their answers
         self._timer = broker.loop.call_later(options.handshake_timeout / 1000, self._handshake_late)
         broker.connections.add(self)
         broker.of_listener[listener] += 1
@@ -228,6 +230,8 @@ class Connection:
         if self.is_lost:
             return
         self.broker.engine.now = self.broker.now()
+        if self.requests is not None:
+            self.requests.drained()
         self._flushed()
         self.broker.flush()
 
@@ -385,6 +389,8 @@ class Connection:
         self.pending.clear()
         self.broker.waiting.pop(self, None)
         self.broker.pressure.leave(self)
+        if self.requests is not None:
+            self.requests.drained()
         self.broker.leave(self)
         self.broker.flush()
 

@@ -4,6 +4,7 @@
 |--------------------------------------------------------|-----------------------------------------------|
 | while more than UNSAVED bytes are on their way to disk | half of that is                               |
 | to an address that blocks when the disk is in trouble  | the disk is good again                        |
+| more requests than are answered (requests.py)          | fewer wait                                    |
 
 Who only consumes never waits. What was read already is taken; so a sender goes beyond by one read at the most.
 """
@@ -27,6 +28,7 @@ UNSAVED: Final = 64 << 20  # bytes
 class Reason(Enum):
     BEHIND = "behind"  # the disk is slower than the senders
     DISK = "disk"
+    REQUESTS = "requests"  # it asks more than it is answered
 
 
 class Pressure:
@@ -38,14 +40,15 @@ class Pressure:
         """A message was taken while something is in trouble."""
         engine = self.broker.engine
         if engine.trouble is not None and engine.is_durable and not is_failing(address) and not address.is_volatile(run):
-            self._wait(connection, Reason.DISK)
+            self.hold(connection, Reason.DISK)
 
     def has_read(self, connection: Connection) -> None:
         """All of one read was obeyed, and there were messages in it."""
         if self.broker.engine.unsaved > UNSAVED:
-            self._wait(connection, Reason.BEHIND)
+            self.hold(connection, Reason.BEHIND)
 
-    def _wait(self, connection: Connection, reason: Reason) -> None:
+    def hold(self, connection: Connection, reason: Reason) -> None:
+        """It is not read until `let_go` or `relieve` takes this reason, and all others, from it."""
         if connection.is_ended:
             return
         reasons = self.waiting.setdefault(connection, set())
@@ -63,11 +66,17 @@ class Pressure:
             over.add(Reason.BEHIND)
         if engine.trouble is None:
             over.add(Reason.DISK)
-        for connection, reasons in list(self.waiting.items()):
-            reasons.difference_update(over)
-            if not reasons:
-                del self.waiting[connection]
-                connection.resume()
+        for connection in list(self.waiting):
+            self.let_go(connection, *over)
+
+    def let_go(self, connection: Connection, *over: Reason) -> None:
+        reasons = self.waiting.get(connection)
+        if reasons is None:
+            return
+        reasons.difference_update(over)
+        if not reasons:
+            del self.waiting[connection]
+            connection.resume()
 
     def leave(self, connection: Connection) -> None:
         self.waiting.pop(connection, None)

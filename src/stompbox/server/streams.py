@@ -15,7 +15,7 @@ from stompbox.broker.consumer import Consumer
 from stompbox.broker.destinations import Destination
 from stompbox.errors import IllegalFrame, StompboxError
 from stompbox.security import Right
-from stompbox.server import requests
+from stompbox.server.logs import offset_at_time
 from stompbox.stomp.frames import Frame
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ async def _subscribe_at(connection: Connection, frame: Frame, name: str, timesta
 
 async def _offset_at(connection: Connection, address: Address, timestamp: int) -> int:
     """The first message that arrived then or later; the next one when there is none."""
-    offset, log = await requests.offset_at_time(connection, address, timestamp), address.log
+    offset, log = await offset_at_time(connection, address, timestamp), address.log
     if offset < log.committed:
         return offset
     return next((run.first for run in log.unstored(log.committed) if run.arrived >= timestamp), log.next)

@@ -95,6 +95,9 @@ def _finished(link: Link, wanted: OffsetRange, options: SourceOptions) -> Fetche
     if found.end is not None and found.end < wanted.stop:
         text = f"the log of {wanted.address!r} ends at offset {found.end}, before the {wanted.stop} that was planned"
         report(Loss(wanted.address, text, wanted.stop - max(found.end, wanted.start)), fail=options.fail_on_data_loss)
+        if found.end <= wanted.start:
+            return None
+        wanted = OffsetRange(wanted.address, wanted.start, found.end)
     if found.first > wanted.start:
         last = min(found.first, wanted.stop)
         text = f"offsets {wanted.start} to {last - 1} of {wanted.address!r} were deleted before they were read"

@@ -45,9 +45,15 @@ class Staging:
     partition: int
 
 
-def describe(link: Link, destinations: str, *, create: bool) -> Description:
-    """The logs that `destinations` (as in a SUBSCRIBE, with commas) stand for; those without wildcard are made if `create`."""
-    found = _json(link.ask(Request("describe", {"destinations": destinations, "create": "true" if create else "false"})))
+def describe(link: Link, destinations: str, *, create: bool, sizes_from: Mapping[str, int] | None = None) -> Description:
+    """The logs that `destinations` (as in a SUBSCRIBE, with commas) stand for; those without wildcard are made if `create`.
+
+    With how many messages and bytes lie at or after the offsets in `sizes_from` (of addresses not in there: from 0 on), if it is given.
+    """
+    headers = {"destinations": destinations, "create": "true" if create else "false"}
+    if sizes_from is not None:
+        headers["sizes-from"] = json.dumps(sizes_from, separators=(",", ":"))
+    found = _json(link.ask(Request("describe", headers)))
     extents = {
         address: Extent(log["first"], log["next"], log.get("messages", 0), log.get("bytes", 0))
         for address, log in sorted(found["addresses"].items())
@@ -102,9 +108,13 @@ def _records(body: memoryview) -> Iterator[tuple[int, memoryview]]:
         at += length
 
 
-def stage(staging: Staging, attempt: int, blob: bytes) -> Request:
-    """One blob of a task's rows, under a number of its own: sent again after a lost connection, it replaces itself."""
-    return Request("stage", {**_batch(staging.sink, staging.batch), "partition": str(staging.partition), "attempt": str(attempt)}, blob)
+def stage(staging: Staging, attempt: int, blob: bytes, run: str = "") -> Request:
+    """One blob of a task's rows, under a number of its own: sent again after a lost connection, it replaces itself.
+
+    `run` names the start of the query, so that what the start before it staged can go.
+    """
+    headers = {**_batch(staging.sink, staging.batch), "partition": str(staging.partition), "attempt": str(attempt)}
+    return Request("stage", {**headers, "run": run} if run else headers, blob)
 
 
 def publish(link: Link, sink: str, batch: int, attempts: Sequence[tuple[int, int]]) -> int:
@@ -116,6 +126,11 @@ def publish(link: Link, sink: str, batch: int, attempts: Sequence[tuple[int, int
 def discard(link: Link, sink: str, batch: int) -> None:
     """Drops what was staged for a batch."""
     link.ask(Request("discard", _batch(sink, batch)))
+
+
+def delete_sink(link: Link, sink: str) -> None:
+    """The sink will write no more: the broker need not remember it."""
+    link.ask(Request("sink-delete", {"sink": sink}))
 
 
 def _batch(sink: str, batch: int) -> dict[str, str]:

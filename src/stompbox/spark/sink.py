@@ -27,13 +27,14 @@ from stompbox.errors import StompboxError, UsageError
 from stompbox.message import Run
 from stompbox.spark.link import Link, leased
 from stompbox.spark.options import SinkOptions
-from stompbox.spark.requests import Staging, discard, publish, stage
+from stompbox.spark.requests import Staging, delete_sink, discard, publish, stage
 from stompbox.spark.rows import RowsToRuns, check_columns
 from stompbox.store.chunks import encode, pieces
 
 # What Spark tells a task of its streaming query (measured; there is no other way to it in Python).
 QUERY_ID: Final = "sql.streaming.queryId"
 BATCH_ID: Final = "streaming.sql.batchId"
+RUN_ID: Final = "spark.jobGroup.id"  # of a streaming query: another one at each start
 
 _ATTEMPT_BITS: Final = 56  # a number of 17 digits at most
 
@@ -51,10 +52,11 @@ class Staged(WriterCommitMessage):  # type: ignore[misc]
 class _Stager:
     """Sends rows as blobs; while the broker takes one, the next is made."""
 
-    def __init__(self, link: Link, options: SinkOptions, staging: Staging) -> None:
+    def __init__(self, link: Link, options: SinkOptions, staging: Staging, run: str) -> None:
         self._link: Final = link
         self._options: Final = options
         self._staging: Final = staging
+        self._run: Final = run
         self._waiting: list[Run] = []
         self._size = 0
         self._attempts: list[int] = []
@@ -77,7 +79,7 @@ class _Stager:
             if self._link.is_waiting:
                 self._link.finish()
             self._attempts.append(randbits(_ATTEMPT_BITS))
-            self._link.begin(stage(self._staging, self._attempts[-1], blob))
+            self._link.begin(stage(self._staging, self._attempts[-1], blob, self._run))
         self._waiting, self._size = [], 0
 
 
@@ -93,8 +95,9 @@ def _numbered(runs: Sequence[Run]) -> Sequence[Run]:
 def _staged(options: SinkOptions, sink: str, batch: int, batches: Iterator[Any]) -> Staged:
     context = TaskContext.get()
     maker = RowsToRuns(options.destination)
+    run = context.getLocalProperty(RUN_ID) if context and context.getLocalProperty(QUERY_ID) else None
     with leased(options.target) as link:
-        stager = _Stager(link, options, Staging(sink, batch, context.partitionId() if context else 0))
+        stager = _Stager(link, options, Staging(sink, batch, context.partitionId() if context else 0), run or "")
         for rows in batches:
             stager.take(maker.runs(rows))
         return stager.finish()
@@ -110,6 +113,8 @@ def _publish(options: SinkOptions, messages: Sequence[Staged | None], batch: int
         number = staged[0].staging.batch if batch is None else batch
         if not publish(link, sink, number, attempts) and attempts:
             _log.warning("batch %d of sink %s was published before; it is not published again", number, sink)
+        if not options.sink and batch is None:
+            delete_sink(link, sink)  # a batch write under a name of its own comes only once
 
 
 def _discard(options: SinkOptions, messages: Sequence[Staged | None]) -> None:

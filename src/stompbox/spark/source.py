@@ -193,7 +193,8 @@ class StompStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
                 # After a restart nothing else opens the group, which may be gone with the data of the broker.
                 open_group(link, options.group, options.destination, Bound(Kind.EACH, each=tuple(start.items())))
             self._acknowledge(link, start)
-            return describe(link, options.destination, create=self._latest is None).extents
+            sizes_from = start if options.max_bytes else None
+            return describe(link, options.destination, create=self._latest is None, sizes_from=sizes_from).extents
 
     def _acknowledge(self, link: links.Link, offsets: Offsets) -> None:
         if self._options.group and offsets != self._acknowledged:

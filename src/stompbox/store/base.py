@@ -17,12 +17,15 @@ This file decides what is kept, not when (server/committer.py) and not where (st
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from types import MappingProxyType
+from typing import Final, Protocol
 
 from stompbox.message import Run
 from stompbox.ranges import Ranges
+
+NOWHERE: Final[Mapping[int, int]] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -111,8 +114,8 @@ class Store(Protocol):
     def find_time(self, log: int, timestamp: int) -> int:
         """The first offset of a chunk whose messages arrived at or after `timestamp` (ms); the log's next offset when there is none."""
 
-    def sizes(self, logs: Iterable[int]) -> dict[int, tuple[int, int]]:
-        """Per log: (messages, bytes of blobs) stored now."""
+    def sizes(self, logs: Iterable[int], since: Mapping[int, int] = NOWHERE) -> dict[int, tuple[int, int]]:
+        """Per log: (messages, bytes of blobs) stored now, in chunks that reach beyond the offset in `since`."""
 
     def maintain(self) -> bool:
         """One portion of housekeeping (about 10 ms): checkpoints, deletions, file space. Called by the committer's thread when

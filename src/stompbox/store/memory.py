@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from threading import Lock
 from typing import Final
 
 from stompbox.ranges import Ranges
-from stompbox.store.base import Commit, Recovered, StoredChunk, StoredCursor, StoredLog
+from stompbox.store.base import NOWHERE, Commit, Recovered, StoredChunk, StoredCursor, StoredLog
 from stompbox.store.changes import CursorState, LogState, encoded, moved
 from stompbox.store.chunks import ChunkHead
 
@@ -126,10 +126,14 @@ class MemoryStore:
             reached = (head.first for head in self._chunks[log].heads if head.newest >= timestamp)
             return next(reached, self._logs[log].next)
 
-    def sizes(self, logs: Iterable[int]) -> dict[int, tuple[int, int]]:
+    def sizes(self, logs: Iterable[int], since: Mapping[int, int] = NOWHERE) -> dict[int, tuple[int, int]]:
+        found = {}
         with self._turn:
-            found = {log: self._chunks.get(log) or _Chunks() for log in logs}
-            return {log: (sum(head.messages for head in held.heads), sum(map(len, held.blobs))) for log, held in found.items()}
+            for log in logs:
+                held = self._chunks.get(log) or _Chunks()
+                at = held.reaching(since.get(log, 0))
+                found[log] = sum([head.messages for head in held.heads[at:]]), sum(map(len, held.blobs[at:]))
+        return found
 
     def maintain(self) -> bool:
         return False

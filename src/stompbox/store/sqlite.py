@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
@@ -28,7 +28,7 @@ from typing import Final
 from stompbox.errors import StoreError
 from stompbox.ranges import Ranges
 from stompbox.store import chunks, schema
-from stompbox.store.base import Commit, Recovered, StoredChunk, StoredCursor, StoredLog
+from stompbox.store.base import NOWHERE, Commit, Recovered, StoredChunk, StoredCursor, StoredLog
 from stompbox.store.changes import Changes, CursorState, LogState, encoded, moved
 from stompbox.store.check import refuse_damage
 from stompbox.store.folder import DATABASE, lock_folder, make_file, prepare_folder, store_error
@@ -285,10 +285,11 @@ class SqliteStore:
             return int(found[0])
         return self._logs[log].next if log in self._logs else 0
 
-    def sizes(self, logs: Iterable[int]) -> dict[int, tuple[int, int]]:
+    def sizes(self, logs: Iterable[int], since: Mapping[int, int] = NOWHERE) -> dict[int, tuple[int, int]]:
         with self._named(), self._reader() as connection:
             select = f"SELECT coalesce(sum(messages), 0), coalesce(sum(size), 0) {_FROM}"
-            return {log: connection.execute(select, {"log": log, "start": self._floor(log)}).fetchone() for log in logs}
+            places = [{"log": log, "start": self._floor(log, since.get(log, 0))} for log in logs]
+            return {place["log"]: connection.execute(select, place).fetchone() for place in places}
 
     # Closing
 

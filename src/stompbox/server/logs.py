@@ -1,0 +1,118 @@
+"""Requests about logs: which there are, ranges of them, where a time is. Reading needs the right `consume` on each address."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from typing import TYPE_CHECKING, Any, Final
+
+from stompbox.broker import subscriptions
+from stompbox.broker.address import Address
+from stompbox.broker.destinations import Destination
+from stompbox.broker.watching import is_named
+from stompbox.errors import Refused
+from stompbox.message import MULTICAST
+from stompbox.security import Right
+from stompbox.server.answers import Answer, destinations_of, header, json_answer, number, offsets_in
+from stompbox.stomp.frames import Frame
+from stompbox.store.chunks import decode
+
+if TYPE_CHECKING:
+    from stompbox.server.connection import Connection
+
+MOST_BYTES: Final = 4 << 20  # of one answer: other clients wait while it is handed to the system
+_RECORD: Final = struct.Struct("<QII")  # before each blob: first offset, count, length
+
+
+async def describe(connection: Connection, frame: Frame) -> Answer:
+    """Addresses that match, with the lowest stored offset and the one after the last that is on disk."""
+    broker = connection.broker
+    found: dict[str, Address] = {}
+    missing = []
+    for destination in destinations_of(connection, frame):
+        if not destination.is_wild:
+            broker.permissions.require(connection.user, Right.CONSUME, destination.address)
+            if frame.headers.get("create") == "true":
+                make(connection, destination)
+            elif destination.address not in broker.engine.addresses:
+                missing.append(destination.text)
+        found |= reached(connection, destination)
+    logs = {name: {"first": address.log.oldest, "next": address.log.committed} for name, address in found.items()}
+    if "sizes-from" in frame.headers:
+        since = offsets_in(frame, frame.headers["sizes-from"], "header sizes-from")
+        await _add_sizes(connection, found, logs, since)
+    return json_answer({"addresses": logs, "missing": missing})
+
+
+async def _add_sizes(connection: Connection, found: dict[str, Address], logs: dict[str, Any], since: dict[str, int]) -> None:
+    """How many messages are stored from these offsets on, and their bytes."""
+    starts = {address.log.id: since.get(name, 0) for name, address in found.items()}
+    sizes = await connection.broker.committer.sizes(starts)
+    for name, address in found.items():
+        logs[name]["messages"], logs[name]["bytes"] = sizes[address.log.id]
+
+
+def reached(connection: Connection, destination: Destination) -> dict[str, Address]:
+    """The addresses there are under this name that the user may read."""
+    broker = connection.broker
+    return {
+        name: address
+        for name, address in broker.engine.addresses.items()
+        if is_named(destination.address, name) and broker.permissions.may(connection.user, Right.CONSUME, name)
+    }
+
+
+def make(connection: Connection, destination: Destination) -> None:
+    """As a SUBSCRIBE would."""
+    engine = connection.broker.engine
+    if destination.address not in engine.addresses:
+        connection.broker.permissions.require(connection.user, Right.CREATE_ADDRESS, destination.address)
+    address = engine.address(destination.address)
+    if subscriptions.routing_of(engine, destination) & MULTICAST:
+        address.kinds |= MULTICAST
+        return
+    if (destination.queue or address.name) not in address.anycast:
+        connection.broker.permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, destination.address)
+    engine.anycast_queue(address, destination.queue)
+
+
+def _known_address(connection: Connection, frame: Frame) -> Address:
+    name = header(frame, "address")
+    connection.broker.permissions.require(connection.user, Right.CONSUME, name)
+    address = connection.broker.engine.addresses.get(name)
+    if address is None:
+        raise Refused("no-such-address", f"address {name!r} does not exist")
+    return address
+
+
+async def fetch(connection: Connection, frame: Frame) -> Answer:
+    """Chunks as they are stored, from `start` on."""
+    address = _known_address(connection, frame)
+    end = address.log.committed
+    start, stop = number(frame, "start"), min(number(frame, "stop"), end)
+    most = max(1, min(number(frame, "max-bytes", MOST_BYTES), MOST_BYTES))
+    chunks = await connection.broker.committer.read(address.log.id, start, stop, most) if start < stop else []
+    parts = []
+    for chunk in chunks:
+        parts += [_RECORD.pack(chunk.first, chunk.count, len(chunk.blob)), chunk.blob]
+    next_offset = min(chunks[-1].stop, stop) if chunks else max(start, stop)
+    return {"next": str(next_offset), "first": str(address.log.oldest), "end": str(end)}, parts
+
+
+async def offset_at(connection: Connection, frame: Frame) -> Answer:
+    address = _known_address(connection, frame)
+    return json_answer({"offset": await offset_at_time(connection, address, number(frame, "timestamp"))})
+
+
+async def offset_at_time(connection: Connection, address: Address, timestamp: int) -> int:
+    """The first message that arrived at or after a time, to the message."""
+    committer, log = connection.broker.committer, address.log
+    start = await committer.find_time(log.id, timestamp)
+    if start >= log.committed:
+        return log.committed
+    for chunk in await committer.read(log.id, start, log.committed, 1):
+        runs = await asyncio.get_running_loop().run_in_executor(None, decode, chunk.blob, chunk.first)
+        for run in runs:
+            if run.arrived >= timestamp:
+                return run.first
+    return start

@@ -1,0 +1,76 @@
+"""Requests of sinks: messages staged by many, published by one, each batch once. Staging and publishing need the right `send`."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
+
+from stompbox.broker import subscriptions
+from stompbox.broker.address import Address
+from stompbox.broker.destinations import Destination, parse
+from stompbox.errors import IllegalFrame
+from stompbox.message import MULTICAST, Run
+from stompbox.security import Right
+from stompbox.server.answers import Answer, durable, header, json_answer, json_object, number
+from stompbox.stomp.frames import Frame
+from stompbox.store.chunks import decode
+
+if TYPE_CHECKING:
+    from stompbox.server.connection import Connection
+
+
+async def stage(connection: Connection, frame: Frame) -> Answer:
+    sink, batch, part = header(frame, "sink"), number(frame, "batch"), (number(frame, "partition"), number(frame, "attempt"))
+    runs = await asyncio.get_running_loop().run_in_executor(None, decode, frame.body, 0)
+    for name in {run.shape.destination for run in runs}:
+        _target(connection, name)
+    connection.broker.engine.now = connection.broker.now()
+    count = connection.broker.stagings.stage(sink, batch, part, runs, run=frame.headers.get("run", ""))
+    return json_answer({"staged": count})
+
+
+def _target(connection: Connection, text: str) -> Destination:
+    destination = parse(text, connection.options.anycast_prefix, connection.options.multicast_prefix)
+    if destination.is_wild or destination.is_stream:
+        raise IllegalFrame("bad-destination", f"destination {text[:200]!r} can be subscribed to, not sent to")
+    connection.broker.permissions.require(connection.user, Right.SEND, destination.address)
+    return destination
+
+
+async def publish(connection: Connection, frame: Frame) -> Answer:
+    attempts = json_object(frame, frame.body, "the body").get("attempts")
+    if not isinstance(attempts, list) or not all(_is_part(part) for part in attempts):
+        raise IllegalFrame("bad-json", "request publish needs attempts: a list of [partition, attempt]")
+    parts = [(partition, attempt) for partition, attempt in attempts]
+    route = partial(_route, connection)
+    count = connection.broker.stagings.publish(header(frame, "sink"), number(frame, "batch"), parts, route)
+    await durable(connection)
+    return json_answer({"published": count or 0, "already": count is None})
+
+
+def _is_part(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(type(one) is int for one in value)
+
+
+def _route(connection: Connection, run: Run) -> Address:
+    engine = connection.broker.engine
+    destination = _target(connection, run.shape.destination)
+    address = engine.address(destination.address)
+    run.routing = destination.routing or address.kinds or subscriptions.routing_of(engine, destination)
+    if run.routing & MULTICAST:
+        address.kinds |= MULTICAST
+    run.sender = connection.session_id
+    return address
+
+
+async def discard(connection: Connection, frame: Frame) -> Answer:
+    connection.broker.stagings.discard(header(frame, "sink"), number(frame, "batch"))
+    return json_answer({})
+
+
+async def sink_delete(connection: Connection, frame: Frame) -> Answer:
+    """A sink that will write no more: which batch it published last need not be remembered."""
+    connection.broker.stagings.forget(header(frame, "sink"))
+    await durable(connection)
+    return json_answer({})

@@ -1,0 +1,210 @@
+"""Requests against a running broker, as Spark's own link sends them: logs, groups, sinks, rights, and what a greedy asker gets."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stompbox.errors import Refused
+from stompbox.message import Run
+from stompbox.spark.link import Link, Request
+from stompbox.spark.options import Given, target_of
+from stompbox.stomp.shapes import shape_of
+from stompbox.store.chunks import encode
+from tests.conftest import Serve, Served
+
+WITHIN = 30.0  # seconds
+USERS = """
+[[user]]
+name = "alice"
+password = "a"
+groups = ["alice"]
+[[user]]
+name = "bob"
+password = "b"
+groups = ["bob"]
+[[permission]]
+match = "#"
+send = ["alice"]
+consume = ["alice"]
+create-address = ["alice"]
+create-durable-queue = ["alice"]
+delete-durable-queue = ["alice"]
+[[permission]]
+match = "open.#"
+send = ["alice", "bob"]
+consume = ["alice", "bob"]
+"""
+
+
+def link_to(served: Served, user: str = "") -> Link:
+    login = {"login": user, "passcode": user[:1]} if user else {}
+    return Link(target_of(Given({"url": f"stomp://{served.host}:{served.port}", "reconnectTimeout": "2000", **login})))
+
+
+def ask(link: Link, name: str, body: object = None, **headers: str) -> Any:
+    given = {key.replace("_", "-"): value for key, value in headers.items()}
+    answer = link.ask(Request(name, given, b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()))
+    return json.loads(bytes(answer.body)) if "content-type" in answer.headers else answer
+
+
+@pytest.fixture
+def served(serve: Serve) -> Served:
+    return serve("--listen", "tcp://127.0.0.1:0", "--no-admin")
+
+
+@pytest.fixture
+def link(served: Served) -> Iterator[Link]:
+    found = link_to(served)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def closing() -> Iterator[ExitStack]:
+    with ExitStack() as found:
+        yield found
+
+
+def blob(destination: str, *bodies: bytes) -> bytes:
+    return encode([Run(shape_of({"destination": destination, "content-length": ""}), list(bodies))], 0)
+
+
+def send(link: Link, destination: str, *bodies: bytes, batch: int = 0) -> None:
+    ask(link, "stage", blob(destination, *bodies), sink="test", batch=str(batch), partition="0", attempt="1")
+    ask(link, "publish", {"attempts": [[0, 1]]}, sink="test", batch=str(batch))
+
+
+def test_logs_are_described(link: Link) -> None:
+    assert ask(link, "describe", destinations="/queue/a,/queue/b,/topic/c.#") == {"addresses": {}, "missing": ["/queue/a", "/queue/b"]}
+    ask(link, "describe", destinations="/queue/a", create="true")
+    send(link, "/queue/a", b"x" * 1000, b"y" * 1000)
+    found = ask(link, "describe", destinations="/queue/a,/queue/b", sizes_from='{"a": 0}')
+    log = found["addresses"]["a"]
+    assert (log["first"], log["next"], log["messages"], found["missing"]) == (0, 2, 2, ["/queue/b"])
+    assert log["bytes"] > 2000
+    beyond = ask(link, "describe", destinations="/queue/a", sizes_from='{"a": 2}')["addresses"]["a"]
+    assert (beyond["messages"], beyond["bytes"]) == (0, 0)
+
+
+def test_a_fetch_says_where_the_log_ends(link: Link) -> None:
+    send(link, "/queue/a", b"x", b"y")
+    answer = ask(link, "fetch", address="a", start="0", stop="9")
+    assert (answer.headers["next"], answer.headers["first"], answer.headers["end"]) == ("2", "0", "2")
+    with pytest.raises(Refused) as caught:
+        ask(link, "fetch", address="nowhere", start="0", stop="9")
+    assert caught.value.code == "no-such-address"
+
+
+def test_groups_and_how_far_behind_they_are(link: Link) -> None:
+    ask(link, "group-open", group="lake", destinations="/topic/f.#", starting="earliest")
+    send(link, "/topic/f.one", b"1", b"2", b"3")
+    ask(link, "group-commit", {"f.one": 1}, group="lake")
+    known = {"destinations": ["f.#"], "addresses": {"f.one": {"position": 1, "next": 3, "lag": 2}}}
+    assert ask(link, "groups") == {"groups": {"lake": known}}
+    assert ask(link, "groups", group="other") == {"groups": {}}
+    ask(link, "group-delete", group="lake")
+    assert ask(link, "groups") == {"groups": {}}
+
+
+def test_a_group_outlives_a_kill(serve: Serve, tmp_path: Path) -> None:
+    first = serve("--listen", "tcp://127.0.0.1:0", "--no-admin", "--data", str(tmp_path / "data"))
+    link = link_to(first)
+    ask(link, "group-open", group="lake", destinations="/topic/f.#", starting="earliest")
+    send(link, "/topic/f.one", b"1", b"2", b"3")
+    ask(link, "group-commit", {"f.one": 2}, group="lake")
+    link.close()
+    first.process.kill()
+    first.process.wait()
+    link = link_to(serve("--listen", "tcp://127.0.0.1:0", "--no-admin", "--data", str(tmp_path / "data")))
+    assert ask(link, "groups")["groups"]["lake"]["addresses"] == {"f.one": {"position": 2, "next": 3, "lag": 1}}
+    assert ask(link, "publish", {"attempts": []}, sink="test", batch="0") == {"published": 0, "already": True}
+    ask(link, "sink-delete", sink="test")
+    assert ask(link, "publish", {"attempts": []}, sink="test", batch="0") == {"published": 0, "already": False}
+    link.close()
+
+
+def test_an_attempt_sent_twice_is_published_once(link: Link) -> None:
+    for _ in range(2):
+        ask(link, "stage", blob("/queue/a", b"once"), sink="s", batch="0", partition="0", attempt="1")
+    assert ask(link, "publish", {"attempts": [[0, 1]]}, sink="s", batch="0") == {"published": 1, "already": False}
+
+
+@pytest.mark.parametrize(
+    ("name", "headers", "body", "code"),
+    [
+        ("describ", {}, None, "unknown-request"),
+        ("fetch", {"start": "0", "stop": "1"}, None, "missing-header"),
+        ("fetch", {"address": "a", "start": "-1", "stop": "1"}, None, "bad-number"),
+        ("describe", {"destinations": "/queue/a", "sizes-from": "[]"}, None, "bad-json"),
+        ("describe", {"destinations": "/queue/a", "sizes-from": '{"a": -1}'}, None, "bad-json"),
+        ("group-open", {"group": "g", "destinations": "/queue/a", "starting": "json:{"}, None, "bad-json"),
+        ("group-open", {"group": "g", "destinations": "/queue/a", "starting": "soon"}, None, "bad-starting"),
+        ("group-commit", {"group": "g"}, {"a": True}, "bad-json"),
+        ("group-commit", {"group": "g"}, {}, "no-such-group"),
+        ("publish", {"sink": "s", "batch": "0"}, {"attempts": [["0", "1"]]}, "bad-json"),
+        ("stage", {"sink": "s", "batch": "0", "partition": "0", "attempt": "0"}, b"no chunk", "data-corrupt"),
+    ],
+)
+def test_bad_requests_are_answered(link: Link, name: str, headers: dict[str, str], body: object, code: str) -> None:
+    send(link, "/queue/a", b"x")
+    with pytest.raises(Refused) as caught:
+        ask(link, name, body, **headers)
+    assert caught.value.code == code
+    assert ask(link, "groups", group="none") == {"groups": {}}
+
+
+def test_rights(serve: Serve, tmp_path: Path, closing: ExitStack) -> None:
+    (tmp_path / "users.toml").write_text(USERS)
+    served = serve("--listen", "tcp://127.0.0.1:0", "--no-admin", "--config", str(tmp_path / "users.toml"))
+    alice, bob = link_to(served, "alice"), link_to(served, "bob")
+    closing.callback(alice.close)
+    closing.callback(bob.close)
+    send(alice, "/queue/secret", b"1")
+    send(alice, "/queue/open.a", b"1", batch=1)
+    ask(alice, "group-open", group="all", destinations="#", starting="earliest")
+    assert list(ask(bob, "describe", destinations="#")["addresses"]) == ["open.a"]
+    assert list(ask(bob, "groups")["groups"]["all"]["addresses"]) == ["open.a"]
+    for name, headers in (
+        ("describe", {"destinations": "/queue/secret"}),
+        ("fetch", {"address": "secret", "start": "0", "stop": "1"}),
+        ("group-open", {"group": "mine", "destinations": "/queue/open.a", "starting": "latest"}),
+        ("group-open", {"group": "mine", "destinations": "#", "starting": "latest"}),
+        ("group-delete", {"group": "all"}),
+    ):
+        with pytest.raises(Refused) as caught:
+            ask(bob, name, **headers)
+        assert caught.value.code == "not-permitted", name
+    with pytest.raises(Refused) as caught:
+        ask(bob, "stage", blob("/queue/secret", b"x"), sink="s", batch="0", partition="0", attempt="1")
+    assert caught.value.code == "not-permitted"
+
+
+def test_who_asks_and_does_not_read_is_not_read_either(served: Served, link: Link) -> None:
+    """The answers to all of it would be 400 MB; the broker makes a few, and others are served meanwhile."""
+    send(link, "/queue/large", *[b"x" * 100_000] * 20)
+    request = b"SEND\ndestination:stompbox.requests\nrequest:fetch\nrequest-id:1\naddress:large\nstart:0\nstop:20\n\n\0"
+    with socket.create_connection((served.host, served.port), timeout=WITHIN) as greedy:
+        greedy.sendall(b"CONNECT\naccept-version:1.2\nhost:x\nheart-beat:0,0\n\n\0")
+        assert greedy.recv(65536).startswith(b"CONNECTED")
+        greedy.sendall(request * 200)
+        before = resident(served)
+        for _ in range(50):
+            assert "large" in ask(link, "describe", destinations="/queue/large")["addresses"]
+        assert resident(served) - before < 64 << 20
+        received, wanted = 0, 200 * 2_000_000
+        while received < wanted:
+            octets = greedy.recv(1 << 20)
+            assert octets
+            received += len(octets)
+
+
+def resident(served: Served) -> int:
+    """Bytes (Linux)."""
+    return int(Path(f"/proc/{served.process.pid}/statm").read_text().split()[1]) * 4096
