@@ -31,11 +31,12 @@ STOP_WITHIN = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A broker in its own process. `listeners` are the URLs that it printed, in their order."""
+    """A broker in its own process. `listeners` are the URLs that it printed, in their order, but for the admin interface's."""
 
     process: subprocess.Popen[bytes]
     listeners: tuple[str, ...]
     log: Path
+    admin: str = ""  # the URL of the admin interface
 
     @property
     def host(self) -> str:
@@ -90,13 +91,14 @@ def start_broker(folder: Path, *arguments: str) -> Served:
         lines = _lines_until_ready(process, log)
         listeners = tuple([word for line in lines for word in line.split() if word.startswith(("tcp://", "ssl://"))])
         assert listeners, f"no listener in {lines}"
+        admin = next((word for line in lines for word in line.split() if word.startswith(("http://", "https://"))), "")
     except BaseException:
         process.kill()
         process.wait()
         if process.stdout is not None:
             process.stdout.close()
         raise
-    return Served(process, listeners, log)
+    return Served(process, listeners, log, admin)
 
 
 def end(served: Served) -> None:

@@ -6,12 +6,16 @@ import logging
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from stompbox.config import Configuration, check, load
-from stompbox.errors import StompboxError
+from stompbox.config import Configuration, check, read
+from stompbox.errors import ConfigError, StompboxError
+
+if TYPE_CHECKING:
+    from stompbox.admin.listening import AdminListener
+    from stompbox.server.broker import Broker
 
 app = App(name="serve", help="Run a broker until SIGTERM or SIGINT.")
 
@@ -60,11 +64,12 @@ def serve(
         "log-format": log_format,
     }
     try:
-        configuration = load(config, os.environ, overrides)
+        loaded = read(config, os.environ, overrides)
+        configuration = loaded.configuration
         set_up_logging(configuration)
         for warning in check(configuration):
             logging.getLogger("stompbox").warning("%s", warning)
-        _run(configuration)
+        _run(configuration, is_admin_asked=loaded.where(("admin", "listen")) != "default")
     except StompboxError as error:
         print(f"stompbox serve: {error.message}", file=sys.stderr)
         sys.exit(2 if error.code.startswith("config") else 1)
@@ -94,8 +99,22 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(entry, ensure_ascii=False)
 
 
-def _run(configuration: Configuration) -> None:
+def _run(configuration: Configuration, *, is_admin_asked: bool) -> None:
     from stompbox.server.run import serve as serve_until_stopped
+
+    def attach(broker: Broker) -> AdminListener | None:
+        if configuration.admin.listen is None:
+            return None
+        from stompbox.admin.listening import AdminListener
+
+        try:
+            return AdminListener(broker, configuration.admin)
+        except ConfigError as error:  # nobody asked for it there: a second broker on one machine is a broker all the same
+            if is_admin_asked:
+                raise
+            what_to_do = "it goes on without; --admin HOST:PORT chooses another place, --no-admin leaves it out"
+            logging.getLogger("stompbox.admin").warning("%s; %s", error.message, what_to_do)
+            return None
 
     def announce(_: object, urls: list[str]) -> None:
         for url in urls:
@@ -106,4 +125,4 @@ def _run(configuration: Configuration) -> None:
         from uvloop import run
     except ImportError:  # not on Windows
         from asyncio import run
-    run(serve_until_stopped(configuration, on_ready=announce))
+    run(serve_until_stopped(configuration, on_ready=announce, attach=attach))

@@ -52,6 +52,7 @@ class Broker:
         self.configuration = configuration
         self.hosts = Hosts(configuration.virtual_hosts)
         self.loop = loop
+        self.started = self.now()
         recovered = store.recover()
         epoch = int.from_bytes(recovered.entries.pop(("broker", "epoch"), b"\0"))
         self.engine = Engine(configuration.settings_of(), epoch=epoch + 1, is_durable=is_durable)

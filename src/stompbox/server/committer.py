@@ -12,6 +12,7 @@ import queue
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from time import perf_counter
 
 from stompbox.errors import StoreError
 from stompbox.message import Run
@@ -34,6 +35,9 @@ class Committer:
         self.loop = loop
         self.done = done
         self.is_busy = False
+        self.applied = 0  # commits that are in the store,
+        self.failed = 0  # and those that it refused
+        self.seconds = 0.0  # that they all took
         self._jobs: queue.SimpleQueue[Commit | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="stompbox-committer", daemon=True)
         self._readers = ThreadPoolExecutor(1, thread_name_prefix="stompbox-reader")
@@ -80,7 +84,13 @@ class Committer:
             if commit is None:
                 return
             wait = IDLE
+            begun = perf_counter()
             error = self._apply(commit)
+            self.seconds += perf_counter() - begun
+            if error is None:
+                self.applied += 1
+            else:
+                self.failed += 1
             self.loop.call_soon_threadsafe(self.done, commit, error)
 
     def _apply(self, commit: Commit) -> StoreError | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from stompbox import __version__
 from stompbox.errors import IllegalFrame, Refused
 from stompbox.security import User
 from stompbox.server.hosts import admit
+from stompbox.server.logins import log_in
 from stompbox.server.stamping import Stamps
 from stompbox.stomp.codec import encode
 from stompbox.stomp.frames import Frame
@@ -49,10 +49,8 @@ def connect(connection: Connection, frame: Frame) -> None:
 async def _authenticate(connection: Connection, frame: Frame, agreement: Agreement) -> None:
     broker, headers = connection.broker, frame.headers
     try:
-        await asyncio.sleep(broker.failed_logins.wait(connection.peer, broker.loop.time()))
-        user = await broker.loop.run_in_executor(None, broker.users.authenticate, headers.get("login"), headers.get("passcode"))
+        user = await log_in(broker, connection.peer, headers.get("login"), headers.get("passcode"))
     except Refused as error:
-        broker.failed_logins.failed(connection.peer, broker.loop.time())
         _refuse(connection, frame, error)
         return
     if connection.is_lost or connection.is_ended:

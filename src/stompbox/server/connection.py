@@ -94,6 +94,7 @@ class Connection:
         self.options = options
         self.transport = transport
         self.peer = peer
+        self.since = broker.now()
         self.session_id = broker.new_session()
         self.session = Session(
             allow_bodies=options.allow_bodies,

@@ -9,9 +9,10 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from stompbox.config import Configuration
+from stompbox.errors import ConfigError
 from stompbox.server.broker import Broker
 from stompbox.server.tcp import listen
 from stompbox.store.base import Store
@@ -31,13 +32,34 @@ def open_store(configuration: Configuration) -> Store:
     return SqliteStore(Path(configuration.data))
 
 
-async def serve(configuration: Configuration, *, on_ready: Callable[[Broker, list[str]], None] | None = None) -> None:
-    """Runs until SIGTERM or SIGINT. Raises ConfigError or StoreError when it cannot start."""
+class Attached(Protocol):
+    """Something beside the broker that lives as long: the admin interface."""
+
+    @property
+    def url(self) -> str: ...
+    async def close(self) -> None: ...
+
+
+async def serve(
+    configuration: Configuration,
+    *,
+    on_ready: Callable[[Broker, list[str]], None] | None = None,
+    attach: Callable[[Broker], Attached | None] | None = None,
+) -> None:
+    """Runs until SIGTERM or SIGINT. Raises ConfigError or StoreError when it, or what is to be attached, cannot start."""
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     broker, servers, urls = await start(configuration)
+    attached = None
+    try:
+        attached = attach(broker) if attach is not None else None
+    except ConfigError:
+        await stop(broker, servers)
+        raise
+    if attached is not None:
+        urls.append(attached.url)
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
@@ -48,6 +70,8 @@ async def serve(configuration: Configuration, *, on_ready: Callable[[Broker, lis
         await stopped.wait()
     finally:
         await stop(broker, servers)
+        if attached is not None:  # until now it has said that the broker stops
+            await attached.close()
 
 
 async def start(configuration: Configuration) -> tuple[Broker, list[asyncio.Server], list[str]]:

@@ -1,0 +1,30 @@
+"""Is the broker there, and can it be used? What a supervisor asks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from stompbox.server.broker import Broker
+
+
+class Reason(Struct, frozen=True):
+    """Why a broker is not ready: a stable code and a text."""
+
+    code: str
+    message: str
+
+
+def reasons(broker: Broker) -> list[Reason]:
+    """What keeps the broker from taking messages now; empty: it is ready."""
+    found = []
+    disk = broker.disk
+    if broker.is_stopping:
+        found.append(Reason("stopping", "the broker stops"))
+    if disk.failure is not None:
+        found.append(Reason(disk.failure.code, disk.failure.message))
+    if disk.shortage:
+        found.append(Reason("disk-full", disk.shortage))
+    return found

@@ -1,0 +1,88 @@
+"""HTTP for the admin interface: uvicorn's protocol in the broker's loop, with limits on how long and how many.
+
+Decides nothing about what is answered (app.py). uvicorn's own server is not used: it would take over the signals.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+from stompbox.admin.app import build
+
+if TYPE_CHECKING:
+    from stompbox.admin.listening import AdminListener
+
+CONNECTIONS: Final = 100  # at a time; more get 503
+HEAD_WITHIN: Final = 10.0  # seconds for a request's head, and for the next one after an answer
+HEAD: Final = 32 << 10  # bytes of a request's head
+ENDING: Final = 2.0  # seconds for answers under way when the broker stops
+
+
+class HttpProtocol(H11Protocol):
+    """Closes on who connects and does not ask: a slow head must not hold one of the CONNECTIONS."""
+
+    _deadline: asyncio.TimerHandle
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._expect()
+
+    def _expect(self) -> None:
+        self._deadline = asyncio.get_running_loop().call_later(HEAD_WITHIN, self._late)
+
+    def _late(self) -> None:
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.close()
+
+    def on_response_complete(self) -> None:
+        self._deadline.cancel()
+        self._expect()
+        super().on_response_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._deadline.cancel()
+        super().connection_lost(exc)
+
+
+class HttpServer:
+    """What listens, what is connected, what is being answered."""
+
+    def __init__(self, state: ServerState, servers: list[asyncio.Server]) -> None:
+        self.state = state
+        self.servers = servers
+
+    async def close(self) -> None:
+        for server in self.servers:
+            server.close()
+        if self.state.tasks:
+            await asyncio.wait(list(self.state.tasks), timeout=ENDING)
+        for connection in list(self.state.connections):
+            connection.transport.close()
+
+    def __repr__(self) -> str:
+        return f"<HttpServer connections={len(self.state.connections)} requests={self.state.total_requests}>"
+
+
+async def serve(listener: AdminListener) -> HttpServer:
+    """Accepts on the listener's sockets."""
+    loop = listener.broker.loop
+    config = uvicorn.Config(
+        build(listener.broker, listener.table), http=HttpProtocol, ws="none", lifespan="off", interface="asgi3",
+        log_config=None, access_log=False, server_header=False, date_header=False,
+        proxy_headers=False,  # a client's address is its own, not what a header says: failed logins count by it
+        limit_concurrency=CONNECTIONS, h11_max_incomplete_event_size=HEAD,
+    )  # fmt: skip
+    config.load()
+    state = ServerState()
+
+    def connected() -> HttpProtocol:
+        app_state: dict[str, Any] = {}
+        return HttpProtocol(config, state, app_state, loop)
+
+    servers = [await loop.create_server(connected, sock=each, ssl=listener.context) for each in listener.sockets]
+    return HttpServer(state, servers)

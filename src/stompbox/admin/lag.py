@@ -1,0 +1,63 @@
+"""How far reader groups are behind: in messages, and in time since the first one arrived that they have not read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from stompbox.broker.queue import Queue
+from stompbox.errors import StoreError
+
+if TYPE_CHECKING:
+    from stompbox.server.broker import Broker
+
+LOOKS: Final = 8  # chunks without a message behind the position that are passed over
+
+
+class Lag(Struct, frozen=True):
+    """`ms` None: it cannot be read just now."""
+
+    messages: int
+    ms: int | None
+
+
+class Lags:
+    """Remembers when the next message of a position arrived, so that a group that stands still costs no read."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self._known: dict[int, tuple[int, int]] = {}  # queue: position, when its message arrived
+
+    async def of(self, queue: Queue) -> Lag:
+        position, log = queue.cursor.position, queue.address.log
+        messages = max(0, log.next - position)
+        if not messages:
+            self._known.pop(queue.id, None)
+            return Lag(0, 0)
+        known = self._known.get(queue.id)
+        if known is None or known[0] != position:
+            try:
+                known = (position, await self._arrived(queue, position))
+            except StoreError:
+                return Lag(messages, None)
+            self._known[queue.id] = known
+        return Lag(messages, max(0, self.broker.now() - known[1]) if known[1] else 0)
+
+    async def _arrived(self, queue: Queue, position: int) -> int:
+        """0: nothing is there."""
+        log, at = queue.address.log, position
+        for _ in range(LOOKS):
+            if at >= log.committed:
+                break
+            runs, stop = await self.broker.committer.load(log.id, at, log.committed, 1)
+            for run in runs:
+                if run.stop > at:
+                    return run.arrived
+            at = max(stop, at + 1)
+        return next((run.arrived for run in log.unstored(position)), 0)
+
+    def forget(self) -> None:
+        """Groups that are gone."""
+        for id in [id for id in self._known if id not in self.broker.engine.queues]:
+            del self._known[id]

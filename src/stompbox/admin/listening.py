@@ -1,0 +1,124 @@
+"""The admin interface's sockets: bound at start, so that a busy port is known then; what serves HTTP is loaded at the first request.
+
+Loading it takes as long as a third of the whole start, and most brokers are never asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from typing import TYPE_CHECKING, Protocol
+
+from stompbox.config import AdminTable, joined
+from stompbox.errors import ConfigError
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Awaitable, Callable
+
+    from stompbox.server.broker import Broker
+
+log = logging.getLogger("stompbox.admin")
+
+BACKLOG = 128
+
+
+class Serving(Protocol):
+    """What answers behind the sockets (http.py)."""
+
+    async def close(self) -> None: ...
+
+
+class AdminListener:
+    """Listens from now on. Raises ConfigError when it cannot."""
+
+    def __init__(self, broker: Broker, table: AdminTable) -> None:
+        endpoint = table.endpoint()
+        assert endpoint is not None
+        self.broker = broker
+        self.table = table
+        self.host = endpoint[0]
+        self.context = _tls_context(table)
+        self.sockets = _bind(*endpoint)
+        self._serving: Serving | None = None
+        self._loading: asyncio.Task[None] | None = None
+        for each in self.sockets:
+            broker.loop.add_reader(each.fileno(), self._wake)
+
+    @property
+    def url(self) -> str:
+        return f"http{'s' if self.context else ''}://{joined(self.host, self.sockets[0].getsockname()[1])}"
+
+    def _wake(self) -> None:
+        """Somebody has connected for the first time."""
+        self._ignore()
+        self._loading = self.broker.loop.create_task(self._load())
+
+    def _ignore(self) -> None:
+        for each in self.sockets:
+            self.broker.loop.remove_reader(each.fileno())
+
+    async def _load(self) -> None:
+        try:
+            build = await self.broker.loop.run_in_executor(None, _libraries)
+            self._serving = await build(self)
+        except Exception:
+            log.exception("the admin interface cannot be started; the broker goes on without")
+            self._close_sockets()
+
+    def _close_sockets(self) -> None:
+        for each in self.sockets:
+            each.close()
+
+    async def close(self) -> None:
+        """Answers what is being asked, then no more."""
+        if self._loading is None:
+            self._ignore()
+        else:
+            await self._loading
+        if self._serving is not None:
+            await self._serving.close()
+        self._close_sockets()
+
+    def __repr__(self) -> str:
+        return f"<AdminListener {self.url} {'serving' if self._serving else 'asleep'}>"
+
+
+def _libraries() -> Callable[[AdminListener], Awaitable[Serving]]:
+    """In a thread: the loop goes on meanwhile."""
+    from stompbox.admin.http import serve
+
+    return serve
+
+
+def _bind(host: str, port: int) -> list[socket.socket]:
+    """A socket for each address of the host, all with one port."""
+    bound: list[socket.socket] = []
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, *_, address in dict.fromkeys(found):
+            one = socket.create_server((str(address[0]), port), family=family, backlog=BACKLOG)
+            one.setblocking(False)
+            bound.append(one)
+            port = port or one.getsockname()[1]
+    except OSError as error:
+        for one in bound:
+            one.close()
+        problem = f"the admin interface cannot listen on http://{joined(host, port)}: {error.strerror or error}"
+        raise ConfigError("cannot-listen", problem) from None
+    return bound
+
+
+def _tls_context(table: AdminTable) -> ssl.SSLContext | None:
+    if not table.key_store_path:
+        return None
+    import ssl
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(table.key_store_path, table.key_path, table.key_store_password)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError("config-value", f"admin.key-store-path: {table.key_store_path!r} cannot be used: {error}") from None
+    return context

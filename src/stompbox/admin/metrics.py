@@ -1,0 +1,211 @@
+"""Metrics for Prometheus: looked at when somebody asks, never counted on the way of a message. docs/metrics.md explains each.
+
+Series per address and queue are for the first LISTED of them, in the order in which they were made; what the rest have is summed up
+under the name OTHERS, and `stompbox_not_listed` says how many those are. So a broker of ten thousand addresses stays readable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.registry import Collector
+
+from stompbox import __version__
+from stompbox.admin.health import reasons
+from stompbox.admin.lag import Lag, Lags
+from stompbox.admin.views import STAY, in_turns
+from stompbox.broker.depth import depth_of
+from stompbox.broker.queue import Kind, Queue
+
+if TYPE_CHECKING:
+    from stompbox.server.broker import Broker
+
+LISTED: Final = 1000  # addresses, and as many queues and groups' positions, that have series of their own
+OTHERS: Final = "(others)"
+PASSED: Final = ("received", "delivered", "acknowledged")  # of engine.counters: the ways of a message; each is a metric
+REMOVED: Final = (
+    "dead", "disabled", "dropped", "duplicates", "expired", "moved", "not-diverted", "not-stored", "overwritten", "purged",
+    "redriven", "replaced", "unrouted", "withdrawn",
+)  # fmt: skip
+EVENTS: Final = ("durable-subscriptions-timed-out", "slow-consumers")
+
+QueueLabels = tuple[str, str, str]
+
+
+class Snapshot:
+    """What a broker looked like when it was asked; taken in the loop, turned into text in a thread."""
+
+    def __init__(self) -> None:
+        self.single: list[Metric] = []
+        self.offsets: dict[str, tuple[int, int]] = {}  # address: oldest, next
+        self.queues: dict[QueueLabels, list[int]] = {}  # ready, delayed, delivering, consumers
+        self.kinds: Counter[str] = Counter()
+        self.lags: dict[tuple[str, str], Lag] = {}
+        self.left_out: Counter[str] = Counter()
+
+
+class Metrics(Collector):
+    """Of one broker. `text` is what /metrics answers."""
+
+    content_type = CONTENT_TYPE_PLAIN_0_0_4
+
+    def __init__(self, broker: Broker, lags: Lags, *, listed: int = LISTED) -> None:
+        self.broker = broker
+        self.lags = lags
+        self.listed = listed
+        self.registry = CollectorRegistry(auto_describe=False)
+        self._snapshot = Snapshot()
+        self._turn = asyncio.Lock()
+        self.registry.register(self)
+        ProcessCollector(namespace="stompbox", registry=self.registry)
+
+    async def text(self) -> bytes:
+        async with self._turn:  # one at a time
+            self._snapshot = await self.look()
+            return await self.broker.loop.run_in_executor(None, generate_latest, self.registry)
+
+    def describe(self) -> Iterator[Metric]:
+        return iter(())
+
+    def collect(self) -> Iterator[Metric]:
+        snapshot = self._snapshot
+        yield from snapshot.single
+        yield from _of_addresses(snapshot)
+        yield from _of_queues(snapshot)
+        yield from _of_groups(snapshot)
+        yield _gauge("stompbox_not_listed", "Addresses, queues and groups without series of their own", "what", snapshot.left_out)
+
+    async def look(self) -> Snapshot:
+        """Gives way to the loop now and then."""
+        snapshot = Snapshot()
+        snapshot.single = [*_of_messages(self.broker), *_of_broker(self.broker), *_of_disk(self.broker)]
+        snapshot.kinds = Counter({kind.value: 0 for kind in Kind})
+        snapshot.left_out = Counter({"addresses": 0, "queues": 0, "groups": 0})
+        groups: list[Queue] = []
+        async for address in in_turns(list(self.broker.engine.addresses.values())):
+            if address.owner or len(snapshot.offsets) >= self.listed:
+                snapshot.left_out["addresses"] += 1
+            else:
+                snapshot.offsets[address.name] = (address.log.oldest, address.log.next)
+            groups += address.groups.values()
+        async for queue in in_turns(list(self.broker.engine.queues.values())):
+            snapshot.kinds[queue.kind.value] += 1
+            if queue.kind is not Kind.GROUP:
+                self._add(snapshot, queue)
+        snapshot.left_out["groups"] = max(0, len(groups) - self.listed)
+        self.lags.forget()
+        for queue in groups[: self.listed]:
+            snapshot.lags[queue.name, queue.address.name] = await self.lags.of(queue)
+        return snapshot
+
+    def _add(self, snapshot: Snapshot, queue: Queue) -> None:
+        depth = depth_of(queue)
+        values = (depth.ready, depth.delayed, depth.delivering, queue.consumer_count)
+        is_named = queue.kind in STAY and not queue.address.owner and len(snapshot.queues) < self.listed
+        if is_named:
+            snapshot.queues[queue.address.name, queue.name, queue.kind.value] = list(values)
+            return
+        snapshot.left_out["queues"] += 1
+        rest = snapshot.queues.setdefault((OTHERS, OTHERS, queue.kind.value), [0, 0, 0, 0])
+        rest[:] = [one + more for one, more in zip(rest, values, strict=True)]
+
+
+def _gauge(name: str, text: str, label: str, values: Counter[str] | dict[str, int]) -> Metric:
+    found = GaugeMetricFamily(name, text, labels=[label])
+    for key, value in sorted(values.items()):
+        found.add_metric([key], value)
+    return found
+
+
+def _counter(name: str, text: str, label: str, values: dict[str, int]) -> Metric:
+    found = CounterMetricFamily(name, text, labels=[label])
+    for key, value in sorted(values.items()):
+        found.add_metric([key], value)
+    return found
+
+
+def _of_messages(broker: Broker) -> Iterator[Metric]:
+    counters = broker.engine.counters
+    for name in PASSED:
+        yield CounterMetricFamily(f"stompbox_messages_{name}", f"Messages {name}", value=counters[name])
+    known = {name: counters[name] for name in REMOVED}
+    others = {name: count for name, count in counters.items() if name not in (*PASSED, *EVENTS)}
+    yield _counter("stompbox_messages_removed", "Messages that left a queue, or never reached one, by reason", "reason", known | others)
+    yield _counter("stompbox_events", "What happened to subscriptions", "event", {name: counters[name] for name in EVENTS})
+    yield _counter("stompbox_errors", "Refused frames, closed connections and refused requests, by code", "code", dict(broker.errors))
+
+
+def _of_broker(broker: Broker) -> Iterator[Metric]:
+    engine = broker.engine
+    build = GaugeMetricFamily("stompbox_build_info", "1, with the version", labels=["version"])
+    build.add_metric([__version__], 1)
+    yield build
+    yield GaugeMetricFamily("stompbox_start_time_seconds", "When the broker started, since 1970", value=broker.started / 1000)
+    yield GaugeMetricFamily("stompbox_ready", "1: /readyz says ready", value=not reasons(broker))
+    of_listener = {str(table.parse()): 0 for table in broker.configuration.listeners}
+    for listener, count in broker.of_listener.items():
+        of_listener[str(listener)] = count
+    yield _gauge("stompbox_connections", "Connections, by listener", "listener", of_listener)
+    waiting = Counter(reason.value for found in broker.pressure.waiting.values() for reason in found)
+    yield _gauge("stompbox_connections_waiting", "Connections that are not read any further", "reason", {"behind": 0, "disk": 0} | waiting)
+    consumers = sum([len(connection.consumers) for connection in broker.connections])
+    yield GaugeMetricFamily("stompbox_subscriptions", "Subscriptions of all connections", value=consumers)
+    transactions = sum([len(connection.transactions) for connection in broker.connections])
+    yield GaugeMetricFamily("stompbox_transactions", "Open transactions", value=transactions)
+    yield GaugeMetricFamily("stompbox_addresses", "Addresses", value=len(engine.addresses))
+
+
+def _of_disk(broker: Broker) -> Iterator[Metric]:
+    committer, disk = broker.committer, broker.disk
+    yield CounterMetricFamily("stompbox_commits", "Commits that are in the store", value=committer.applied)
+    yield CounterMetricFamily("stompbox_commits_failed", "Commits that the store refused", value=committer.failed)
+    yield CounterMetricFamily("stompbox_commit_seconds", "Time that commits took, fsync included", value=committer.seconds)
+    yield GaugeMetricFamily("stompbox_unsaved_bytes", "Memory of messages on their way to the store", value=broker.engine.unsaved)
+    yield GaugeMetricFamily("stompbox_disk_good", "1: messages can be stored", value=disk.is_good)
+    if disk.folder is not None:
+        found = os.statvfs(disk.folder)
+        yield GaugeMetricFamily("stompbox_disk_free_bytes", "Free on the data folder's disk", value=found.f_bavail * found.f_frsize)
+        yield GaugeMetricFamily("stompbox_disk_size_bytes", "Size of the data folder's disk", value=found.f_blocks * found.f_frsize)
+
+
+def _of_addresses(snapshot: Snapshot) -> Iterator[Metric]:
+    oldest = GaugeMetricFamily("stompbox_address_oldest_offset", "Lowest offset that can be read", labels=["address"])
+    following = GaugeMetricFamily("stompbox_address_next_offset", "Offset of the next message", labels=["address"])
+    for name, (low, high) in snapshot.offsets.items():
+        oldest.add_metric([name], low)
+        following.add_metric([name], high)
+    yield oldest
+    yield following
+
+
+def _of_queues(snapshot: Snapshot) -> Iterator[Metric]:
+    yield _gauge("stompbox_queues", "Queues, by kind", "kind", snapshot.kinds)
+    columns = (
+        ("stompbox_queue_ready_messages", "Messages that could go out now"),
+        ("stompbox_queue_delayed_messages", "Messages that wait for their time"),
+        ("stompbox_queue_delivering_messages", "Messages that consumers have and have not acknowledged"),
+        ("stompbox_queue_consumers", "Consumers"),
+    )
+    for at, (name, text) in enumerate(columns):
+        family = GaugeMetricFamily(name, text, labels=["address", "queue", "kind"])
+        for labels, values in snapshot.queues.items():
+            family.add_metric(labels, values[at])
+        yield family
+
+
+def _of_groups(snapshot: Snapshot) -> Iterator[Metric]:
+    messages = GaugeMetricFamily("stompbox_group_lag_messages", "Messages that a reader group has not read", labels=["group", "address"])
+    seconds = GaugeMetricFamily("stompbox_group_lag_seconds", "Since the first of them arrived", labels=["group", "address"])
+    for labels, lag in snapshot.lags.items():
+        messages.add_metric(labels, lag.messages)
+        if lag.ms is not None:
+            seconds.add_metric(labels, lag.ms / 1000)
+    yield messages
+    yield seconds

@@ -1,0 +1,235 @@
+"""What an operator can do: POST /api/v1/…, a JSON object in, a JSON object out. Each needs the right `manage` on the address.
+
+    queues/purge, redrive, move, pause, resume         {"queue": NAME or ADDRESS::NAME, …}
+    addresses/pause, resume, block, unblock            {"address": NAME}
+
+An answer comes when all of it is on disk. What takes longer than ANSWER_WITHIN goes on; its answer says so with "is_done": false.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import Struct
+from starlette.requests import Request
+from starlette.responses import Response
+
+from stompbox.admin.access import require
+from stompbox.admin.answers import json
+from stompbox.broker import operations
+from stompbox.broker.address import Address
+from stompbox.broker.depth import depth_of
+from stompbox.broker.moving import Move
+from stompbox.broker.queue import Kind, Queue
+from stompbox.broker.redrive import Redrive
+from stompbox.config.matching import is_wild
+from stompbox.errors import FrameError, IllegalFrame, Refused
+from stompbox.security import Right
+
+if TYPE_CHECKING:
+    from stompbox.server.broker import Broker
+
+BODY: Final = 64 << 10  # bytes of a request
+BODY_WITHIN: Final = 10.0  # seconds
+ANSWER_WITHIN: Final = 30.0  # seconds
+
+_HOLDS: Final = frozenset((Kind.ANYCAST, Kind.DURABLE))  # kinds of queues whose messages are theirs
+
+
+class OfQueue(Struct, forbid_unknown_fields=True):
+    """`count`: messages at most, -1 all; `to`: the address that they are moved to."""
+
+    queue: str
+    count: int = -1
+    to: str = ""
+
+
+class OfAddress(Struct, forbid_unknown_fields=True):
+    address: str
+
+
+class Going:
+    """One request being obeyed."""
+
+    def __init__(self, broker: Broker, request: Request) -> None:
+        self.broker = broker
+        self.request = request
+
+    async def order(self, form: type[Any]) -> Any:
+        """The body as a value of this form."""
+        body = b""
+        try:
+            async with asyncio.timeout(BODY_WITHIN):
+                async for part in self.request.stream():
+                    body += part
+                    if len(body) > BODY:
+                        raise FrameError("body-too-large", f"the body is longer than {BODY} bytes")
+            return msgspec.json.decode(body, type=form)
+        except msgspec.DecodeError as error:  # a wrong type is one, too
+            raise IllegalFrame("bad-json", f"the body is not what {self.request.url.path} needs: {error}") from None
+        except TimeoutError:
+            raise IllegalFrame("bad-json", f"the body did not come within {BODY_WITHIN:.0f} s") from None
+
+    async def queue(self) -> tuple[Queue, OfQueue]:
+        order: OfQueue = await self.order(OfQueue)
+        queue = find_queue(self.broker, order.queue)
+        require(self.broker, self.request, Right.MANAGE, queue.address.name)
+        return queue, order
+
+    async def address(self) -> Address:
+        order: OfAddress = await self.order(OfAddress)
+        require(self.broker, self.request, Right.MANAGE, order.address)
+        found = self.broker.engine.addresses.get(order.address)
+        if found is None:
+            raise Refused("no-such-address", f"address {order.address[:200]!r} does not exist")
+        return found
+
+    def begin(self) -> None:
+        """What follows changes something."""
+        self.broker.engine.now = self.broker.now()
+
+    async def durable(self) -> None:
+        """Until it is on disk."""
+        broker = self.broker
+        if broker.engine.is_dirty or broker.committer.is_busy:
+            waiter: asyncio.Future[None] = broker.loop.create_future()
+            broker.when_durable(waiter)
+            broker.flush()
+            await waiter
+
+
+Operation = Callable[[Going], Awaitable[object]]
+
+
+class Operate:
+    """The endpoint of one operation."""
+
+    def __init__(self, broker: Broker, operation: Operation) -> None:
+        self.broker = broker
+        self.operation = operation
+
+    async def post(self, request: Request) -> Response:
+        going = Going(self.broker, request)
+        try:
+            return json(await self.operation(going))
+        finally:
+            self.broker.flush()
+
+
+def find_queue(broker: Broker, text: str) -> Queue:
+    """The queue of this name: `name`, where there is one, or `address::name`. Raises Refused."""
+    address, colons, name = text.rpartition("::")
+    addresses = broker.engine.addresses
+    if colons:
+        among = [addresses[address]] if address in addresses else []
+    else:
+        among = [addresses[name]] if name in addresses and name in addresses[name].anycast else list(addresses.values())
+    held = (queue for one in among for queue in (*one.anycast.values(), *one.topics.values()) if queue.kind in _HOLDS)
+    found = [queue for queue in held if queue.name == name]
+    if not found:
+        raise Refused("no-such-queue", f"queue {text[:200]!r} does not exist")
+    if len(found) > 1:
+        names = ", ".join([f"{queue.address.name}::{queue.name}" for queue in found[:5]])
+        raise Refused("ambiguous-queue", f"there are several queues {text[:200]!r}: {names}; say which one")
+    return found[0]
+
+
+# Queues
+
+
+async def purge(going: Going) -> object:
+    queue, _ = await going.queue()
+    depth = depth_of(queue)
+    going.begin()
+    queue.purge()
+    await going.durable()
+    return {"queue": queue.name, "removed": depth.ready + depth.delayed, "is_estimate": depth.is_estimate}
+
+
+async def redrive(going: Going) -> object:
+    queue, order = await going.queue()
+    return await _carry(going, queue, lambda on_done: Redrive(going.broker.engine, queue, most=order.count, on_done=on_done))
+
+
+async def move(going: Going) -> object:
+    queue, order = await going.queue()
+    to, engine = order.to, going.broker.engine
+    if not to or is_wild(to) or "::" in to or to == queue.address.name:
+        raise IllegalFrame("bad-destination", f"`to` is {to[:200]!r}; allowed is the name of another address")
+    require(going.broker, going.request, Right.SEND, to)
+    if to not in engine.addresses:
+        require(going.broker, going.request, Right.CREATE_ADDRESS, to)
+        going.begin()
+        engine.address(to)  # as a SEND would make it
+    elif engine.addresses[to].is_blocked:
+        raise Refused("address-blocked", f"address {to!r} is blocked by an operator")
+    return await _carry(going, queue, lambda on_done: Move(engine, queue, to, most=order.count, on_done=on_done))
+
+
+async def _carry(going: Going, queue: Queue, start: Callable[[Callable[[int], None]], Redrive]) -> object:
+    """Messages out of a queue, some at a time. What could not be stored where they go is not begun."""
+    engine = going.broker.engine
+    if engine.trouble is not None and engine.is_durable:
+        raise Refused(engine.trouble.code, engine.trouble.text)
+    if queue.redrive is not None:
+        raise Refused("queue-busy", f"messages of queue {queue.name!r} are being moved already")
+    done: asyncio.Future[int] = going.broker.loop.create_future()
+    going.begin()
+    carrying = start(lambda count: None if done.done() else done.set_result(count))
+    going.broker.flush()
+    await asyncio.wait([done], timeout=ANSWER_WITHIN)
+    await going.durable()
+    return {"queue": queue.name, "moved": carrying.count, "is_done": carrying.is_done}
+
+
+async def pause_queue(going: Going) -> object:
+    queue, _ = await going.queue()
+    queue.pause()
+    return {"queue": queue.name, "is_paused": True}
+
+
+async def resume_queue(going: Going) -> object:
+    queue, _ = await going.queue()
+    going.begin()
+    queue.resume()
+    return {"queue": queue.name, "is_paused": False}
+
+
+# Addresses
+
+
+async def pause_address(going: Going) -> object:
+    return await _of_address(going, operations.pause)
+
+
+async def resume_address(going: Going) -> object:
+    return await _of_address(going, operations.resume)
+
+
+async def block_address(going: Going) -> object:
+    return await _of_address(going, operations.block)
+
+
+async def unblock_address(going: Going) -> object:
+    return await _of_address(going, operations.unblock)
+
+
+async def _of_address(going: Going, change: Callable[[Address], None]) -> object:
+    address = await going.address()
+    going.begin()
+    change(address)
+    return {"address": address.name, "is_paused": address.is_paused, "is_blocked": address.is_blocked}
+
+
+OPERATIONS: Final[Mapping[str, Operation]] = MappingProxyType(
+    {
+        "queues/purge": purge, "queues/redrive": redrive, "queues/move": move,
+        "queues/pause": pause_queue, "queues/resume": resume_queue,
+        "addresses/pause": pause_address, "addresses/resume": resume_address,
+        "addresses/block": block_address, "addresses/unblock": unblock_address,
+    }
+)  # fmt: skip

@@ -1,0 +1,40 @@
+"""How much a queue holds: what waits, what waits for a time, what consumers have. For operators and metrics; changes nothing."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+from stompbox.broker.queue import Kind, Queue
+
+_POSITIONS: Final = frozenset((Kind.GROUP, Kind.READER))  # all that the log has from their position on is theirs
+
+
+class Depth(Struct, frozen=True):
+    """Messages of one queue. `ready`: could go out now; `paged`: those of them that are in the log alone.
+
+    What is in the log alone is not looked at, so `paged` counts messages too that the queue's selector will not take (`is_estimate`).
+    """
+
+    ready: int
+    delayed: int
+    delivering: int
+    paged: int = 0
+    is_estimate: bool = False
+
+    @property
+    def total(self) -> int:
+        return self.ready + self.delayed + self.delivering
+
+
+def depth_of(queue: Queue) -> Depth:
+    if queue.kind in _POSITIONS:
+        left = sum([stop - first for first, stop in queue.cursor.ahead.gaps(queue.cursor.position, queue.address.log.next)])
+        return Depth(max(0, left - queue.delivering), 0, queue.delivering, left, is_estimate=True)
+    paged = _paged(queue) if queue.paged_from >= 0 else 0
+    return Depth(queue.backlog.count + paged, queue.waits.count, queue.delivering, paged, is_estimate=paged > 0)
+
+
+def _paged(queue: Queue) -> int:
+    return sum([stop - first for first, stop in queue.still_in_log(queue.paged_from, queue.address.log.next)])

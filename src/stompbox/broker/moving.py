@@ -1,0 +1,31 @@
+"""Messages of one queue to another address, by an operator: what waits there now, portion by portion, oldest first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from stompbox.broker.redrive import Redrive
+from stompbox.broker.segments import Segment
+from stompbox.message import Run
+
+if TYPE_CHECKING:
+    from stompbox.broker.engine import Engine
+    from stompbox.broker.queue import Queue
+
+
+class Move(Redrive):
+    """`to`: the address. The messages keep their headers, and are new ones there."""
+
+    def __init__(self, engine: Engine, queue: Queue, to: str, *, most: int = -1, on_done: Callable[[int], None] | None = None) -> None:
+        self.to = to
+        super().__init__(engine, queue, most=most, on_done=on_done)
+
+    def _send_back(self, segment: Segment) -> bool:
+        run = segment.run
+        low, high = segment.first - run.first, segment.stop - run.first
+        copy = Run(run.shape, run.bodies[low:high], tuple([column[low:high] for column in run.columns]), sender=run.sender)
+        self.engine.forward(self.to, copy)
+        self.queue.drop(segment, "moved")
+        self.count += len(segment)
+        return True

@@ -1,0 +1,179 @@
+"""Who is let in: hosts, credentials, rights, other sites; and what browsers are told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stompbox.admin.access import credentials, host_of
+from tests.admin.asking import JSON, ask, post, read
+from tests.admin.conftest import Start
+from tests.conftest import Serve, Served
+from tests.system.plain import Plain
+
+USERS = """
+[[user]]
+name = "root"
+password = "r00t"
+groups = ["admins"]
+
+[[user]]
+name = "bob"
+password = "b0b"
+groups = ["users"]
+
+[[permission]]
+match = "#"
+manage = ["admins"]
+send = ["admins"]
+create-address = ["admins"]
+create-durable-queue = ["admins"]
+
+[[permission]]
+match = "open.#"
+manage = ["admins", "users"]
+send = ["admins", "users"]
+create-address = ["admins", "users"]
+create-durable-queue = ["admins", "users"]
+"""
+ROOT, BOB = "root:r00t", "bob:b0b"
+PAGES = ["/", "/metrics", "/api/v1/status", "/api/v1/queues", "/api/v1/connections", "/nowhere"]
+
+
+def test_every_answer_tells_browsers_to_keep_off(served: Served) -> None:
+    answers = [ask(served.admin, path) for path in ("/healthz", "/metrics", "/nowhere", "/api/v1/queues")]
+    answers.append(ask(served.admin, "/healthz", headers={"host": "evil.example"}))
+    for answer in answers:
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+        assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert answer.headers["x-frame-options"] == "DENY"
+        assert answer.headers["cache-control"] == "no-store"
+        assert "access-control-allow-origin" not in answer.headers
+        assert answer.headers["date"].endswith("GMT")
+
+
+@pytest.mark.parametrize("host", ["localhost", "localhost:8161", "127.0.0.1:1", "[::1]:8161", "LOCALHOST", "127.1.2.3"])
+def test_this_machine_is_known(served: Served, host: str) -> None:
+    assert ask(served.admin, "/healthz", headers={"host": host}).status == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example:80", "localhost.evil.example", "", "10.0.0.1"])
+def test_other_hosts_are_refused(served: Served, host: str) -> None:
+    answer = ask(served.admin, "/healthz", headers={"host": host})
+    assert (answer.status, answer.code) == (421, "host-not-allowed")
+
+
+def test_hosts_can_be_allowed(start: Start) -> None:
+    served = start('[admin]\nallowed-hosts = ["Broker.example"]\n')
+    assert ask(served.admin, "/healthz", headers={"host": "broker.example:80"}).status == 200
+    assert ask(served.admin, "/healthz", headers={"host": "other.example"}).status == 421
+
+
+def test_listening_everywhere_answers_to_numbers_but_not_to_names(serve: Serve, tmp_path: Path) -> None:
+    served = serve_with_users(serve, tmp_path, "0.0.0.0:0")
+    place = served.admin.replace("0.0.0.0", "127.0.0.1")
+    assert ask(place, "/healthz", headers={"host": "10.1.2.3:8161"}).status == 200
+    assert ask(place, "/healthz", headers={"host": "evil.example"}).status == 421
+
+
+def serve_with_users(serve: Serve, folder: Path, place: str) -> Served:
+    path = folder / "users.toml"
+    path.write_text(USERS)
+    return serve("--config", str(path), "--memory", "--listen", "tcp://127.0.0.1:0", "--admin", place)
+
+
+def test_with_users_nothing_but_health_is_open(start: Start) -> None:
+    served = start(USERS)
+    assert [ask(served.admin, path).status for path in ("/healthz", "/readyz")] == [200, 200]
+    for path in PAGES:
+        answer = ask(served.admin, path)
+        assert (answer.status, answer.code) == (401, "login-required"), path
+        assert answer.headers["www-authenticate"].startswith("Basic ")
+    assert post(served.admin, "queues/purge", {"queue": "q"}).status == 401
+    assert ask(served.admin, "/api/v1/status", user=ROOT).status == 200
+
+
+@pytest.mark.parametrize("user", ["root:wrong", "nobody:r00t", "root:"])
+def test_wrong_credentials_are_refused(start: Start, user: str) -> None:
+    answer = ask(start(USERS).admin, "/api/v1/status", user=user)
+    assert (answer.status, answer.code) == (401, "login-failed")
+    assert "r00t" not in answer.body.decode()
+
+
+def test_failures_are_counted_with_those_of_stomp_and_end_in_a_refusal(start: Start) -> None:
+    served = start(f"failed-login-delay = 0\nmax-failed-logins = 2\n{USERS}")
+    with Plain(served.port, None) as client:
+        client.send("CONNECT", {"accept-version": "1.2", "host": "localhost", "login": "root", "passcode": "wrong"})
+        assert client.receive().headers["code"] == "login-failed"
+    assert ask(served.admin, "/api/v1/status", user="root:wrong").code == "login-failed"
+    answer = ask(served.admin, "/api/v1/status", user=ROOT)
+    assert (answer.status, answer.code) == (429, "too-many-failed-logins")
+    assert ask(served.admin, "/readyz").status == 200
+
+
+def test_rights_decide_what_is_shown_and_done(start: Start) -> None:
+    served = start(USERS)
+    with Plain(served.port, headers={"login": "root", "passcode": "r00t"}) as client:
+        for name in ("open.q", "closed.q"):
+            client.send("SEND", {"destination": f"/queue/{name}", "receipt": name}, b"x")
+            assert client.receive().headers["receipt-id"] == name
+    assert [one["name"] for one in read(served.admin, "queues", ROOT)["queues"]] == ["closed.q", "open.q"]
+    assert [one["name"] for one in read(served.admin, "queues", BOB)["queues"]] == ["open.q"]
+    assert [one["name"] for one in read(served.admin, "addresses", BOB)["addresses"]] == ["open.q"]
+    for path in ("/metrics", "/api/v1/status", "/api/v1/connections"):
+        answer = ask(served.admin, path, user=BOB)
+        assert (answer.status, answer.code) == (403, "not-permitted"), path
+    for body in ({"queue": "closed.q"}, {"queue": "closed.q::closed.q"}):
+        assert post(served.admin, "queues/purge", body, BOB).code == "not-permitted"
+    assert post(served.admin, "addresses/block", {"address": "closed.q"}, BOB).code == "not-permitted"
+    assert post(served.admin, "queues/move", {"queue": "open.q", "to": "closed.q"}, BOB).code == "not-permitted"
+    assert post(served.admin, "queues/purge", {"queue": "open.q"}, BOB).json["removed"] == 1
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "code"),
+    [
+        ({}, 415, "not-json"),
+        ({"content-type": "application/x-www-form-urlencoded"}, 415, "not-json"),
+        ({"content-type": "text/plain"}, 415, "not-json"),
+        (JSON | {"origin": "http://evil.example"}, 403, "cross-site"),
+        (JSON | {"origin": "null"}, 403, "cross-site"),
+        (JSON | {"sec-fetch-site": "cross-site"}, 403, "cross-site"),
+        (JSON | {"sec-fetch-site": "same-origin"}, 404, "no-such-queue"),
+        ({"content-type": "application/json; charset=utf-8"}, 404, "no-such-queue"),
+    ],
+)
+def test_a_post_must_be_json_and_of_this_site(served: Served, headers: dict[str, str], status: int, code: str) -> None:
+    answer = ask(served.admin, "/api/v1/queues/purge", "POST", {"queue": "not-there"}, headers)
+    assert (answer.status, answer.code) == (status, code)
+
+
+def test_an_origin_of_its_own_is_good(served: Served) -> None:
+    answer = ask(served.admin, "/api/v1/queues/purge", "POST", {"queue": "not-there"}, JSON | {"origin": served.admin})
+    assert answer.code == "no-such-queue"
+
+
+@pytest.mark.parametrize(
+    ("header", "found"),
+    [
+        ("Basic cm9vdDpyOjB0", ("root", "r:0t")),
+        ("basic cm9vdDo=", ("root", "")),
+        ("Bearer cm9vdDpyOjB0", (None, None)),
+        ("Basic cm9vd", (None, None)),
+        ("Basic cm9vdA==", (None, None)),
+        ("Basic /w==", (None, None)),
+        ("", (None, None)),
+    ],
+)
+def test_credentials(header: str, found: tuple[str | None, str | None]) -> None:
+    assert credentials(header) == found
+
+
+@pytest.mark.parametrize(
+    ("header", "host"), [("a", "a"), ("A:1", "a"), ("[::1]:8161", "::1"), ("[::1]", "::1"), ("1.2.3.4:5", "1.2.3.4"), ("a:b", "a:b")]
+)
+def test_host_of(header: str, host: str) -> None:
+    assert host_of(header) == host
