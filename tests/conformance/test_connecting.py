@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 
 from tests.conformance.brokers import Brokers
-from tests.conformance.wire import connected
+from tests.conformance.wire import Client, WebSocket, connected, websocket
 
 HOSTS = """
 memory = true
@@ -80,3 +80,29 @@ def test_so_many_connections_of_a_listener(brokers: Callable[[str], tuple[str, i
         two.say(b"DISCONNECT\nreceipt:bye\n\n\0")
         assert two.expect("RECEIPT").value("receipt-id") == "bye"
         assert two.hear() is None
+
+
+@pytest.mark.parametrize(("passcode", "answers"), [("a", ["CONNECTED", "RECEIPT", "MESSAGE"]), ("wrong", ["ERROR"])])
+def test_nothing_behind_a_login_is_obeyed_before_it_was_looked_at(
+    brokers: Callable[[str], tuple[str, int]], passcode: str, answers: list[str]
+) -> None:
+    """WebSocket messages that the broker reads at once, in one segment: the login takes a while, what follows must wait."""
+    messages = [
+        f"CONNECT\naccept-version:1.2\nhost:green\nlogin:alice\npasscode:{passcode}\n\n\0",
+        f"SUBSCRIBE\nid:0\ndestination:/queue/early.{passcode}\nreceipt:r\n\n\0",
+        f"SEND\ndestination:/queue/early.{passcode}\n\n1\0",
+    ]
+    with websocket(brokers("hosts")) as opened:
+        for message in messages:
+            opened.protocol.send_text(message.encode())
+        opened.socket.sendall(b"".join(opened.protocol.data_to_send()))
+        client = Client(WebSocket(opened))
+        assert [client.expect(command).command for command in answers] == answers
+        if passcode == "wrong":
+            assert client.hear() is None
+    with connected(brokers("hosts"), "tcp") as late:
+        late.say(f"CONNECT\naccept-version:1.2\nhost:green\n{ALICE}\n\0".encode())
+        late.expect("CONNECTED")
+        late.subscribe(f"/queue/early.{passcode}")
+        late.say(b"SEND\ndestination:/queue/nobody\nreceipt:last\n\n\0")
+        assert late.expect("RECEIPT").value("receipt-id") == "last"

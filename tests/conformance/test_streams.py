@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.brokers import Brokers
-from tests.conformance.script import Case, Play, Step, bye, hear, keep, play, refused, say, send, subscribe, sync
+from tests.conformance.script import Case, Play, Step, bye, hear, keep, leave, play, refused, say, send, subscribe, sync
 from tests.conftest import end, start_broker
 from tests.system.plain import Plain
 
@@ -84,6 +84,37 @@ CASES = [
     *[Case(f"not an offset: {text}", [say("a", "SUBSCRIBE", "/stream/{x}", headers=f"id:1\nx-stream-offset:{text}"),
                                       refused("a", "bad-offset", "x-stream-offset", text)])
       for text in ("soon", "offset=-1", "timestamp=now", "timestamp=", "")],
+    *[Case(f"nothing looks at it: {header} on {destination}", [
+        say("a", "SUBSCRIBE", destination, headers=f"id:1\n{header}"), refused("a", "bad-offset", *header.split(":"), "only streams"),
+    ]) for header, destination in (("x-stream-offset:first", "/topic/{x}"), ("from-seq:3", "/queue/{x}"), ("from-seq:3", "/topic/{x}.#"))],
+    Case("from-seq is a number", [
+        say("a", "SUBSCRIBE", "/stream/{x}", headers="id:1\nfrom-seq:timestamp=5"), refused("a", "bad-offset", "from-seq", "timestamp=5"),
+    ]),
+    Case("an offset beyond the end is the next one", [
+        *log("0"), read("a", "x-stream-offset:offset=1000"), sync("a"), *log("1"), *numbered("a", "1"),
+    ], broker="streams"),
+    Case("as RabbitMQ asks for it", [
+        *log("0", "1"), subscribe("a", "/topic/log.{x}", headers="x-queue-type:stream\nx-stream-offset:first\nack:client\nprefetch-count:9"),
+        *numbered("a", "0", "1"), *log("2"), *numbered("a", "2"), sync("a"),
+    ], broker="streams"),
+    Case("a queue of another type is a queue", [
+        send("s", "/queue/{x}", "1"), subscribe("a", "/queue/{x}", headers="x-queue-type:quorum"), hear("a", "MESSAGE", "1"),
+    ]),
+    Case("a type that is none", [
+        say("a", "SUBSCRIBE", "/queue/{x}", headers="id:1\nx-queue-type:fast"), refused("a", "bad-queue-type", "x-queue-type", "fast"),
+    ]),
+    Case("one queue of an address is no stream", [
+        say("a", "SUBSCRIBE", "/queue/{x}::q", headers="id:1\nx-queue-type:stream"), refused("a", "bad-destination", "::q"),
+    ]),
+    Case("a sender's header does not hide the offset", [
+        send("s", "/topic/log.{x}", "0", "x-stream-offset:77\nplace:88"),
+        read("a", "x-stream-offset:first\ninclude-seq:place"), hear("a", "MESSAGE", "0", place="0", **{"x-stream-offset": "0"}),
+    ], broker="streams"),
+    Case("a reader holds up nothing and takes nothing", [
+        send("s", "/queue/log.{x}", "0"), read("a", "x-stream-offset:first\nack:client\nprefetch-count:1"),
+        hear("a", "MESSAGE", "0"), send("s", "/queue/log.{x}", "1"), sync("a"), subscribe("c", "/queue/log.{x}"), hear("c", "MESSAGE", "0"),
+        hear("c", "MESSAGE", "1"), leave("a"), read("b", "x-stream-offset:first"), hear("b", "MESSAGE", "0"), hear("b", "MESSAGE", "1"),
+    ], broker="streams"),
     Case("two readers have one log", [
         *log("0"), read("a", "x-stream-offset:first"), read("b", "x-stream-offset:first"), *numbered("a", "0"), *numbered("b", "0"),
     ], broker="streams"),

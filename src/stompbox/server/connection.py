@@ -119,6 +119,7 @@ class Connection:
         self.timed_out: dict[str, None] = {}  # transactions that the broker has aborted, and the client does not know
         self.transacted: dict[Consumer, bool] = {}  # subscriptions that wait for BEGIN; True: with ack:auto
         self.events: Iterator[object] | None = None  # the rest of a read, while the login is looked at
+        self.held: deque[bytes] = deque()  # and what came after it
         self.is_held = False
         self.is_paused = False
         self.has_sent = False  # messages, in the read that is being obeyed
@@ -138,10 +139,13 @@ class Connection:
             self.pulse.received(self.broker.loop.time())
         if self.is_ended:
             return
+        if self.is_held:  # what the transport had read already: the next WebSocket message, the next TLS record
+            self.held.append(data)
+            return
         self._obey_all(self.decoder.receive(data))
 
     def hold(self) -> None:
-        """Stops reading and obeying until `go_on`: a login is being looked at."""
+        """Stops reading and obeying until `go_on`: a login or a time is being looked at."""
         self.is_held = True
         self.transport.pause_reading()
 
@@ -159,12 +163,14 @@ class Connection:
         if self.is_lost:
             return
         self.is_held = False
-        if not self.is_paused:
-            self.transport.resume_reading()
         events, self.events = self.events, None
         if events is not None:
             self._obey_all(events)
-        else:
+        while self.held and not self.is_held and not self.is_ended:
+            self._obey_all(self.decoder.receive(self.held.popleft()))
+        if not self.is_held and not self.is_paused:
+            self.transport.resume_reading()
+        if events is None:
             self.broker.flush()
 
     def _obey_all(self, events: Iterator[object]) -> None:

@@ -2,11 +2,14 @@
 
     first  last  next  offset=7 or 7  -1 (next)  timestamp=1700000000 (seconds since 1970: the first that arrived then or later)
 
+On another destination `x-queue-type:stream` asks for the same (RabbitMQ).
+
 With a durable name the position is the broker's: it moves on with each ACK, and the header counts only for a name that is new.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from stompbox.broker import positions
@@ -16,6 +19,7 @@ from stompbox.broker.destinations import Destination
 from stompbox.errors import IllegalFrame, StompboxError
 from stompbox.security import Right
 from stompbox.server.logs import offset_at_time
+from stompbox.server.values import truth
 from stompbox.stomp.frames import Frame
 
 if TYPE_CHECKING:
@@ -23,6 +27,37 @@ if TYPE_CHECKING:
 
 _NAMES: Final = ("x-stream-offset", "from-seq")
 _TIME: Final = "timestamp="
+_WORDS: Final = ("first", "last", "next", "-1")
+_TYPE: Final = "x-queue-type"
+_TYPES: Final = ("classic", "quorum", "stream")
+
+
+def as_asked(frame: Frame, destinations: tuple[Destination, ...]) -> tuple[Destination, ...]:
+    """The destinations of a SUBSCRIBE, as streams where it says so. Raises for an offset that is none, or that nothing would look at."""
+    given = frame.headers.get(_TYPE)
+    if given is not None and given not in _TYPES:
+        raise IllegalFrame("bad-queue-type", f"header {_TYPE} is {given[:80]!r}; allowed are {', '.join(_TYPES)}")
+    if given == "stream":
+        for destination in destinations:
+            if destination.queue or destination.is_temporary:
+                raise IllegalFrame("bad-destination", f"destination {destination.text[:200]!r} has no log of its own to read as a stream")
+        destinations = tuple([replace(destination, is_stream=True) for destination in destinations])
+    name = next((name for name in _NAMES if name in frame.headers), None)
+    if name is not None:
+        _check_offset(frame, name, is_seen=any(destination.is_stream for destination in destinations))
+    return destinations
+
+
+def _check_offset(frame: Frame, name: str, *, is_seen: bool) -> None:
+    given = frame.headers[name]
+    digits = given.removeprefix("offset=")
+    is_number = digits.isascii() and digits.isdigit() and len(digits) <= 18
+    is_time = name == _NAMES[0] and given.startswith(_TIME)
+    if given not in _WORDS and not is_number and not is_time:
+        allowed = "first, last, next, a number and timestamp= with seconds since 1970"
+        raise IllegalFrame("bad-offset", f"header {name} is {given[:80]!r}; allowed are {allowed}")
+    if not is_seen and not (truth(frame, "browser") and name == "from-seq"):
+        raise IllegalFrame("bad-offset", f"header {name} is {given[:80]!r}; only streams and browsers begin at an offset")
 
 
 def position(connection: Connection, frame: Frame, destination: Destination, *, is_alone: bool) -> int:
@@ -40,10 +75,7 @@ def position(connection: Connection, frame: Frame, destination: Destination, *, 
         return address.log.oldest
     if given == "last":
         return max(address.log.oldest, address.log.next - 1)
-    digits = given.removeprefix("offset=")
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= 18):
-        raise IllegalFrame("bad-offset", f"header {name} is {given[:80]!r}; allowed are first, last, next, a number and timestamp=")
-    return min(int(digits), address.log.next)
+    return min(int(given.removeprefix("offset=")), address.log.next)
 
 
 # Times

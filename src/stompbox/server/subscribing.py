@@ -14,7 +14,7 @@ from stompbox.broker.destinations import KINDS, Destination
 from stompbox.broker.durables import DurableSubscription
 from stompbox.broker.queue import Kind, Queue
 from stompbox.errors import IllegalFrame, Refused, StompboxError
-from stompbox.message import ANYCAST, MULTICAST, Run
+from stompbox.message import ANYCAST, BROKER_HEADERS, MULTICAST, Run
 from stompbox.security import Right
 from stompbox.selectors import Limits, Selector, compile_selector
 from stompbox.server import browsers, streams
@@ -40,7 +40,7 @@ def subscribe(connection: Connection, frame: Frame) -> None:
         raise IllegalFrame("subscription-exists", f"subscription id {name[:80]!r} is in use on this connection")
     if len(connection.consumers) >= options.max_subscriptions:
         raise Refused("too-many-subscriptions", f"a connection has no more than {options.max_subscriptions} subscriptions")
-    destinations = connection.names.parse(headers["destination"], headers.get("subscription-type"))
+    destinations = streams.as_asked(frame, connection.names.parse(headers["destination"], headers.get("subscription-type")))
     if streams.looks_for_time(connection, frame, destinations):
         return  # it comes again, with an offset
     wish = _durable_wish(connection, frame, destinations)
@@ -93,10 +93,18 @@ def _consumer(connection: Connection, frame: Frame, name: str, selector: Selecto
         priority=flow.priority,
         is_exclusive=flow.is_exclusive,
         owner=connection,
-        head_of=partial(_head, connection, shown, shows_ack, headers.get("include-seq", "")),
+        head_of=partial(_head, connection, shown, shows_ack, _sequence(frame)),
     )
     consumer.is_started = False
     return consumer
+
+
+def _sequence(frame: Frame) -> str:
+    """Apollo's include-seq: the header that is to carry the offset; empty when it is not asked for."""
+    given = frame.headers.get("include-seq")
+    if given is not None and (not given or given in BROKER_HEADERS or given == "destination"):
+        raise IllegalFrame("bad-include-seq", f"header include-seq is {given[:80]!r}; allowed is a name that MESSAGE does not use itself")
+    return given or ""
 
 
 def _head(connection: Connection, shown: str | None, mode: AckMode, sequence: str, queue: Queue) -> Head:

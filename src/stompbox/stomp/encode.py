@@ -73,8 +73,8 @@ def _one(head: Head, run: Run, index: int, mid: bytes) -> bytes:
     number = b"%d" % (run.first + index)
     if run.columns:
         mid += b"".join([b"%b:%b\n" % (name.encode(), column[index]) for name, column in zip(run.shape.holes, run.columns, strict=True)])
-    if head.lines is not None:
-        mid += head.lines(run, index)
+    if head.lines is not None:  # before the sender's: of two headers of one name the first one counts
+        mid = head.lines(run, index) + mid
     length = b"content-length:%d\n\n" % len(body) if head.says_length or run.shape.has_length else b"\n"
     ack = head.ack and head.ack + number
     return b"%b%b%b\n%b%b%b\0\n" % (head.start, number, ack, mid, length, body)
@@ -91,12 +91,12 @@ def _thousand(head: Head, run: Run, start: int, stop: int, mid: bytes) -> bytes:
     if head.ack:
         columns += [head.ack + thousands, digits]
     fixed = b"\n" + mid
+    if head.lines is not None:
+        columns += [b"\n", [head.lines(run, index) for index in range(start, stop)]]
+        fixed = mid
     for name, values in zip(run.shape.holes, run.columns, strict=True):
         columns += [fixed + name.encode() + b":", list(values[start:stop])]
         fixed = b"\n"
-    if head.lines is not None:
-        columns += [fixed, [head.lines(run, index) for index in range(start, stop)]]
-        fixed = b""
     if not (head.says_length or run.shape.has_length):
         columns.append(fixed + b"\n")
     else:

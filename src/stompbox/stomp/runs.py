@@ -18,12 +18,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from types import MappingProxyType
 from typing import Final
 
 from stompbox.errors import IllegalFrame
-from stompbox.message import Shape
+from stompbox.message import GROUP_SEQUENCE, Shape
 from stompbox.stomp.frames import Frame
-from stompbox.stomp.shapes import shape_of
+from stompbox.stomp.shapes import SEQUENCE, shape_of
 from stompbox.stomp.versions import Version
 
 _TAUGHT: Final = 12  # careful readings before a pattern is compiled, which costs as much as reading a hundred frames
@@ -43,6 +44,8 @@ _MEANING_PREFIXES: Final = ("JMSX", "AMQ_", "_AMQ", "__AMQ", "activemq.", "x-", 
 # But for these: whoever reads them looks at the columns, because their values differ from message to message
 _MAY_VARY: Final = frozenset(("JMSXGroupID", "JMSXGroupSeq", "_AMQ_DUPL_ID", "_AMQ_LVQ_NAME"))
 _VARYING: Final = frozenset((b"receipt", b"transaction"))
+# And what is no number in these is refused, where it is read the careful way
+_NUMBERS: Final = MappingProxyType({b"content-length": b"([0-9]{1,18})", GROUP_SEQUENCE.encode(): b"(%b)" % SEQUENCE.pattern.encode()})
 
 _HOLE: Final = rb"([ -9;-\[\]-~]{0,%d})"
 _HOLE_UNTRIMMED: Final = rb"([!-9;-\[\]-~]{0,%d})"
@@ -109,7 +112,7 @@ class _Template:
                 self.length = int(value) if name == b"content-length" else self.length
                 continue
             group += 1
-            parts.append(rb"([0-9]{1,18})" if name == b"content-length" else hole)
+            parts.append(_NUMBERS.get(name, hole))
             if name == b"content-length":
                 self.length_group = group
             elif name == b"receipt":

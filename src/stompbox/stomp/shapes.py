@@ -5,13 +5,15 @@ A wrong value is an IllegalFrame that names header, value and what is allowed; t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from typing import Final
 
 from stompbox.errors import IllegalFrame
-from stompbox.message import BROKER_HEADERS, DEFAULT_PRIORITY, EXPIRATION, SCHEDULED_DELAY, SCHEDULED_TIME, Shape
+from stompbox.message import BROKER_HEADERS, DEFAULT_PRIORITY, EXPIRATION, GROUP_SEQUENCE, SCHEDULED_DELAY, SCHEDULED_TIME, Shape
 
 _BOOLEANS: Final = {"true": True, "false": False}
+SEQUENCE: Final = re.compile("-?[0-9]{1,18}")  # of JMSXGroupSeq
 _LATEST: Final = 1 << 62  # ms; beyond it is no date but a mistake
 
 
@@ -21,6 +23,7 @@ def shape_of(headers: Mapping[str, str], *, holes: Collection[str] = ()) -> Shap
         raise IllegalFrame("missing-destination", "SEND needs a destination header that is not empty")
     _check_retain(headers)
     _check_times(headers)
+    _check_sequence(headers)
     return Shape(
         {name: value for name, value in headers.items() if name not in BROKER_HEADERS and name not in holes},
         holes=tuple([name for name in headers if name in holes and name not in BROKER_HEADERS]),
@@ -55,6 +58,12 @@ def _check_times(headers: Mapping[str, str]) -> None:
         given = headers.get(name)
         if given is not None and not _is_time(given.removeprefix("-")):  # Artemis: what is not above 0 is ignored
             raise IllegalFrame("bad-schedule", f"header {name} is {given[:80]!r}; allowed is a number of ms")
+
+
+def _check_sequence(headers: Mapping[str, str]) -> None:
+    given = headers.get(GROUP_SEQUENCE)
+    if given is not None and SEQUENCE.fullmatch(given) is None:
+        raise IllegalFrame("bad-number", f"header {GROUP_SEQUENCE} is {given[:80]!r}; allowed is a whole number, -1 ends the group")
 
 
 def _is_time(text: str) -> bool:
