@@ -94,7 +94,8 @@ CASES = [
         *log("0"), read("a", "x-stream-offset:offset=1000"), sync("a"), *log("1"), *numbered("a", "1"),
     ], broker="streams"),
     Case("as RabbitMQ asks for it", [
-        *log("0", "1"), subscribe("a", "/topic/log.{x}", headers="x-queue-type:stream\nx-stream-offset:first\nack:client\nprefetch-count:9"),
+        *log("0", "1"),
+        subscribe("a", "/topic/log.{x}", headers="x-queue-type:stream\nx-stream-offset:first\nack:client\nprefetch-count:9"),
         *numbered("a", "0", "1"), *log("2"), *numbered("a", "2"), sync("a"),
     ], broker="streams"),
     Case("a queue of another type is a queue", [
