@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -20,6 +22,7 @@ class Commits:
         self.random = Random(seed)
         self.next: dict[int, int] = {}
         self.cursors: dict[int, tuple[int, int]] = {}  # id -> log, about its position
+        self.floors: dict[str, int] = {}
         self.serial = 0
 
     def __next__(self) -> Commit:
@@ -38,9 +41,10 @@ class Commits:
                 ahead = random.randint(stop, self.next[log])
                 commit.acknowledged[cursor] = [(position, stop), (ahead, min(ahead + 2, self.next[log]))]
                 self.cursors[cursor] = log, stop
-                commit.trims[log] = stop
+                commit.trims[log] = self.floors[str(log)] = stop
         commit.entries["queue", random.choice("abc")] = random.choice((None, random.randbytes(20)))
         commit.entries["serial", ""] = b"%d" % self.serial
+        commit.entries["floors", ""] = json.dumps(self.floors).encode()
         if random.random() < 0.1:
             log = random.choice(sorted(self.next))
             commit.next_offsets[log] = self.next[log] = self.next[log] + 1000
@@ -48,14 +52,22 @@ class Commits:
 
 
 def contents(store: Store) -> dict[str, Any]:
-    """Everything that a reader of the store can see."""
+    """Everything that a reader of the store can rely on: what lies below a log's floor may be there still or not."""
     found = store.recover()
+    floors = json.loads(found.entries.get(("floors", ""), b"{}"))
+    messages = {log.id: list(_messages(store, log.id, floors.get(str(log.id), 0))) for log in found.logs}
+    for log in found.logs:
+        assert all(log.first <= message[0] < log.next for message in messages[log.id])
     return {
-        "logs": {log.id: (log.name, log.first, log.next) for log in found.logs},
+        "logs": {log.id: (log.name, log.next) for log in found.logs},
         "cursors": {cursor.id: (cursor.log, cursor.position, list(cursor.ahead)) for cursor in found.cursors},
         "entries": found.entries,
-        "messages": {
-            log.id: [message for chunk in store.read(log.id, 0, END, END) for message in told(decode(chunk.blob, chunk.first))]
-            for log in found.logs
-        },
+        "messages": messages,
     }
+
+
+def _messages(store: Store, log: int, floor: int) -> Iterator[tuple[Any, ...]]:
+    for chunk in store.read(log, 0, END, END):
+        for message in told(decode(chunk.blob, chunk.first)):
+            if message[0] >= floor:
+                yield message

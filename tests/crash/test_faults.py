@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from stompbox.errors import StoreError
-from stompbox.store import housekeeping, schema, sqlite
+from stompbox.store import housekeeping, merging, schema, sqlite
 from stompbox.store.memory import MemoryStore
 from stompbox.store.sqlite import SqliteStore
 from tests.crash.commits import Commits, contents
@@ -34,6 +34,8 @@ def busy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(housekeeping, "WAL_IDLE", 20_000)
     for name, value in (("SWEEP_ROWS", 2), ("SLACK", 0), ("FREE_SHARE", 1000)):
         monkeypatch.setattr(housekeeping, name, value)
+    for module, name, value in ((merging, "WAITING", 1), (merging, "PORTION", 2), (sqlite, "PORTION", 2)):
+        monkeypatch.setattr(module, name, value)
 
 
 class Trial:

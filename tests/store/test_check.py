@@ -76,7 +76,7 @@ def test_damaged_pages_are_told(data: Path) -> None:
 
 
 def test_what_cannot_be_opened_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="there is no such file"):
+    with pytest.raises(StoreError, match=f"{tmp_path}: no store, it is empty"):
         list(damage(tmp_path))
     (tmp_path / folder.DATABASE).write_bytes(b"no database" * 1000)
     with pytest.raises(StoreError, match="no database") as caught:

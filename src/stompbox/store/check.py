@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from stompbox.errors import StoreError
 from stompbox.store import chunks, schema
-from stompbox.store.folder import DATABASE, store_error
+from stompbox.store.folder import DATABASE
+from stompbox.store.looking import looking
 from stompbox.store.rows import Rows
 
 SMALL: Final = 64 << 20  # bytes; reading so much when opening takes 0.1 s
@@ -34,26 +36,39 @@ def refuse_damage(connection: sqlite3.Connection, file: Path) -> None:
             raise StoreError("data-corrupt", problem)
 
 
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much there is. What was trimmed and not deleted yet counts."""
+
+    version: int  # of the schema
+    logs: int
+    chunks: int
+    messages: int
+    octets: int  # of blobs
+    free: int  # octets of the file that are not used
+
+
+def size(connection: sqlite3.Connection) -> Size:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (free,) = connection.execute("PRAGMA freelist_count").fetchone()
+    (page,) = connection.execute("PRAGMA page_size").fetchone()
+    (logs,) = connection.execute("SELECT count(*) FROM log").fetchone()
+    totals = "SELECT count(*), coalesce(sum(messages), 0), coalesce(sum(size), 0) FROM chunk"
+    chunks, messages, octets = connection.execute(totals).fetchone()
+    return Size(version, logs, chunks, messages, octets, free * page)
+
+
 def damage(path: Path, progress: Callable[[int, int], None] | None = None) -> Iterator[str]:
     """Everything that is wrong with the store in folder `path`, one line each; a broker may be running on it.
 
-    `progress` is called with (chunks checked, chunks in all). Raises StoreError when the database cannot be opened at all.
+    `progress` is called with (chunks checked, chunks in all). Raises StoreError when there is no store or it cannot be looked at.
     """
     file = path / DATABASE
-    if not file.is_file():
-        raise StoreError("data-not-writable", f"{file}: there is no such file")
-    connection = schema.connect(file)
-    try:
-        connection.execute("PRAGMA query_only = ON")
-        schema.refuse_foreign(connection, file)
-        connection.execute("BEGIN")  # one view of a file that a broker may be writing to
+    with looking(path) as connection:
         yield from (f"{file}: {problem}" for problem in _pages(connection, "", whole=True))
         yield from _rows(connection, file)
+        yield from _places(connection, file)
         yield from _blobs(connection, file, progress)
-    except sqlite3.Error as error:
-        raise store_error(error, file) from error
-    finally:
-        connection.close()
 
 
 def _pages(connection: sqlite3.Connection, table: str, *, whole: bool = False) -> Iterator[str]:
@@ -71,6 +86,23 @@ def _rows(connection: sqlite3.Connection, file: Path) -> Iterator[str]:
                 pass
         except StoreError as error:
             yield error.message
+
+
+def _places(connection: sqlite3.Connection, file: Path) -> Iterator[str]:
+    """Cursors and chunks of logs that are not there, chunks that overlap."""
+    known = {log for (log,) in connection.execute("SELECT id FROM log")}
+    for cursor, log in connection.execute("SELECT id, log FROM cursor"):
+        if log not in known:
+            yield f"{file}: cursor {cursor} is of log {log}, which is not there"
+    before, end = None, 0
+    for log, first, count in connection.execute("SELECT log, first, count FROM chunk ORDER BY log, first"):
+        if log != before:
+            before, end = log, first
+            if log not in known:
+                yield f"{file}: chunks of log {log}, which is not there"
+        if first < end:
+            yield f"{file}: log {log}, chunk at offset {first}: the one before reaches up to {end}"
+        end = max(end, first + count)
 
 
 def _blobs(connection: sqlite3.Connection, file: Path, progress: Callable[[int, int], None] | None) -> Iterator[str]:

@@ -54,14 +54,14 @@ def prepare_folder(path: Path) -> None:
         new = [folder for folder in (path, *path.parents) if not folder.exists()]
         path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
         for folder in new:
-            _sync(folder.parent)
+            sync_folder(folder.parent)
         if next(path.iterdir(), None) is None and path.stat().st_uid == os.geteuid():
             path.chmod(FOLDER_MODE)
     except OSError as error:
         raise StoreError("data-not-writable", f"data folder {path}: {error.strerror or error}") from error
 
 
-def _sync(path: Path) -> None:
+def sync_folder(path: Path) -> None:
     """A new name in a folder outlives a power loss only when the folder itself was synced."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

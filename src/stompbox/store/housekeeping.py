@@ -85,6 +85,20 @@ class Housekeeping:
                 break
         return last, budget, rows
 
+    def wrote(self, octets: int) -> None:
+        """Beside a commit, or with nobody waiting."""
+        self.wal += octets + 4 * PAGE
+        if self.wal >= WAL_MOST:
+            self.checkpoint()
+
+    def give_all_back(self) -> None:
+        """Every free page, at once."""
+        while self._free():
+            self._script(f"PRAGMA incremental_vacuum({VACUUM_MOST})")
+            self.checkpoint()
+        self._script("PRAGMA wal_checkpoint(TRUNCATE)")
+        self.wal, self._vacuum, self._look = 0, 0, False
+
     def _free(self) -> int:
         (free,) = self._execute("PRAGMA freelist_count").fetchone()
         return int(free)

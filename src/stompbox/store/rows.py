@@ -14,8 +14,9 @@ from msgspec import MsgspecError, msgpack
 
 from stompbox.errors import StoreError
 from stompbox.ranges import Ranges
+from stompbox.store.base import Recovered, StoredCursor, StoredLog
 from stompbox.store.changes import Changes, CursorState, LogState
-from stompbox.store.schema import checksum
+from stompbox.store.schema import DROPPED, checksum
 
 # The last two: where the oldest chunk of the log ends, and the newest. Both come from the index.
 _LOGS: Final = """
@@ -23,6 +24,10 @@ _LOGS: Final = """
            (SELECT first + count FROM chunk WHERE chunk.log = log.id ORDER BY first LIMIT 1),
            (SELECT first + count FROM chunk WHERE chunk.log = log.id ORDER BY first DESC LIMIT 1)
     FROM log"""
+# Chunks of log :log with offsets from :start on: those that begin there, and the one before if it reaches that far.
+FROM: Final = """
+    FROM chunk WHERE log = :log AND first + count > :start AND first >=
+    coalesce((SELECT first FROM chunk WHERE log = :log AND first <= :start ORDER BY first DESC LIMIT 1), :start)"""
 _CURSOR: Final = "SELECT id, log, position, checksum, ahead FROM cursor"
 
 
@@ -45,6 +50,21 @@ class Rows:
             self._check(said, "log", log, name, stored, floor)
             following = max(stored, changes.next.get(log, 0), newest or 0)
             yield log, LogState(name, following, max(floor, changes.floors.get(log, 0)), newest or 0), oldest
+
+    def recovered(self) -> Recovered:
+        """All but the chunks."""
+        changes = self.changes()
+        logs = []
+        for log, state, _ in self.logs(changes):
+            if state.floor != DROPPED:
+                place = {"log": log, "start": state.floor}
+                found = self._execute(f"SELECT first {FROM} ORDER BY first LIMIT 1", place).fetchone()
+                logs.append(StoredLog(log, state.name, found[0] if found else state.next, state.next))
+        cursors = []
+        for cursor, held in self.cursors():
+            held.acknowledge(changes.acknowledged.get(cursor, ()))
+            cursors.append(StoredCursor(cursor, held.log, held.position, held.ahead))
+        return Recovered(logs, cursors, dict(self.entries()))
 
     def put_logs(self, logs: Iterable[tuple[int, LogState]]) -> None:
         rows = [(log, state.name, state.next, state.floor) for log, state in logs]

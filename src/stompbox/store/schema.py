@@ -99,6 +99,12 @@ def refuse_foreign(connection: sqlite3.Connection, path: Path) -> None:
         raise StoreError("data-too-new", f"{path}: written by a newer broker (schema version {version}, {newest})")
 
 
+def is_made(connection: sqlite3.Connection) -> bool:
+    """Whether there are tables. A broker that was killed in its first moment leaves a file without any."""
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    return bool(tables)
+
+
 def _migrate(connection: sqlite3.Connection, path: Path) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version == SCHEMA_VERSION:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
@@ -28,12 +28,13 @@ from typing import Final
 from stompbox.errors import StoreError
 from stompbox.ranges import Ranges
 from stompbox.store import chunks, schema
-from stompbox.store.base import NOWHERE, Commit, Recovered, StoredChunk, StoredCursor, StoredLog
+from stompbox.store.base import NOWHERE, Commit, Recovered, StoredChunk
 from stompbox.store.changes import Changes, CursorState, LogState, encoded, moved
 from stompbox.store.check import refuse_damage
 from stompbox.store.folder import DATABASE, lock_folder, make_file, prepare_folder, store_error
 from stompbox.store.housekeeping import WAL_MOST, Housekeeping
-from stompbox.store.rows import Rows
+from stompbox.store.merging import IDLE_PORTION, INSERT, PORTION, Merging
+from stompbox.store.rows import FROM, Rows
 from stompbox.store.schema import DROPPED, PAGE
 
 CHUNK_BYTES: Final = 1 << 20  # a chunk is read, decoded and deleted whole; larger ones gain nothing (bench/store.py)
@@ -41,12 +42,6 @@ FOLD_ROWS: Final = 256  # rows of changes that recovery reads at most, and
 FOLD_BYTES: Final = 1 << 20  # about what they hold; a commit that finds them waits 15 us for each cursor and log among them
 FOLD_IDLE: Final = 32  # rows from which on an idle committer folds
 READERS: Final = 4  # connections kept open between reads
-
-_INSERT: Final = "INSERT INTO chunk (log, first, count, messages, newest, size, blob) VALUES (?, ?, ?, ?, ?, ?, ?)"
-# Chunks of log :log with offsets from :start on: those that begin there, and the one before if it reaches that far.
-_FROM: Final = """
-    FROM chunk WHERE log = :log AND first + count > :start AND first >=
-    coalesce((SELECT first FROM chunk WHERE log = :log AND first <= :start ORDER BY first DESC LIMIT 1), :start)"""
 
 
 class SqliteStore:
@@ -75,6 +70,8 @@ class SqliteStore:
             raise
         self._rows = Rows(self._db, self.file)
         self._house = Housekeeping(self._db)
+        self._merging = Merging(self._db, self.file)
+        self._neglected: StoreError | None = None  # what housekeeping met beside a commit that was none the worse for it
         try:
             with self._named():
                 schema.prepare(self._db, self.file, synchronous=synchronous)
@@ -106,19 +103,7 @@ class SqliteStore:
 
     def recover(self) -> Recovered:
         with self._named(), self._reader() as connection:
-            rows = Rows(connection, self.file)
-            changes = rows.changes()
-            logs = []
-            for log, state, _ in rows.logs(changes):
-                if state.floor != DROPPED:
-                    place = {"log": log, "start": state.floor}
-                    found = connection.execute(f"SELECT first {_FROM} ORDER BY first LIMIT 1", place).fetchone()
-                    logs.append(StoredLog(log, state.name, found[0] if found else state.next, state.next))
-            cursors = []
-            for cursor, held in rows.cursors():
-                held.acknowledge(changes.acknowledged.get(cursor, ()))
-                cursors.append(StoredCursor(cursor, held.log, held.position, held.ahead))
-            return Recovered(logs, cursors, dict(rows.entries()))
+            return Rows(connection, self.file).recovered()
 
     # Writing
 
@@ -139,7 +124,7 @@ class SqliteStore:
                 for place in written.replaced:
                     self._db.execute("DELETE FROM chunk WHERE log = ? AND first = ?", place)
                 for log, head, blob in written.chunks:
-                    self._db.execute(_INSERT, (log, head.first, head.count, head.messages, head.newest, len(blob), blob))
+                    self._db.execute(INSERT, (log, head.first, head.count, head.messages, head.newest, len(blob), blob))
                 changes = self._changes(commit, after)
                 row = 1 if folds else self._row + 1
                 packed = self._rows.add_changes(row, changes) if changes else 0
@@ -152,6 +137,20 @@ class SqliteStore:
             if changes:
                 self._unfolded.add(changes)
                 self._row, self._size = row, self._size + packed
+            for log, head, blob in written.chunks:
+                self._merging.wrote(log, head, len(blob))
+            if self._merging.ready:
+                self._merge_beside()
+
+    def _merge_beside(self) -> None:
+        """The commit is durable, whatever becomes of this."""
+        log = next(iter(self._merging.ready))
+        try:
+            with self._named(), self._transaction():
+                self._house.wal += self._merging.step(self._logs, PORTION)
+        except StoreError as error:
+            self._merging.forget(log)
+            self._neglected = error
 
     def _uses_ids_again(self, commit: Commit) -> bool:
         """A new log or cursor must not inherit what an earlier one of the same id left among the changes or chunks."""
@@ -201,6 +200,7 @@ class SqliteStore:
         self._logs.update(after)
         for log in commit.dropped_logs:
             self._logs.pop(log, None)
+            self._merging.forget(log)
         self._sweeping = sweeping
 
     @contextmanager
@@ -217,6 +217,9 @@ class SqliteStore:
     def maintain(self) -> bool:
         with self._turn, self._named():
             self._refuse_closed()
+            if self._neglected is not None:
+                error, self._neglected = self._neglected, None
+                raise error
             if self._sweeping:
                 with self._transaction():
                     sweeping = self._house.sweep(self._sweeping)
@@ -227,9 +230,43 @@ class SqliteStore:
                     self._rows.fold(self._unfolded, self._logs)
                 self._unfolded, self._row, self._size = Changes(), 0, 0
                 self._house.wal += 4 * PAGE
+            elif self._merging.ready:
+                with self._transaction():
+                    self._house.wal += self._merging.step(self._logs, IDLE_PORTION)
             else:
                 self._house.step()
-            return bool(self._sweeping) or self._row >= FOLD_IDLE or self._house.is_due()
+            return bool(self._sweeping) or self._row >= FOLD_IDLE or bool(self._merging.ready) or self._house.is_due()
+
+    def compact(self, progress: Callable[[int, int], None] | None = None) -> None:
+        """All of the housekeeping at once, as far as it goes: what was trimmed is deleted, neighbours become one chunk, the file as
+        small as it can be. Takes its time; `progress` is called with (chunks looked at, chunks in all)."""
+        while self._sweeping or self._row:
+            self._tidy_up()
+        with self._turn, self._named():
+            self._refuse_closed()
+            (total,) = self._db.execute("SELECT count(*) FROM chunk").fetchone()
+            done = 0
+            for log in self._logs:
+                at = 0
+                while places := self._merging.places(log, at, IDLE_PORTION):
+                    with self._transaction():
+                        at, written = self._merging.merge(log, places)
+                    self._house.wrote(written)
+                    done += sum(first < at for first, _ in places)
+                    if progress is not None:
+                        progress(done, total)
+            self._house.give_all_back()
+
+    def _tidy_up(self) -> None:
+        """One portion of what was trimmed, and what is not folded in."""
+        with self._turn, self._named():
+            self._refuse_closed()
+            with self._transaction():
+                sweeping = self._house.sweep(self._sweeping)
+                self._rows.fold(self._unfolded, self._logs)
+            self._sweeping = sweeping
+            self._unfolded, self._row, self._size = Changes(), 0, 0
+            self._house.wrote(0)
 
     # Reading
 
@@ -264,7 +301,7 @@ class SqliteStore:
             return []
         with self._named(), self._reader() as connection:
             last, size = None, 0
-            for first, more in connection.execute(f"SELECT first, size {_FROM} AND first < :stop ORDER BY first", place):
+            for first, more in connection.execute(f"SELECT first, size {FROM} AND first < :stop ORDER BY first", place):
                 size += more
                 if last is not None and size > max_bytes:
                     break
@@ -272,7 +309,7 @@ class SqliteStore:
             if last is None:
                 return []
             place["stop"] = last + 1
-            found = connection.execute(f"SELECT first, count, blob {_FROM} AND first < :stop ORDER BY first", place).fetchall()
+            found = connection.execute(f"SELECT first, count, blob {FROM} AND first < :stop ORDER BY first", place).fetchall()
         for first, _, blob in found:
             chunks.verify(blob, f"{self.file}: log {log}, chunk at offset {first}")
         return [StoredChunk(*row) for row in found]
@@ -280,14 +317,14 @@ class SqliteStore:
     def find_time(self, log: int, timestamp: int) -> int:
         place = {"log": log, "start": self._floor(log), "time": timestamp}
         with self._named(), self._reader() as connection:
-            found = connection.execute(f"SELECT first {_FROM} AND newest >= :time ORDER BY first LIMIT 1", place).fetchone()
+            found = connection.execute(f"SELECT first {FROM} AND newest >= :time ORDER BY first LIMIT 1", place).fetchone()
         if found:
             return int(found[0])
         return self._logs[log].next if log in self._logs else 0
 
     def sizes(self, logs: Iterable[int], since: Mapping[int, int] = NOWHERE) -> dict[int, tuple[int, int]]:
         with self._named(), self._reader() as connection:
-            select = f"SELECT coalesce(sum(messages), 0), coalesce(sum(size), 0) {_FROM}"
+            select = f"SELECT coalesce(sum(messages), 0), coalesce(sum(size), 0) {FROM}"
             places = [{"log": log, "start": self._floor(log, since.get(log, 0))} for log in logs]
             return {place["log"]: connection.execute(select, place).fetchone() for place in places}
 

@@ -1,0 +1,104 @@
+"""Copies of a store: taken while a broker runs, looked through before they count, and put back into an empty folder.
+
+A backup is a data folder like any other: a broker can be started on it. Until it is whole and was looked through, its file is
+called PARTIAL, which no broker opens.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Final
+
+from stompbox.errors import StoreError
+from stompbox.store.check import damage
+from stompbox.store.folder import DATABASE, LOCK, lock_folder, make_file, prepare_folder, store_error, sync_folder
+from stompbox.store.looking import database_of, looking
+
+PARTIAL: Final = "partial"  # a folder in the copy's folder; the copy is made in it
+_PAGES: Final = 256  # copied between two calls of `progress`
+
+Progress = Callable[[int, int], None]
+
+
+def copy(source: Path, target: Path, copied: Progress | None = None, checked: Progress | None = None) -> int:
+    """Copies the store of folder `source`, which a broker may be writing to, as of now. Returns the size of the file.
+
+    `target` is a folder that is not there or empty. `copied` is called with (pages copied, pages in all), `checked` with (chunks
+    checked, chunks in all). What is left of a copy that failed is removed. Raises StoreError: as `looking` for the source,
+    `folder-not-empty`, `data-corrupt` when the source is damaged, `disk-full`, `io-error`, `data-not-writable` for the target.
+    """
+    database_of(source)
+    refuse_used(target)
+    prepare_folder(target)
+    lock = lock_folder(target)
+    partial = target / PARTIAL
+    try:
+        prepare_folder(partial)
+        _copy_pages(source, partial / DATABASE, copied)
+        for problem in damage(partial, checked):
+            raise StoreError("data-corrupt", f"the copy of {source} is damaged, `stompbox store check` says where it comes from: {problem}")
+        return _put_in_place(partial, target)
+    except BaseException:
+        with suppress(OSError):
+            _remove(partial)
+            (target / LOCK).unlink()
+        raise
+    finally:
+        os.close(lock)
+
+
+def refuse_used(target: Path) -> None:
+    """Raises StoreError `folder-not-empty` where something is there that a copy would overwrite or mix with."""
+    try:
+        if not target.exists():
+            return
+        if not target.is_dir():
+            raise StoreError("folder-not-empty", f"{target} is a file; what is wanted is a folder that is new or empty")
+        found = sorted(name for name in os.listdir(target) if name != LOCK)
+    except OSError as error:
+        raise StoreError("data-not-writable", f"folder {target}: {error.strerror or error}") from error
+    if found:
+        what = "a store" if DATABASE in found else f"{found[0]}{f' and {len(found) - 1} more' if len(found) > 1 else ''}"
+        raise StoreError("folder-not-empty", f"folder {target} is not empty: {what} is in it. Nothing was changed; name a new folder")
+
+
+def _copy_pages(source: Path, file: Path, copied: Progress | None) -> None:
+    with looking(source) as connection:
+        connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()  # from here on it is one view: a commit does not begin it anew
+        make_file(file)
+        try:
+            with closing(sqlite3.connect(file)) as copy:
+                connection.backup(
+                    copy, pages=_PAGES, progress=None if copied is None else lambda _, left, total: copied(total - left, total)
+                )
+        except sqlite3.Error as error:
+            raise store_error(error, file) from error
+
+
+def _put_in_place(partial: Path, target: Path) -> int:
+    """The name comes last: what has it is whole and on the disk."""
+    file = partial / DATABASE
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+            size = os.fstat(descriptor).st_size
+        finally:
+            os.close(descriptor)
+        file.rename(target / DATABASE)
+        _remove(partial)
+        sync_folder(target)
+        return size
+    except OSError as error:
+        raise StoreError("io-error", f"{target}: {error.strerror or error}") from error
+
+
+def _remove(folder: Path) -> None:
+    if folder.is_dir():
+        for path in folder.iterdir():
+            path.unlink()
+        folder.rmdir()

@@ -1,0 +1,107 @@
+"""Tiny chunks become larger ones: those of a sender who waits for each receipt, which are one message each.
+
+A backlog of them takes three times the space and is read at a fraction of the speed (bench/store.py). They are merged only
+when many more have come behind them, because most queues are consumed before that, and then it would have been for nothing.
+What is merged holds the same messages at the same offsets, so nobody who reads can tell.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from stompbox.errors import StoreError
+from stompbox.store import chunks
+from stompbox.store.changes import LogState
+from stompbox.store.chunks import ChunkHead
+
+TINY: Final = 8 << 10  # bytes; a larger chunk is left as it is
+WAITING: Final = 512  # tiny chunks of a log that stay as they are
+PORTION: Final = 64  # chunks that become one beside a commit: 1 ms
+IDLE_PORTION: Final = 512  # and when nobody waits
+MERGED: Final = 512 << 10  # bytes that go into one
+
+INSERT: Final = "INSERT INTO chunk (log, first, count, messages, newest, size, blob) VALUES (?, ?, ?, ?, ?, ?, ?)"
+_PLACES: Final = "SELECT first, size FROM chunk WHERE log = ? AND first >= ? ORDER BY first LIMIT ?"
+_BLOBS: Final = "SELECT first, blob FROM chunk WHERE log = ? AND first BETWEEN ? AND ? ORDER BY first"
+
+
+class Merging:
+    """For the writer's connection and its thread. Counts what was written since the store was opened; `compact` looks at everything."""
+
+    def __init__(self, connection: sqlite3.Connection, file: Path) -> None:
+        self._db = connection
+        self._file = file
+        self._tiny: dict[int, int] = {}  # per log: about how many have come since the last merging
+        self._from: dict[int, int] = {}  # per log: the first offset that may be merged
+        self.ready: dict[int, None] = {}  # logs with more than WAITING
+
+    def wrote(self, log: int, head: ChunkHead, size: int) -> None:
+        """A chunk was committed."""
+        if size >= TINY:
+            return
+        self._from.setdefault(log, head.first)
+        count = self._tiny[log] = self._tiny.get(log, 0) + 1
+        if count >= WAITING + PORTION:
+            self.ready[log] = None
+
+    def forget(self, log: int) -> None:
+        for known in (self._tiny, self._from, self.ready):
+            known.pop(log, None)
+
+    def step(self, logs: Mapping[int, LogState], most: int) -> int:
+        """One portion of one log that is ready, inside a transaction. About how many octets it wrote."""
+        log = next(iter(self.ready))
+        state = logs.get(log)
+        if state is None:
+            self.forget(log)
+            return 0
+        if state.floor > self._from[log]:  # some were consumed meanwhile
+            self._from[log] = state.floor
+            self._tiny[log] = len(self.places(log, state.floor, WAITING + PORTION))
+        if self._tiny[log] < WAITING + PORTION:
+            del self.ready[log]
+            return 0
+        places = self.places(log, self._from[log], min(most, self._tiny[log] - WAITING))
+        self._from[log], written = self.merge(log, places) if places else (state.next, 0)
+        self._tiny[log] -= most
+        return written
+
+    def merge(self, log: int, places: list[tuple[int, int]]) -> tuple[int, int]:
+        """Makes one of the first tiny ones among these chunks, (first, size); returns where to go on, and the octets written."""
+        skipped = 0
+        while skipped < len(places) and places[skipped][1] >= TINY:
+            skipped += 1
+        group, octets = [], 0
+        for first, size in places[skipped:]:
+            if size >= TINY or octets + size > MERGED:
+                break
+            group.append(first)
+            octets += size
+        after = skipped + len(group)
+        if len(group) < 2:
+            return (places[after][0] if after < len(places) else places[-1][0] + 1), 0
+        written = self._replace(log, group[0], group[-1])
+        return (places[after][0] if after < len(places) else group[-1] + 1), written
+
+    def _replace(self, log: int, first: int, last: int) -> int:
+        runs = []
+        for at, blob in self._db.execute(_BLOBS, (log, first, last)):
+            try:
+                runs += chunks.decode(blob, at)
+            except StoreError as error:
+                raise StoreError(error.code, f"{self._file}: log {log}, {error.message}") from error
+        blob = chunks.encode(runs, first)
+        head = chunks.head(blob)
+        self._db.execute("DELETE FROM chunk WHERE log = ? AND first BETWEEN ? AND ?", (log, first, last))
+        self._db.execute(INSERT, (log, head.first, head.count, head.messages, head.newest, len(blob), blob))
+        return len(blob)
+
+    def places(self, log: int, start: int, most: int) -> list[tuple[int, int]]:
+        """(first, size) of the chunks from `start` on."""
+        return self._db.execute(_PLACES, (log, start, most)).fetchall()
+
+    def __repr__(self) -> str:
+        return f"<Merging tiny={sum(self._tiny.values())} ready={len(self.ready)}>"
