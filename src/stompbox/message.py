@@ -3,6 +3,8 @@
     Shape   what many messages have in common: the headers of their SEND, parsed and judged once
     Run     messages of one shape that came one after another: bodies, and a column for each header that varies (a hole)
 
+    Large   a body that is not here: it lies in the store in pieces, and whoever has its handle can have them read (broker/bodies.py)
+
 A single message is (run, index). State per message exists only for the exceptions (delivered and not yet acknowledged,
 redelivered), and lives in the queue that has the exception, never here. A run never changes once it has its offset.
 
@@ -18,6 +20,7 @@ This file decides what is kept of a SEND. It does not read bytes (stomp/), route
 | Shape.has_length | bool    | the sender gave content-length; decides whether a 1.0 client gets one |
 | Shape.retain     | set, remove or empty | the sender: the last one of a topic that new subscriptions get first |
 | Shape.special    | or None | what its headers ask for when it arrives; None for most            |
+| Run.is_large     | yes, no | the server: all its bodies are handles, or none                    |
 | Run.first        | offset  | the engine, in the address's log                                   |
 | Run.arrived      | ms      | the engine, since the epoch                                        |
 | Run.routing      | bits    | the engine: ANYCAST, MULTICAST or both                             |
@@ -28,7 +31,7 @@ This file decides what is kept of a SEND. It does not read bytes (stomp/), route
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 ANYCAST: Final = 1
 MULTICAST: Final = 2
@@ -115,10 +118,31 @@ class Shape:
         return f"<Shape {self.destination} headers={len(self.headers)}{holes} priority={self.priority}>"
 
 
+class Large:
+    """The handle of a body in the store. Its length is the body's; octets it has none."""
+
+    __slots__ = ("__weakref__", "id", "size")
+
+    def __init__(self, id: int, size: int) -> None:
+        self.id = id
+        self.size = size  # octets
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __bytes__(self) -> bytes:
+        return b""
+
+    def __repr__(self) -> str:
+        return f"<Large {self.id} bytes={self.size}>"
+
+
 class Run:
     """Consecutive messages of one shape. `columns[k][i]` is the value of hole k in message i; offsets are first .. first+n-1."""
 
-    __slots__ = ("arrived", "bodies", "cache", "columns", "first", "is_withdrawn", "queue", "routing", "sender", "shape", "size")
+    __slots__ = (
+        "arrived", "bodies", "cache", "columns", "first", "is_large", "is_withdrawn", "queue", "routing", "sender", "shape", "size",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -141,6 +165,7 @@ class Run:
         self.sender = sender
         self.queue = queue
         self.size = sum(map(len, bodies))  # body bytes
+        self.is_large = isinstance(bodies[0], Large) if bodies else False
         self.is_withdrawn = False  # its sender was told that it could not be stored: it is not delivered (again)
         self.cache: dict[Any, Any] | None = None  # encoded rows that several subscriptions share, while they are delivered
 
@@ -151,6 +176,10 @@ class Run:
     def stop(self) -> int:
         """The offset after the last message."""
         return self.first + len(self.bodies)
+
+    def large(self, index: int) -> Large:
+        """The handle of a body, where `is_large`."""
+        return cast(Large, self.bodies[index])
 
     def headers(self, index: int) -> dict[str, str]:
         """All headers of one message as its sender gave them, holes filled in."""

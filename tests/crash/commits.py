@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from random import Random
-from typing import Any
+from typing import Any, cast
 
+from stompbox.message import Large, Run
 from stompbox.store.base import Commit, Store
 from stompbox.store.chunks import decode
-from tests.store.runs import run, told
+from tests.store.runs import QUEUE, run, told
 
 END = 1 << 40
 LOGS = 3
@@ -35,6 +36,7 @@ class Commits:
             first, count = self.next[log], random.randint(1, 30)
             commit.runs[log] = [run(first, count, body=random.randbytes(random.choice((0, 10, 500))), arrived=self.serial)]
             self.next[log] = first + count
+        self._large(commit)
         for cursor, (log, position) in self.cursors.items():
             if random.random() < 0.7:
                 stop = random.randint(position, self.next[log])
@@ -49,6 +51,33 @@ class Commits:
             log = random.choice(sorted(self.next))
             commit.next_offsets[log] = self.next[log] = self.next[log] + 1000
         return commit
+
+    def _large(self, commit: Commit) -> None:
+        """Pieces of a large body and the message that has it, or pieces of one whose sender vanished."""
+        random = self.random
+        pieces = [random.randbytes(random.randint(1, 20_000)) for _ in range(random.randint(1, 3))]
+        for number, piece in enumerate(pieces):
+            commit.parts[self.serial, number] = piece
+        commit.holds[self.serial] = False
+        if random.random() < 0.7:
+            log = random.choice(sorted(self.next))
+            handle = cast(bytes, Large(self.serial, sum(map(len, pieces))))
+            commit.runs.setdefault(log, []).append(Run(QUEUE, [handle], first=self.next[log], arrived=self.serial))
+            self.next[log] += 1
+
+
+def whole(store: Store, run: Run) -> Run:
+    """With its large bodies in place."""
+    if not run.is_large:
+        return run
+    bodies = []
+    for at in range(len(run)):
+        body, number = b"", 0
+        while len(body) < run.large(at).size:
+            body += store.read_part(run.large(at).id, number)
+            number += 1
+        bodies.append(body)
+    return Run(run.shape, bodies, run.columns, first=run.first, arrived=run.arrived, routing=run.routing)
 
 
 def contents(store: Store) -> dict[str, Any]:
@@ -68,6 +97,6 @@ def contents(store: Store) -> dict[str, Any]:
 
 def _messages(store: Store, log: int, floor: int) -> Iterator[tuple[Any, ...]]:
     for chunk in store.read(log, 0, END, END):
-        for message in told(decode(chunk.blob, chunk.first)):
+        for message in told([whole(store, run) for run in decode(chunk.blob, chunk.first)]):
             if message[0] >= floor:
                 yield message

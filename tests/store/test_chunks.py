@@ -144,9 +144,9 @@ def test_a_chunk_under_a_wrong_key_is_refused() -> None:
 
 def test_a_later_format_is_refused() -> None:
     later = bytearray(chunks.encode([run(0)], 0))
-    later[4:8] = b"SBC2"
+    later[4:8] = b"SBC3"
     later[:4] = zlib.crc32(later[4:]).to_bytes(4, "little")
-    with pytest.raises(StoreError, match="format 32434253 is not known") as caught:
+    with pytest.raises(StoreError, match="format 33434253 is not known") as caught:
         chunks.decode(bytes(later), 0)
     assert caught.value.code == "data-too-new"
 

@@ -1,4 +1,4 @@
-"""The seam to the disk: what one group commit is, and the seven things a store can do.
+"""The seam to the disk: what one group commit is, and the eight things a store can do.
 
 A commit is a value: all that one group commit changes. A store is a deterministic function of the commits applied to it;
 recovery, backup and tests rely on that, and so would a replicated log of commits. Nothing in broker/ knows which store it has.
@@ -11,6 +11,10 @@ All state that outlives the process is named here, and nothing else is persisted
 | chunk       | (log, first) -> count, blob       | messages in the encoding of store/chunks.py; gaps are legal, overlaps are not |
 | cursor      | id -> log, position, ranges ahead | everything below position, and the ranges, is acknowledged                   |
 | entry       | (kind, key) -> JSON bytes         | the engine's catalogue: addresses, queues, durable subscriptions, groups …   |
+| part        | (body, number) -> bytes           | a large body, in pieces; chunks name it by its handle (message.py, Large)   |
+
+A body stays as long as a stored chunk names it or memory holds it (`holds`); after a restart memory holds none. Nobody has to
+drop one: what nothing keeps any more goes by itself.
 
 This file decides what is kept, not when (server/committer.py) and not where (store/sqlite.py, store/memory.py).
 """
@@ -26,6 +30,7 @@ from stompbox.message import Run
 from stompbox.ranges import Ranges
 
 NOWHERE: Final[Mapping[int, int]] = MappingProxyType({})
+PIECE: Final = 256 << 10  # bytes of each piece of a large body, but for the last
 
 
 @dataclass(slots=True)
@@ -44,6 +49,8 @@ class Commit:
     entries: dict[tuple[str, str], bytes | None] = field(default_factory=dict)  # (kind, key) -> value; None deletes
     trims: dict[int, int] = field(default_factory=dict)  # per log: chunks wholly below this offset go
     dropped_logs: list[int] = field(default_factory=list)  # with their chunks
+    parts: dict[tuple[int, int], bytes] = field(default_factory=dict)  # pieces of large bodies, which memory holds from then on
+    holds: dict[int, bool] = field(default_factory=dict)  # bodies: whether memory holds them from now on
 
     def __bool__(self) -> bool:
         return bool(
@@ -56,6 +63,8 @@ class Commit:
             or self.entries
             or self.trims
             or self.dropped_logs
+            or self.parts
+            or self.holds
         )
 
 
@@ -100,7 +109,7 @@ class Recovered:
 class Store(Protocol):
     """Raises StoreError for whatever the disk refuses; after that nothing of the commit counts as stored.
 
-    `apply` is called by one thread at a time; `read` and `find_time` by another at the same time.
+    `apply` is called by one thread at a time; `read`, `read_part` and `find_time` by another at the same time.
     """
 
     def recover(self) -> Recovered: ...
@@ -111,11 +120,15 @@ class Store(Protocol):
     def read(self, log: int, start: int, stop: int, max_bytes: int) -> list[StoredChunk]:
         """Chunks that overlap start .. stop-1 in offset order, at least one if there is any, then no more than max_bytes of blobs."""
 
+    def read_part(self, body: int, number: int) -> bytes:
+        """One piece of a large body. Raises StoreError `no-such-body` when it is not there."""
+
     def find_time(self, log: int, timestamp: int) -> int:
         """The first offset of a chunk whose messages arrived at or after `timestamp` (ms); the log's next offset when there is none."""
 
     def sizes(self, logs: Iterable[int], since: Mapping[int, int] = NOWHERE) -> dict[int, tuple[int, int]]:
-        """Per log: (messages, bytes of blobs) stored now, in chunks that reach beyond the offset in `since`."""
+        """Per log: (messages, bytes of blobs and of the large bodies that they name) stored now, in chunks that reach beyond the
+        offset in `since`."""
 
     def maintain(self) -> bool:
         """One portion of housekeeping (about 10 ms): checkpoints, deletions, file space. Called by the committer's thread when

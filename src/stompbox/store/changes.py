@@ -8,7 +8,7 @@ about a cursor or log that is not there (any more) has no effect, but runs and c
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -20,7 +20,7 @@ from stompbox.errors import StoreError
 from stompbox.message import Run
 from stompbox.ranges import Ranges
 from stompbox.store.base import Commit, StoredChunk
-from stompbox.store.chunks import ChunkHead, decode, encode, head, pieces
+from stompbox.store.chunks import ChunkHead, decode, encode, has_handles, head, pieces
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +84,23 @@ def moved(logs: Mapping[int, LogState], commit: Commit) -> dict[int, LogState]:
 
 
 @dataclass(frozen=True, slots=True)
+class Named:
+    """A chunk of a log, `first` .. `stop`-1, names a large body of `size` octets."""
+
+    log: int
+    first: int
+    stop: int
+    body: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
 class Written:
     """The chunks of a commit, and those that they replace."""
 
     chunks: list[tuple[int, ChunkHead, bytes]]  # log, head, blob
     replaced: list[tuple[int, int]]  # log, first
+    named: list[Named]  # large bodies, by the chunks
 
 
 Find = Callable[[int, int, int], list[StoredChunk]]
@@ -97,7 +109,7 @@ Find = Callable[[int, int, int], list[StoredChunk]]
 
 def encoded(logs: Mapping[int, LogState], commit: Commit, after: Mapping[int, LogState], limit: int, find: Find) -> Written:
     """What a commit writes; what its own trims make needless is left out. Chunks of a log never overlap."""
-    written = Written([], [])
+    written = Written([], [], [])
     for log, runs in commit.runs.items():
         stored = logs[log].stored if log in logs else 0
         groups: list[Sequence[Run]] = [runs]
@@ -107,8 +119,18 @@ def encoded(logs: Mapping[int, LogState], commit: Commit, after: Mapping[int, Lo
         for piece in chain.from_iterable(pieces(group, limit) for group in groups):
             if piece[-1].stop > after[log].floor:
                 blob = encode(piece, piece[0].first)
-                written.chunks.append((log, head(blob), blob))
+                found = head(blob)
+                written.chunks.append((log, found, blob))
+                if has_handles(blob):
+                    written.named.extend(_named(log, found, piece))
     return written
+
+
+def _named(log: int, found: ChunkHead, runs: Sequence[Run]) -> Iterator[Named]:
+    for run in runs:
+        for index in range(len(run) if run.is_large else 0):
+            large = run.large(index)
+            yield Named(log, found.first, found.first + found.count, large.id, large.size)
 
 
 def _woven(

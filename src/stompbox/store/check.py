@@ -16,6 +16,7 @@ from stompbox.errors import StoreError
 from stompbox.store import chunks, schema
 from stompbox.store.folder import DATABASE
 from stompbox.store.looking import looking
+from stompbox.store.parts import damaged_bodies
 from stompbox.store.rows import Rows
 
 SMALL: Final = 64 << 20  # bytes; reading so much when opening takes 0.1 s
@@ -69,6 +70,7 @@ def damage(path: Path, progress: Callable[[int, int], None] | None = None) -> It
         yield from _rows(connection, file)
         yield from _places(connection, file)
         yield from _blobs(connection, file, progress)
+        yield from _bodies(connection, file)
 
 
 def _pages(connection: sqlite3.Connection, table: str, *, whole: bool = False) -> Iterator[str]:
@@ -103,6 +105,13 @@ def _places(connection: sqlite3.Connection, file: Path) -> Iterator[str]:
         if first < end:
             yield f"{file}: log {log}, chunk at offset {first}: the one before reaches up to {end}"
         end = max(end, first + count)
+
+
+def _bodies(connection: sqlite3.Connection, file: Path) -> Iterator[str]:
+    try:
+        yield from damaged_bodies(connection, file)
+    except StoreError as error:
+        yield error.message
 
 
 def _blobs(connection: sqlite3.Connection, file: Path, progress: Callable[[int, int], None] | None) -> Iterator[str]:

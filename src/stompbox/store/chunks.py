@@ -1,6 +1,6 @@
 """Runs as one blob: a row of the store, a page of a backlog, a piece of a Spark partition.
 
-    head     <II qqq IIIII 4x>  checksum, magic, first, count, newest, messages, shapes, shapes' bytes, runs, numbers
+    head     <II qqq IIIII 4x>  checksum, magic (SBC1), first, count, newest, messages, shapes, shapes' bytes, runs, numbers
     shapes   <I bytes>          each: how many bytes, then the shape (below), padded with zeros to a multiple of 4
     runs     <qqIIII>           each: offset after `first`, arrived, shape (index), messages, routing, arrivals
     numbers  <I>                per run: arrivals x (messages, ms after `arrived`), then for each hole and for the bodies
@@ -17,6 +17,9 @@ is the latest arrival (ms). Consecutive runs of one shape and routing without a 
 arrival for each stretch of messages that came in the same ms. Lengths stand together and data stands together, so that a
 reader can lay columns over them without touching a message. Who sent a message is not kept.
 
+A run whose bodies lie in the store in pieces (message.py, Large) has the bit HANDLES in its routing and, in place of each body,
+<QQ> its id and its size. Only blobs with such runs have the magic SBC2; who reads blobs elsewhere gets them with the bodies in place.
+
 How to change the format: give MAGIC the next digit, keep reading the one before, add a blob of the old kind to the tests.
 
 This file decides the bytes. It does not decide what goes into a chunk (broker/), where it is kept (sqlite.py) or read from.
@@ -32,14 +35,16 @@ from functools import lru_cache
 from io import BytesIO
 from itertools import accumulate, groupby
 from operator import attrgetter
-from typing import Final
+from typing import Final, cast
 
 from msgspec import Struct
 
 from stompbox.errors import StoreError
-from stompbox.message import Run, Shape
+from stompbox.message import Large, Run, Shape
 
 MAGIC: Final = int.from_bytes(b"SBC1", "little")  # read with the other byte order it is another number, and refused
+WITH_HANDLES: Final = int.from_bytes(b"SBC2", "little")
+HANDLES: Final = 1 << 31
 MAX_BLOB: Final = 1_000_000_000  # SQLite's own limit for one value, and below the 2 GiB of an Arrow column
 INTERNED_SHAPES: Final = 1024  # shapes that decoded runs share
 EACH: Final = 32  # bytes that a message costs beside its body, at a guess
@@ -49,6 +54,7 @@ _HEAD: Final = struct.Struct("<IIqqqIIIII4x")
 _RUN: Final = struct.Struct("<qqIIII")
 _SHAPE: Final = struct.Struct("<BBBBqII")
 _SIZE: Final = struct.Struct("<I")
+_HANDLE: Final = struct.Struct("<QQ")
 _PERSISTENT: Final = (False, True, None)
 _LATEST: Final = 2**32 - 1  # ms: an arrival further from the run's own begins a new run
 _KEY: Final = "chunk"  # of Shape.cache
@@ -81,7 +87,7 @@ def encode(runs: Sequence[Run], first: int) -> bytes:
     numbers = array("I")
     data: list[bytes] = [b"", b""]
     newest = messages = 0
-    stop = first
+    stop, magic = first, MAGIC
     bodies: Sequence[bytes]
     columns: tuple[Sequence[bytes], ...]
     arrivals: Sequence[int]
@@ -91,10 +97,13 @@ def encode(runs: Sequence[Run], first: int) -> bytes:
         if len(group) > 1:
             bodies, columns = _joined(group)
             latest, arrivals = _arrivals(group)
+        routing = head.routing
+        if head.is_large:
+            bodies, routing, magic = _packed(bodies), routing | HANDLES, WITH_HANDLES
         key = head.shape.cache.get(_KEY) or shape_bytes(head.shape)
         shape = shapes.setdefault(key, len(shapes))
         count = len(bodies)
-        table.append(_RUN.pack(head.first - first, head.arrived, shape, count, head.routing, len(arrivals) // 2))
+        table.append(_RUN.pack(head.first - first, head.arrived, shape, count, routing, len(arrivals) // 2))
         numbers.extend(arrivals)
         for column in columns:
             numbers.extend(map(len, column))
@@ -105,21 +114,25 @@ def encode(runs: Sequence[Run], first: int) -> bytes:
         messages += count
         stop = head.first + count
     heads = b"".join([part for key in shapes for part in (_SIZE.pack(len(key)), key)])
-    head_bytes = _HEAD.pack(0, MAGIC, first, stop - first, newest, messages, len(shapes), len(heads), len(table), len(numbers))
+    head_bytes = _HEAD.pack(0, magic, first, stop - first, newest, messages, len(shapes), len(heads), len(table), len(numbers))
     data[0] = b"".join((head_bytes, heads, *table))
     data[1] = numbers.tobytes()
     return _sealed(b"".join(data))
 
 
+def _packed(bodies: Sequence[bytes]) -> list[bytes]:
+    return [_HANDLE.pack(large.id, large.size) for large in cast(Sequence[Large], bodies)]
+
+
 def _groups(runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
     """Runs that become one: same shape and routing, no gap, arrivals that fit."""
-    begin, shape, routing, arrived, stop = 0, None, 0, 0, -1
+    begin, shape, routing, arrived, stop, is_large = 0, None, 0, 0, -1, False
     for index, run in enumerate(runs):
-        same = run.first == stop and run.routing == routing and 0 <= run.arrived - arrived <= _LATEST
+        same = run.first == stop and run.routing == routing and run.is_large == is_large and 0 <= run.arrived - arrived <= _LATEST
         if not same or (run.shape is not shape and (shape is None or shape_bytes(run.shape) != shape_bytes(shape))):
             if index > begin:
                 yield runs[begin:index]
-            begin, shape, routing, arrived = index, run.shape, run.routing, run.arrived
+            begin, shape, routing, arrived, is_large = index, run.shape, run.routing, run.arrived, run.is_large
         stop = run.first + len(run.bodies)
     if begin < len(runs):
         yield runs[begin:]
@@ -205,8 +218,8 @@ def verify(blob: bytes | memoryview, where: str = "chunk") -> ChunkHead:
     actual = zlib.crc32(memoryview(blob)[4:])
     if checksum != actual:
         raise StoreError("data-corrupt", f"{where}: checksum is {actual:08x}, should be {checksum:08x}")
-    if magic != MAGIC:
-        raise StoreError("data-too-new", f"{where}: format {magic:08x} is not known, only {MAGIC:08x}")
+    if magic not in (MAGIC, WITH_HANDLES):
+        raise StoreError("data-too-new", f"{where}: format {magic:08x} is not known, only {MAGIC:08x} and {WITH_HANDLES:08x}")
     return ChunkHead(*head)
 
 
@@ -253,12 +266,23 @@ def decode(blob: bytes, first: int) -> list[Run]:
             at += count
         bodies = list(map(read, numbers[at : at + count]))
         at += count
-        run = Run(shape, bodies, tuple(columns), first=first + offset, arrived=arrived, routing=routing)
+        if routing & HANDLES:
+            bodies = _unpacked(bodies)
+        run = Run(shape, bodies, tuple(columns), first=first + offset, arrived=arrived, routing=routing & ~HANDLES)
         if stretches:
             found += _parted(run, stretches)
         else:
             found.append(run)
     return found
+
+
+def _unpacked(packed: Sequence[bytes]) -> list[bytes]:
+    return cast(list[bytes], [Large(*_HANDLE.unpack(handle)) for handle in packed])
+
+
+def has_handles(blob: bytes) -> bool:
+    """Whether some of its bodies lie in the store in pieces."""
+    return bool(blob[4:8] == b"SBC2")
 
 
 def _parted(run: Run, stretches: list[int]) -> Iterator[Run]:

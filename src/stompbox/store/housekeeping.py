@@ -9,6 +9,7 @@ import sqlite3
 from time import thread_time
 from typing import Final
 
+from stompbox.store.parts import Parts
 from stompbox.store.schema import DROPPED, PAGE
 
 WAL_IDLE: Final = 1 << 20  # bytes; an idle committer checkpoints from here on: 1 to 2 ms
@@ -26,7 +27,8 @@ VACUUM_MOST: Final = 1024  # pages; the file system needs time too, to cut a fil
 class Housekeeping:
     """For the writer's connection and its thread."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, parts: Parts) -> None:
+        self._parts = parts
         self._execute = connection.execute
         self._script = connection.executescript
         self.wal = 0  # bytes written since the last checkpoint, about
@@ -54,11 +56,14 @@ class Housekeeping:
         # What a reader held back is tried again after some more commits, not at once and again.
         self.wal = 0 if frames == done else WAL_IDLE // 2
 
-    def sweep(self, logs: dict[int, int], written: int = 0, chunks: int = 0) -> dict[int, int]:
-        """Deletes a portion of the chunks below their log's floor; returns the logs that have more. Inside a transaction.
+    def sweep(self, logs: dict[int, int], written: int = 0, chunks: int = 0, parts: int = 0) -> dict[int, int]:
+        """Deletes a portion of the chunks below their log's floor, and of large bodies that nothing keeps; returns the logs that
+        have more. Inside a transaction.
 
-        `written`: bytes that the transaction writes, in `chunks` chunks.
+        `written`: bytes that the transaction writes, in `chunks` chunks and `parts` pieces of bodies.
         """
+        if self._parts.is_due and self._parts.sweep(parts):
+            self._look = True
         left = dict(logs)
         budget, rows = SWEEP_BYTES + SWEEP_TIMES * written, SWEEP_ROWS + SWEEP_TIMES * chunks
         for log, floor in logs.items():
@@ -68,6 +73,7 @@ class Housekeeping:
             if last is not None:
                 below = "log = ? AND first <= ? AND first + count <= ?"
                 self._execute(f"DELETE FROM chunk WHERE {below}", (log, last, floor))
+                self._parts.unname_below(log, last, floor)
                 self._look = True
             if budget > 0 and rows > 0:
                 del left[log]

@@ -1,16 +1,21 @@
-"""The store of a broker that keeps nothing: the same contract as sqlite.py, in dicts, gone with the process."""
+"""The store of a broker that keeps nothing: the same contract as sqlite.py, in dicts, gone with the process.
+
+Large bodies lie in a temporary file (spool.py).
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from threading import Lock
 from typing import Final
 
 from stompbox.ranges import Ranges
 from stompbox.store.base import NOWHERE, Commit, Recovered, StoredChunk, StoredCursor, StoredLog
-from stompbox.store.changes import CursorState, LogState, encoded, moved
+from stompbox.store.changes import CursorState, LogState, Named, Written, encoded, moved
 from stompbox.store.chunks import ChunkHead
+from stompbox.store.spool import Spool
 
 CHUNK_BYTES: Final = 1 << 20
 
@@ -33,6 +38,10 @@ class _Chunks:
         at = self.reaching(first)
         del self.heads[at], self.blobs[at]
 
+    def has(self, first: int) -> bool:
+        at = self.reaching(first)
+        return at < len(self.heads) and self.heads[at].first == first
+
     def trim(self, floor: int) -> None:
         gone = self.reaching(floor)
         del self.heads[:gone], self.blobs[:gone]
@@ -51,6 +60,33 @@ def _stop(head: ChunkHead) -> int:
     return head.first + head.count
 
 
+class _Names:
+    """The large bodies that chunks name: by log, by first offset of the chunk."""
+
+    def __init__(self) -> None:
+        self.counts = Counter[int]()  # chunks that name a body
+        self._by_log: dict[int, dict[int, list[Named]]] = {}
+
+    def add(self, named: Named) -> None:
+        self._by_log.setdefault(named.log, {}).setdefault(named.first, []).append(named)
+        self.counts[named.body] += 1
+
+    def remove(self, log: int, first: int) -> set[int]:
+        """A chunk is gone: the bodies that it had named."""
+        named = self._by_log.get(log, {}).pop(first, [])
+        for one in named:
+            self.counts[one.body] -= 1
+            if not self.counts[one.body]:
+                del self.counts[one.body]
+        return {one.body for one in named}
+
+    def firsts(self, log: int) -> list[int]:
+        return list(self._by_log.get(log, ()))
+
+    def size(self, log: int, start: int) -> int:
+        return sum(one.size for named in self._by_log.get(log, {}).values() for one in named if one.stop > start)
+
+
 class MemoryStore:
     """The Store without a disk. `chunk_bytes` as for SqliteStore."""
 
@@ -61,6 +97,9 @@ class MemoryStore:
         self._chunks: dict[int, _Chunks] = {}
         self._cursors: dict[int, CursorState] = {}
         self._entries: dict[tuple[str, str], bytes] = {}
+        self._spool = Spool()
+        self._held: set[int] = set()  # large bodies that memory holds
+        self._names = _Names()
 
     def recover(self) -> Recovered:
         with self._turn:
@@ -75,6 +114,7 @@ class MemoryStore:
         with self._turn:
             after = moved(self._logs, commit)  # what can fail comes first
             written = encoded(self._logs, commit, after, self._chunk_bytes, self._find)
+            self._put_parts(commit)
             self._logs.update(after)
             for log in commit.logs:
                 self._chunks[log] = _Chunks()
@@ -93,6 +133,32 @@ class MemoryStore:
             for log in commit.dropped_logs:
                 self._logs.pop(log, None)
                 self._chunks.pop(log, None)
+            if self._held or self._names.counts or written.named:
+                self._name(commit, written)
+
+    def _put_parts(self, commit: Commit) -> None:
+        """What is half done when it fails is dropped: the commit comes again, or nobody holds these."""
+        for (body, number), data in commit.parts.items():
+            self._spool.put(body, number, data)
+            self._held.add(body)
+
+    def _name(self, commit: Commit, written: Written) -> None:
+        """Large bodies that neither a chunk names nor memory holds go."""
+        doubtful = {body for body, is_held in commit.holds.items() if not is_held}
+        self._held |= commit.holds.keys() - doubtful
+        self._held -= doubtful
+        for log, first in written.replaced:
+            doubtful |= self._names.remove(log, first)
+        for named in written.named:
+            self._names.add(named)
+        for log in {*commit.trims, *commit.dropped_logs}:
+            held = self._chunks.get(log)
+            for first in self._names.firsts(log):
+                if held is None or not held.has(first):
+                    doubtful |= self._names.remove(log, first)
+        for body in doubtful - self._held:
+            if not self._names.counts[body]:
+                self._spool.drop(body)
 
     def _move_cursors(self, commit: Commit) -> None:
         for cursor, (log, position) in commit.cursors.items():
@@ -119,6 +185,10 @@ class MemoryStore:
             found.append(StoredChunk(head.first, head.count, blob))
         return found
 
+    def read_part(self, body: int, number: int) -> bytes:
+        with self._turn:
+            return self._spool.get(body, number)
+
     def find_time(self, log: int, timestamp: int) -> int:
         with self._turn:
             if log not in self._logs:
@@ -130,16 +200,18 @@ class MemoryStore:
         found = {}
         with self._turn:
             for log in logs:
-                held = self._chunks.get(log) or _Chunks()
-                at = held.reaching(since.get(log, 0))
-                found[log] = sum([head.messages for head in held.heads[at:]]), sum(map(len, held.blobs[at:]))
+                held, start = self._chunks.get(log) or _Chunks(), since.get(log, 0)
+                at = held.reaching(start)
+                size = sum(map(len, held.blobs[at:])) + self._names.size(log, start)
+                found[log] = sum([head.messages for head in held.heads[at:]]), size
         return found
 
     def maintain(self) -> bool:
         return False
 
     def close(self) -> None:
-        """Nothing is held open, and what is stored can still be read."""
+        """What is stored can still be read, but for large bodies."""
+        self._spool.close()
 
     def __repr__(self) -> str:
         return f"<MemoryStore logs={len(self._logs)} chunks={sum(len(held.heads) for held in self._chunks.values())}>"

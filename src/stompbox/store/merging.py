@@ -24,7 +24,10 @@ IDLE_PORTION: Final = 512  # and when nobody waits
 MERGED: Final = 512 << 10  # bytes that go into one
 
 INSERT: Final = "INSERT INTO chunk (log, first, count, messages, newest, size, blob) VALUES (?, ?, ?, ?, ?, ?, ?)"
-_PLACES: Final = "SELECT first, size FROM chunk WHERE log = ? AND first >= ? ORDER BY first LIMIT ?"
+# Chunks that name large bodies stay small: who has them read with their bodies in place takes one at least
+_PLACES: Final = f"""
+    SELECT first, max(size, {TINY} * EXISTS (SELECT 1 FROM name WHERE name.log = chunk.log AND name.first = chunk.first))
+    FROM chunk WHERE log = ? AND first >= ? ORDER BY first LIMIT ?"""
 _BLOBS: Final = "SELECT first, blob FROM chunk WHERE log = ? AND first BETWEEN ? AND ? ORDER BY first"
 
 

@@ -12,6 +12,7 @@ Never change what a version that was released means.
 | cursor | a cursor; ahead: ranges as MessagePack (starts, stops) | the same                                            |
 | change | what one commit moved: next offsets, floors, acknowledgements | per commit; folded into log and cursor after a while |
 | entry  | one entry of the catalogue                            | per commit                                          |
+| part, name | large bodies (parts.py)                           |                                                     |
 | chunk  | one chunk; all but the blob stands in the index too   | per commit; deleted when below its log's floor      |
 
 The blob is the last column and the index covers the others, so that nothing but `read` touches the pages a blob lies on.
@@ -34,12 +35,21 @@ from msgspec import msgpack
 from stompbox.errors import StoreError
 
 APPLICATION_ID: Final = 0x53544F42
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 PAGE: Final = 8192  # bytes
 DROPPED: Final = 1 << 62  # the floor of a log that is gone
 WAL_FILE: Final = 32 << 20  # bytes; what a very large commit made longer is cut to this
 CACHE: Final = 8192  # KiB, for the writer; a reader keeps the default of 2 MiB
 
+_LARGE_BODIES: Final = (
+    """CREATE TABLE part (
+        body INTEGER NOT NULL, number INTEGER NOT NULL, checksum INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY (body, number))""",
+    """CREATE TABLE name (
+        log INTEGER NOT NULL, first INTEGER NOT NULL, stop INTEGER NOT NULL, body INTEGER NOT NULL, size INTEGER NOT NULL,
+        checksum INTEGER NOT NULL)""",
+    "CREATE INDEX name_place ON name (log, first, stop)",
+    "CREATE INDEX name_body ON name (body)",
+)
 TABLES: Final = (
     """CREATE TABLE log (
         id INTEGER PRIMARY KEY, name TEXT NOT NULL, next INTEGER NOT NULL, floor INTEGER NOT NULL, checksum INTEGER NOT NULL)""",
@@ -53,8 +63,9 @@ TABLES: Final = (
         id INTEGER PRIMARY KEY, log INTEGER NOT NULL, first INTEGER NOT NULL, count INTEGER NOT NULL, messages INTEGER NOT NULL,
         newest INTEGER NOT NULL, size INTEGER NOT NULL, blob BLOB NOT NULL)""",
     "CREATE INDEX chunk_place ON chunk (log, first, count, messages, newest, size)",
+    *_LARGE_BODIES,
 )
-MIGRATIONS: dict[int, tuple[str, ...]] = {}
+MIGRATIONS: dict[int, tuple[str, ...]] = {1: _LARGE_BODIES}
 
 
 def checksum(*values: object) -> int:

@@ -34,6 +34,7 @@ from stompbox.store.check import refuse_damage
 from stompbox.store.folder import DATABASE, lock_folder, make_file, prepare_folder, store_error
 from stompbox.store.housekeeping import WAL_MOST, Housekeeping
 from stompbox.store.merging import IDLE_PORTION, INSERT, PORTION, Merging
+from stompbox.store.parts import Parts, named_size, read_part
 from stompbox.store.rows import FROM, Rows
 from stompbox.store.schema import DROPPED, PAGE
 
@@ -69,7 +70,6 @@ class SqliteStore:
             os.close(self._lock)
             raise
         self._rows = Rows(self._db, self.file)
-        self._house = Housekeeping(self._db)
         self._merging = Merging(self._db, self.file)
         self._neglected: StoreError | None = None  # what housekeeping met beside a commit that was none the worse for it
         try:
@@ -77,6 +77,8 @@ class SqliteStore:
                 schema.prepare(self._db, self.file, synchronous=synchronous)
                 refuse_damage(self._db, self.file)
                 self._load()
+                self._parts = Parts(self._db, self.file)
+            self._house = Housekeeping(self._db, self._parts)
         except StoreError:
             self.close()
             raise
@@ -115,6 +117,7 @@ class SqliteStore:
             if self._house.wal >= WAL_MOST:
                 self._house.checkpoint()
             size = sum([len(blob) + PAGE for *_, blob in written.chunks]) + 4 * PAGE
+            size += sum([len(data) + PAGE for data in commit.parts.values()]) if commit.parts else 0
             self._house.wal += size
             with self._transaction():
                 folds = self._row >= FOLD_ROWS or self._size >= FOLD_BYTES or self._uses_ids_again(commit)
@@ -123,15 +126,19 @@ class SqliteStore:
                 self._create(commit)
                 for place in written.replaced:
                     self._db.execute("DELETE FROM chunk WHERE log = ? AND first = ?", place)
+                    self._parts.unname(*place)
                 for log, head, blob in written.chunks:
                     self._db.execute(INSERT, (log, head.first, head.count, head.messages, head.newest, len(blob), blob))
+                if commit.parts or written.named:
+                    self._parts.put(commit, written.named)
                 changes = self._changes(commit, after)
                 row = 1 if folds else self._row + 1
                 packed = self._rows.add_changes(row, changes) if changes else 0
                 for (kind, key), value in commit.entries.items():
                     self._rows.put_entry(kind, key, value)
-                sweeping = self._house.sweep(self._drop(commit, after), size, len(written.chunks))
+                sweeping = self._house.sweep(self._drop(commit, after), size, len(written.chunks), len(commit.parts))
             self._keep(commit, after, sweeping)
+            self._parts.landed(commit)
             if folds:
                 self._unfolded, self._row, self._size = Changes(), 0, 0
             if changes:
@@ -162,6 +169,7 @@ class SqliteStore:
         for log in commit.logs:
             if log in self._sweeping:
                 self._db.execute("DELETE FROM chunk WHERE log = ?", (log,))
+                self._parts.unname_all(log)
         if commit.logs:
             self._rows.put_logs((log, LogState(name)) for log, name in commit.logs.items())
         if commit.cursors:
@@ -205,6 +213,7 @@ class SqliteStore:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
+        self._parts.begin()
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -220,10 +229,11 @@ class SqliteStore:
             if self._neglected is not None:
                 error, self._neglected = self._neglected, None
                 raise error
-            if self._sweeping:
+            if self._is_untidy():
                 with self._transaction():
                     sweeping = self._house.sweep(self._sweeping)
                 self._sweeping = sweeping
+                self._parts.landed()
                 self._house.wal += 4 * PAGE
             elif self._row >= FOLD_IDLE:
                 with self._transaction():
@@ -235,12 +245,12 @@ class SqliteStore:
                     self._house.wal += self._merging.step(self._logs, IDLE_PORTION)
             else:
                 self._house.step()
-            return bool(self._sweeping) or self._row >= FOLD_IDLE or bool(self._merging.ready) or self._house.is_due()
+            return self._is_untidy() or self._row >= FOLD_IDLE or bool(self._merging.ready) or self._house.is_due()
 
     def compact(self, progress: Callable[[int, int], None] | None = None) -> None:
         """All of the housekeeping at once, as far as it goes: what was trimmed is deleted, neighbours become one chunk, the file as
         small as it can be. Takes its time; `progress` is called with (chunks looked at, chunks in all)."""
-        while self._sweeping or self._row:
+        while self._is_untidy() or self._row:
             self._tidy_up()
         with self._turn, self._named():
             self._refuse_closed()
@@ -257,6 +267,9 @@ class SqliteStore:
                         progress(done, total)
             self._house.give_all_back()
 
+    def _is_untidy(self) -> bool:
+        return bool(self._sweeping) or self._parts.is_due
+
     def _tidy_up(self) -> None:
         """One portion of what was trimmed, and what is not folded in."""
         with self._turn, self._named():
@@ -265,6 +278,7 @@ class SqliteStore:
                 sweeping = self._house.sweep(self._sweeping)
                 self._rows.fold(self._unfolded, self._logs)
             self._sweeping = sweeping
+            self._parts.landed()
             self._unfolded, self._row, self._size = Changes(), 0, 0
             self._house.wrote(0)
 
@@ -314,6 +328,10 @@ class SqliteStore:
             chunks.verify(blob, f"{self.file}: log {log}, chunk at offset {first}")
         return [StoredChunk(*row) for row in found]
 
+    def read_part(self, body: int, number: int) -> bytes:
+        with self._named(), self._reader() as connection:
+            return read_part(connection, self.file, body, number)
+
     def find_time(self, log: int, timestamp: int) -> int:
         place = {"log": log, "start": self._floor(log), "time": timestamp}
         with self._named(), self._reader() as connection:
@@ -325,8 +343,12 @@ class SqliteStore:
     def sizes(self, logs: Iterable[int], since: Mapping[int, int] = NOWHERE) -> dict[int, tuple[int, int]]:
         with self._named(), self._reader() as connection:
             select = f"SELECT coalesce(sum(messages), 0), coalesce(sum(size), 0) {FROM}"
-            places = [{"log": log, "start": self._floor(log, since.get(log, 0))} for log in logs]
-            return {place["log"]: connection.execute(select, place).fetchone() for place in places}
+            found = {}
+            for log in logs:
+                place = {"log": log, "start": self._floor(log, since.get(log, 0))}
+                messages, size = connection.execute(select, place).fetchone()
+                found[log] = messages, size + named_size(connection, place)
+            return found
 
     # Closing
 
