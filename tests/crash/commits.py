@@ -97,6 +97,6 @@ def contents(store: Store) -> dict[str, Any]:
 
 def _messages(store: Store, log: int, floor: int) -> Iterator[tuple[Any, ...]]:
     for chunk in store.read(log, 0, END, END):
-        for message in told([whole(store, run) for run in decode(chunk.blob, chunk.first)]):
+        for message in told([whole(store, stored) for stored in decode(chunk.blob, chunk.first)]):
             if message[0] >= floor:
                 yield message
