@@ -355,9 +355,11 @@ class Address:
         known = facts.of_shape(run.shape, self.name, is_durable=not self.is_volatile(run))
         return tuple([selector for selector in plan.by_value if selector.matches(headers, known)])
 
-    def wanted_of(self, selector: Selector, segment: Segment) -> list[Range]:
-        """The ranges of a segment that a selector takes."""
-        return wanted(selector, segment.run, segment.first, segment.stop, self)
+    def wanted_of(self, selector: Selector, segment: Segment, queue: int) -> list[Range]:
+        """The ranges of a segment, which waits in the queue of this id, that a consumer's selector takes."""
+        if not selector.is_per_message:
+            return wanted(selector, segment.run, segment.first, segment.stop, self)
+        return _one_by_one(selector, segment.run, segment.first, segment.stop, self, segment, queue)
 
     def verdicts(self, queue: Queue, run: Run, first: int, stop: int) -> Iterator[tuple[int, int, bool]]:
         """first .. stop-1 in ranges that the queue's selector takes or leaves."""
@@ -390,13 +392,15 @@ def wanted(selector: Selector, run: Run, first: int, stop: int, address: Address
     return [(first, stop)] if verdict else []
 
 
-def _one_by_one(selector: Selector, run: Run, first: int, stop: int, address: Address) -> list[Range]:
+def _one_by_one(  # noqa: PLR0917 - as `wanted`, and the two it does not know
+    selector: Selector, run: Run, first: int, stop: int, address: Address, segment: Segment | None = None, queue: int = 0
+) -> list[Range]:
     found: list[Range] = []
     shared = facts.of_shape(run.shape, address.name, is_durable=not address.is_volatile(run))
     for offset in range(first, stop):
         index = offset - run.first
         headers: Mapping[str, str] = run.headers(index) if run.columns else run.shape.headers
-        known = facts.of_message(run, index, shared) if selector.is_per_message else shared
+        known = facts.of_message(run, index, shared, segment, queue) if selector.is_per_message else shared
         if selector.matches(headers, known, partial(run.bodies.__getitem__, index)):
             add_offset(found, offset)
     return found

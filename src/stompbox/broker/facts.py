@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from stompbox.broker.segments import octets_of
+from stompbox.broker.segments import Segment, octets_of
 from stompbox.message import Run, Shape
 from stompbox.selectors import Selector
 
@@ -22,13 +22,14 @@ def of_shape(shape: Shape, address: str, *, is_durable: bool) -> Facts:
     return {"priority": shape.priority, "expiration": shape.expires, "durable": is_durable, "address": address}
 
 
-def of_message(run: Run, index: int, shared: Facts) -> Facts:
-    """What is known of one message; `shared` is what its shape says."""
+def of_message(run: Run, index: int, shared: Facts, segment: Segment | None = None, queue: int = 0) -> Facts:
+    """What is known of one message; `shared` is what its shape says, `segment` what has become of it in the queue of this id."""
     known = shared.copy()
     known["size"] = len(run.bodies[index]) + octets_of(run.shape)
     known["timestamp"] = _timestamp(run, index)
-    known["redelivered"] = False
-    known["delivery_count"] = 1
+    known["redelivered"] = segment is not None and segment.is_redelivered
+    known["delivery_count"] = 1 if segment is None else segment.deliveries + 1
+    known["message_id"] = f"{queue}-{run.first + index}" if queue else None  # as its MESSAGE will say
     return known
 
 

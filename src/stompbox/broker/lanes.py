@@ -44,10 +44,11 @@ def swept(first: int, stop: int, taken: Mapping[T, Iterable[tuple[int, int]]]) -
 class Lanes:
     """Segments by lane. `common` is the lane of none, and the only one as long as no consumer has a selector or a lane of its own."""
 
-    __slots__ = ("_size", "address", "by_lane", "common", "expiring", "selectors")
+    __slots__ = ("_size", "address", "by_lane", "common", "expiring", "queue", "selectors")
 
-    def __init__(self, address: Address, expiring: Expiring | None = None) -> None:
+    def __init__(self, address: Address, expiring: Expiring | None = None, *, queue: int = 0) -> None:
         self.address = address
+        self.queue = queue  # its id
         self.expiring = expiring
         self.common = Backlog(expiring)
         self.by_lane: dict[Lane, Backlog] = {NONE: self.common}
@@ -133,7 +134,7 @@ class Lanes:
         if not self.selectors:
             yield NONE, segment
             return
-        taken = {selector: self.address.wanted_of(selector, segment) for selector in self.selectors}
+        taken = {selector: self.address.wanted_of(selector, segment, self.queue) for selector in self.selectors}
         for first, stop, lane in swept(segment.first, segment.stop, taken):
             whole = first == segment.first and stop == segment.stop
             yield lane, segment if whole else segment.part(first, stop)

@@ -70,7 +70,7 @@ class Queue:
         self.takers: list[Binding] = self.bindings  # those of them that get messages now
         self.readers: list[Queue] = []  # browsers that get copies of what arrives
         self.expiring = Expiring(engine.timers, self._expire)
-        self.backlog = Lanes(address, self.expiring)
+        self.backlog = Lanes(address, self.expiring, queue=self.id)
         self.waits = Waits(engine.timers, partial(arrivals.wake, self))
         self.delivering = 0  # messages that consumers have and have not acknowledged
         self.paged_from = -1  # from this offset on the log alone has them; -1: all are in memory
