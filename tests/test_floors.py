@@ -1,8 +1,9 @@
 """The floors of the house, checked by reading its source: an import only points down, and down to the engine nothing does I/O.
 
-    6  cli                                   5  admin, spark, blocking
-    4  server, client                        3  broker
-    2  stomp, selectors, store               1  message, config, metrics, security, ranges
+    7  cli                                   6  pipelines
+    5  admin, spark, blocking                4  server, client
+    3  broker                                2  stomp, selectors, store
+    1  message, config, metrics, security, ranges
     0  errors
 
 A room is a package or a module directly under stompbox. Rooms on one floor never import each other.
@@ -28,8 +29,9 @@ FLOORS: dict[str, int] = {
     "broker": 3,
     **dict.fromkeys(("server", "client"), 4),
     **dict.fromkeys(("admin", "spark", "blocking"), 5),
-    **dict.fromkeys(("cli", "testing", "pytest_plugin"), 6),
-    "__main__": 7,  # the door
+    "pipelines": 6,
+    **dict.fromkeys(("cli", "testing", "pytest_plugin"), 7),
+    "__main__": 8,  # the door
 }
 OUTSIDE = {"pyspark_stomp": "spark"}  # packages beside stompbox, and the room that each is a door of
 
@@ -181,7 +183,10 @@ def test_there_is_a_house() -> None:
 # --- what an import loads ---------------------------------------------------------------------------------------------------
 
 SERVER_LIBRARIES = ("uvloop", "starlette", "uvicorn", "fastapi", "argon2", "prometheus_client", "rich", "cyclopts", "textual", "sqlite3")
-OUR_SERVER = ("stompbox.server", "stompbox.broker", "stompbox.store", "stompbox.admin", "stompbox.spark", "stompbox.cli", "pyspark")
+OUR_SERVER = (
+    *(f"stompbox.{room}" for room in ("server", "broker", "store", "admin", "spark", "pipelines", "cli")),
+    "pyspark",
+)
 
 
 def modules_after(statement: str) -> set[str]:
@@ -214,6 +219,7 @@ def test_the_client_alone_loads_nothing_of_the_server(statement: str) -> None:
         ("message", "from stompbox.ranges import Ranges", 1),
         ("server", "from stompbox.client import connect", 1),
         ("cli", "from stompbox.admin import app", 0),
+        ("pipelines", "from stompbox.spark import session", 0),
         ("errors", "from stompbox.ranges import Ranges", 1),
     ],
 )

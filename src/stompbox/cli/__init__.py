@@ -7,7 +7,7 @@ from cyclopts import App
 import stompbox
 
 app = App(name="stompbox", version=stompbox.__version__, help="A fast STOMP message broker, its client and its Spark pipeline.")
-for _name in ("serve", "send", "subscribe", "config", "user", "store"):
+for _name in ("serve", "send", "subscribe", "pipeline", "config", "user", "store"):
     app.command(f"stompbox.cli.{_name}:app", name=_name)
 
 

@@ -25,7 +25,7 @@ from stompbox.config.listener import (
     parse_listener,
 )
 from stompbox.config.matching import PatternTable
-from stompbox.config.origins import Loaded
+from stompbox.config.origins import Loaded, Origins
 from stompbox.config.settings import (
     AddressFullPolicy,
     AddressSetting,
@@ -38,7 +38,7 @@ from stompbox.config.settings import (
     SlowConsumerPolicy,
     SlowConsumerUnit,
 )
-from stompbox.config.sources import load, read
+from stompbox.config.sources import load, read, read_file
 from stompbox.config.tables import (
     AddressTable,
     AdminTable,
@@ -77,6 +77,7 @@ __all__ = [
     "Loaded",
     "LogFormat",
     "LogLevel",
+    "Origins",
     "PageFullPolicy",
     "PatternTable",
     "PermissionTable",
@@ -95,5 +96,6 @@ __all__ = [
     "parse_endpoint",
     "parse_listener",
     "read",
+    "read_file",
     "schema",
 ]

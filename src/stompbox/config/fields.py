@@ -135,6 +135,8 @@ def _allowed(field: Field, plain: Any) -> str:
         return "true or false"
     if plain is str:
         return "a text"
+    if get_origin(plain) is dict:
+        return "a table of texts"
     return _allowed_number(field, "a number" if plain is float else "a whole number")
 
 
@@ -170,10 +172,10 @@ def within(field: Field, number: float) -> bool:
     return math.isfinite(number) and (low is None or number >= low) and (high is None or number <= high)
 
 
-def nearest(wrong: str, known: Iterable[str], prefix: str = "") -> str:
+def nearest(wrong: str, known: Iterable[str], prefix: str = "", page: str = "docs/configuration.md") -> str:
     """A clause that leads from a wrong name to the right one: the nearest known name, or all of them when they are few.
 
-    `prefix` is what all names begin with; it does not count as likeness.
+    `prefix` is what all names begin with; it does not count as likeness. `page` is the document that lists all names.
     """
     from difflib import get_close_matches  # only a refusal pays for it
 
@@ -182,7 +184,7 @@ def nearest(wrong: str, known: Iterable[str], prefix: str = "") -> str:
     close = get_close_matches(_plain(wrong.removeprefix(prefix)), bare, n=1, cutoff=0.6)
     if close:
         return f"the nearest known name is {bare[close[0]]!r}"
-    return "known here: " + ", ".join(names) if 0 < len(names) <= 12 else "docs/configuration.md lists all names"
+    return "known here: " + ", ".join(names) if 0 < len(names) <= 12 else f"{page} lists all names"
 
 
 def _plain(name: str) -> str:

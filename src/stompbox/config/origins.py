@@ -15,21 +15,28 @@ from stompbox.config.toml import Path
 from stompbox.errors import ConfigError
 
 
-class Loaded(Struct, frozen=True):
-    """A configuration and where each of its keys comes from: `stompbox.toml:12`, `STOMPBOX_DATA` or `--data`."""
+class Origins(Struct, frozen=True, kw_only=True):
+    """Where each key comes from: `stompbox.toml:12`, `STOMPBOX_DATA` or `--data`. `page` is the document that lists all keys."""
 
-    configuration: Configuration
     origins: Mapping[Path, str]
+    page: str = "docs/configuration.md"
 
     def where(self, path: Path) -> str:
         """The origin of a key, or of the nearest table around it; "default" for what nobody set."""
-        found = next((self.origins[path[:end]] for end in range(len(path), 0, -1) if path[:end] in self.origins), "")
+        found = next((self.origins[path[:end]] for end in range(len(path), -1, -1) if path[:end] in self.origins), "")
         return found or "default"
 
     def refuse(self, path: Path, problem: str, code: str = "config-value") -> NoReturn:
         """Raise the ConfigError for a key."""
         where = self.where(path)
-        raise ConfigError(code, f"{'' if where == 'default' else where + ': '}{spelled(path)}: {problem}")
+        places = [] if where == "default" else [where]
+        raise ConfigError(code, ": ".join([*places, *([spelled(path)] if path else []), problem]))
+
+
+class Loaded(Origins, frozen=True, kw_only=True):
+    """A configuration and where each of its keys comes from."""
+
+    configuration: Configuration
 
 
 def spelled(path: Path) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from os.path import exists
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -17,7 +17,7 @@ from stompbox.config import environment, matching, toml
 from stompbox.config.checks import check_names
 from stompbox.config.fields import Field, fields_of, nearest, parse_size, shown, within
 from stompbox.config.listener import is_module_function, parse_endpoint, parse_listener
-from stompbox.config.origins import Loaded, spelled
+from stompbox.config.origins import Loaded, Origins, spelled
 from stompbox.config.tables import DEFAULT_ADMIN, OFF, Configuration
 from stompbox.config.toml import Path
 from stompbox.errors import ConfigError
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from pathlib import Path as FilePath
 
 DEFAULT_FILE: Final = "stompbox.toml"
+
+T = TypeVar("T", bound=Struct)
 
 
 def load(
@@ -53,15 +55,24 @@ def read(path: FilePath | None = None, environ: Mapping[str, str] | None = None,
 
 def convert(content: dict[str, Any], origins: Mapping[Path, str]) -> Loaded:
     """`content` as a `Configuration`, or a ConfigError that names the first wrong key."""
-    blame = Loaded(Configuration(), origins)
-    tidy = _tidied(content, Configuration, (), blame)
-    try:
-        configuration = msgspec.convert(tidy, Configuration)
-    except msgspec.ValidationError as error:
-        _refuse_type(str(error), tidy, blame)
-    loaded = Loaded(configuration, origins)
+    loaded = Loaded(configuration=_converted(content, Configuration, Origins(origins=origins)), origins=origins)
     check_names(loaded)
     return loaded
+
+
+def read_file(path: FilePath, struct: type[T], page: str) -> tuple[T, Origins]:
+    """A TOML file of other tables than the broker's, and where its keys stand; `page` lists them. Raises ConfigError."""
+    content, lines = toml.read(_text(str(path)), str(path))
+    blame = Origins(origins={key: f"{path}:{line}" for key, line in lines.items()} | {(): str(path)}, page=page)
+    return _converted(content, struct, blame), blame
+
+
+def _converted(content: dict[str, Any], struct: type[T], blame: Origins) -> T:
+    tidy = _tidied(content, struct, (), blame)
+    try:
+        return msgspec.convert(tidy, struct)
+    except msgspec.ValidationError as error:
+        _refuse_type(str(error), tidy, struct, blame)
 
 
 def _file_layer(path: FilePath | None, environ: Mapping[str, str]) -> tuple[dict[str, Any], dict[Path, str]]:
@@ -102,7 +113,7 @@ def _flag_layer(overrides: Mapping[str, object]) -> tuple[dict[str, Any], dict[P
 def _lay_over(content: dict[str, Any], origins: dict[Path, str], layer: dict[str, Any], places: dict[Path, str]) -> None:
     """Put a layer over what is there: key by key in [admin], whole values elsewhere. Of data and memory the upper layer's counts."""
     if layer.get("memory") is True and "data" in layer:
-        Loaded(Configuration(), places).refuse(("memory",), "memory = true and data exclude each other; leave one out", "config-conflict")
+        Origins(origins=places).refuse(("memory",), "memory = true and data exclude each other; leave one out", "config-conflict")
     if layer.get("memory") is True:
         _take_away(content, origins, ("data",))
     elif "data" in layer and "memory" not in layer:
@@ -134,18 +145,18 @@ def _without_off(content: dict[str, Any]) -> None:
         content["admin"] = {name: value for name, value in admin.items() if name != "listen"}
 
 
-def _tidied(table: dict[str, Any], struct: type[Struct], path: Path, blame: Loaded) -> dict[str, Any]:
+def _tidied(table: dict[str, Any], struct: type[Struct], path: Path, blame: Origins) -> dict[str, Any]:
     """`table` with sizes as numbers and empty texts as None where none is possible; refuses unknown keys and malformed texts."""
     known = fields_of(struct)
     tidy: dict[str, Any] = {}
     for name, value in table.items():
         if name not in known:
-            blame.refuse((*path, name), f"unknown key; {nearest(name, known)}", "config-unknown-key")
+            blame.refuse((*path, name), f"unknown key; {nearest(name, known, page=blame.page)}", "config-unknown-key")
         tidy[name] = _tidied_value(value, known[name], (*path, name), blame)
     return tidy
 
 
-def _tidied_value(value: Any, field: Field, path: Path, blame: Loaded) -> Any:
+def _tidied_value(value: Any, field: Field, path: Path, blame: Origins) -> Any:
     if field.table and field.item and isinstance(value, list):
         return [_tidied_item(item, field.table, (*path, index), blame) for index, item in enumerate(value)]
     if field.table and isinstance(value, dict):
@@ -161,18 +172,18 @@ def _tidied_value(value: Any, field: Field, path: Path, blame: Loaded) -> Any:
     return value
 
 
-def _tidied_item(item: Any, struct: type[Struct], path: Path, blame: Loaded) -> Any:
+def _tidied_item(item: Any, struct: type[Struct], path: Path, blame: Origins) -> Any:
     return _tidied(item, struct, path, blame) if isinstance(item, dict) else item
 
 
-def _size(text: str, field: Field, path: Path, blame: Loaded) -> int:
+def _size(text: str, field: Field, path: Path, blame: Origins) -> int:
     try:
         return parse_size(text)
     except ValueError:
         blame.refuse(path, f"expected {field.allowed()}, not {shown(text)}")
 
 
-def _check_text(text: str, field: Field, path: Path, blame: Loaded) -> None:
+def _check_text(text: str, field: Field, path: Path, blame: Origins) -> None:
     if field.kind == "url":
         parse_listener(text, f"{blame.where(path)}: {spelled(path)}")
     elif field.kind == "endpoint":
@@ -211,14 +222,14 @@ def _problem_of_password(text: str) -> str:
     return "" if text else "an empty password is not allowed; leave the key out for a user who logs in by certificate only"
 
 
-def _refuse_type(problem: str, content: dict[str, Any], blame: Loaded) -> NoReturn:
+def _refuse_type(problem: str, content: dict[str, Any], struct: type[Struct], blame: Origins) -> NoReturn:
     """Put what msgspec says ("Expected `int`, got `str` - at `$.user[0].name`") into words, with place and what is allowed."""
     text, _, place = problem.partition(" - at `$")
     path = _path_of(place.rstrip("`"))
     if "missing required field" in text:
         missing = text.split("`")[1]
-        blame.refuse(path, f"the key {missing!r} is missing: {_field_at((*path, missing)).text}")
-    field = _field_at(path)
+        blame.refuse(path, f"the key {missing!r} is missing: {_field_at((*path, missing), struct).text}")
+    field = _field_at(path, struct)
     value: Any = content
     for word in path:
         value = value[word]
@@ -229,14 +240,14 @@ def _refuse_type(problem: str, content: dict[str, Any], blame: Loaded) -> NoRetu
 def _path_of(place: str) -> Path:
     """`.user[0].name` as ("user", 0, "name")."""
     path: list[str | int] = []
-    for word in place.replace("[", ".[").split("."):
+    for word in place.replace("[...]", "").replace("[", ".[").split("."):  # [...] is some value of a table of texts
         if word:
             path.append(int(word[1:-1]) if word.startswith("[") else word)
     return tuple(path)
 
 
-def _field_at(path: Path) -> Field:
-    field = fields_of(Configuration)[str(path[0])]
+def _field_at(path: Path, struct: type[Struct]) -> Field:
+    field = fields_of(struct)[str(path[0])]
     for word in path[1:]:
         if isinstance(word, str) and field.table:
             field = fields_of(field.table)[word]

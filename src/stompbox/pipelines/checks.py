@@ -1,0 +1,196 @@
+"""What spans the keys of a pipeline file: names that are unique or known, keys that exclude or need each other.
+
+Decides what is refused before anything is started or asked. Whether addresses and tables are there shows in the dry run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from importlib.util import find_spec
+from pathlib import Path as FilePath
+from re import fullmatch, match, sub
+from typing import Any, Final, NoReturn
+
+from stompbox.config.fields import nearest, shown
+from stompbox.config.toml import Path
+from stompbox.errors import SelectorError, UsageError
+from stompbox.pipelines.settings import (
+    KINDS,
+    ArchiveTable,
+    AuditTable,
+    Format,
+    Plan,
+    ReplayTable,
+    ReportTable,
+    SourceTable,
+    Step,
+    Stream,
+    TransformTable,
+    keys_of_options,
+)
+from stompbox.selectors import compile_selector
+from stompbox.spark.options import Given, source_options
+
+_LIBRARIES: Final = {Format.DELTA: "deltalake", Format.ICEBERG: "pyiceberg"}
+_NAME: Final = r"[\w][\w.-]*"
+_CALLS: Final = {Format.PARQUET: "Parquet", Format.DELTA: "Delta", Format.ICEBERG: "Iceberg"}
+
+
+def check(plan: Plan) -> None:
+    """Raises ConfigError naming file, line and key of the first thing that is wrong."""
+    steps = list(_placed(plan))
+    if not steps:
+        plan.origins.refuse((), "there is no step: [[archive]], [[transform]], [[replay]], [[report]] or [[audit]]")
+    _check_names(plan, steps)
+    try:
+        plan.target()
+    except UsageError as error:
+        _refuse_option(plan, (), error)
+    for path, step in steps:
+        if isinstance(step, ArchiveTable):
+            _check_archive(plan, path, step)
+        elif isinstance(step, TransformTable):
+            _check_transform(plan, path, step)
+        elif isinstance(step, ReplayTable):
+            _check_replay(plan, path, step)
+        else:
+            _check_reading(plan, path, step)
+    _check_tables(plan, steps)
+
+
+def _placed(plan: Plan) -> Iterator[tuple[Path, Step]]:
+    """Each step with its place in the file."""
+    counts: dict[str, int] = {}
+    for step in plan.pipeline.steps:
+        kind = KINDS[type(step)]
+        yield (kind, counts.get(kind, 0)), step
+        counts[kind] = counts.get(kind, 0) + 1
+
+
+def _check_names(plan: Plan, steps: list[tuple[Path, Step]]) -> None:
+    seen: dict[str, Path] = {}
+    for path, step in steps:
+        if not fullmatch(_NAME, step.name):
+            plan.origins.refuse((*path, "name"), f"{shown(step.name)} cannot name a folder; allowed are letters, digits, and _ . - inside")
+        if step.name in seen:
+            plan.origins.refuse((*path, "name"), f"{shown(step.name)} is the name of another step, {plan.origins.where(seen[step.name])}")
+        seen[step.name] = path
+
+
+def _check_archive(plan: Plan, path: Path, step: ArchiveTable) -> None:
+    _check_library(plan, path, step.format)
+    _check_source(plan, path, step, step)
+
+
+def _check_transform(plan: Plan, path: Path, step: TransformTable) -> None:
+    if (step.destination is None) == (step.table is None):
+        plan.origins.refuse(path, "a transform has one of destination and table", "config-conflict")
+    if step.partition_by and not step.table:
+        plan.origins.refuse((*path, "partition-by"), "only a table is partitioned; a destination is not", "config-conflict")
+    if step.table:
+        _check_library(plan, path, step.format)
+    if not match(r"(?is)\s*(select|with|from|values|table)\b", sub(r"--[^\n]*|/\*.*?\*/", " ", step.sql)):
+        plan.origins.refuse((*path, "sql"), f"expected one SELECT, not {shown(step.sql.strip())}")
+    if not any(source.destinations for source in step.sources):
+        plan.origins.refuse(path, "none of its sources is a destination; a transform needs one that fills")
+    names: set[str] = set()
+    for index, source in enumerate(step.sources):
+        place = (*path, "source", index)
+        if bool(source.destinations) == bool(source.table):
+            plan.origins.refuse(place, "a source has one of destinations and table", "config-conflict")
+        if not fullmatch(r"[A-Za-z_]\w*", source.name) or source.name.lower() in names:
+            plan.origins.refuse((*place, "name"), f"{shown(source.name)} must be one word of SQL that no other source has")
+        names.add(source.name.lower())
+        if source.destinations:
+            _check_source(plan, place, step, source)
+        else:
+            _check_table_source(plan, place, source)
+
+
+def _check_table_source(plan: Plan, path: Path, source: SourceTable) -> None:
+    _check_library(plan, path, source.format)
+    for name in ("watermark", "schema", "selector", "group"):
+        if getattr(source, name):
+            plan.origins.refuse((*path, name), "is for sources with destinations, not for tables", "config-conflict")
+
+
+def _check_source(plan: Plan, path: Path, step: Stream, source: ArchiveTable | SourceTable) -> None:
+    """What the data source itself would refuse."""
+    if not source.destinations:
+        plan.origins.refuse((*path, "destinations"), "expected at least one destination")
+    try:
+        source_options(Given(plan.stream_options(step, source, "group")), streaming=True)
+        if source.selector:
+            compile_selector(source.selector)
+    except UsageError as error:
+        _refuse_option(plan, path, error)
+    except SelectorError as error:
+        plan.origins.refuse((*path, "selector"), error.message)
+
+
+def _check_replay(plan: Plan, path: Path, step: ReplayTable) -> None:
+    if (step.archive is None) == (step.table is None):
+        plan.origins.refuse(path, "a replay has one of archive and table", "config-conflict")
+    if step.archive:
+        _check_known(plan, (*path, "archive"), step.archive)
+    else:
+        _check_library(plan, path, step.format)
+    for name, text in (("from", step.start), ("until", step.until)):
+        if text is not None and _moment(text) is None:
+            plan.origins.refuse((*path, name), f"expected a timestamp with zone such as 2026-03-01T00:00:00Z, not {shown(text)}")
+    if step.destination and "," in step.destination:
+        plan.origins.refuse((*path, "destination"), f"expected one destination, not {shown(step.destination)}")
+
+
+def _check_reading(plan: Plan, path: Path, step: ReportTable | AuditTable) -> None:
+    if isinstance(step, AuditTable):
+        _check_known(plan, (*path, "archive"), step.archive)
+        if step.sent and FilePath(step.sent).suffix not in (".parquet", ".csv", ".jsonl"):
+            plan.origins.refuse((*path, "sent"), f"expected a file .parquet, .csv or .jsonl, not {shown(step.sent)}")
+        return
+    if not step.archives:
+        plan.origins.refuse((*path, "archives"), "expected the name of at least one archive step")
+    for index, name in enumerate(step.archives):
+        _check_known(plan, (*path, "archives", index), name)
+
+
+def _check_known(plan: Plan, path: Path, name: str) -> None:
+    known = [archive.name for archive in plan.pipeline.archives]
+    if name not in known:
+        clause = nearest(name, known) if known else "the file has no [[archive]]"
+        plan.origins.refuse(path, f"{shown(name)} is no archive step; {clause}")
+
+
+def _check_library(plan: Plan, path: Path, kept: Format) -> None:
+    library = _LIBRARIES.get(kept)
+    if library and find_spec(library) is None:
+        plan.origins.refuse((*path, "format"), f"{_CALLS[kept]} needs the package {library}: pip install 'stompbox[pipelines]'")
+
+
+def _check_tables(plan: Plan, steps: list[tuple[Path, Step]]) -> None:
+    """Two steps that write one table would each take the other's files for leftovers."""
+    seen: dict[FilePath, str] = {}
+    for path, step in steps:
+        if isinstance(step, ArchiveTable | TransformTable) and step.table:
+            folder = plan.path(step.table)
+            if folder in seen:
+                problem = f"{shown(step.table)} is the table of step {seen[folder]!r} already"
+                plan.origins.refuse((*path, "table"), problem, "config-conflict")
+            seen[folder] = step.name
+
+
+def _refuse_option(plan: Plan, path: Path, error: UsageError) -> NoReturn:
+    """An option of the data source under the name that the file has for it."""
+    named = match(r"option '(\w+)'", error.message)
+    key = keys_of_options().get(named[1], "") if named else ""
+    text = sub(r"option '(\w+)'", lambda found: f"the key {keys_of_options().get(found[1], found[1])!r}", error.message)
+    plan.origins.refuse((*path, key) if key else path, text)
+
+
+def _moment(text: str) -> Any:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo else None

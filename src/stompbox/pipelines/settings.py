@@ -1,0 +1,250 @@
+"""The tables and keys of a pipeline file, as structs. The whole is `Pipeline`; `read_pipeline` makes one of a file.
+
+Decides names, types, units and defaults. What spans keys is checks.py. Paths in a file are relative to the file's folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Final
+
+from msgspec import Struct, field
+
+from stompbox.config import Origins, read_file
+from stompbox.config.fields import Word, key
+from stompbox.config.tables import Table
+from stompbox.errors import UsageError
+from stompbox.spark.options import OPTIONS, Given, Target, target_of
+
+PAGE: Final = "docs/pipelines.md"
+DEFAULT_URL: Final = "stomp://127.0.0.1:61613"
+
+Texts = tuple[str, ...]
+
+
+class Format(Word):
+    PARQUET = "parquet"
+    DELTA = "delta"
+    ICEBERG = "iceberg"
+
+
+class BodyFormat(Word):
+    JSON = "json"
+    CSV = "csv"
+
+
+class Mode(Word):
+    APPEND = "append"
+    UPDATE = "update"
+
+
+class Checksum(Word):
+    SHA256 = "sha256"
+    MD5 = "md5"
+    CRC32 = "crc32"
+
+
+class Stream(Table, frozen=True, kw_only=True):
+    """What the steps share that read destinations as they fill."""
+
+    trigger: Annotated[float, key("Time between the begins of two batches; 0: the next at once.", "s", at_least=0)] = 1.0
+    max_rows: Annotated[int, key("Rows in one batch, at most.", "rows", at_least=1)] = 500_000
+    max_bytes: Annotated[int, key("Bytes in one batch, about and at most.", "bytes", at_least=1)] | None = None
+    fail_on_data_loss: Annotated[bool, key("Fail when messages to read are gone; false: go on with those that are there.")] = True
+
+
+class Written(Stream, frozen=True, kw_only=True):
+    """What they share when they may write a table."""
+
+    format: Annotated[Format, key("How the table is kept.")] = Format.PARQUET
+    compact: Annotated[bool, key("Rewrite small files into few while the step runs.")] = True
+    compact_files: Annotated[int, key("As soon as a day has so many small files.", "files", at_least=2)] = 10
+    small_file: Annotated[int, key("A file below this size is small.", "bytes", at_least=1)] = 16 << 20
+    target_file: Annotated[int, key("Size of a rewritten file, about.", "bytes", at_least=1)] = 128 << 20
+
+
+class ArchiveTable(Written, frozen=True, kw_only=True):
+    name: Annotated[str, key("The step; its checkpoint and its group are named after it.", kind="name")]
+    destinations: Annotated[Texts, key("What to read; wildcards `*` and `#`.")]
+    table: Annotated[str, key("Folder of the table, partitioned by `date`, the day (UTC) of arrival.", kind="name")]
+    group: Annotated[str | None, key("Durable cursor on the broker; default: pipeline and step with a hyphen.", kind="name")] = None
+    starting: Annotated[str, key("Where a new group begins: earliest, latest, a number, a timestamp with zone, or JSON.")] = "earliest"
+    schema: Annotated[str | None, key("Columns to decode from the body: `carrier STRING, delay INT`.")] = None
+    body_format: Annotated[BodyFormat, key("How such bodies are written.")] = BodyFormat.JSON
+    selector: Annotated[str | None, key("Only messages that it accepts (SQL-92 on headers).")] = None
+
+
+class SourceTable(Table, frozen=True, kw_only=True):
+    name: Annotated[str, key("The name of this source in the SQL.", kind="name")]
+    destinations: Annotated[Texts, key("What to read as it fills; wildcards `*` and `#`.")] = ()
+    table: Annotated[str | None, key("Or: folder of a table, read anew for each batch.")] = None
+    format: Annotated[Format, key("How that table is kept.")] = Format.PARQUET
+    group: Annotated[str | None, key("Durable cursor; default: pipeline, step and source with hyphens.", kind="name")] = None
+    starting: Annotated[str, key("Where a new group begins.")] = "earliest"
+    schema: Annotated[str | None, key("Columns to decode from the body.")] = None
+    body_format: Annotated[BodyFormat, key("How such bodies are written.")] = BodyFormat.JSON
+    selector: Annotated[str | None, key("Only messages that it accepts.")] = None
+    watermark: Annotated[str | None, key("How late a message may be: `10 minutes`. Windows end so long after their time.")] = None
+    watermark_column: Annotated[str, key("The column whose time counts.")] = "timestamp"
+
+
+class TransformTable(Written, frozen=True, kw_only=True):
+    name: Annotated[str, key("The step; its checkpoint is named after it.", kind="name")]
+    sources: Annotated[tuple[SourceTable, ...], key("[[transform.source]]: what the SQL reads.")] = field(name="source")
+    sql: Annotated[str, key("One SELECT of Spark SQL.")]
+    destination: Annotated[str | None, key("Where the rows go as messages; without `body` column each becomes a JSON object.")] = None
+    table: Annotated[str | None, key("Or: folder of the table that they are appended to.")] = None
+    partition_by: Annotated[str | None, key("Column that the table is partitioned by.", kind="name")] = None
+    mode: Annotated[Mode, key("append: a window once, when it is over; update: again with each change.")] = Mode.APPEND
+
+
+class ReplayTable(Table, frozen=True, kw_only=True):
+    name: Annotated[str, key("The step.", kind="name")]
+    archive: Annotated[str | None, key("Step whose table is replayed.")] = None
+    table: Annotated[str | None, key("Or: folder of an archive's table.")] = None
+    format: Annotated[Format, key("How that table is kept.")] = Format.PARQUET
+    destination: Annotated[str | None, key("Where to; default: where each message was sent.")] = None
+    rate: Annotated[float, key("Speed; 0: as fast as it goes.", "messages/s", at_least=0)] = 0.0
+    addresses: Annotated[Texts, key("Only these addresses; wildcards `*` and `#`. None: all.")] = ()
+    start: Annotated[str | None, key("Only what arrived then or later: a timestamp with zone.")] = field(default=None, name="from")
+    until: Annotated[str | None, key("Only what arrived before: a timestamp with zone.")] = None
+
+
+class ReportTable(Table, frozen=True, kw_only=True):
+    name: Annotated[str, key("The step.", kind="name")]
+    archives: Annotated[Texts, key("Steps whose tables are counted.")]
+    dead_letters: Annotated[Texts, key("Destinations of dead letters on the broker.")] = ("/queue/DLQ",)
+    output: Annotated[str, key("Folder of the page and its tables.", kind="name")] = "report"
+
+
+class AuditTable(Table, frozen=True, kw_only=True):
+    name: Annotated[str, key("The step.", kind="name")]
+    archive: Annotated[str, key("Step whose table is compared with the broker.")]
+    sent: Annotated[str | None, key("Record of what was sent: a .parquet, .csv or .jsonl with `id` and `checksum`.")] = None
+    id_header: Annotated[str, key("Header that holds a message's `id` of that record.", kind="name")] = "id"
+    checksum: Annotated[Checksum, key("How that record's checksums were made, in hexadecimal.")] = Checksum.SHA256
+    output: Annotated[str | None, key("Folder for all differences, as Parquet.")] = None
+
+
+class SparkTable(Table, frozen=True, kw_only=True):
+    cores: Annotated[int, key("Processors of the local session; 0: all.", "processors", at_least=0)] = 0
+    settings: Annotated[dict[str, str], key("Spark's own settings.")] = field(default_factory=dict)
+
+
+Step = ArchiveTable | TransformTable | ReplayTable | ReportTable | AuditTable
+KINDS: Final[dict[type, str]] = {
+    ArchiveTable: "archive", TransformTable: "transform", ReplayTable: "replay", ReportTable: "report", AuditTable: "audit",
+}  # fmt: skip
+
+
+class Pipeline(Table, frozen=True, kw_only=True):
+    """All of a file."""
+
+    name: Annotated[str, key("The pipeline; default: the file's name.", kind="name")] = ""
+    url: Annotated[str | None, key("The broker; default: STOMPBOX_URL, else stomp://127.0.0.1:61613.", kind="secret")] = None
+    login: Annotated[str | None, key("User name.")] = None
+    passcode: Annotated[str | None, key("Password; default: STOMPBOX_PASSCODE.", kind="secret")] = None
+    virtual_host: Annotated[str | None, key("Virtual host; default: the url's host.")] = None
+    trust_store_path: Annotated[str | None, key("PEM file of the CAs that may have signed the broker's certificate.")] = None
+    key_store_path: Annotated[str | None, key("PEM file of the client's certificate chain.")] = None
+    key_path: Annotated[str | None, key("Its key, unless it is in there.")] = None
+    key_store_password: Annotated[str | None, key("That key's password.", kind="secret")] = None
+    verify_host: Annotated[bool | None, key("Must the certificate be for the host of the url?")] = None
+    reconnect_timeout: Annotated[int, key("How long a broker that is away is waited for.", "ms", at_least=0)] = 30_000
+    folder: Annotated[str, key("Folder of checkpoints and of what is under way.", kind="name")] = "pipeline-state"
+    spark: Annotated[SparkTable, key("[spark]: the session.")] = SparkTable()
+    archives: Annotated[tuple[ArchiveTable, ...], key("[[archive]]: destinations to a table.")] = field(default=(), name="archive")
+    transforms: Annotated[tuple[TransformTable, ...], key("[[transform]]: Spark SQL.")] = field(default=(), name="transform")
+    replays: Annotated[tuple[ReplayTable, ...], key("[[replay]]: a table back to a destination.")] = field(default=(), name="replay")
+    reports: Annotated[tuple[ReportTable, ...], key("[[report]]: figures per address and hour.")] = field(default=(), name="report")
+    audits: Annotated[tuple[AuditTable, ...], key("[[audit]]: what differs.")] = field(default=(), name="audit")
+
+    @property
+    def steps(self) -> Iterator[Step]:
+        yield from self.archives
+        yield from self.transforms
+        yield from self.replays
+        yield from self.reports
+        yield from self.audits
+
+    def archive(self, name: str) -> ArchiveTable:
+        """The archive step of this name, which checks.py has found to be there."""
+        return next(step for step in self.archives if step.name == name)
+
+
+class Plan(Struct, frozen=True):
+    """A pipeline and where its file is: paths and options as they will be used."""
+
+    pipeline: Pipeline
+    origins: Origins
+    file: Path
+    url: str
+    passcode: str | None
+
+    def path(self, text: str) -> Path:
+        """A path of the file, from the file's folder."""
+        return (self.file.parent / text).absolute()
+
+    def state(self, step: str) -> Path:
+        """The folder of a step's checkpoint and of what it has under way."""
+        return self.path(self.pipeline.folder) / step
+
+    @property
+    def name(self) -> str:
+        return self.pipeline.name or self.file.stem
+
+    def connection(self) -> dict[str, str]:
+        """The options that say how the broker is reached, for `format("stomp")`."""
+        pipeline = self.pipeline
+        given = {
+            "url": self.url, "login": pipeline.login, "passcode": self.passcode, "virtualHost": pipeline.virtual_host,
+            "keyStorePassword": pipeline.key_store_password, "reconnectTimeout": str(pipeline.reconnect_timeout),
+            "verifyHost": None if pipeline.verify_host is None else str(pipeline.verify_host).lower(),
+        }  # fmt: skip
+        files = {"trustStorePath": pipeline.trust_store_path, "keyStorePath": pipeline.key_store_path, "keyPath": pipeline.key_path}
+        given |= {name: str(self.path(path)) if path else None for name, path in files.items()}
+        return {name: value for name, value in given.items() if value is not None}
+
+    def target(self) -> Target:
+        """Raises UsageError naming what is wrong about the url or the TLS keys."""
+        return target_of(Given(self.connection()))
+
+    def stream_options(self, step: Stream, source: ArchiveTable | SourceTable, group: str) -> dict[str, str]:
+        """The options of one streaming source."""
+        options = {
+            **self.connection(), "destination": ",".join(source.destinations), "group": source.group or group,
+            "startingOffsets": source.starting, "maxRowsPerTrigger": str(step.max_rows),
+            "failOnDataLoss": str(step.fail_on_data_loss).lower(),
+        }  # fmt: skip
+        if step.max_bytes:
+            options["maxBytesPerTrigger"] = str(step.max_bytes)
+        if source.schema:
+            options |= {"schema": source.schema, "bodyFormat": source.body_format.value}
+        if source.selector:
+            options["selector"] = source.selector
+        return options
+
+    def table_of(self, step: ReplayTable) -> tuple[Path, Format]:
+        """Which table a replay reads."""
+        if step.archive:
+            archive = self.pipeline.archive(step.archive)
+            return self.path(archive.table), archive.format
+        if not step.table:
+            raise UsageError("bad-argument", f"replay {step.name!r} names neither an archive nor a table")
+        return self.path(step.table), step.format
+
+
+def read_plan(file: Path, environ: dict[str, str]) -> Plan:
+    """The pipeline of a file; not checked beyond its keys. Raises ConfigError that names file, line and key."""
+    pipeline, origins = read_file(file, Pipeline, PAGE)
+    url = pipeline.url or environ.get("STOMPBOX_URL") or DEFAULT_URL
+    return Plan(pipeline, origins, file, url, pipeline.passcode or environ.get("STOMPBOX_PASSCODE"))
+
+
+def keys_of_options() -> dict[str, str]:
+    """Which key of the file stands behind an option of the data source, for refusals."""
+    special = {
+        "destination": "destinations", "startingOffsets": "starting", "maxRowsPerTrigger": "max-rows", "maxBytesPerTrigger": "max-bytes",
+    }  # fmt: skip
+    return {name: special.get(name) or "".join(f"-{c.lower()}" if c.isupper() else c for c in name) for name in OPTIONS}

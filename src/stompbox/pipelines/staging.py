@@ -1,0 +1,56 @@
+"""Rows as files, before they count: Spark's tasks write a batch into the staging folder of its table.
+
+Decides how files are written: Parquet with timestamps in microseconds, one folder per value of the column that the table is partitioned by.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any, Final
+
+from stompbox.pipelines.settings import Format
+from stompbox.pipelines.tables import STAGING, Staged, file_of
+
+SETTINGS: Final = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS", "spark.sql.session.timeZone": "UTC"}
+_COPY: Final = "__partition"
+
+
+def stage(frame: Any, folder: Path, kept: Format, batch: str, partition_by: str = "") -> Staged:
+    """The rows of a batch as files; none when it has no rows. What an earlier attempt under the same name left is replaced."""
+    from pyspark.sql.functions import col
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    staging = folder / STAGING / batch
+    shutil.rmtree(staging, ignore_errors=True)
+    schema = to_arrow_schema(frame.schema, timezone="UTC")
+    if not partition_by:
+        frame.write.parquet(str(staging))
+    elif kept is Format.ICEBERG:  # whose files hold all columns
+        frame.withColumn(_COPY, col(partition_by)).write.partitionBy(_COPY).parquet(str(staging))
+    else:
+        frame.write.partitionBy(partition_by).parquet(str(staging))
+    files = []
+    for path in sorted(staging.rglob("*.parquet")):
+        partition = "" if path.parent == staging else f"{partition_by}={path.parent.name.partition('=')[2]}"
+        file = file_of(path, partition)
+        if file.rows:
+            files.append(file)
+    return Staged(staging, tuple(files), schema, partition_by)
+
+
+def forget(staged: Staged) -> None:
+    """Removes what the commit left of the folder."""
+    shutil.rmtree(staged.folder, ignore_errors=True)
+
+
+def read(spark: Any, table: Any, *, merge: bool = False) -> Any:
+    """The rows of the live files; None when there are none. `merge`: all columns that any of the files has."""
+    paths = [str(file.path) for file in table.files()]
+    if not paths:
+        return None
+    base = table.folder / "data" if paths[0].startswith(str(table.folder / "data") + "/") else table.folder
+    reader = spark.read.option("basePath", str(base))
+    if merge:
+        reader = reader.option("mergeSchema", "true")
+    return reader.parquet(*paths)

@@ -1,0 +1,186 @@
+"""Tables as pipelines see them: a set of live Parquet files that a commit changes at once, in one of three formats.
+
+    append(…)    the files of one batch join the table; the same batch of the same query a second time changes nothing
+    replace(…)   one file in place of several small ones, the rows being the same
+
+Spark's tasks write the files into a staging folder of the table (staging.py); what makes them count is the commit, here in the driver:
+
+    parquet   a log of one file, in the form of Spark's own (`_spark_metadata`), so that Spark reads exactly the live files   parquet.py
+    delta     a version of the Delta log, the batch as its application transaction                                           delta.py
+    iceberg   a snapshot, the batch as a property of the table                                                                iceberg.py
+
+A lock file in the table's folder keeps writers and compaction from each other. Decides when small files are worth rewriting.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Protocol
+from urllib.parse import unquote
+
+from pyarrow import parquet
+
+from stompbox.errors import UsageError
+from stompbox.pipelines import disk
+from stompbox.pipelines.settings import Format
+
+STAGING: Final = "_staging"
+MERGE_ROWS: Final = 65_536  # rows held at once while files are merged
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A live file. `partition` is the folder it is in, `date=2026-03-01`; empty: the table has no partitions."""
+
+    path: Path
+    partition: str
+    rows: int
+    size: int  # bytes
+    modified: int = 0  # ms
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """The files of one batch, not yet part of the table. `schema` is Arrow's, of all columns, the one the table is partitioned by too."""
+
+    folder: Path
+    files: tuple[DataFile, ...]
+    schema: Any
+    partition_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """When a partition is worth rewriting: `files` below `small` bytes; a new file has about `target` bytes."""
+
+    files: int = 10
+    small: int = 16 << 20
+    target: int = 128 << 20
+
+
+class Table(Protocol):
+    @property
+    def folder(self) -> Path:
+        """Where it is, `_staging` and the lock with it."""
+
+    def files(self) -> list[DataFile]:
+        """The live files; none of a table that is not there yet."""
+
+    def last_batch(self, query: str) -> int:
+        """The last batch of this query that is in the table; -1: none."""
+
+    def append(self, staged: Staged, query: str, batch: int) -> bool:
+        """False when the batch was there already."""
+
+    def replace(self, old: Sequence[DataFile], merged: Path) -> bool:
+        """`merged` lies in the staging folder. False when somebody else has changed one of `old` meanwhile: nothing happens then."""
+
+
+def open_table(kept: Format, folder: Path) -> Table:
+    """The table in this folder, which need not be there yet."""
+    if kept is Format.DELTA:
+        from stompbox.pipelines.delta import DeltaFiles
+
+        return DeltaFiles(folder)
+    if kept is Format.ICEBERG:
+        from stompbox.pipelines.iceberg import IcebergFiles
+
+        return IcebergFiles(folder)
+    from stompbox.pipelines.parquet import ParquetFiles
+
+    return ParquetFiles(folder)
+
+
+def partition_value(partition: str) -> str | None:
+    """What stands behind the `=` of a partition's folder; None is SQL's NULL."""
+    value = partition.partition("=")[2]
+    return None if value == "__HIVE_DEFAULT_PARTITION__" else unquote(value)
+
+
+def target_of(folder: Path, file: DataFile, query: str, batch: int, number: int) -> Path:
+    """Where a staged file of a batch goes. The same batch, made again after a crash, takes the same names."""
+    return folder / file.partition / f"{query[:8]}-{batch:06d}-{number:04d}.parquet"
+
+
+def put_in_place(folder: Path, staged: Staged, query: str, batch: int) -> list[DataFile]:
+    """The files of a batch at their names in the table, where they do not count yet."""
+    placed = []
+    for number, file in enumerate(staged.files):
+        target = target_of(folder, file, query, batch, number)
+        disk.move(file.path, target)
+        placed.append(replace(file, path=target))
+    return placed
+
+
+def worthwhile(files: Sequence[DataFile], policy: Policy) -> Iterator[list[DataFile]]:
+    """Groups of small files of one partition, each about one target in size."""
+    by_partition: dict[str, list[DataFile]] = {}
+    for file in files:
+        if file.size < policy.small:
+            by_partition.setdefault(file.partition, []).append(file)
+    for small in by_partition.values():
+        if len(small) < policy.files:
+            continue
+        group: list[DataFile] = []
+        for file in sorted(small, key=lambda file: file.path.name):
+            if group and sum(each.size for each in group) + file.size > policy.target:
+                yield group
+                group = []
+            group.append(file)
+        if len(group) > 1:
+            yield group
+
+
+def compact(table: Table, policy: Policy) -> int:
+    """Rewrites small files into few, and says how many it has rewritten. May be killed anywhere, and run beside a writer."""
+    rewritten = 0
+    for group in worthwhile(table.files(), policy):
+        try:
+            for alike in _alike(group):
+                merged = table.folder / STAGING / f"merged-{uuid.uuid4().hex}.parquet"
+                merge(alike, merged)
+                if table.replace(alike, merged):
+                    rewritten += len(alike)
+                else:
+                    disk.remove(merged)
+        except FileNotFoundError:  # somebody else rewrites this group
+            continue
+    return rewritten
+
+
+def clear_staging(folder: Path) -> None:
+    """Removes what was staged by a process that was killed; it never counted."""
+    shutil.rmtree(folder / STAGING, ignore_errors=True)
+
+
+def _alike(files: Sequence[DataFile]) -> Iterator[list[DataFile]]:
+    """Files of the same columns: those from before a change of the schema stay among themselves."""
+    groups: dict[str, list[DataFile]] = {}
+    for file in files:
+        groups.setdefault(str(parquet.read_schema(file.path).remove_metadata()), []).append(file)
+    yield from (group for group in groups.values() if len(group) > 1)
+
+
+def merge(files: Sequence[DataFile], target: Path) -> None:
+    """One file with the rows of all, in their order."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    rows = 0
+    with parquet.ParquetWriter(target, parquet.read_schema(files[0].path)) as writer:
+        for file in files:
+            for batch in parquet.ParquetFile(file.path).iter_batches(MERGE_ROWS):
+                writer.write_batch(batch)
+                rows += len(batch)
+    expected = sum(file.rows for file in files)
+    if rows != expected:
+        raise UsageError("table-damaged", f"files of {target.parent.parent} hold {rows} rows where the table says {expected}")
+
+
+def file_of(path: Path, partition: str) -> DataFile:
+    """A Parquet file as it lies on the disk."""
+    stat = path.stat()
+    return DataFile(path, partition, parquet.read_metadata(path).num_rows, stat.st_size, int(stat.st_mtime * 1000))
+

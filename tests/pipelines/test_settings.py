@@ -1,0 +1,112 @@
+"""Pipeline files: what is read, and wrong ones as a table of text and refusal. Neither Spark nor a broker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+from stompbox.errors import ConfigError
+from stompbox.pipelines.checks import check
+from stompbox.pipelines.example import EXAMPLE
+from stompbox.pipelines.settings import KINDS, Format, Plan, read_plan
+
+ARCHIVE = '[[archive]]\nname = "orders"\ndestinations = ["/queue/orders"]\ntable = "lake"\n'
+TRANSFORM = '[[transform]]\nname = "t"\nsql = "SELECT * FROM s"\ndestination = "/queue/x"\n'
+SOURCE = '[[transform.source]]\nname = "s"\ndestinations = ["/queue/orders"]\n'
+
+
+def plan_of(text: str, folder: Path, environ: dict[str, str] | None = None) -> Plan:
+    file = folder / "lake.toml"
+    file.write_text(text)
+    plan = read_plan(file, environ or {})
+    check(plan)
+    return plan
+
+
+def test_the_example_is_right_and_has_every_kind_of_step(tmp_path: Path) -> None:
+    plan = plan_of(EXAMPLE, tmp_path)
+    kinds = [KINDS[type(step)] for step in plan.pipeline.steps]
+    assert kinds == ["archive", "transform", "replay", "report", "audit"]
+
+
+def test_paths_are_relative_to_the_file_and_the_name_is_its(tmp_path: Path) -> None:
+    plan = plan_of(ARCHIVE, tmp_path)
+    assert (plan.name, plan.path("lake"), plan.state("orders")) == ("lake", tmp_path / "lake", tmp_path / "pipeline-state" / "orders")
+
+
+def test_sizes_words_and_defaults(tmp_path: Path) -> None:
+    step = plan_of(ARCHIVE + 'small-file = "1MiB"\nformat = "PARQUET"\n', tmp_path).pipeline.archives[0]
+    assert (step.small_file, step.format, step.trigger, step.compact_files) == (1 << 20, Format.PARQUET, 1.0, 10)
+
+
+@pytest.mark.parametrize(
+    ("text", "environ", "url"),
+    [
+        (ARCHIVE, {}, "stomp://127.0.0.1:61613"),
+        (ARCHIVE, {"STOMPBOX_URL": "stomp://elsewhere:1"}, "stomp://elsewhere:1"),
+        ('url = "stomp://here:2"\n' + ARCHIVE, {"STOMPBOX_URL": "stomp://elsewhere:1"}, "stomp://here:2"),
+    ],
+)
+def test_where_the_broker_is(text: str, environ: dict[str, str], url: str, tmp_path: Path) -> None:
+    assert str(plan_of(text, tmp_path, environ).target()) == url
+
+
+def test_the_passcode_may_come_from_the_environment_and_is_not_shown(tmp_path: Path) -> None:
+    plan = plan_of('login = "lake"\n' + ARCHIVE, tmp_path, {"STOMPBOX_PASSCODE": "geheim"})
+    assert (plan.target().login, plan.target().passcode) == ("lake", "geheim")
+    assert "geheim" not in repr(plan.target())
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "refusal"),
+    [
+        ("name = 1\n", 1, "name: expected a text, not 1"),
+        ("", 0, "there is no step"),
+        ("[[archiv]]\n", 1, "archiv: unknown key; the nearest known name is 'archive'"),
+        (ARCHIVE + 'destination = "x"\n', 5, "archive[0].destination: unknown key; the nearest known name is 'destinations'"),
+        (ARCHIVE + "max-row = 5\n", 5, "the nearest known name is 'max-rows'"),
+        (ARCHIVE + "zzz = 5\n", 5, "zzz: unknown key; docs/pipelines.md lists all names"),
+        (ARCHIVE + 'trigger = "10 s"\n', 5, "archive[0].trigger: expected a number of at least 0 (s), not '10 s'"),
+        (ARCHIVE + 'format = "delat"\n', 5, "expected one of parquet, delta, iceberg, not 'delat'"),
+        (ARCHIVE + 'small-file = "much"\n', 5, "archive[0].small-file: expected a whole number of at least 1 (bytes"),
+        (ARCHIVE + 'starting = "yesterday"\n', 5, "archive[0].starting: the key 'starting' is 'yesterday'"),
+        (ARCHIVE + "selector = \"a = \"\n", 5, "archive[0].selector: "),
+        ('url = "http://x"\n' + ARCHIVE, 1, "url: the key 'url' is 'http://x'; allowed are stomp://host:port"),
+        ('key-path = "k.pem"\n' + ARCHIVE, 1, "key-path: the key 'key-path' is for TLS"),
+        ('[[archive]]\nname = "a"\ntable = "t"\n', 1, "archive[0]: the key 'destinations' is missing"),
+        ('[[archive]]\nname = "../a"\ntable = "t"\ndestinations = ["x"]\n', 2, "archive[0].name: '../a' cannot name a folder"),
+        ('[[archive]]\nname = "a"\ntable = "t"\ndestinations = []\n', 4, "archive[0].destinations: expected at least one destination"),
+        (ARCHIVE + ARCHIVE, 6, "archive[1].name: 'orders' is the name of another step"),
+        (ARCHIVE + ARCHIVE.replace('"orders"', '"again"', 1), 8, "archive[1].table: 'lake' is the table of step 'orders' already"),
+        (TRANSFORM, 1, "the key 'source' is missing"),
+        (TRANSFORM + 'table = "t"\n' + SOURCE, 1, "transform[0]: a transform has one of destination and table"),
+        (TRANSFORM + 'partition-by = "day"\n' + SOURCE, 5, "transform[0].partition-by: only a table is partitioned"),
+        (TRANSFORM.replace("SELECT * FROM s", "DROP TABLE s") + SOURCE, 3, "transform[0].sql: expected one SELECT"),
+        (TRANSFORM + SOURCE + 'table = "t"\n', 5, "transform[0].source[0]: a source has one of destinations and table"),
+        (TRANSFORM + SOURCE + SOURCE, 9, "transform[0].source[1].name: 's' must be one word of SQL that no other source has"),
+        (TRANSFORM + '[[transform.source]]\nname = "s"\ntable = "t"\n', 1, "none of its sources is a destination"),
+        ('[[replay]]\nname = "r"\n', 1, "replay[0]: a replay has one of archive and table"),
+        ('[[replay]]\nname = "r"\narchive = "order"\n' + ARCHIVE, 3, "'order' is no archive step; the nearest known name is 'orders'"),
+        ('[[replay]]\nname = "r"\ntable = "t"\nfrom = "2026-03-01"\n', 4, "replay[0].from: expected a timestamp with zone"),
+        ('[[replay]]\nname = "r"\ntable = "t"\nrate = -1\n', 4, "replay[0].rate: expected a number of at least 0 (messages/s), not -1"),
+        ('[[report]]\nname = "r"\narchives = ["a"]\n', 3, "report[0].archives[0]: 'a' is no archive step; the file has no [[archive]]"),
+        ('[[audit]]\nname = "r"\narchive = "orders"\nsent = "x.txt"\n' + ARCHIVE, 4, "sent: expected a file .parquet, .csv or .jsonl"),
+        ("[spark]\nsettings = { a = 1 }\n" + ARCHIVE, 2, "spark.settings: expected a table of texts"),
+        ("[[archive]\n", 1, "not TOML"),
+    ],
+)
+def test_a_wrong_file_is_one_line_with_its_place(text: str, line: int, refusal: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        plan_of(text, tmp_path)
+    assert refusal in str(caught.value)
+    assert str(caught.value).startswith(f"{tmp_path / 'lake.toml'}{f':{line}' if line else ''}: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_format_without_its_library_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stompbox.pipelines.checks.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"format: Delta needs the package deltalake: pip install 'stompbox\[pipelines\]'"):
+        plan_of(ARCHIVE + 'format = "delta"\n', tmp_path)
