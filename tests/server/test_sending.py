@@ -21,4 +21,4 @@ def test_requests_are_answered_one_by_one_when_they_come_in_runs(broker: tuple[s
         answers += [client.receive() for _ in range(MANY)]
     assert [answer.headers["status"] for answer in answers] == ["ok"] * 2 * MANY
     assert sorted(int(answer.headers["request-id"]) for answer in answers) == sorted([*range(MANY)] * 2)
-    assert json.loads(answers[-1].body) == {"addresses": {"runs.of.requests": {"first": 0, "next": 0}}}
+    assert json.loads(answers[-1].body)["addresses"] == {"runs.of.requests": {"first": 0, "next": 0}}

@@ -11,10 +11,11 @@ from stompbox.broker.destinations import KINDS
 from stompbox.broker.expiry import is_ruled
 from stompbox.broker.lanes import swept
 from stompbox.broker.log import Log
+from stompbox.broker.memory import Memory
 from stompbox.broker.queue import Kind, Queue
 from stompbox.broker.segments import Segment
 from stompbox.config import RoutingType
-from stompbox.config.settings import DiskFullPolicy, SlowConsumerPolicy, SlowConsumerUnit
+from stompbox.config.settings import AddressFullPolicy, DiskFullPolicy, PageFullPolicy, SlowConsumerPolicy, SlowConsumerUnit
 from stompbox.errors import IllegalFrame
 from stompbox.message import ANYCAST, MULTICAST, Run
 from stompbox.selectors import Selector
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from stompbox.broker.diverts import Divert
     from stompbox.broker.duplicates import Duplicates
     from stompbox.broker.engine import Engine
+    from stompbox.broker.limits import Limits
 
 
 class Settings(Protocol):
@@ -94,6 +96,34 @@ class Settings(Protocol):
     def offline_durable_subscription_timeout(self) -> int: ...
     @property
     def retroactive_message_count(self) -> int: ...
+    @property
+    def retention_ms(self) -> int: ...
+    @property
+    def retention_bytes(self) -> int: ...
+    @property
+    def retention_messages(self) -> int: ...
+    @property
+    def max_size_bytes(self) -> int: ...
+    @property
+    def max_size_messages(self) -> int: ...
+    @property
+    def address_full_policy(self) -> AddressFullPolicy: ...
+    @property
+    def page_size_bytes(self) -> int: ...
+    @property
+    def page_limit_bytes(self) -> int: ...
+    @property
+    def page_limit_messages(self) -> int: ...
+    @property
+    def page_full_policy(self) -> PageFullPolicy: ...
+    @property
+    def max_read_page_bytes(self) -> int: ...
+    @property
+    def max_read_page_messages(self) -> int: ...
+    @property
+    def prefetch_page_bytes(self) -> int: ...
+    @property
+    def prefetch_page_messages(self) -> int: ...
 
 
 Range = tuple[int, int]
@@ -125,6 +155,8 @@ class Address:
         self.name: Final = name
         self.log: Final = log
         self.settings = settings
+        self.memory: Final = Memory(engine.memory)  # what its queues have there
+        self.limits: Limits | None = None  # what happens beyond memory, when it is not simply paging
         self.kinds = 0
         self.is_auto = False
         self.owner = 0
@@ -211,7 +243,8 @@ class Address:
         self.has_disabled = not all(queue.rules.is_enabled for queue in self.anycast.values())
         self.is_timed = is_ruled(self.settings)
         self.only = None
-        if len(self.anycast) == 1 and not (self.topics or self.streams or self.is_read or self.diverts or self.log.is_kept):
+        is_watched = self.is_read or self.log.is_kept or self.limits is not None
+        if len(self.anycast) == 1 and not (self.topics or self.streams or self.diverts or is_watched):
             queue = next(iter(self.anycast.values()))
             is_plain = queue.selector is None and queue.is_durable and queue.rules.is_enabled
             self.only = queue if is_plain else None

@@ -11,6 +11,7 @@ from heapq import heapify, heappop, heappush
 from typing import Final
 
 from stompbox.broker.expiring import Expiring
+from stompbox.broker.memory import Memory
 from stompbox.broker.segments import Segment
 from stompbox.message import DEFAULT_PRIORITY
 
@@ -20,10 +21,11 @@ SWEPT: Final = 64  # emptied segments that may stay before the backlog is swept,
 class Backlog:
     """The part of a queue that is in memory. `count` messages that take about `size` octets there."""
 
-    __slots__ = ("_common", "_emptied", "_levels", "_others", "_returned", "_turn", "count", "expiring", "size")
+    __slots__ = ("_common", "_emptied", "_levels", "_others", "_returned", "_turn", "count", "expiring", "memory", "size")
 
-    def __init__(self, expiring: Expiring | None = None) -> None:
+    def __init__(self, expiring: Expiring | None = None, memory: Memory | None = None) -> None:
         self.expiring = expiring
+        self.memory = memory if memory is not None else Memory()
         self._common: deque[Segment] = deque()
         self._levels: dict[int, deque[Segment]] = {DEFAULT_PRIORITY: self._common}
         self._others = 0  # segments of another priority than the default
@@ -63,6 +65,7 @@ class Backlog:
         segment.home = self
         self.count += len(segment)
         self.size += segment.cost
+        self.memory.hold(segment.run)
         if segment.run.shape.expires and self.expiring is not None:
             self.expiring.add(segment)
 
@@ -70,6 +73,7 @@ class Backlog:
         segment.home = None
         self.count -= len(segment)
         self.size -= segment.cost
+        self.memory.release(segment.run)
         if segment.run.shape.expires and self.expiring is not None:
             self.expiring.discard(segment)
 

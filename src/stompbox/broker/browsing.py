@@ -44,7 +44,7 @@ class Browser(Queue):
         for part in _seen(self.selector, self, segment):
             if not self.backlog.count and self.takers and not self.share(part, self.takers):
                 continue
-            if self.backlog.size + part.cost > self.engine.page_size:
+            if not paging.fits(self, self.backlog.size, part):
                 paging.page(self.engine, self, run, part.first)
                 return
             self.backlog.push(part)

@@ -19,6 +19,7 @@ from stompbox.selectors import Selector
 if TYPE_CHECKING:
     from stompbox.broker.queue import Queue
 
+MOST_OUT: Final = 64 << 20  # body bytes that a subscription without a window may have unacknowledged
 AUTO_WINDOW: Final = 2 << 20  # octets of bodies and headers on their way to the socket of an auto subscription
 
 
@@ -71,7 +72,8 @@ def _order(sent: Sent) -> tuple[int, int]:
 
 
 class Consumer:
-    """`window`: body bytes, `prefetch`: messages; -1 no limit, 0 one at a time. A message takes one byte of a window at least.
+    """`window`: body bytes (-1: MOST_OUT), `prefetch`: messages (-1: no limit); 0 one at a time. A message takes one byte of a
+    window at least.
     `is_either`: delivery goes on while one of the two has room (Apollo's credit), otherwise while both have.
 
     `priority`: on an anycast queue those of a higher one come first, as long as they have credit; `is_exclusive`: it gets all.
@@ -101,7 +103,7 @@ class Consumer:
         self.selector = selector  # on an anycast queue: which of its messages it takes
         self.owner = owner
         self.head_of = head_of
-        self.window = AUTO_WINDOW if ack is AckMode.AUTO else window
+        self.window = AUTO_WINDOW if ack is AckMode.AUTO else window if window >= 0 else MOST_OUT
         self.prefetch = -1 if ack is AckMode.AUTO else prefetch
         self.is_either = is_either
         self.priority = priority

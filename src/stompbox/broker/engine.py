@@ -16,12 +16,13 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, Protocol
 
-from stompbox.broker import deadletters, diverts, duplicates, expiry, lifetimes, paging, retained, seeking, transactions, units
+from stompbox.broker import deadletters, diverts, duplicates, expiry, lifetimes, limits, paging, retained, seeking, transactions, units
 from stompbox.broker.address import Address, Settings, Targets, missing
 from stompbox.broker.commits import Commits
 from stompbox.broker.consumer import Binding, Consumer, Sent
 from stompbox.broker.cursor import FAR, Cursor
 from stompbox.broker.log import Log
+from stompbox.broker.memory import Memory
 from stompbox.broker.paging import Load
 from stompbox.broker.queue import Kind, Queue
 from stompbox.broker.segments import Segment, cost_of
@@ -39,6 +40,7 @@ from stompbox.store.base import Commit
 if TYPE_CHECKING:
     from stompbox.broker.diverts import Divert
     from stompbox.broker.durables import DurableSubscription
+    from stompbox.broker.limits import Limits
     from stompbox.broker.slowness import Slow
 
 PAGE_SIZE: Final = 32 << 20  # octets of one queue in memory before the rest stays in the log
@@ -80,6 +82,8 @@ class Engine:
         self._next_volatile = epoch * EPOCH_IDS
         self.commits = Commits(self)
         self.slow: list[Slow] = []  # consumers that are too slow
+        self.memory = Memory()  # what waits in queues
+        self.full: list[tuple[Limits, bool, int]] = []  # is full now, or not any more after so many were dropped
         self.trouble: Trouble | None = None  # nothing can be stored now
         self.persists_ids = True  # what is remembered to find duplicates outlives a restart
 
@@ -108,6 +112,7 @@ class Engine:
         address.is_auto, address.owner = is_auto, owner
         log.is_retained = is_retained(settings) and not owner
         log.keeps = settings.retroactive_message_count
+        limits.apply(address)
         self.addresses[name] = address
         self.logs[log.id] = address
         for pattern, divert in self.diverts:
@@ -130,6 +135,7 @@ class Engine:
     def drop_address(self, address: Address) -> None:
         """The address, its queues and its messages go."""
         address.is_auto = False
+        limits.end(address)
         for queue in list(address.queues()):
             self.drop_queue(queue)
         del self.addresses[address.name]
@@ -215,6 +221,7 @@ class Engine:
 
     def add_queue(self, queue: Queue) -> None:
         self.queues[queue.id] = queue
+        limits.meter(queue)
         queue.address.add(queue)
 
     def note_queue(self, queue: Queue) -> None:
@@ -301,6 +308,11 @@ class Engine:
             raise Refused(self.trouble.code, self.trouble.text)
 
     def _publish(self, address: Address, run: Run) -> bool:
+        if address.limits is not None:
+            kept = address.limits.kept(run)
+            if kept is None:
+                return False
+            run = kept
         special = run.shape.special
         if special is not None and special.is_numbered:
             return duplicates.publish(self, address, run)
@@ -316,6 +328,8 @@ class Engine:
 
     def prepare(self, sends: Iterable[tuple[Address, Run]]) -> None:
         """Makes the queues that several sends need. Raises for what may not be made; the sends themselves will not then."""
+        sends = list(sends)
+        limits.require(sends)
         for address, run in sends:
             self._require_disk(address, run)
             if run.queue:
@@ -347,6 +361,8 @@ class Engine:
             if address.settings.send_to_dla_on_no_route:
                 return deadletters.unrouted(self, address, run)
         is_stored = self._store_if_needed(address, run, targets)
+        if address.limits is not None:
+            limits.came(run, targets)
         self._set_aside(address, run, targets)
         for queue, ranges in targets:
             for first, end in ranges:
@@ -391,7 +407,8 @@ class Engine:
         address.add_kind(run.routing)
         if run.routing & ANYCAST and not address.anycast:
             self.new_queue(address, name, Kind.ANYCAST, is_auto=True)
-        return self.route(address, run)
+        kept = run if address.limits is None else address.limits.kept(run)
+        return kept is not None and self.route(address, kept)
 
     # Consumers
 
@@ -501,12 +518,12 @@ class Engine:
         if queue.kind not in (Kind.STREAM, Kind.READER, Kind.BROWSER):  # a reader of the past takes nothing from anybody
             self.counters["expired"] += len(segment)
             deadletters.expired(self, queue, segment)
-        queue.skip(segment.first, segment.stop)
+        queue.finish_with(segment)
 
     def dead_letter(self, queue: Queue, segment: Segment, reason: str) -> None:
         self.counters["dead"] += len(segment)
         deadletters.dead(self, queue, segment, reason)
-        queue.skip(segment.first, segment.stop)
+        queue.finish_with(segment)
 
     # Time
 

@@ -50,7 +50,7 @@ class Lanes:
         self.address = address
         self.queue = queue  # its id
         self.expiring = expiring
-        self.common = Backlog(expiring)
+        self.common = Backlog(expiring, address.memory)
         self.by_lane: dict[Lane, Backlog] = {NONE: self.common}
         self.selectors: frozenset[Selector] = NONE
         self._size = 0  # of all but the common one
@@ -67,7 +67,7 @@ class Lanes:
     def lane(self, lane: Lane) -> Backlog:
         found = self.by_lane.get(lane)
         if found is None:
-            found = self.by_lane[lane] = Backlog(self.expiring)
+            found = self.by_lane[lane] = Backlog(self.expiring, self.address.memory)
         return found
 
     def push(self, segment: Segment) -> None:

@@ -1,5 +1,10 @@
 """Queues whose backlog does not fit in memory: from some offset on the log alone has their messages, and they are loaded in order.
 
+A queue keeps a window in memory. It is full when it has `Engine.page_size`, or its address or all queues together have what they may
+(memory.py). From then on what comes stays in the log. The next part is asked for while consumers get the last one, as long as what
+was read and is not acknowledged is below `max-read-page-bytes`. When memory is full a queue reads only for a consumer that waits,
+and keeps only a SHARE of what was read.
+
 A queue with a stored cursor holds them in the log by that; one without, by a mark of its own among the log's cursors.
 """
 
@@ -10,11 +15,13 @@ from typing import TYPE_CHECKING, Final
 from stompbox.broker.cursor import FAR, Cursor
 
 if TYPE_CHECKING:
+    from stompbox.broker.address import Settings
     from stompbox.broker.engine import Engine
     from stompbox.broker.queue import Queue
+    from stompbox.broker.segments import Segment
     from stompbox.message import Run
 
-LOAD_BYTES: Final = 4 << 20  # how much of a paged backlog is asked for at once
+SHARE: Final = 256 << 10  # octets that a queue may have in memory although memory is full
 
 
 class Load:
@@ -28,10 +35,60 @@ class Load:
         self.log = queue.address.log.id
         self.start = start
         self.stop = stop
-        self.max_bytes = LOAD_BYTES
+        self.max_bytes = 1 if queue.address.memory.is_full else queue.address.settings.page_size_bytes
 
     def __repr__(self) -> str:
         return f"<Load {self.start}..{self.stop} of log {self.log} for {self.queue.name}>"
+
+
+def fits(queue: Queue, size: int, segment: Segment) -> bool:
+    """Whether a queue that has `size` octets in memory takes a segment there."""
+    cost = segment.cost
+    return size + cost <= queue.engine.page_size and queue.address.memory.takes(cost, len(segment))
+
+
+def wants_more(queue: Queue) -> bool:
+    """Whether the next part of the log is to be read now. Who has no credit, or too much, makes it look again with an ACK."""
+    backlog = queue.backlog
+    if backlog.count and not _reads_ahead(queue, queue.address.settings):
+        return False
+    if queue.address.memory.is_full and not any(binding.consumer.has_credit for binding in queue.takers):
+        return _waits(queue)
+    return not queue.delivering or _may_read(queue, queue.address.settings) or _waits(queue)
+
+
+def _reads_ahead(queue: Queue, settings: Settings) -> bool:
+    """Although something waits: as long as that is at most half of what may be read ahead."""
+    if queue.address.memory.is_full or 0 <= settings.prefetch_page_messages <= queue.backlog.count:
+        return False
+    most = settings.prefetch_page_bytes if settings.prefetch_page_bytes >= 0 else _most_read(settings)
+    return 2 * queue.backlog.size <= min(most, queue.engine.page_size)
+
+
+def _most_read(settings: Settings) -> int:
+    return settings.max_read_page_bytes if settings.max_read_page_bytes >= 0 else 2 * settings.page_size_bytes
+
+
+def _may_read(queue: Queue, settings: Settings) -> bool:
+    """Consumers have not too much that they did not acknowledge; who has nothing gets something."""
+    consumers = [binding.consumer for binding in queue.takers]
+    size = queue.backlog.size + sum([consumer.bytes_out for consumer in consumers])
+    count = queue.backlog.count + queue.delivering
+    if size < _most_read(settings) and not 0 <= settings.max_read_page_messages <= count:
+        return True
+    return not queue.backlog.count and any(consumer.has_credit and not consumer.messages_out for consumer in consumers)
+
+
+def _waits(queue: Queue) -> bool:
+    """Until one of its consumers acknowledges."""
+    for binding in queue.takers:
+        binding.consumer.starved[queue] = None
+    return False
+
+
+def is_enough(queue: Queue) -> bool:
+    """Of what was read for it, the queue keeps what it has by now; the rest stays in the log."""
+    return queue.backlog.size > SHARE and queue.address.memory.is_full
 
 
 def page(engine: Engine, queue: Queue, run: Run, first: int) -> None:

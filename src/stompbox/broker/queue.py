@@ -31,6 +31,7 @@ from stompbox.selectors import Selector
 if TYPE_CHECKING:
     from stompbox.broker.address import Address
     from stompbox.broker.engine import Engine
+    from stompbox.broker.limits import Tally
     from stompbox.broker.redrive import Redrive
 
 DISPATCH_ROUNDS: Final = 1000  # segments handed out in one go, so that one backlog does not hold up the rest
@@ -71,6 +72,7 @@ class Queue:
         self.readers: list[Queue] = []  # browsers that get copies of what arrives
         self.expiring = Expiring(engine.timers, self._expire)
         self.backlog = Lanes(address, self.expiring, queue=self.id)
+        self.tally: Tally | None = None  # what it has not consumed, where that is limited (limits.py)
         self.waits = Waits(engine.timers, partial(arrivals.wake, self))
         self.delivering = 0  # messages that consumers have and have not acknowledged
         self.paged_from = -1  # from this offset on the log alone has them; -1: all are in memory
@@ -166,7 +168,7 @@ class Queue:
         common = self.backlog.common
         if not common.count and self.takers and not self.share(segment, self.takers):
             return
-        if common.size + segment.cost > self.engine.page_size:
+        if not paging.fits(self, common.size, segment):
             paging.page(self.engine, self, run, segment.first)
         else:
             common.push(segment)
@@ -187,12 +189,18 @@ class Queue:
             is_next = not self.is_halfway and not backlog.lane(lane).count
             if is_next and self._give_lane(lane, part, self.takers_of(lane)):
                 continue
-            if backlog.size + part.cost > self.engine.page_size:
+            if not paging.fits(self, backlog.size, part):
                 paging.page(self.engine, self, part.run, part.first)
                 if self.intake is not None:
                     self.intake.paged += segment.stop - part.first
                 return
             backlog.push_to(lane, part)
+
+    def finish_with(self, segment: Segment) -> None:
+        """Messages that were this queue's and will not be acknowledged."""
+        if self.tally is not None:
+            self.tally.gone(segment.size, len(segment), segment.run.shape)
+        self.skip(segment.first, segment.stop)
 
     def skip(self, first: int, stop: int) -> None:
         """Messages that are not for this queue, which is to be remembered."""
@@ -205,7 +213,7 @@ class Queue:
     def drop(self, segment: Segment, why: str) -> None:
         """Messages that go undelivered; `why` is what they are counted as."""
         self.engine.counters[why] += len(segment)
-        self.skip(segment.first, segment.stop)
+        self.finish_with(segment)
         if self.intake is not None:
             self.intake.done(segment)
 
@@ -219,6 +227,8 @@ class Queue:
             for low, high in self.still_in_log(self.paged_from, stop):
                 self.skip(low, high)
             self._loaded_to(stop)
+        if self.tally is not None:
+            self.tally.clear()
         if self.intake is not None:
             self.intake.clear()
         return sum(map(len, gone))
@@ -256,7 +266,7 @@ class Queue:
         else:
             self._dispatch_lanes()
         if self.paged_from >= 0 and self.takers:
-            if self.backlog.size <= self.engine.page_size // 2:
+            if paging.wants_more(self):
                 paging.load(self.engine, self)
             elif not self.is_simple:
                 seeking.seek(self.engine, self)
@@ -368,6 +378,8 @@ class Queue:
         self.delivering -= len(segment)
         if self.cursor.unsaved is not None and self.cursor.acknowledge(segment.first, segment.stop):
             self.engine.note(self)
+        if self.tally is not None:
+            self.tally.gone(segment.size, len(segment), segment.run.shape)
         if not self.is_simple:
             self._answered(segment)
 
@@ -382,6 +394,8 @@ class Queue:
     def unacknowledge(self, segment: Segment) -> None:
         """A transaction that could not be stored had acknowledged it."""
         self.delivering += len(segment)
+        if self.tally is not None:
+            self.tally.came(segment.run, [(segment.first, segment.stop)])
         if self.is_durable:
             self.cursor.revoke(segment.first, segment.stop)
 
@@ -504,7 +518,7 @@ class Queue:
 
     def loaded(self, runs: list[Run], start: int, stop: int) -> None:
         """Runs of the log from `start` on, complete up to `stop`: what of them is still to be delivered goes to the backlog."""
-        self.is_loading = False
+        self.is_loading = is_cut = False
         if self.paged_from == start:
             at = start
             for run in runs:
@@ -514,13 +528,19 @@ class Queue:
                     for low, high in self.still_in_log(first, end):
                         self._take_in(run, low, high)
                     at = end
+                    if end < stop and paging.is_enough(self):
+                        stop, is_cut = end, True
+                        break
             self._pass_over(at, stop)
             self._loaded_to(stop)
             if self.intake is not None:
                 self.intake.settle(self)
         if self.redrive is not None:
             self.redrive.go_on()
-        self.dispatch()
+        if is_cut:  # what is next may be in memory too: not one within the other
+            self.engine.dispatch_later(self)
+        else:
+            self.dispatch()
 
     def still_in_log(self, first: int, stop: int) -> list[tuple[int, int]]:
         """What of first .. stop-1 was not handed out or answered while it was paged."""

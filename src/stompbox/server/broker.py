@@ -12,6 +12,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stompbox.broker import limits
 from stompbox.broker.address import Address
 from stompbox.broker.consumer import AckMode, Consumer
 from stompbox.broker.engine import Engine
@@ -21,6 +22,7 @@ from stompbox.broker.stagings import Stagings
 from stompbox.config import Configuration, Listener, ListenerOptions
 from stompbox.errors import IllegalFrame, Refused, StompboxError, StoreError
 from stompbox.security import FailedLogins, Permissions, User, Users
+from stompbox.server import limiting
 from stompbox.server.committer import Committer
 from stompbox.server.configuring import configure
 from stompbox.server.disk import Disk
@@ -58,7 +60,9 @@ class Broker:
         self.engine = Engine(configuration.settings_of(), epoch=epoch + 1, is_durable=is_durable)
         self.engine.now = self.now()
         self.engine.persists_ids = configuration.persist_id_cache
+        self.engine.memory.limit(configuration.global_max_size, configuration.global_max_messages)
         recover(self.engine, recovered)
+        limits.measure(self.engine, store.sizes)
         store.apply(Commit(entries={("broker", "epoch"): (epoch + 1).to_bytes(4)}))
         self.committer = Committer(store, loop, self._committed)
         self.stagings = Stagings(self.engine, STAGED)
@@ -157,6 +161,10 @@ class Broker:
             self._start_loads()
         if engine.slow:
             self._deal_with_slow()
+        if self.pressure.full:
+            self.pressure.let_in()
+        if engine.full:
+            limiting.tell(self)
         if not (self.committer.is_busy or self.disk.is_waiting or self.is_stopping) and (self.is_wanted or engine.is_dirty):
             self._commit_when_due()
         deadline = engine.next_deadline()

@@ -24,9 +24,10 @@ from stompbox.message import Shape
 from stompbox.security import Right, User
 from stompbox.server import acknowledging, sending
 from stompbox.server.commands import COMMANDS
+from stompbox.server.limiting import Holding
 from stompbox.server.stamping import Stamps
 from stompbox.stomp import encode
-from stompbox.stomp.codec import Decoder, Limits, escape
+from stompbox.stomp.codec import Decoder, Limits, escape, unescape
 from stompbox.stomp.codec import encode as encode_frame
 from stompbox.stomp.frames import Frame
 from stompbox.stomp.heartbeat import Action, Agreement, Pulse
@@ -122,6 +123,7 @@ class Connection:
         self.held: deque[bytes] = deque()  # and what came after it
         self.is_held = False
         self.is_paused = False
+        self.holding: Holding | None = None  # what waits for room in an address (limiting.py)
         self.has_sent = False  # messages, in the read that is being obeyed
         self.is_ended = False  # nothing more is obeyed
         self.is_lost = False
@@ -158,6 +160,18 @@ class Connection:
         self.is_paused = False
         if not self.is_held:
             self.transport.resume_reading()
+        if self.holding is not None:
+            self.broker.loop.call_soon(self._obey_held)
+
+    def hold_sends(self) -> None:
+        """Reads on, but only for ACK and NACK, until `resume` (limiting.py)."""
+        if self.holding is None:
+            self.holding = Holding(self)
+
+    def _obey_held(self) -> None:
+        holding, self.holding = self.holding, None
+        if holding is not None and not self.is_ended:
+            self._obey_all(iter(holding.events))
 
     def go_on(self) -> None:
         if self.is_lost:
@@ -178,6 +192,8 @@ class Connection:
         broker.engine.now = broker.now()
         try:
             for event in events:
+                if self.holding is not None and self.holding.takes(event):
+                    continue
                 kind = type(event)
                 if kind is Sends:
                     self._try(sending.sends, event, None)
@@ -214,7 +230,10 @@ class Connection:
         try:
             command(self, event)
         except StompboxError as error:
-            self.refuse(error, frame)
+            if type(event) is Sends:
+                self.refuse_each(error, event)
+            else:
+                self.refuse(error, frame)
 
     # Out
 
@@ -367,6 +386,15 @@ class Connection:
         if closes:
             self.end(is_failure=True)
 
+    def refuse_each(self, error: StompboxError, event: Sends) -> None:
+        """The same for SENDs of a run, none of which had an effect."""
+        receipts = event.receipts or [b""] * len(event.bodies)
+        for receipt in receipts:
+            if self.is_ended:
+                return
+            headers = {"receipt": unescape(receipt, self.session.version, "SEND").decode()} if receipt else {}
+            self.refuse(error, Frame("SEND", headers, b""))
+
     def fail(self, error: FrameError) -> None:
         self.refuse(error)
 
@@ -390,6 +418,9 @@ class Connection:
             return
         self.is_lost = True
         self.is_ended = True
+        if self.holding is not None and self.holding.messages:
+            self.broker.engine.counters["not-taken"] += self.holding.messages
+            log.info("%s: gone while %d messages waited for room; they were not taken", self.name, self.holding.messages)
         self._timer.cancel()
         self.broker.engine.now = self.broker.now()
         self._leave(is_failure=True)
@@ -430,8 +461,10 @@ class Connection:
     def _beat(self) -> None:
         if self.is_lost or self.pulse is None:
             return
+        if self.is_paused:  # nobody listens to what it says
+            self.pulse.received(self.broker.loop.time())
         due = self.pulse.due(self.broker.loop.time())
-        if due is Action.TIME_OUT and not self.is_ended and not self.is_paused:
+        if due is Action.TIME_OUT and not self.is_ended:
             self.refuse(self.pulse.timed_out())
             if not self.is_ended:
                 self.end(is_failure=True)

@@ -5,8 +5,11 @@
 | while more than UNSAVED bytes are on their way to disk | half of that is                               |
 | to an address that blocks when the disk is in trouble  | the disk is good again                        |
 | more requests than are answered (requests.py)          | fewer wait                                    |
+| to an address that blocks when it is full              | there is room                                 |
 
-Who only consumes never waits. What was read already is taken; so a sender goes beyond by one read at the most.
+Who only consumes never waits. What was read already is taken; so a sender goes beyond by one read at the most. Of those who wait for
+room, as many go on at a time as it has reads; the others look again after TURN. A connection that consumes, too, is still read while
+it waits for room (limiting.py).
 """
 
 from __future__ import annotations
@@ -15,7 +18,9 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from stompbox.broker.address import Address
+from stompbox.broker.limits import Limits
 from stompbox.broker.units import is_failing
+from stompbox.config.settings import AddressFullPolicy
 from stompbox.message import Run
 
 if TYPE_CHECKING:
@@ -23,6 +28,8 @@ if TYPE_CHECKING:
     from stompbox.server.connection import Connection
 
 UNSAVED: Final = 64 << 20  # bytes
+READ: Final = 256 << 10  # bytes of one read of a socket
+TURN: Final = 0.005  # seconds
 
 
 class Reason(Enum):
@@ -34,42 +41,74 @@ class Reason(Enum):
 class Pressure:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
-        self.waiting: dict[Connection, set[Reason]] = {}
+        self.waiting: dict[Connection, set[Reason | Limits]] = {}
+        self.full: dict[Limits, dict[Connection, None]] = {}  # who waits for room, the first to come first
+        self._is_planned = False
 
     def sent(self, connection: Connection, address: Address, run: Run) -> None:
-        """A message was taken while something is in trouble."""
+        """A message was taken while something is in trouble, or by an address with limits."""
         engine = self.broker.engine
         if engine.trouble is not None and engine.is_durable and not is_failing(address) and not address.is_volatile(run):
             self.hold(connection, Reason.DISK)
+        limits = address.limits
+        if limits is not None and limits.policy is AddressFullPolicy.BLOCK and limits.look():
+            self.hold(connection, limits)
 
     def has_read(self, connection: Connection) -> None:
         """All of one read was obeyed, and there were messages in it."""
         if self.broker.engine.unsaved > UNSAVED:
             self.hold(connection, Reason.BEHIND)
 
-    def hold(self, connection: Connection, reason: Reason) -> None:
+    def hold(self, connection: Connection, reason: Reason | Limits) -> None:
         """It is not read until `let_go` or `relieve` takes this reason, and all others, from it."""
         if connection.is_ended:
             return
-        reasons = self.waiting.setdefault(connection, set())
-        if not reasons:
+        self.waiting.setdefault(connection, set()).add(reason)
+        if isinstance(reason, Limits):
+            self.full.setdefault(reason, {})[connection] = None
+        if isinstance(reason, Limits) and connection.consumers:
+            connection.hold_sends()
+        elif not connection.is_paused:
             connection.pause()
-        reasons.add(reason)
 
     def relieve(self) -> None:
         """Lets those go on who need not wait any more."""
         if not self.waiting:
             return
         engine = self.broker.engine
-        over = set()
+        over: set[Reason | Limits] = set()
         if engine.unsaved < UNSAVED // 2:
             over.add(Reason.BEHIND)
         if engine.trouble is None:
             over.add(Reason.DISK)
         for connection in list(self.waiting):
             self.let_go(connection, *over)
+        self.let_in()
 
-    def let_go(self, connection: Connection, *over: Reason) -> None:
+    def let_in(self) -> None:
+        """There may be room in addresses that were full."""
+        for limits, connections in list(self.full.items()):
+            address = limits.address
+            if address.limits is limits and self.broker.engine.addresses.get(address.name) is address:
+                if not limits.has_room_again():
+                    continue
+                admitted = list(connections)[: max(1, limits.room()[0] // READ)]
+            else:  # its settings have changed, or it is gone
+                admitted = list(connections)
+            for connection in admitted:
+                del connections[connection]
+                self.let_go(connection, limits)
+            if not connections:
+                del self.full[limits]
+            elif not self._is_planned:
+                self._is_planned = True
+                self.broker.loop.call_later(TURN, self._look_again)
+
+    def _look_again(self) -> None:
+        self._is_planned = False
+        self.let_in()
+
+    def let_go(self, connection: Connection, *over: Reason | Limits) -> None:
         reasons = self.waiting.get(connection)
         if reasons is None:
             return
@@ -79,7 +118,12 @@ class Pressure:
             connection.resume()
 
     def leave(self, connection: Connection) -> None:
-        self.waiting.pop(connection, None)
+        for reason in self.waiting.pop(connection, ()):
+            if isinstance(reason, Limits):
+                connections = self.full.get(reason, {})
+                connections.pop(connection, None)
+                if not connections:
+                    self.full.pop(reason, None)
 
     def __repr__(self) -> str:
         return f"<Pressure {len(self.waiting)} connections wait>"

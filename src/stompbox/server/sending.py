@@ -6,6 +6,7 @@ answers to temporary ones, retained messages, headers to be stamped) takes the l
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from stompbox.broker import expiry, retained, temporaries
@@ -15,7 +16,7 @@ from stompbox.broker.units import is_refusable
 from stompbox.errors import IllegalFrame, Refused
 from stompbox.message import ANYCAST, MULTICAST, Run, Shape
 from stompbox.security import Right
-from stompbox.server import requests
+from stompbox.server import limiting, requests
 from stompbox.server.naming import Route
 from stompbox.server.stamping import REMEMBERED, with_headers
 from stompbox.server.transactions import transaction_of
@@ -56,6 +57,8 @@ def sends(connection: Connection, event: Sends) -> None:
         _send_with_care(connection, event, route)
         return
     address, routing, queue = _reach(connection, route.destinations[0])
+    if address.limits is not None and event.transaction is None and _is_too_much(connection, event, (address,)):
+        return
     run = Run(shape, event.bodies, event.columns, routing=routing, sender=connection.session_id, queue=queue)
     if event.transaction is not None:
         _hold(connection, event.transaction, [(address, run)])
@@ -65,7 +68,7 @@ def sends(connection: Connection, event: Sends) -> None:
     engine = connection.broker.engine
     waits = engine.publish(address, run, is_answered=bool(event.receipts))
     connection.has_sent = True
-    if engine.trouble is not None:
+    if engine.trouble is not None or address.limits is not None:
         connection.broker.pressure.sent(connection, address, run)
     if event.receipts:
         connection.confirm(event.receipts, waits=waits, is_refusable=waits and is_refusable(((address, run),)))
@@ -88,6 +91,8 @@ def _send_with_care(connection: Connection, event: Sends, route: Route) -> None:
         if not destination.is_temporary:
             connection.broker.permissions.require(connection.user, Right.SEND, destination.address)
     targets = [_reach(connection, destination) for destination in route.destinations]
+    if event.transaction is None and _is_too_much(connection, event, [address for address, *_ in targets]):
+        return
     if route.reply is not None:
         shape = _answered(connection, shape, route.reply)
     runs = [
@@ -103,11 +108,22 @@ def _send_with_care(connection: Connection, event: Sends, route: Route) -> None:
     engine.prepare(runs)
     waits = engine.publish_all(runs, is_answered=bool(event.receipts))
     connection.has_sent = True
-    if engine.trouble is not None:
-        for address, run in runs:
+    for address, run in runs:
+        if engine.trouble is not None or address.limits is not None:
             connection.broker.pressure.sent(connection, address, run)
     if event.receipts:
         connection.confirm(event.receipts, waits=waits, is_refusable=waits and is_refusable(runs))
+
+
+def _is_too_much(connection: Connection, event: Sends, addresses: Sequence[Address]) -> bool:
+    """Whether not all of a run fit. Then all is done: what fits was sent, the others got their ERROR."""
+    fits = limiting.fitting(event, addresses)
+    if fits == len(event.bodies):
+        return False
+    if fits:
+        sends(connection, limiting.part(event, 0, fits))
+    limiting.refuse(connection, limiting.part(event, fits, len(event.bodies)), addresses)
+    return True
 
 
 def _reach(connection: Connection, destination: Destination) -> tuple[Address, int, str]:

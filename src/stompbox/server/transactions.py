@@ -49,8 +49,10 @@ def commit(connection: Connection, frame: Frame) -> None:
     finally:
         transacted.give_back(connection)
     connection.has_sent = bool(transaction.sends)
-    for address, run in transaction.sends if connection.broker.engine.trouble is not None else ():
-        connection.broker.pressure.sent(connection, address, run)
+    is_in_trouble = connection.broker.engine.trouble is not None
+    for address, run in transaction.sends:
+        if is_in_trouble or address.limits is not None:
+            connection.broker.pressure.sent(connection, address, run)
     connection.answer(frame, waits=waits and "receipt" in frame.headers, is_refusable=transaction.is_refusable)
 
 

@@ -1,0 +1,110 @@
+"""What becomes of a SEND to an address that is full, as far as its sender sees it: ERROR, or waiting. What is full: broker/limits.py.
+
+    FAIL    of a run the first messages are taken, as many as there is room for; each of the others gets its ERROR
+    DROP    the engine drops; the sender notices nothing, its RECEIPT comes
+    BLOCK   what was read is taken; then the connection is read no further until there is room (pressure.py)
+
+A connection that consumes, too, must be able to make that room. So it is still read: its ACK and NACK frames are obeyed, those in
+transactions aside, and all else waits in order (Holding), up to HELD octets; beyond them it is not read either. When it goes
+away, what waits was never taken.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from stompbox.broker.address import Address
+from stompbox.broker.limits import CODE
+from stompbox.broker.segments import EACH
+from stompbox.config.settings import AddressFullPolicy
+from stompbox.stomp.frames import Frame
+from stompbox.stomp.runs import Acks, Sends
+
+if TYPE_CHECKING:
+    from stompbox.server.broker import Broker
+    from stompbox.server.connection import Connection
+
+log = logging.getLogger("stompbox.limits")
+
+HELD: Final = 1 << 20  # octets of frames that wait for room on a connection that consumes
+
+_EFFECT: Final = {
+    AddressFullPolicy.FAIL: "senders get an ERROR",
+    AddressFullPolicy.DROP: "messages are dropped",
+    AddressFullPolicy.BLOCK: "senders wait",
+}
+
+
+def fitting(event: Sends, addresses: Iterable[Address]) -> int:
+    """How many of a run's messages are taken by addresses that refuse, from the first on."""
+    fits = len(event.bodies)
+    for address in addresses:
+        limits = address.limits
+        if limits is not None and limits.policy is AddressFullPolicy.FAIL:
+            fits = min(fits, limits.fitting(event.shape, event.bodies, limits.room()))
+            if fits < len(event.bodies):
+                limits.look()
+    return fits
+
+
+def part(event: Sends, first: int, stop: int) -> Sends:
+    columns = tuple([column[first:stop] for column in event.columns])
+    return Sends(event.shape, event.bodies[first:stop], columns, event.receipts[first:stop], event.transaction)
+
+
+def refuse(connection: Connection, event: Sends, addresses: Iterable[Address]) -> None:
+    """None of these is taken."""
+    refusing = [address.limits for address in addresses if address.limits and address.limits.policy is AddressFullPolicy.FAIL]
+    full = [limits for limits in refusing if limits.look()]
+    connection.refuse_each((full or refusing)[0].refusal(), event)
+
+
+def tell(broker: Broker) -> None:
+    """Says once that an address is full, and once that it is not any more."""
+    full, broker.engine.full = broker.engine.full, []
+    for limits, is_full, dropped in full:
+        if is_full:
+            log.warning("address %s is full (%s): %s (%s)", limits.address.name, limits.reason, _EFFECT[limits.policy], CODE)
+        else:
+            said = f"; {dropped} messages were dropped" if dropped else ""
+            log.warning("address %s has room again%s", limits.address.name, said)
+
+
+class Holding:
+    """Frames of one connection that wait until an address has room, in order."""
+
+    __slots__ = ("connection", "events", "size")
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.events: list[object] = []
+        self.size = 0
+
+    def takes(self, event: object) -> bool:
+        """Whether it is to wait. If not, it is to be obeyed at once."""
+        if isinstance(event, Acks):
+            return False
+        if isinstance(event, Frame) and event.command in ("ACK", "NACK") and "transaction" not in event.headers:
+            return False
+        self.events.append(event)
+        self.size += _size(event)
+        if self.size > HELD and not self.connection.is_paused:
+            self.connection.pause()
+        return True
+
+    @property
+    def messages(self) -> int:
+        """SENDs among them."""
+        runs = [len(event.bodies) for event in self.events if isinstance(event, Sends)]
+        return sum(runs) + sum([isinstance(event, Frame) and event.command == "SEND" for event in self.events])
+
+    def __repr__(self) -> str:
+        return f"<Holding {len(self.events)} events {self.size} octets>"
+
+
+def _size(event: object) -> int:
+    if isinstance(event, Sends):
+        return sum(map(len, event.bodies)) + EACH * len(event.bodies)
+    return EACH + len(event.body) if isinstance(event, Frame) else EACH
