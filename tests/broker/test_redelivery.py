@@ -7,6 +7,7 @@ import pytest
 from stompbox.broker.consumer import Consumer
 from stompbox.config.settings import AddressSetting
 from stompbox.message import MULTICAST
+from stompbox.store.base import Commit
 from tests.broker.world import World
 
 
@@ -207,3 +208,75 @@ def test_no_route_goes_to_the_dead_where_settings_say_so() -> None:
     assert got.headers["_AMQ_ORIG_ADDRESS"] == "t"
     assert "_AMQ_ORIG_QUEUE" not in got.headers
     assert world.engine.counters["unrouted"] == len(run)
+
+
+# Across restarts
+
+
+def test_counts_outlive_the_broker() -> None:
+    world, consumer = consuming(AddressSetting(match="q", max_delivery_attempts=3, dead_letter_address="dead"))
+    world.send("q", *[b"%d" % number for number in range(6)])
+    while waiting := world.settle():
+        for got in waiting:
+            if got.deliveries < got.offset % 3:
+                world.nack(consumer, got)
+    world.commit()
+    world = world.restart()
+    world.on_queue(world.consumer(), "q")
+    found = {got.body: (got.deliveries, got.is_redelivered) for got in world.settle()}
+    assert found == {b"%d" % number: (number % 3, True) for number in range(6)}
+
+
+def test_attempts_before_a_restart_are_attempts() -> None:
+    rule = AddressSetting(match="q", max_delivery_attempts=3, dead_letter_address="dead")
+    world, consumer = consuming(rule)
+    for life in range(3):
+        if life == 0:
+            world.send("q", b"poison")
+        (got,) = world.settle()
+        assert got.deliveries == life
+        world.nack(consumer, got)
+        world.commit()
+        world = world.restart()
+        consumer = world.on_queue(world.consumer(), "q")
+    assert world.settle() == []
+    world.on_queue(world.consumer("d"), "dead")
+    assert [got.body for got in world.settle()] == [b"poison"]
+
+
+def test_what_was_spent_before_a_restart_is_not_delivered_once_more() -> None:
+    """The broker went after the last attempt and before the dead letter was stored."""
+    rule = AddressSetting(match="q", max_delivery_attempts=2, dead_letter_address="dead")
+    world, _ = consuming(rule)
+    world.send("q", b"poison", b"fine")
+    world.settle()
+    world.commit()
+    world.store.apply(Commit(delivered={world.queue("q").id: [(0, 1, 2, 2)]}))
+    world = world.restart()
+    world.on_queue(world.consumer(), "q")
+    assert [got.body for got in world.settle()] == [b"fine"]
+    world.on_queue(world.consumer("d"), "dead")
+    assert [got.body for got in world.settle()] == [b"poison"]
+
+
+def test_counts_of_a_commit_that_failed_go_with_the_next() -> None:
+    world, consumer = consuming()
+    world.send("q", b"a")
+    world.commit()
+    (got,) = world.settle()
+    world.nack(consumer, got)
+    world.engine.commit_failed(world.engine.take_commit())
+    (got,) = world.settle()
+    world.nack(consumer, got)
+    world.commit()
+    world = world.restart()
+    world.on_queue(world.consumer(), "q")
+    assert [got.deliveries for got in world.settle()] == [2]
+
+
+def test_what_is_not_stored_is_not_counted() -> None:
+    world, consumer = consuming()
+    world.send("q", b"a", persistent=False)
+    (got,) = world.settle()
+    world.nack(consumer, got)
+    assert world.engine.take_commit().delivered == {}

@@ -193,6 +193,7 @@ def test_a_database_without_large_bodies_is_brought_up_to_date(tmp_path: Path) -
     with closing(sqlite3.connect(path / folder.DATABASE, isolation_level=None)) as other:  # as version 1 had it
         other.execute("DROP TABLE part")
         other.execute("DROP TABLE name")
+        other.execute("DROP TABLE delivery")
         other.execute("PRAGMA user_version = 1")
     with closing(SqliteStore(path)) as store:
         store.apply(Commit(parts={(1, 0): FIRST}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import random
 import resource
@@ -16,8 +17,11 @@ from pathlib import Path
 import pytest
 
 from stompbox.errors import StoreError
+from stompbox.message import Run
 from stompbox.store import folder, housekeeping, schema
+from stompbox.store.backup import copy
 from stompbox.store.base import Commit
+from stompbox.store.check import damage
 from stompbox.store.chunks import decode
 from stompbox.store.sqlite import FOLD_ROWS, SqliteStore
 from tests.store.runs import run
@@ -41,6 +45,10 @@ def store(data: Path) -> Iterator[SqliteStore]:
 def offsets(store: SqliteStore, log: int = 1) -> list[int]:
     chunks = store.read(log, 0, EVERYTHING, EVERYTHING)
     return [offset for chunk in chunks for part in decode(chunk.blob, chunk.first) for offset in range(part.first, part.stop)]
+
+
+def runs_of(store: SqliteStore, log: int) -> list[Run]:
+    return [part for chunk in store.read(log, 0, EVERYTHING, EVERYTHING) for part in decode(chunk.blob, chunk.first)]
 
 
 def filled(data: Path, *, chunks: int = 4, size: int = 20_000) -> Path:
@@ -246,6 +254,30 @@ def test_a_newer_version_is_refused(data: Path) -> None:
     assert f"{file}: written by a newer broker (schema version {schema.SCHEMA_VERSION + 1}" in error.message
 
 
+# As brokers of that version left them when they were killed: six orders, of which 0, 1 and 4 are done.
+OLDER = Path(__file__).parent / "data"
+
+
+@pytest.mark.parametrize("version", range(1, schema.SCHEMA_VERSION))
+def test_a_file_of_each_older_version_can_be_read(data: Path, version: int) -> None:
+    data.mkdir()
+    (data / folder.DATABASE).write_bytes(gzip.decompress((OLDER / f"version-{version}.db.gz").read_bytes()))
+    assert list(damage(data)) == [], "checked as it is"
+    copy(data, data.with_name("copy"))
+    for path in (data, data.with_name("copy")):
+        with closing(SqliteStore(path)) as store:
+            found = store.recover()
+            logs = {log.name: log.id for log in found.logs}
+            bodies = {name: [body for part in runs_of(store, logs[name]) for body in part.bodies] for name in logs}
+            assert bodies == {"orders": [b"order %d" % n for n in range(1, 6)], "news": []}
+            (cursor,) = [cursor for cursor in found.cursors if cursor.log == logs["orders"]]
+            assert (cursor.position, list(cursor.ahead), cursor.delivered) == (2, [(4, 5)], [])
+            store.apply(Commit(delivered={cursor.id: [(2, 4, 1, 1)]}))
+        assert list(damage(path)) == []
+        with closing(sqlite3.connect(path / folder.DATABASE)) as other:
+            assert other.execute("PRAGMA user_version").fetchone() == (schema.SCHEMA_VERSION,)
+
+
 def test_an_older_version_is_brought_up_to_date(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     filled(data)
     latest = schema.SCHEMA_VERSION + 2
@@ -420,15 +452,17 @@ def test_changes_never_pile_up(store: SqliteStore) -> None:
     assert len(store.recover().cursors[0].ahead) == FOLD_ROWS + 49
 
 
-@pytest.mark.parametrize("table", ["log", "cursor", "change", "entry"])
+@pytest.mark.parametrize("table", ["log", "cursor", "change", "delivery", "entry"])
 def test_rows_that_say_nothing_sensible_are_named(data: Path, table: str) -> None:
     file = filled(data)
-    column = {"log": "next", "cursor": "position", "change": "data", "entry": "value"}[table]
+    with closing(SqliteStore(data)) as store:
+        store.apply(Commit(delivered={1: [(3, 4, 1, 1)]}))
+    column = {"log": "next", "cursor": "position", "change": "data", "delivery": "failures", "entry": "value"}[table]
     with closing(sqlite3.connect(file, isolation_level=None)) as other:
         other.execute(f"UPDATE {table} SET {column} = 12345")
     error = refusal(lambda: recover(data))
     assert error.code == "data-corrupt"
-    where = {"log": "row 1", "cursor": "row 1", "change": "row 1", "entry": "row queue orders"}[table]
+    where = {"entry": "row queue orders"}.get(table, "row 1")
     assert error.message == f"{file}: {where} of table {table} is damaged (checksum)"
 
 

@@ -11,6 +11,7 @@ from stompbox.message import Run
 from stompbox.ranges import Ranges
 from stompbox.store.base import Commit, Recovered, Store, StoredCursor, StoredLog
 from stompbox.store.chunks import decode
+from stompbox.store.sqlite import SqliteStore
 from tests.store.conftest import CHUNK_BYTES, Opened
 from tests.store.runs import QUEUE, run, told
 
@@ -243,6 +244,31 @@ def test_a_cursor_can_be_put_elsewhere(opened: Opened) -> None:
     opened.store.apply(Commit(logs={1: "orders"}, cursors={1: (1, 0)}, acknowledged={1: [(0, 5), (8, 9)]}))
     opened.store.apply(Commit(cursors={1: (1, 2)}))
     assert opened.again().recover().cursors == [StoredCursor(1, 1, 2, Ranges())]
+
+
+def test_the_latest_counts_of_deliveries_count(opened: Opened) -> None:
+    opened.store.apply(Commit(logs={1: "orders"}, cursors={1: (1, 0), 2: (1, 5)}))
+    opened.store.apply(Commit(delivered={1: [(0, 10, 1, 0), (2, 4, 2, 1)], 2: [(3, 8, 1, 1)], 99: [(0, 1, 1, 1)]}))
+    opened.store.apply(Commit(delivered={1: [(0, 10, 3, 1)]}))
+    opened.store.apply(Commit(delivered={1: [(3, 5, 4, 2)]}, acknowledged={1: [(0, 1), (8, 9)]}))
+    for store in opened.both():
+        counted = {cursor.id: cursor.delivered for cursor in store.recover().cursors}
+        assert counted == {1: [(1, 3, 3, 1), (3, 5, 4, 2), (5, 8, 3, 1), (9, 10, 3, 1)], 2: [(5, 8, 1, 1)]}
+    opened.store.apply(Commit(dropped_cursors=[1], cursors={2: (1, 0), 99: (1, 0)}))
+    opened.store.apply(Commit(cursors={1: (1, 0)}))
+    for store in opened.both():
+        assert [cursor.delivered for cursor in store.recover().cursors] == [[], [], []]
+
+
+def test_counts_of_what_was_acknowledged_go(opened: Opened) -> None:
+    opened.store.apply(Commit(logs={1: "orders"}, cursors={1: (1, 0)}))
+    for offset in range(600):
+        opened.store.apply(Commit(delivered={1: [(offset, offset + 1, 1, 1)]}, acknowledged={1: [(offset - 1, offset)]}))
+    (cursor,) = opened.again().recover().cursors
+    assert cursor.delivered == [(599, 600, 1, 1)]
+    if isinstance(opened.store, SqliteStore):
+        (rows,) = opened.store._db.execute("SELECT count(*) FROM delivery").fetchone()
+        assert rows < 300
 
 
 def test_many_acknowledgements_fold(opened: Opened) -> None:

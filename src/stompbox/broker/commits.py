@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from stompbox.broker import lifetimes, units
 from stompbox.broker.units import Unit
-from stompbox.store.base import Commit
+from stompbox.store.base import Commit, Delivered
 
 if TYPE_CHECKING:
     from stompbox.broker.address import Address
@@ -28,6 +28,7 @@ class Commits:
         self.dirty: dict[Address, None] = {}
         self.acked: dict[Queue, None] = {}
         self.news: dict[Duplicates, None] = {}  # what finds duplicates and has something to be stored
+        self.delivered: dict[Queue, list[Delivered]] = {}  # of messages that were, and are not acknowledged (counts.py)
         self.changes = 0  # of the catalogue, and of which logs and cursors there are: counts up
         self.unit: Unit | None = None  # that is being done
         self.units: list[Unit] = []  # that the next commit has
@@ -37,7 +38,7 @@ class Commits:
         self._units: list[Unit] = []  # and what of it somebody waits for
 
     def __bool__(self) -> bool:
-        return bool(self.dirty or self.acked or self._next)
+        return bool(self.dirty or self.acked or self.delivered or self._next)
 
     def begin(self) -> Unit:
         """What is published until `end` belongs together: its sender will be told of it as one."""
@@ -69,9 +70,11 @@ class Commits:
 
     def drop_cursor(self, queue: Queue) -> None:
         self.acked.pop(queue, None)
+        self.delivered.pop(queue, None)
         if queue.is_durable:
             self._next.cursors.pop(queue.id, None)
             self._next.acknowledged.pop(queue.id, None)
+            self._next.delivered.pop(queue.id, None)
             self._next.dropped_cursors.append(queue.id)
             self.dirty[queue.address] = None
 
@@ -101,6 +104,9 @@ class Commits:
         acked, self.acked = self.acked, {}
         for queue in acked:
             self.dirty[queue.address] = None
+        for queue, told in self.delivered.items():
+            commit.delivered[queue.id] = commit.delivered.get(queue.id, []) + told
+        self.delivered = {}
         dirty, self.dirty = self.dirty, {}
         self._offsets = {}
         self._addresses = list(dirty)
@@ -128,6 +134,8 @@ class Commits:
         commit.entries |= newer.entries
         commit.dropped_cursors += newer.dropped_cursors
         commit.dropped_logs += newer.dropped_logs
+        for queue_id in newer.dropped_cursors:
+            commit.delivered.pop(queue_id, None)
         for queue_id, ranges in commit.acknowledged.items():
             queue = self.engine.queues.get(queue_id)
             if queue is not None:

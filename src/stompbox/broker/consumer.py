@@ -34,7 +34,7 @@ class AckMode(Enum):
 class Output:
     """A part of a run for one subscription, to be encoded and written."""
 
-    __slots__ = ("binding", "deliveries", "first", "is_redelivered", "run", "stop", "turn")
+    __slots__ = ("binding", "deliveries", "failures", "first", "is_redelivered", "run", "stop", "turn")
 
     def __init__(self, binding: Binding, segment: Segment) -> None:
         self.binding = binding
@@ -43,6 +43,7 @@ class Output:
         self.first = segment.first
         self.stop = segment.stop
         self.deliveries = segment.deliveries
+        self.failures = segment.failures
         self.is_redelivered = segment.is_redelivered
 
 

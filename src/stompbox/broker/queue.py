@@ -14,7 +14,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from stompbox.broker import arrivals, choosing, messagegroups, paging, seeking, slowness
+from stompbox.broker import arrivals, choosing, counts, messagegroups, paging, seeking, slowness
 from stompbox.broker.consumer import Binding, Consumer
 from stompbox.broker.cursor import Cursor
 from stompbox.broker.expiring import Expiring
@@ -30,6 +30,7 @@ from stompbox.selectors import Selector
 
 if TYPE_CHECKING:
     from stompbox.broker.address import Address
+    from stompbox.broker.counts import Counts
     from stompbox.broker.engine import Engine
     from stompbox.broker.limits import Tally
     from stompbox.broker.redrive import Redrive
@@ -77,6 +78,7 @@ class Queue:
         self.delivering = 0  # messages that consumers have and have not acknowledged
         self.paged_from = -1  # from this offset on the log alone has them; -1: all are in memory
         self.suspect_below = 0  # stored before a restart: may have been delivered
+        self.counts: Counts | None = None  # how often those were delivered
         self.sought = Ranges()  # what consumers took out of the log beyond `paged_from` (seeking.py)
         self.is_loading = False
         self.is_halfway = False  # stopped while somebody still had credit, so that other queues get their turn
@@ -409,6 +411,7 @@ class Queue:
         """Delivered and not acknowledged: to its place, after its redelivery delay, or to the dead letters."""
         segment.deliveries += 1
         segment.failures += is_failure
+        counts.tell(self, segment)
         settings = self.address.settings
         if segment.run.is_withdrawn:
             self.take_back(segment)
@@ -565,10 +568,16 @@ class Queue:
 
     def _take_in(self, run: Run, first: int, stop: int) -> None:
         for segment, is_wanted in self.sifted(run, first, stop):
-            if is_wanted:
+            if is_wanted and self.is_spent(segment):
+                self.engine.dead_letter(self, segment, "max-delivery-attempts")
+            elif is_wanted:
                 arrivals.take(self, segment)
             else:
                 self._pass_over(segment.first, segment.stop)
+
+    def is_spent(self, segment: Segment) -> bool:
+        """It had all its attempts before a restart."""
+        return segment.failures > 0 and 0 <= self.address.settings.max_delivery_attempts <= segment.failures
 
     def sifted(self, run: Run, first: int, stop: int) -> Iterator[tuple[Segment, bool]]:
         """What was found in the log, and whether it is for this queue."""
@@ -577,7 +586,11 @@ class Queue:
             yield Segment(run, first, stop), False
             return
         for low, high, is_wanted in self.address.verdicts(self, run, first, stop):
-            yield Segment(run, low, high, is_suspect=is_suspect), is_wanted
+            segment = Segment(run, low, high, is_suspect=is_suspect)
+            if is_suspect and self.counts is not None:
+                yield from ((part, is_wanted) for part in self.counts.parted(segment))
+            else:
+                yield segment, is_wanted
 
     def __repr__(self) -> str:
         paged = f" paged from {self.paged_from}" if self.paged_from >= 0 else ""

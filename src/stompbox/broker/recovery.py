@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from stompbox.broker import durables, lifetimes, retained
+from stompbox.broker.counts import Counts
 from stompbox.broker.cursor import FAR, Cursor
 from stompbox.broker.duplicates import duplicates_of
 from stompbox.broker.durables import DurableSubscription
@@ -75,6 +76,7 @@ def _queue(engine: Engine, stored: StoredCursor, entry: dict[str, Any]) -> Queue
     queue = Queue(engine, address, entry["name"], kind=Kind(entry["kind"]), cursor=cursor, selector=_selector(entry))
     queue.owner, queue.is_auto = entry["owner"], entry["auto"]
     queue.suspect_below = address.log.next
+    queue.counts = Counts(stored.delivered) if stored.delivered else None
     if queue.kind in (Kind.GROUP, Kind.READER):
         cursor.reach = FAR
     elif cursor.position < address.log.next:

@@ -25,6 +25,7 @@ from stompbox.security import FailedLogins, Permissions, User, Users
 from stompbox.server import limiting
 from stompbox.server.committer import Committer
 from stompbox.server.configuring import configure
+from stompbox.server.counting import Counting
 from stompbox.server.disk import Disk
 from stompbox.server.hosts import Hosts
 from stompbox.server.naming import Names
@@ -78,6 +79,7 @@ class Broker:
         self.of_user: Counter[str] = Counter()  # connections that are logged in
         self.waiting: dict[Connection, None] = {}  # those with receipts that a commit must come before
         self.pressure = Pressure(self)
+        self.counting = Counting(self) if configuration.persist_delivery_count_before_delivery and is_durable else None
         self.timeouts = Timeouts(self, configuration.transaction_timeout)
         self.disk = Disk(self, Path(configuration.data) if is_durable else None)
         self._names: dict[ListenerOptions, Names] = {}
@@ -196,7 +198,10 @@ class Broker:
             consumer.is_touched = False
             connection: Connection = consumer.owner
             if not consumer.is_closed:
+                held = self.counting.hold_back(consumer) if self.counting is not None else None
                 self._encode(consumer, connection)
+                if held:
+                    consumer.outbox[:0] = held
                 written[connection] = None
         for connection in written:
             connection.write_out()
@@ -310,6 +315,11 @@ class Broker:
 
     def _release(self, sequence: int, error: StoreError | None = None) -> None:
         self.pressure.relieve()
+        if self.counting is not None:
+            if error is None:
+                self.counting.landed(sequence)
+            else:
+                self.counting.failed()
         for connection in list(self.waiting):
             connection.release(sequence)
         due = [waiter for at, waiter in self._on_durable if at <= sequence]

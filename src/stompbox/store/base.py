@@ -10,6 +10,7 @@ All state that outlives the process is named here, and nothing else is persisted
 | log         | id -> name, next offset           | one per address; ids are never used again                                    |
 | chunk       | (log, first) -> count, blob       | messages in the encoding of store/chunks.py; gaps are legal, overlaps are not |
 | cursor      | id -> log, position, ranges ahead | everything below position, and the ranges, is acknowledged                   |
+| delivery    | cursor, range -> deliveries, failures | how often messages that are not acknowledged were delivered     |
 | entry       | (kind, key) -> JSON bytes         | the engine's catalogue: addresses, queues, durable subscriptions, groups …   |
 | part        | (body, number) -> bytes           | a large body, in pieces; chunks name it by its handle (message.py, Large)   |
 
@@ -33,6 +34,10 @@ NOWHERE: Final[Mapping[int, int]] = MappingProxyType({})
 PIECE: Final = 256 << 10  # bytes of each piece of a large body, but for the last
 
 
+Delivered = tuple[int, int, int, int]
+"""The messages start .. stop-1 were delivered so often; so often that failed."""
+
+
 @dataclass(slots=True)
 class Commit:
     """What one group commit changes. Applied whole or not at all, in the order of the fields, but trims after entries, and drops last.
@@ -45,6 +50,7 @@ class Commit:
     next_offsets: dict[int, int] = field(default_factory=dict)  # per log: never given out again, also when its messages need no storing
     cursors: dict[int, tuple[int, int]] = field(default_factory=dict)  # new cursors, or old ones put elsewhere: id -> (log, position)
     acknowledged: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # per cursor: half-open ranges, any order
+    delivered: dict[int, list[Delivered]] = field(default_factory=dict)  # per cursor: the later ones count
     dropped_cursors: list[int] = field(default_factory=list)
     entries: dict[tuple[str, str], bytes | None] = field(default_factory=dict)  # (kind, key) -> value; None deletes
     trims: dict[int, int] = field(default_factory=dict)  # per log: chunks wholly below this offset go
@@ -59,6 +65,7 @@ class Commit:
             or self.next_offsets
             or self.cursors
             or self.acknowledged
+            or self.delivered
             or self.dropped_cursors
             or self.entries
             or self.trims
@@ -82,6 +89,7 @@ class StoredCursor:
     log: int
     position: int
     ahead: Ranges
+    delivered: list[Delivered] = field(default_factory=list)  # of what is not acknowledged, in order, without overlaps
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from msgspec import Struct, field
 from stompbox.errors import StoreError
 from stompbox.message import Run
 from stompbox.ranges import Ranges
-from stompbox.store.base import Commit, StoredChunk
+from stompbox.store.base import Commit, Delivered, StoredChunk
 from stompbox.store.chunks import ChunkHead, decode, encode, has_handles, head, pieces
 
 
@@ -43,6 +43,18 @@ class CursorState:
         for start, stop in ranges:
             self.ahead.add(start, stop)
         self.position = self.ahead.take_prefix(self.position)
+
+
+def still_counted(told: Sequence[Delivered], position: int, ahead: Ranges) -> list[Delivered]:
+    """What of all that was told about deliveries still counts: the later ones, of messages that are not acknowledged."""
+    if not told:
+        return []
+    known = Ranges([(0, position), *ahead] if position else ahead)
+    found: list[Delivered] = []
+    for start, stop, deliveries, failures in reversed(told):
+        found += [(low, high, deliveries, failures) for low, high in known.gaps(start, stop)]
+        known.add(start, stop)
+    return sorted(found)
 
 
 class Changes(Struct, array_like=True, omit_defaults=True):

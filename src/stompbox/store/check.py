@@ -20,7 +20,7 @@ from stompbox.store.parts import damaged_bodies
 from stompbox.store.rows import Rows
 
 SMALL: Final = 64 << 20  # bytes; reading so much when opening takes 0.1 s
-_INDICES: Final = ("log", "cursor", "change", "entry")
+_INDICES: Final = ("log", "cursor", "change", "delivery", "entry")
 
 
 def refuse_damage(connection: sqlite3.Connection, file: Path) -> None:
@@ -82,7 +82,7 @@ def _pages(connection: sqlite3.Connection, table: str, *, whole: bool = False) -
 
 def _rows(connection: sqlite3.Connection, file: Path) -> Iterator[str]:
     rows = Rows(connection, file)
-    for read in (lambda: rows.logs(rows.changes()), rows.cursors, rows.entries):
+    for read in (lambda: rows.logs(rows.changes()), rows.cursors, rows.deliveries, rows.entries):
         try:
             for _ in read():
                 pass

@@ -12,8 +12,8 @@ from threading import Lock
 from typing import Final
 
 from stompbox.ranges import Ranges
-from stompbox.store.base import NOWHERE, Commit, Recovered, StoredChunk, StoredCursor, StoredLog
-from stompbox.store.changes import CursorState, LogState, Named, Written, encoded, moved
+from stompbox.store.base import NOWHERE, Commit, Delivered, Recovered, StoredChunk, StoredCursor, StoredLog
+from stompbox.store.changes import CursorState, LogState, Named, Written, encoded, moved, still_counted
 from stompbox.store.chunks import ChunkHead
 from stompbox.store.spool import Spool
 
@@ -96,6 +96,7 @@ class MemoryStore:
         self._logs: dict[int, LogState] = {}
         self._chunks: dict[int, _Chunks] = {}
         self._cursors: dict[int, CursorState] = {}
+        self._delivered: dict[int, list[Delivered]] = {}
         self._entries: dict[tuple[str, str], bytes] = {}
         self._spool = Spool()
         self._held: set[int] = set()  # large bodies that memory holds
@@ -107,7 +108,10 @@ class MemoryStore:
             for log, state in self._logs.items():
                 heads = self._chunks[log].heads
                 logs.append(StoredLog(log, state.name, heads[0].first if heads else state.next, state.next))
-            cursors = [StoredCursor(cursor, held.log, held.position, Ranges(held.ahead)) for cursor, held in self._cursors.items()]
+            cursors = []
+            for cursor, held in self._cursors.items():
+                counted = still_counted(self._delivered.get(cursor, ()), held.position, held.ahead)
+                cursors.append(StoredCursor(cursor, held.log, held.position, Ranges(held.ahead), counted))
             return Recovered(logs, cursors, dict(self._entries))
 
     def apply(self, commit: Commit) -> None:
@@ -163,11 +167,17 @@ class MemoryStore:
     def _move_cursors(self, commit: Commit) -> None:
         for cursor, (log, position) in commit.cursors.items():
             self._cursors[cursor] = CursorState(log, position, Ranges())
+            self._delivered.pop(cursor, None)
+        for cursor, told in commit.delivered.items():
+            if cursor in self._cursors:
+                held = self._cursors[cursor]
+                self._delivered[cursor] = still_counted([*self._delivered.get(cursor, ()), *told], held.position, held.ahead)
         for cursor, ranges in commit.acknowledged.items():
             if cursor in self._cursors:
                 self._cursors[cursor].acknowledge(ranges)
         for cursor in commit.dropped_cursors:
             self._cursors.pop(cursor, None)
+            self._delivered.pop(cursor, None)
 
     def read(self, log: int, start: int, stop: int, max_bytes: int) -> list[StoredChunk]:
         with self._turn:

@@ -6,7 +6,7 @@ Decides how they stand in the tables of schema.py. When they are written and wha
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -14,8 +14,8 @@ from msgspec import MsgspecError, msgpack
 
 from stompbox.errors import StoreError
 from stompbox.ranges import Ranges
-from stompbox.store.base import Recovered, StoredCursor, StoredLog
-from stompbox.store.changes import Changes, CursorState, LogState
+from stompbox.store.base import Delivered, Recovered, StoredCursor, StoredLog
+from stompbox.store.changes import Changes, CursorState, LogState, still_counted
 from stompbox.store.schema import DROPPED, checksum
 
 # The last two: where the oldest chunk of the log ends, and the newest. Both come from the index.
@@ -60,10 +60,14 @@ class Rows:
                 place = {"log": log, "start": state.floor}
                 found = self._execute(f"SELECT first {FROM} ORDER BY first LIMIT 1", place).fetchone()
                 logs.append(StoredLog(log, state.name, found[0] if found else state.next, state.next))
+        told: dict[int, list[Delivered]] = {}
+        for cursor, delivered in self.deliveries():
+            told.setdefault(cursor, []).append(delivered)
         cursors = []
         for cursor, held in self.cursors():
             held.acknowledge(changes.acknowledged.get(cursor, ()))
-            cursors.append(StoredCursor(cursor, held.log, held.position, held.ahead))
+            counted = still_counted(told.get(cursor, ()), held.position, held.ahead)
+            cursors.append(StoredCursor(cursor, held.log, held.position, held.ahead, counted))
         return Recovered(logs, cursors, dict(self.entries()))
 
     def put_logs(self, logs: Iterable[tuple[int, LogState]]) -> None:
@@ -85,6 +89,26 @@ class Rows:
         rows = [(cursor, held.log, held.position, msgpack.encode((held.ahead.starts, held.ahead.stops))) for cursor, held in cursors]
         put = "INSERT OR REPLACE INTO cursor (id, log, position, ahead, checksum) VALUES (?, ?, ?, ?, ?)"
         self._executemany(put, [(*row, checksum(*row)) for row in rows])
+
+    def deliveries(self) -> Iterator[tuple[int, Delivered]]:
+        """By cursor, in the order in which they were told. A file of version 1 that nobody opened since has none."""
+        if not self._execute("SELECT count(*) FROM sqlite_schema WHERE name = 'delivery'").fetchone()[0]:
+            return
+        select = "SELECT id, checksum, cursor, first, stop, deliveries, failures FROM delivery ORDER BY id"
+        for row, said, cursor, *delivered in self._execute(select):
+            if said != checksum(cursor, *delivered):
+                raise StoreError("data-corrupt", f"{self._file}: row {row} of table delivery is damaged (checksum)")
+            first, stop, deliveries, failures = delivered
+            yield cursor, (first, stop, deliveries, failures)
+
+    def add_deliveries(self, told: Mapping[int, Iterable[Delivered]]) -> None:
+        """What was told of the same messages before goes: the latest has the highest id."""
+        rows = [(cursor, *delivered) for cursor, all_of_it in told.items() for delivered in all_of_it]
+        put = "INSERT OR REPLACE INTO delivery (cursor, first, stop, deliveries, failures, checksum) VALUES (?, ?, ?, ?, ?, ?)"
+        self._executemany(put, [(*row, checksum(*row)) for row in rows])
+
+    def drop_deliveries(self, cursor: int, below: int = DROPPED) -> None:
+        self._execute("DELETE FROM delivery WHERE cursor = ? AND first < ? AND stop <= ?", (cursor, below, below))
 
     def changes(self) -> Changes:
         """All that is not folded in."""
@@ -111,6 +135,8 @@ class Rows:
         for cursor, held in cursors:
             held.acknowledge(changes.acknowledged[cursor])
         self.put_cursors(cursors)
+        for cursor, held in cursors:
+            self.drop_deliveries(cursor, held.position)
         self._execute("DELETE FROM change")
 
     def entries(self) -> Iterator[tuple[tuple[str, str], bytes]]:

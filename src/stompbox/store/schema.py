@@ -3,7 +3,7 @@
 How to change the tables:
   1. Raise SCHEMA_VERSION by one and change TABLES to what a new database gets.
   2. Add to MIGRATIONS, under the OLD version, the statements that make the new out of the old. They run in one transaction.
-  3. Keep a database of the old version under tests/store/data/ and add its name to the test that opens them all.
+  3. Keep a database of the old version, compressed, as tests/store/data/version-N.db.gz: a test opens each of them.
 Never change what a version that was released means.
 
 | table  | a row is                                              | written                                             |
@@ -11,6 +11,7 @@ Never change what a version that was released means.
 | log    | a log; floor DROPPED: gone, and its chunks are going  | when made or dropped, and when changes are folded in |
 | cursor | a cursor; ahead: ranges as MessagePack (starts, stops) | the same                                            |
 | change | what one commit moved: next offsets, floors, acknowledgements | per commit; folded into log and cursor after a while |
+| delivery | how often messages were delivered to a cursor; the highest id counts | per commit; deleted when the cursor is past it |
 | entry  | one entry of the catalogue                            | per commit                                          |
 | part, name | large bodies (parts.py)                           |                                                     |
 | chunk  | one chunk; all but the blob stands in the index too   | per commit; deleted when below its log's floor      |
@@ -35,7 +36,7 @@ from msgspec import msgpack
 from stompbox.errors import StoreError
 
 APPLICATION_ID: Final = 0x53544F42
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 PAGE: Final = 8192  # bytes
 DROPPED: Final = 1 << 62  # the floor of a log that is gone
 WAL_FILE: Final = 32 << 20  # bytes; what a very large commit made longer is cut to this
@@ -50,6 +51,12 @@ _LARGE_BODIES: Final = (
     "CREATE INDEX name_place ON name (log, first, stop)",
     "CREATE INDEX name_body ON name (body)",
 )
+_DELIVERY: Final = (
+    """CREATE TABLE delivery (
+        id INTEGER PRIMARY KEY, cursor INTEGER NOT NULL, first INTEGER NOT NULL, stop INTEGER NOT NULL, deliveries INTEGER NOT NULL,
+        failures INTEGER NOT NULL, checksum INTEGER NOT NULL)""",
+    "CREATE UNIQUE INDEX delivery_place ON delivery (cursor, first, stop)",
+)
 TABLES: Final = (
     """CREATE TABLE log (
         id INTEGER PRIMARY KEY, name TEXT NOT NULL, next INTEGER NOT NULL, floor INTEGER NOT NULL, checksum INTEGER NOT NULL)""",
@@ -57,6 +64,7 @@ TABLES: Final = (
         id INTEGER PRIMARY KEY, log INTEGER NOT NULL, position INTEGER NOT NULL, checksum INTEGER NOT NULL, ahead BLOB NOT NULL)""",
     """CREATE TABLE change (
         id INTEGER PRIMARY KEY, checksum INTEGER NOT NULL, data BLOB NOT NULL)""",
+    *_DELIVERY,
     """CREATE TABLE entry (
         kind TEXT NOT NULL, key TEXT NOT NULL, checksum INTEGER NOT NULL, value BLOB NOT NULL, PRIMARY KEY (kind, key)) WITHOUT ROWID""",
     """CREATE TABLE chunk (
@@ -65,7 +73,7 @@ TABLES: Final = (
     "CREATE INDEX chunk_place ON chunk (log, first, count, messages, newest, size)",
     *_LARGE_BODIES,
 )
-MIGRATIONS: dict[int, tuple[str, ...]] = {1: _LARGE_BODIES}
+MIGRATIONS: dict[int, tuple[str, ...]] = {1: _LARGE_BODIES, 2: _DELIVERY}
 
 
 def checksum(*values: object) -> int:

@@ -124,6 +124,8 @@ class SqliteStore:
                 if folds:
                     self._rows.fold(self._unfolded, self._logs)
                 self._create(commit)
+                if commit.delivered:
+                    self._rows.add_deliveries(commit.delivered)
                 for place in written.replaced:
                     self._db.execute("DELETE FROM chunk WHERE log = ? AND first = ?", place)
                     self._parts.unname(*place)
@@ -172,6 +174,8 @@ class SqliteStore:
                 self._parts.unname_all(log)
         if commit.logs:
             self._rows.put_logs((log, LogState(name)) for log, name in commit.logs.items())
+        for cursor in commit.cursors:
+            self._rows.drop_deliveries(cursor)
         if commit.cursors:
             self._rows.put_cursors((cursor, CursorState(log, position, Ranges())) for cursor, (log, position) in commit.cursors.items())
 
@@ -193,6 +197,7 @@ class SqliteStore:
         """Drops cursors and logs; returns the logs with chunks that may go, and up to where."""
         for cursor in commit.dropped_cursors:
             self._db.execute("DELETE FROM cursor WHERE id = ?", (cursor,))
+            self._rows.drop_deliveries(cursor)
         sweeping = {log: floor for log, floor in self._sweeping.items() if log not in commit.logs}
         for log in commit.trims:
             if log in after and after[log].floor > (self._logs[log].floor if log in self._logs else 0):

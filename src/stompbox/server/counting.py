@@ -1,0 +1,69 @@
+"""persist-delivery-count-before-delivery: a message goes out when the store knows that it does, and not before.
+
+Then a message that brings a broker or its consumers down has used up an attempt each time, also where nobody could say so
+afterwards. It costs a commit for each delivery. While the disk refuses commits nothing goes out; ack:auto and what is not stored
+need no counting and go out at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stompbox.broker import counts
+from stompbox.broker.consumer import AckMode, Consumer, Output
+from stompbox.broker.segments import Segment
+
+if TYPE_CHECKING:
+    from stompbox.server.broker import Broker
+
+
+class Counting:
+    """Consumers whose messages wait for the commit that counts them."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self._waiting: dict[Consumer, tuple[int, int]] = {}  # the commit's sequence, and the last turn that it has
+        self._counted: dict[Consumer, int] = {}  # up to this turn
+
+    def hold_back(self, consumer: Consumer) -> list[Output]:
+        """Takes what may not go yet out of its outbox; what is not on its way to the store goes into the next commit."""
+        if consumer.ack is AckMode.AUTO or not consumer.outbox:
+            return []
+        counted = self._counted.get(consumer, 0)
+        held = [output for output in consumer.outbox if output.turn > counted]
+        if held and consumer not in self._waiting:
+            told = [self._tell(output) for output in held]
+            if True not in told:
+                return []
+            self.broker.is_wanted = True
+            if consumer not in self._counted:
+                self._counted[consumer] = 0
+                consumer.on_close.append(lambda: self._forget(consumer))
+            self._waiting[consumer] = self.broker.sequence, held[-1].turn
+        if held:
+            del consumer.outbox[-len(held) :]
+        return held
+
+    def _tell(self, output: Output) -> bool:
+        segment = Segment(output.run, output.first, output.stop, output.deliveries + 1, output.failures + 1)
+        return counts.tell(output.binding.queue, segment)
+
+    def _forget(self, consumer: Consumer) -> None:
+        self._counted.pop(consumer, None)
+        self._waiting.pop(consumer, None)
+
+    def landed(self, sequence: int) -> None:
+        """The commit of this sequence is durable: what it counted may go."""
+        for consumer, (at, turn) in list(self._waiting.items()):
+            if at <= sequence:
+                del self._waiting[consumer]
+                self._counted[consumer] = turn
+                self.broker.engine.touch(consumer)
+
+    def failed(self) -> None:
+        """It goes in again with the next one."""
+        for consumer, (_, turn) in self._waiting.items():
+            self._waiting[consumer] = self.broker.sequence, turn
+
+    def __repr__(self) -> str:
+        return f"<Counting waiting={len(self._waiting)}>"
