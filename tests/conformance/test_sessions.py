@@ -1,0 +1,205 @@
+"""A connection from its first byte to its last: CONNECT and its answer, what must not come when, how each version closes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.wire import Answer, Client, connected
+from tests.conftest import Serve
+
+TRANSPORTS = pytest.mark.parametrize("transport", ["tcp", "websocket"])
+VERSIONS = pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
+
+
+def connect(client: Client, *headers: str, command: str = "CONNECT") -> Answer:
+    client.say("\n".join([command, *headers, "", "\0"]).encode())
+    answer = client.hear()
+    assert answer is not None
+    return answer
+
+
+def assert_closed(client: Client, code: str) -> Answer:
+    """An ERROR with what the house says of errors, and the close."""
+    error = client.expect("ERROR")
+    assert error.value("code") == code, str(error)
+    assert error.value("content-type") == "text/plain"
+    assert error.value("content-length") == str(len(error.body))
+    assert error.value("message")
+    assert client.hear() is None
+    return error
+
+
+# CONNECT and CONNECTED
+
+
+@TRANSPORTS
+@pytest.mark.parametrize("command", ["CONNECT", "STOMP"])
+@pytest.mark.parametrize(
+    ("asked", "agreed"),
+    [
+        ("1.0", "1.0"), ("1.1", "1.1"), ("1.2", "1.2"), ("1.0,1.1,1.2", "1.2"), ("1.2,1.1,1.0", "1.2"), ("1.0,1.1", "1.1"),
+        (" 1.1 , 1.2 ", "1.2"), ("1.1,1.3,2.0", "1.1"), ("1.2,1.2", "1.2"), (None, "1.0"),
+    ],
+)  # fmt: skip
+def test_highest_common_version(broker: tuple[str, int], command: str, asked: str | None, agreed: str, transport: str) -> None:
+    with connected(broker, transport) as client:
+        lines = [] if asked is None else [f"accept-version:{asked}", "host:anything"]
+        answer = connect(client, *lines, command=command)
+        assert (answer.command, answer.value("version"), answer.body) == ("CONNECTED", agreed, b"")
+
+
+@TRANSPORTS
+@pytest.mark.parametrize("asked", ["", "1.3", "2.0,3.0", "1", "1.20", "v1.2", "1.0.0"])
+def test_no_common_version(broker: tuple[str, int], asked: str, transport: str) -> None:
+    """STOMP 1.2, Protocol Negotiation: an ERROR with the supported versions, and the close."""
+    with connected(broker, transport) as client:
+        client.say(f"CONNECT\naccept-version:{asked}\nhost:x\nreceipt:r\n\n\0".encode())
+        assert assert_closed(client, "no-common-version").value("version") == "1.0,1.1,1.2"
+
+
+@VERSIONS
+def test_what_connected_says(broker: tuple[str, int], version: str) -> None:
+    sessions = set()
+    for _ in range(3):
+        with connected(broker, "tcp") as client:
+            answer = connect(client, f"accept-version:{version}", "request-id:r:1", "receipt:c 1", "heart-beat:0,0")
+            assert answer.value("version") == version
+            assert (answer.value("response-id"), answer.value("receipt-id")) == ("r:1", "c 1")
+            assert (answer.value("server") or "").startswith("Stompbox/")
+            assert answer.value("heart-beat") == (None if version == "1.0" else "0,0")
+            sessions.add(answer.value("session"))
+            client.say(b"SEND\ndestination:/queue/none.said\nreceipt:s\n\n\0")
+            assert client.expect("RECEIPT").value("receipt-id") == "s", "CONNECT itself gets no RECEIPT"
+    assert len(sessions - {None, ""}) == 3
+
+
+def test_connected_without_a_server_header(serve: Serve) -> None:
+    served = serve("--memory", "--no-admin", "--listen", "tcp://127.0.0.1:0?disableStompServerHeader=true")
+    with connected((served.host, served.port), "tcp") as client:
+        assert connect(client, "accept-version:1.2").value("server") is None
+
+
+@VERSIONS
+def test_login_is_taken_raw(tmp_path: Path, serve: Serve, version: str) -> None:
+    """STOMP 1.2, Value Encoding: CONNECT does not escape, so a passcode may hold backslashes and colons."""
+    path = tmp_path / "raw.toml"
+    path.write_text('memory = true\n[[listener]]\nurl = "tcp://127.0.0.1:0"\n[[user]]\nname = "a\\\\tb"\npassword = ":=1\\\\n2"\n')
+    served = serve("--config", str(path), "--no-admin")
+    with connected((served.host, served.port), "tcp") as client:
+        assert connect(client, f"accept-version:{version}", "login:a\\tb", "passcode::=1\\n2").command == "CONNECTED"
+    with connected((served.host, served.port), "tcp") as client:
+        client.say(f"CONNECT\naccept-version:{version}\nlogin:a\\tb\npasscode:1\n\n\0".encode())
+        assert_closed(client, "login-failed")
+
+
+@TRANSPORTS
+@pytest.mark.parametrize("command", ["SEND", "SUBSCRIBE", "DISCONNECT", "ACK"])
+def test_nothing_comes_before_connect(broker: tuple[str, int], command: str, transport: str) -> None:
+    with connected(broker, transport) as client:
+        client.say(f"{command}\ndestination:/queue/a\nid:1\nreceipt:r\n\n\0".encode())
+        assert assert_closed(client, "not-connected").value("receipt-id") == "r"
+
+
+@TRANSPORTS
+@VERSIONS
+@pytest.mark.parametrize("command", ["CONNECT", "STOMP"])
+def test_a_second_connect_is_refused(broker: tuple[str, int], version: str, command: str, transport: str) -> None:
+    with connected(broker, transport) as client:
+        client.log_in(version)
+        client.say(f"{command}\naccept-version:{version}\nhost:localhost\n\n\0".encode())
+        assert_closed(client, "already-connected")
+
+
+@TRANSPORTS
+@pytest.mark.parametrize("command", ["MESSAGE", "CONNECTED", "RECEIPT", "ERROR", "NACK"])
+def test_what_is_no_command_of_1_0(broker: tuple[str, int], command: str, transport: str) -> None:
+    with connected(broker, transport) as client:
+        client.log_in("1.0")
+        client.say(f"{command}\nmessage-id:1-1\n\n\0".encode())
+        assert_closed(client, "unknown-command")
+
+
+@pytest.mark.parametrize("first", [b"", b"CONNECT\naccept-ver"])
+def test_a_login_that_takes_too_long(serve: Serve, first: bytes) -> None:
+    served = serve("--memory", "--no-admin", "--listen", "tcp://127.0.0.1:0?handshakeTimeout=200")
+    with connected((served.host, served.port), "tcp") as client:
+        client.say(first)
+        assert "200 ms" in assert_closed(client, "handshake-timeout").body.decode()
+
+
+# The end
+
+
+@TRANSPORTS
+@VERSIONS
+def test_disconnect_is_confirmed_then_the_broker_closes(broker: tuple[str, int], version: str, transport: str) -> None:
+    with connected(broker, transport) as client:
+        client.log_in(version)
+        client.say(b"SEND\ndestination:/queue/ended.first\nreceipt:1\n\n\0DISCONNECT\nreceipt:2\n\n\0")
+        assert [client.expect("RECEIPT").value("receipt-id") for _ in range(2)] == ["1", "2"]
+        assert client.hear() is None
+
+
+@TRANSPORTS
+def test_disconnect_without_a_receipt_closes(broker: tuple[str, int], transport: str) -> None:
+    with connected(broker, transport) as client:
+        client.log_in("1.2")
+        client.say(b"DISCONNECT\n\n\0")
+        assert client.hear() is None
+
+
+@TRANSPORTS
+@VERSIONS
+def test_what_comes_after_disconnect_is_dropped(broker: tuple[str, int], version: str, transport: str) -> None:
+    destination = f"/queue/ended.{version}.{transport}"
+    with connected(broker, transport) as client:
+        client.log_in(version)
+        client.say(f"DISCONNECT\nreceipt:1\n\n\0SEND\ndestination:{destination}\nreceipt:2\n\nlate\0".encode())
+        assert client.expect("RECEIPT").value("receipt-id") == "1"
+        assert client.hear() is None
+    with connected(broker, transport) as client:
+        client.log_in(version)
+        client.subscribe(destination)
+        client.say(f"SEND\ndestination:{destination}\n\nnew\0".encode())
+        assert client.expect("MESSAGE").body == b"new"
+
+
+@VERSIONS
+def test_an_error_is_read_although_more_was_on_its_way(broker: tuple[str, int], version: str) -> None:
+    """STOMP 1.2, Connection Lingering: no reset that takes the ERROR away while the client still writes."""
+    with connected(broker, "tcp") as client:
+        client.log_in(version)
+        client.say(b"NONSENSE\n\n\0" + b"SEND\ndestination:/queue/never\n\nx\0" * 100_000)
+        assert_closed(client, "unknown-command")
+
+
+@VERSIONS
+def test_a_lost_connection_aborts_and_gives_back(broker: tuple[str, int], version: str) -> None:
+    destination = f"/queue/lost.{version}"
+    with connected(broker, "tcp") as other:
+        other.log_in(version)
+        other.say(f"SEND\ndestination:{destination}\nreceipt:1\n\nold\0".encode())
+        other.expect("RECEIPT")
+        with connected(broker, "tcp") as client:
+            client.log_in(version)
+            client.say(f"SUBSCRIBE\nid:0\ndestination:{destination}\nack:client\n\n\0".encode())
+            assert client.expect("MESSAGE").value("redelivered") == "false"
+            client.say(f"BEGIN\ntransaction:t\n\n\0SEND\ndestination:{destination}\ntransaction:t\nreceipt:2\n\nnew\0".encode())
+            assert client.expect("RECEIPT").value("receipt-id") == "2"
+        other.say(f"SUBSCRIBE\nid:0\ndestination:{destination}\n\n\0".encode())
+        again = other.expect("MESSAGE")
+        assert (again.body, again.value("redelivered")) == (b"old", "true")
+        other.say(f"SEND\ndestination:{destination}\n\nlast\0".encode())
+        assert other.expect("MESSAGE").body == b"last"
+
+
+@VERSIONS
+def test_many_short_connections(broker: tuple[str, int], version: str) -> None:
+    """STOMP 1.2, Connection Lingering: servers MUST support rapid connects and disconnects."""
+    for number in range(200):
+        with connected(broker, "tcp") as client:
+            client.log_in(version)
+            client.say(f"DISCONNECT\nreceipt:{number}\n\n\0".encode())
+            assert client.expect("RECEIPT").value("receipt-id") == str(number)
