@@ -54,7 +54,7 @@ class Life:
         if kind == ANYCAST:
             subscriptions.to_queue(self.engine, consumer, Destination(name, name, ANYCAST))
         else:
-            subscriptions.to_topic(self.engine, consumer, Destination(name, name, MULTICAST), None, no_local=False)
+            subscriptions.to_topic(self.engine, consumer, Destination(name, name, MULTICAST), subscriptions.Plain())
         subscriptions.start(consumer)
         return consumer
 

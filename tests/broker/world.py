@@ -128,7 +128,8 @@ class World:
         return consumer
 
     def on_topic(self, consumer: Consumer, name: str, *, no_local: bool = False) -> Consumer:
-        subscriptions.to_topic(self.engine, consumer, Destination(name, name, MULTICAST), consumer.selector, no_local=no_local)
+        plain = subscriptions.Plain(consumer.selector, no_local)
+        subscriptions.to_topic(self.engine, consumer, Destination(name, name, MULTICAST), plain)
         subscriptions.start(consumer)
         return consumer
 

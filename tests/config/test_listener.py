@@ -32,12 +32,14 @@ TRUTH = "allowed: true or false"
 OPTIONS: list[tuple[str, Any, str, Any, list[str], str]] = [
     ("anycastPrefix", ("/queue/",), "/q/,jms.queue.", ("/q/", "jms.queue."), ["", "a,,b"], "allowed: texts with commas between them"),
     ("multicastPrefix", ("/topic/",), "/t/", ("/t/",), ["", ","], "allowed: texts with commas between them"),
+    ("virtualTopicConsumerWildcards", (), "Consumer.*.>%3B2", ("Consumer.*.>;2",), [""], "allowed: texts with commas between them"),
     ("connectionTtl", 60_000, "-1", -1, ["-2", "1.5", "soon", "", "١"], WHOLE.format(-1, "ms")),
     ("connectionTtlMin", 1000, "500", 500, ["0"], WHOLE.format(1, "ms")),
     ("connectionTtlMax", -1, "30000", 30_000, ["-2"], WHOLE.format(-1, "ms")),
     ("heartBeatToConnectionTtlModifier", 2.0, "1.5", 1.5, ["0.9", "nan", "inf", "x"], "allowed: a number of at least 1 (factor)"),
     ("heartBeat", None, "0,5000", (0, 5000), ["5000", "1,2,3", "-1,0", "auto,auto"], "allowed: auto, or two whole numbers x,y"),
     ("handshakeTimeout", 10_000, "1", 1, ["0"], WHOLE.format(1, "ms")),
+    ("proxyProtocolEnabled", False, "False", False, ["yes"], TRUTH),  # true: only without TLS
     ("stompEnableMessageId", False, "true", True, ["yes", "1", ""], TRUTH),
     ("stompConsumerWindowSize", 256 * KIB, "10K", 10 * KIB, ["-2", "10 Q"], SIZE.format(-1)),
     ("consumerFlowLimit", -1, "1000", 1000, ["-2"], WHOLE.format(-1, "messages")),
@@ -140,6 +142,13 @@ def test_a_wrong_value_names_option_value_and_what_is_allowed(name: str, text: s
         ("maxHeaders=1;maxHeaders=1", "option maxHeaders is given twice"),
         ("maxConnections=1&connectionsAllowed=1", "option maxConnections is given twice"),
         ("connectionTtlMin=2000;connectionTtlMax=1000", "connectionTtlMax 1000 is below connectionTtlMin 2000"),
+        *[
+            (
+                f"virtualTopicConsumerWildcards={text.replace(';', '%3B')}",
+                f"virtualTopicConsumerWildcards {text!r} is not a pattern and a number of its words, as Consumer.*.>;2",
+            )
+            for text in ("Consumer.*.>", "Consumer.>;2", "Consumer.*.>;0", "Consumer..>;1", "Consumer.*.>;two")
+        ],
         ("anycastPrefix=/a/,/b/;multicastPrefix=/b/", "'/b/' is an anycastPrefix and a multicastPrefix"),
         ("keyStorePath=x", "TLS options on a tcp listener; write ssl:// for TLS"),
         ("needClientAuth=true", "TLS options on a tcp listener; write ssl:// for TLS"),

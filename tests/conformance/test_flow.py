@@ -100,13 +100,19 @@ CASES = [
         *[send("s", "/queue/{x}", "ab") for _ in range(5)], individual("a"), hear("a", "MESSAGE"), hear("a", "MESSAGE"), sync("a"),
         individual("b", headers="prefetch-count:3"), *[hear("b", "MESSAGE") for _ in range(3)], sync("b"),
     ], broker="flow"),
+    Case("so many wait for a slow subscriber to a topic, the oldest go", [
+        individual("a", "/topic/{x}", "prefetch-count:1\nactivemq.maximumPendingMessageLimit:2"),
+        *[send("s", "/topic/{x}", str(n)) for n in range(5)], taken("a"), answer("a", "ACK"), hear("a", "MESSAGE", "3"),
+        individual("b", "/topic/{x}"), send("s", "/topic/{x}", "5"), hear("b", "MESSAGE", "5"),
+    ]),
     Case("an ACK frees credit, in a transaction too", [
         *[send("s", "/queue/{x}", str(n)) for n in range(3)], individual("a", headers="prefetch-count:1"), taken("a"), answer("a", "ACK"),
         hear("a", "MESSAGE", "1"), sync("a"),
     ]),
     *[Case(f"not a window: {header}", [say("a", "SUBSCRIBE", "/queue/{x}", headers=f"id:1\n{header}"), refused("a", "bad-number", *words)])
       for header, words in [
-          ("prefetch-count:many", ("prefetch-count", "many")), ("consumer-window-size:-2", ("-2",)), ("credit:1,2,3", ("credit",)),
+          ("activemq.maximumPendingMessageLimit:x", ("maximumPendingMessageLimit",)), ("prefetch-count:many", ("prefetch-count", "many")),
+          ("consumer-window-size:-2", ("-2",)), ("credit:1,2,3", ("credit",)),
           ("credit:-1", ("COUNT,BYTES",)), ("activemq.priority:128", ("0 to 127",)), ("x-priority:high", ("x-priority", "high")),
           ("activemq.prefetchSize:", ("activemq.prefetchSize",)),
       ]],

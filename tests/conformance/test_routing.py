@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 
 from tests.conformance.brokers import Brokers
-from tests.conformance.script import Case, bye, hear, leave, play, refused, say, send, subscribe, sync
+from tests.conformance.script import Case, Step, bye, hear, leave, play, refused, say, send, subscribe, sync
 
 CONFIGURATION = """
 memory = true
@@ -73,6 +73,21 @@ address = "diverted.kind"
 forwarding-address = "told.to.all"
 routing-type = "MULTICAST"
 """
+
+VIRTUAL = """
+memory = true
+[[listener]]
+url = "tcp://127.0.0.1:0?virtualTopicConsumerWildcards=Consumer.*.>%3B2"
+[[address-setting]]
+match = "VirtualTopic.#"
+auto-delete-queues = false
+"""
+
+
+def asked(request: str, headers: str) -> list[Step]:
+    """An operator's request, done."""
+    return [say("o", "SEND", "stompbox.requests", headers=f"request:{request}\nrequest-id:1\n{headers}"), hear("o", "MESSAGE", status="ok")]
+
 
 CASES = [
     Case("a queue's message goes to one consumer, a topic's to each", [
@@ -139,6 +154,46 @@ CASES = [
         send("s", "/queue/{x}.1", "1"), subscribe("a", "/queue/{x}.*"), hear("a", "MESSAGE", "1"), send("s", "/queue/{x}.2", "2"),
         hear("a", "MESSAGE", "2", destination="/queue/{x}.2"),
     ]),
+    *[Case(f"the rest of a name, as others spell it: {rest}", [
+        subscribe("a", "/topic/{x}." + rest), send("s", "/topic/{x}.1", "1"), hear("a", "MESSAGE", "1", destination="/topic/{x}.1"),
+        send("s", "/topic/{x}.1.2", "2"), hear("a", "MESSAGE", "2"), send("s", "/topic/other.{x}", "3"), sync("a"),
+    ]) for rest in (">", "**")],
+    Case("a queue that must be there, as RabbitMQ names it", [
+        say("a", "SEND", "/amq/queue/{x}"), refused("a", "no-such-queue", "/amq/queue/{x}"),
+        say("a", "SUBSCRIBE", "/amq/queue/{x}", headers="id:1"), refused("a", "no-such-queue"),
+        send("s", "/queue/{x}", "1"), subscribe("b", "/amq/queue/{x}"), hear("b", "MESSAGE", "1", destination="/queue/{x}"),
+        send("s", "/amq/queue/{x}", "2"), hear("b", "MESSAGE", "2", destination="/amq/queue/{x}"),
+    ]),
+    Case("a queue of a virtual topic", [
+        subscribe("a", "/queue/Consumer.A.VirtualTopic.{x}"), subscribe("b", "/queue/Consumer.A.VirtualTopic.{x}"),
+        subscribe("c", "/queue/Consumer.B.VirtualTopic.{x}"), subscribe("d", "/topic/VirtualTopic.{x}"),
+        *[send("s", "/topic/VirtualTopic.{x}", "1") for _ in range(2)],
+        *[step for name, count in {"a": 1, "b": 1, "c": 2, "d": 2}.items() for step in (*[hear(name, "MESSAGE", "1")] * count, sync(name))],
+        leave("a"), bye("b"), send("s", "/topic/VirtualTopic.{x}", "2"), subscribe("b", "/queue/Consumer.A.VirtualTopic.{x}"),
+        hear("b", "MESSAGE", "2"),
+    ], broker="virtual"),
+    Case("an operator pauses an address", [
+        subscribe("a", "/queue/{x}"), *asked("pause", "address:{x}"), send("s", "/queue/{x}", "1"), sync("a"),
+        *asked("resume", "address:{x}"), hear("a", "MESSAGE", "1"),
+    ]),
+    Case("an operator pauses one queue", [
+        subscribe("a", "/queue/{x}::1"), subscribe("b", "/queue/{x}::2"), *asked("pause", "address:{x}\nqueue:1"),
+        send("s", "/queue/{x}::1", "1"), sync("a"), send("s", "/queue/{x}::2", "2"), hear("b", "MESSAGE", "2"),
+        *asked("resume", "address:{x}\nqueue:1"), hear("a", "MESSAGE", "1"),
+    ]),
+    Case("an operator blocks an address", [
+        send("s", "/queue/{x}", "1"), *asked("block", "address:{x}"), say("s", "SEND", "/queue/{x}", "2"),
+        refused("s", "address-blocked", "{x}"), *asked("unblock", "address:{x}"), send("t", "/queue/{x}", "3"),
+        subscribe("a", "/queue/{x}"), hear("a", "MESSAGE", "1"), hear("a", "MESSAGE", "3"), sync("a"),
+    ]),
+    Case("an operator disables a queue", [
+        subscribe("a", "/queue/{x}"), *asked("disable", "address:{x}"), send("s", "/queue/{x}", "1"), sync("a"),
+        *asked("enable", "address:{x}"), send("s", "/queue/{x}", "2"), hear("a", "MESSAGE", "2"),
+    ]),
+    *[Case(f"an operator names what is not there: {headers.partition(chr(10))[2] or 'address'}", [
+        subscribe("a", "/queue/{x}"), say("o", "SEND", "stompbox.requests", headers=f"request:pause\nrequest-id:1\n{headers}"),
+        hear("o", "MESSAGE", status="error", code=code),
+    ]) for headers, code in (("address:no.{x}", "no-such-address"), ("address:{x}\nqueue:no", "no-such-queue"))],
     Case("several destinations in one SEND", [
         subscribe("a", "/queue/{x}"), subscribe("b", "/topic/{x}"), send("s", "/queue/{x},/topic/{x}", "1"),
         hear("a", "MESSAGE", "1", destination="/queue/{x},/topic/{x}"), sync("a"), hear("b", "MESSAGE", "1"), sync("b"),
@@ -218,7 +273,7 @@ CASES = [
 @pytest.fixture(scope="module")
 def brokers(broker: tuple[str, int], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], tuple[str, int]]]:
     with ExitStack() as stack:
-        yield Brokers(broker, {"routing": CONFIGURATION}, tmp_path_factory, stack).address
+        yield Brokers(broker, {"routing": CONFIGURATION, "virtual": VIRTUAL}, tmp_path_factory, stack).address
 
 
 ROWS = [(case, version) for case in CASES for version in case.versions]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+import socket
+import ssl
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.conformance.wire import Answer, Client, connected
+from tests.conformance.wire import Answer, Client, Tcp, connected
 from tests.conftest import Serve
 
 TRANSPORTS = pytest.mark.parametrize("transport", ["tcp", "websocket"])
@@ -127,6 +131,63 @@ def test_a_login_that_takes_too_long(serve: Serve, first: bytes) -> None:
     with connected((served.host, served.port), "tcp") as client:
         client.say(first)
         assert "200 ms" in assert_closed(client, "handshake-timeout").body.decode()
+
+
+# Who is behind it
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"PROXY TCP4 192.0.2.7 127.0.0.1 50000 61613\r\n",
+        b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x07\x7f\0\0\1\0\1\0\2",
+    ],
+)
+def test_a_balancer_tells_whose_connection_it_is(serve: Serve, header: bytes) -> None:
+    served = serve("--memory", "--no-admin", "--listen", "tcp://127.0.0.1:0?proxyProtocolEnabled=true")
+    with connected((served.host, served.port), "tcp") as client:
+        client.say(header + b"CONNECT\naccept-version:1.1\n\n\0SEND\ndestination:/queue/a\npriority:x\n\n\0")
+        assert client.expect("CONNECTED").value("version") == "1.1"
+        assert client.expect("ERROR").value("code") == "bad-priority"
+        assert "192.0.2.7" in served.log.read_text()
+    with connected((served.host, served.port), "tcp") as client:
+        client.say(b"CONNECT\naccept-version:1.1\n\n\0")
+        assert_closed(client, "bad-proxy-header")
+
+
+def test_a_tls_client_on_a_plain_port_is_told(broker: tuple[str, int]) -> None:
+    context = ssl.create_default_context()
+    with socket.create_connection(broker) as stream, pytest.raises(ssl.SSLError):
+        context.wrap_socket(stream, server_hostname="localhost")
+    with connected(broker, "tcp") as client:
+        client.say(b"\x16\x03\x01\x02\0\x01")
+        assert_closed(client, "tls-not-spoken")
+
+
+def certificate(folder: Path, name: str, authority: str = "") -> None:
+    """A key and a certificate for `name`, in PEM; signed by itself, or by another of the folder."""
+    signing = ["-CA", f"{authority}.pem", "-CAkey", f"{authority}.key"] if authority else []
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
+    command += ["-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost", "-keyout", f"{name}.key", "-out", f"{name}.pem"]
+    subprocess.run([*command, *signing], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl to make certificates")
+def test_a_certificate_is_a_login(tmp_path: Path, serve: Serve) -> None:
+    for name, authority in (("ca", ""), ("server", "ca"), ("alice", "ca"), ("mallory", "ca")):
+        certificate(tmp_path, name, authority)
+    options = f"keyStorePath={tmp_path}/server.pem;keyPath={tmp_path}/server.key;trustStorePath={tmp_path}/ca.pem;needClientAuth=true"
+    path = tmp_path / "tls.toml"
+    path.write_text(f'memory = true\n[[listener]]\nurl = "ssl://127.0.0.1:0?{options}"\n[[user]]\nname = "alice"\n')
+    served = serve("--config", str(path), "--no-admin")
+    for name, command in (("alice", "CONNECTED"), ("mallory", "ERROR")):
+        context = ssl.create_default_context(cafile=f"{tmp_path}/ca.pem")
+        context.load_cert_chain(f"{tmp_path}/{name}.pem", f"{tmp_path}/{name}.key")
+        with (
+            socket.create_connection((served.host, served.port)) as stream,
+            context.wrap_socket(stream, server_hostname="localhost") as secure,
+        ):
+            assert connect(Client(Tcp(secure)), "accept-version:1.2").command == command
 
 
 # The end

@@ -1,7 +1,8 @@
 """What a destination header names: an address, perhaps one queue of it, and the kind of routing it asks for.
 
     /queue/x  anycast      /topic/x  multicast      /stream/x  the log of address x      x  what the address settings say
-    address::queue  one exact queue            a.*.b  a.#  wildcards, in subscriptions
+    address::queue  one exact queue            a.*.b  a.#  wildcards, in subscriptions; a.> and a.** are a.# (Classic, OpenMQ)
+    /amq/queue/x  queue x, which must be there (RabbitMQ)
     /temp-queue/x  /temp-topic/x  gone with the connection that made them (temporaries.py)
     /queue/a,/topic/b  several at once
 
@@ -20,6 +21,7 @@ from stompbox.errors import IllegalFrame
 from stompbox.message import ANYCAST, MULTICAST
 
 STREAM_PREFIX: Final = "/stream/"
+EXISTING_PREFIX: Final = "/amq/queue/"
 MOST: Final = 100  # destinations in one header
 
 # All forms in which a temporary destination is met: ours and the brokers' whose clients we serve. The longer ones first.
@@ -40,7 +42,8 @@ KINDS: Final = MappingProxyType({ANYCAST: "ANYCAST", MULTICAST: "MULTICAST", ANY
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """`routing` 0: nothing was said; `queue` empty: the address's own. Of a temporary one `address` is the name as it was given."""
+    """`routing` 0: nothing was said; `queue` empty: the address's own. Of a temporary one `address` is the name as it was given.
+    `must_exist`: a frame that names it makes nothing."""
 
     text: str
     address: str
@@ -48,6 +51,7 @@ class Destination:
     queue: str = ""
     is_stream: bool = False
     is_temporary: bool = False
+    must_exist: bool = False
 
     @property
     def is_wild(self) -> bool:
@@ -74,16 +78,26 @@ def parse(text: str, anycast: Sequence[str], multicast: Sequence[str], *, kind: 
             return _temporary(text, text[len(prefix) :], routing, asked)
     if text.startswith(STREAM_PREFIX):
         name, routing, is_stream = text[len(STREAM_PREFIX) :], 0, True
+    elif text.startswith(EXISTING_PREFIX):
+        name, routing, is_stream = text[len(EXISTING_PREFIX) :], ANYCAST, False
     else:
         (name, routing), is_stream = _without_prefix(text, anycast, multicast), False
     name, divider, queue = name.partition("::")
+    if ">" in name or "**" in name:
+        name = _with_house_wildcards(name)
     if not name:
         raise IllegalFrame("bad-destination", f"destination {text[:200]!r} names no address")
     if divider and (not queue or is_stream or is_wild(name)):
         raise IllegalFrame("bad-destination", f"destination {text[:200]!r}: `::` stands between the name of one address and one queue")
     if is_wild(name) and (problem := problem_of(name)):
         raise IllegalFrame("bad-destination", f"destination {text[:200]!r}: {problem}")
-    return Destination(text, name, asked or routing, queue, is_stream)
+    return Destination(text, name, asked or routing, queue, is_stream, must_exist=text.startswith(EXISTING_PREFIX))
+
+
+def _with_house_wildcards(name: str) -> str:
+    """A last word `>` (ActiveMQ Classic, OpenMQ) and a word `**` (OpenMQ) stand for any number of words."""
+    *words, last = ["#" if word == "**" else word for word in name.split(".")]
+    return ".".join([*words, "#" if last == ">" else last])
 
 
 def _without_prefix(text: str, anycast: Sequence[str], multicast: Sequence[str]) -> tuple[str, int]:

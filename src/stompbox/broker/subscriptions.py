@@ -6,6 +6,7 @@ The consumer is bound but gets nothing before `start`: the RECEIPT of its SUBSCR
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from stompbox.broker import retained
 from stompbox.broker.address import Address
@@ -15,11 +16,20 @@ from stompbox.broker.destinations import Destination
 from stompbox.broker.engine import Engine
 from stompbox.broker.queue import Kind, Queue
 from stompbox.broker.watching import Watcher, is_reached
-from stompbox.errors import Refused
+from stompbox.errors import IllegalFrame, Refused
 from stompbox.message import ANYCAST, MULTICAST
 from stompbox.selectors import Selector
 
 MayReach = Callable[[str], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """What a plain topic subscription wants. `most_waiting`: so many messages wait for it at most, the oldest go; -1 any number."""
+
+    selector: Selector | None = None
+    no_local: bool = False
+    most_waiting: int = -1
 
 
 def everything(_: str) -> bool:
@@ -46,6 +56,13 @@ def routing_of(engine: Engine, destination: Destination) -> int:
     if known is not None and known.kinds:
         return ANYCAST if known.kinds & ANYCAST else MULTICAST
     return engine.default_routing(destination.address, of_queue=bool(destination.queue))
+
+
+def require_queue(engine: Engine, destination: Destination) -> None:
+    """Raises where a destination that must be there is not."""
+    known = engine.addresses.get(destination.address)
+    if known is None or (destination.queue or destination.address) not in known.anycast:
+        raise IllegalFrame("no-such-queue", f"queue {destination.text[:200]!r} does not exist, and this name of it makes none")
 
 
 def to_queue(engine: Engine, consumer: Consumer, destination: Destination, may_reach: MayReach = everything) -> None:
@@ -91,19 +108,18 @@ def to_topic(
     engine: Engine,
     consumer: Consumer,
     destination: Destination,
-    selector: Selector | None,
+    wish: Plain,
     *,
-    no_local: bool,
     may_reach: MayReach = everything,
 ) -> None:
     """A plain subscription: from the next message on (or what the address keeps for newcomers), gone with its connection."""
 
     def join(address: Address) -> None:
         if may_reach(address.name):
-            join_topic(engine, consumer, address, selector, no_local=no_local)
+            join_topic(engine, consumer, address, wish)
 
     if not destination.is_wild:
-        join_topic(engine, consumer, engine.address(destination.address, MULTICAST), selector, no_local=no_local)
+        join_topic(engine, consumer, engine.address(destination.address, MULTICAST), wish)
         return
     words = destination.address.split(".")
     for address in list(engine.addresses.values()):
@@ -112,10 +128,12 @@ def to_topic(
     _watch(engine, consumer, Watcher(words, join, lambda _: None))
 
 
-def join_topic(engine: Engine, consumer: Consumer, address: Address, selector: Selector | None, *, no_local: bool) -> None:
+def join_topic(engine: Engine, consumer: Consumer, address: Address, wish: Plain) -> None:
     position = address.replay_from()
-    queue = engine.new_queue(address, f"{consumer.session}.{consumer.name}", Kind.TOPIC, selector, position=position)
-    queue.no_local = consumer.session if no_local else 0
+    queue = engine.new_queue(address, f"{consumer.session}.{consumer.name}", Kind.TOPIC, wish.selector, position=position)
+    queue.no_local = consumer.session if wish.no_local else 0
+    if wish.most_waiting >= 0:
+        queue.obey(replace(queue.rules, ring_size=wish.most_waiting))
     retained.give(address, queue)
     queue.bind(consumer)
 

@@ -50,6 +50,15 @@ class ListenerOptions(Struct, frozen=True, kw_only=True, rename="camel"):
     anycast_prefix: Annotated[tuple[str, ...], key("Prefixes of destinations that are queues.", source=_ARTEMIS)] = ("/queue/",)
     multicast_prefix: Annotated[tuple[str, ...], key("Prefixes of destinations that are topics.", source=_ARTEMIS)] = ("/topic/",)
 
+    virtual_topic_consumer_wildcards: Annotated[
+        tuple[str, ...],
+        key(
+            "`Consumer.*.>;2`: a queue of a name that fits is a queue of the topic that the name without its first two words is. "
+            "In a URL `;` is `%3B`.",
+            source=_ARTEMIS,
+        ),
+    ] = ()
+
     # Life signs.
     connection_ttl: Annotated[
         int, key("A client that is silent for so long is closed with an ERROR; 0 or -1: never.", "ms", source=_ARTEMIS, at_least=-1)
@@ -66,6 +75,10 @@ class ListenerOptions(Struct, frozen=True, kw_only=True, rename="camel"):
     handshake_timeout: Annotated[
         int, key("A connection that has not logged in by then gets an ERROR and is closed.", "ms", source=_ARTEMIS, at_least=1)
     ] = 10_000
+
+    proxy_protocol_enabled: Annotated[
+        bool, key("Connections begin with a PROXY header, version 1 or 2, that tells the client's address.", source=_ARTEMIS)
+    ] = False
 
     # Delivery.
     stomp_enable_message_id: Annotated[bool, key("MESSAGE carries `amqMessageId`.", source=_ARTEMIS)] = False
@@ -374,10 +387,16 @@ def _check_together(listener: Listener, where: str) -> None:
         _refuse(where, "ssl needs the option keyStorePath, a PEM file with certificate and key")
     if not listener.is_tls and (options.key_store_path or options.key_path or options.trust_store_path or options.need_client_auth):
         _refuse(where, "TLS options on a tcp listener; write ssl:// for TLS")
+    if listener.is_tls and options.proxy_protocol_enabled:
+        _refuse(where, "proxyProtocolEnabled needs tcp://: the header comes before TLS, which the balancer ends")
     if options.need_client_auth and options.trust_store_path is None:
         _refuse(where, "needClientAuth needs the option trustStorePath, the CAs of client certificates")
     if 0 <= options.connection_ttl_max < options.connection_ttl_min:
         _refuse(where, f"connectionTtlMax {options.connection_ttl_max} is below connectionTtlMin {options.connection_ttl_min}")
+    for text in options.virtual_topic_consumer_wildcards:
+        pattern, _, count = text.partition(";")
+        if not all(pattern.split(".")) or not (count.isascii() and count.isdigit() and 0 < int(count) < len(pattern.split("."))):
+            _refuse(where, f"virtualTopicConsumerWildcards {shown(text)} is not a pattern and a number of its words, as Consumer.*.>;2")
     both = set(options.anycast_prefix) & set(options.multicast_prefix)
     if both:
         _refuse(where, f"{shown(min(both))} is an anycastPrefix and a multicastPrefix")

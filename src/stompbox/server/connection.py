@@ -323,8 +323,8 @@ class Connection:
         for receipt in refused:
             self.broker.errors[error.code] += 1
             self.out.append(
-                b"ERROR\nmessage:not stored\ncode:%b\nreceipt-id:%b\ncontent-type:text/plain\n\nnot stored (%b)\n\0\n"
-                % (error.code.encode(), receipt.partition(b"\n")[0], error.code.encode())
+                b"ERROR\nmessage:not stored\ncode:%b\nreceipt-id:%b\ncontent-type:text/plain\ncontent-length:%d\n\nnot stored (%b)\n\0\n"
+                % (error.code.encode(), receipt.partition(b"\n")[0], 14 + len(error.code), error.code.encode())
             )
             if self.session.version.closes_on_error:  # STOMP 1.2, ERROR: MUST close; what else it waits for it will not learn
                 self.pending.clear()

@@ -5,6 +5,8 @@
     activemq.priority        0 to 127                                   x-priority               any (RabbitMQ)
     activemq.exclusive       true: this consumer gets everything        exclusive                the same (Apollo)
 
+    activemq.maximumPendingMessageLimit    messages that wait for a plain topic subscription; the oldest go (ActiveMQ Classic)
+
 0 is one at a time, -1 no limit. A header takes the place of the listener's `stompConsumerWindowSize` or `consumerFlowLimit`.
 Subscriptions with ack:auto are limited by their socket alone.
 """
@@ -20,6 +22,7 @@ from stompbox.errors import IllegalFrame
 from stompbox.server.values import number, truth
 from stompbox.stomp.frames import Frame
 
+PENDING: Final = "activemq.maximumPendingMessageLimit"
 MESSAGES: Final = ("activemq.prefetchSize", "prefetch-count")
 BYTES: Final = "consumer-window-size"
 HIGHEST: Final = 127  # activemq.priority
@@ -51,6 +54,11 @@ def flow_of(frame: Frame, options: ListenerOptions) -> Flow:
         is_either = True
     is_exclusive = truth(frame, "activemq.exclusive") or truth(frame, "exclusive")
     return Flow(window, prefetch, is_either, _priority(headers), is_exclusive)
+
+
+def most_waiting(frame: Frame) -> int:
+    """-1: any number."""
+    return number(frame, PENDING) if PENDING in frame.headers else -1
 
 
 def _credit(text: str) -> tuple[int, int]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stompbox.broker.destinations import Destination, parse_all
 from stompbox.config import ListenerOptions
+from stompbox.config.matching import is_match
 from stompbox.errors import IllegalFrame
-from stompbox.message import Shape
+from stompbox.message import ANYCAST, MULTICAST, Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +26,22 @@ class Names:
     def __init__(self, options: ListenerOptions) -> None:
         self.anycast = options.anycast_prefix
         self.multicast = options.multicast_prefix
+        self.virtual = [_virtual(text) for text in options.virtual_topic_consumer_wildcards]
 
     def parse(self, text: str, kind: str | None = None) -> tuple[Destination, ...]:
         """The destinations of a header. Raises IllegalFrame that names what is wrong."""
-        return parse_all(text, self.anycast, self.multicast, kind=kind)
+        found = parse_all(text, self.anycast, self.multicast, kind=kind)
+        return found if not self.virtual else tuple([self._of_virtual_topic(destination) for destination in found])
+
+    def _of_virtual_topic(self, destination: Destination) -> Destination:
+        """`Consumer.a.VirtualTopic.x` is a queue of the topic VirtualTopic.x (ActiveMQ Classic), where the listener says so."""
+        is_queue = destination.routing in (0, ANYCAST) and not (destination.queue or destination.is_temporary or destination.is_stream)
+        if is_queue and not destination.is_wild:
+            words = destination.address.split(".")
+            for pattern, count in self.virtual:
+                if count < len(words) and is_match(pattern, words):
+                    return replace(destination, address=".".join(words[count:]), routing=MULTICAST, queue=destination.address)
+        return destination
 
     def route(self, shape: Shape) -> Route:
         """Where a SEND goes; remembered with the shape."""
@@ -59,3 +72,7 @@ class Names:
         return f"<Names anycast={','.join(self.anycast)} multicast={','.join(self.multicast)}>"
 
 
+def _virtual(text: str) -> tuple[list[str], int]:
+    """The words of `Consumer.*.>;2`, and how many of them are not the topic's."""
+    pattern, _, count = text.partition(";")
+    return ["#" if word == ">" else word for word in pattern.split(".")], int(count)

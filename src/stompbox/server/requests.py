@@ -18,6 +18,7 @@ from stompbox.errors import IllegalFrame, StompboxError
 from stompbox.server.answers import Handler
 from stompbox.server.grouping import group_commit, group_delete, group_list, group_open
 from stompbox.server.logs import describe, fetch, offset_at
+from stompbox.server.operating import block, disable, enable, pause, resume, unblock
 from stompbox.server.pressure import Reason
 from stompbox.server.sinks import discard, publish, sink_delete, stage
 from stompbox.stomp.codec import encode_headers
@@ -35,7 +36,8 @@ REQUESTS: Final[Mapping[str, Handler]] = MappingProxyType(
     {
         "describe": describe, "fetch": fetch, "offset-at": offset_at, "group-open": group_open, "group-commit": group_commit,
         "group-delete": group_delete, "groups": group_list, "stage": stage, "publish": publish, "discard": discard,
-        "sink-delete": sink_delete,
+        "sink-delete": sink_delete, "pause": pause, "resume": resume, "block": block, "unblock": unblock, "disable": disable,
+        "enable": enable,
     }
 )  # fmt: skip
 

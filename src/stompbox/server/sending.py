@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from stompbox.broker import expiry, retained, temporaries
+from stompbox.broker import expiry, retained, subscriptions, temporaries
 from stompbox.broker.address import Address
 from stompbox.broker.destinations import Destination
 from stompbox.broker.units import is_refusable
@@ -134,6 +134,8 @@ def _reach(connection: Connection, destination: Destination) -> tuple[Address, i
     engine, permissions, name = broker.engine, broker.permissions, destination.address
     permissions.require(connection.user, Right.SEND, name)
     address = engine.addresses.get(name)
+    if destination.must_exist:
+        subscriptions.require_queue(engine, destination)
     if address is None:
         permissions.require(connection.user, Right.CREATE_ADDRESS, name)
         routing = destination.routing or engine.default_routing(name)

@@ -18,7 +18,7 @@ from stompbox.message import ANYCAST, BROKER_HEADERS, MULTICAST, Run
 from stompbox.security import Right
 from stompbox.selectors import Limits, Selector, compile_selector
 from stompbox.server import browsers, streams
-from stompbox.server.flow import flow_of
+from stompbox.server.flow import flow_of, most_waiting
 from stompbox.server.transactions import transaction_of
 from stompbox.server.values import truth
 from stompbox.stomp.codec import escape
@@ -148,6 +148,8 @@ def _may_subscribe(connection: Connection, destination: Destination, right: Righ
         return
     permissions, engine, name = connection.broker.permissions, connection.broker.engine, destination.address
     permissions.require(connection.user, right, name)
+    if destination.must_exist:
+        subscriptions.require_queue(engine, destination)
     known = engine.addresses.get(name)
     if known is not None and known.owner:
         raise Refused("temporary-not-owned", f"only the connection that made {destination.text[:200]!r} may consume from it")
@@ -181,7 +183,7 @@ def _bind(
     if wish is not None:
         is_new = durables.to_durable(engine, consumer, wish)
         return {"durable-name": wish.name, "subscription-created": "true" if is_new else "false"}
-    no_local = _no_local(frame)
+    plain = subscriptions.Plain(consumer.selector, _no_local(frame), most_waiting(frame))
     for destination in destinations:
         if destination.is_stream:
             position = streams.position(connection, frame, destination, is_alone=len(destinations) == 1)
@@ -195,7 +197,7 @@ def _bind(
             subscriptions.to_queue(engine, consumer, destination, partial(_may_reach, connection, None))
         else:
             may_reach = partial(_may_reach, connection, Right.CREATE_NON_DURABLE_QUEUE)
-            subscriptions.to_topic(engine, consumer, destination, consumer.selector, no_local=no_local, may_reach=may_reach)
+            subscriptions.to_topic(engine, consumer, destination, plain, may_reach=may_reach)
     return {}
 
 
@@ -206,7 +208,7 @@ def _no_local(frame: Frame) -> bool:
 def _bind_temporary(connection: Connection, consumer: Consumer, destination: Destination) -> None:
     address = connection.make_temporary(destination)
     if destination.routing == MULTICAST:
-        subscriptions.join_topic(connection.broker.engine, consumer, address, consumer.selector, no_local=False)
+        subscriptions.join_topic(connection.broker.engine, consumer, address, subscriptions.Plain(consumer.selector))
     else:
         subscriptions.bind(next(iter(address.anycast.values())), consumer)
 

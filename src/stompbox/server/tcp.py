@@ -8,13 +8,15 @@ import ssl
 from typing import TYPE_CHECKING, cast
 
 from stompbox.config import Listener
-from stompbox.errors import ConfigError
+from stompbox.errors import ConfigError, FrameError, IllegalFrame, PeerError
+from stompbox.server import proxy
 from stompbox.server.connection import Connection
 
 if TYPE_CHECKING:
     from stompbox.server.broker import Broker
     from stompbox.server.websocket import WebSocket
 
+TLS_HELLO = b"\x16\x03"  # how a TLS client begins (RFC 8446, 5.1: handshake, version 3.x)
 LINGER = 1.0  # seconds in which the peer may read what was last said (STOMP 1.2, Connection Lingering)
 
 
@@ -28,6 +30,7 @@ class Socket(asyncio.Protocol):
         self._closing = False
         self._receiver: Connection | WebSocket | None = None
         self._first = b""
+        self._awaits_proxy = listener.options.proxy_protocol_enabled
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -53,6 +56,12 @@ class Socket(asyncio.Protocol):
                 receiver.receive(data)
             return
         self._first += data
+        if self._awaits_proxy and not self._introduced():
+            return
+        if self._first.startswith(TLS_HELLO) and not self.listener.is_tls:
+            text = f"a TLS client on {self.listener}, which speaks without TLS; give it an ssl:// listener, or the client a tcp URL"
+            self._refuse(IllegalFrame("tls-not-spoken", text, closes=True))
+            return
         if b"GET ".startswith(self._first[:4]) and len(self._first) < 4:
             return
         first, self._first = self._first, b""
@@ -64,6 +73,27 @@ class Socket(asyncio.Protocol):
             self._receiver.receive(first)
         else:
             self._become_stomp(first)
+
+    def _introduced(self) -> bool:
+        """Whether the balancer has said all of whose connection this is."""
+        try:
+            found = proxy.read(self._first)
+        except FrameError as error:
+            self._refuse(error)
+            return False
+        if found is None:
+            return False
+        self._awaits_proxy = False
+        self.peer, self._first = found[0] or self.peer, self._first[found[1] :]
+        return bool(self._first)
+
+    def _refuse(self, error: PeerError) -> None:
+        """Of somebody who is no STOMP client."""
+        self._become_stomp(b"")
+        assert isinstance(self._receiver, Connection)
+        self._receiver.refuse(error)
+        self._receiver.write_out()
+        self.broker.flush()
 
     def _become_stomp(self, first: bytes) -> None:
         self._receiver = Connection(self.broker, self.listener, self, self.peer)

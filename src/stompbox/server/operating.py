@@ -1,0 +1,81 @@
+"""An operator's requests over STOMP: pause and resume, block and unblock, disable and enable. Each needs the right `manage`.
+
+With a header `queue` pause, resume, disable and enable are about that one queue. All of it is forgotten at a restart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from stompbox.broker import operations
+from stompbox.broker.address import Address
+from stompbox.broker.queue import Queue
+from stompbox.errors import IllegalFrame, Refused
+from stompbox.security import Right
+from stompbox.server.answers import Answer, header, json_answer
+from stompbox.stomp.frames import Frame
+
+if TYPE_CHECKING:
+    from stompbox.server.connection import Connection
+
+
+def _address(connection: Connection, frame: Frame) -> Address:
+    name = header(frame, "address")
+    connection.broker.permissions.require(connection.user, Right.MANAGE, name)
+    address = connection.broker.engine.addresses.get(name)
+    if address is None:
+        raise Refused("no-such-address", f"address {name!r} does not exist")
+    return address
+
+
+def _queues(frame: Frame, address: Address) -> list[Queue]:
+    """The one that the request names, or all."""
+    wanted = frame.headers.get("queue")
+    queues = [queue for queue in (*address.anycast.values(), *address.named.values()) if wanted in (None, queue.name)]
+    if wanted is not None and not queues:
+        raise IllegalFrame("no-such-queue", f"address {address.name!r} has no queue {wanted!r}")
+    return queues
+
+
+async def pause(connection: Connection, frame: Frame) -> Answer:
+    """Nothing goes out; what is sent is kept."""
+    address = _address(connection, frame)
+    if "queue" not in frame.headers:
+        operations.pause(address)
+    for queue in _queues(frame, address):
+        queue.pause()
+    return json_answer({})
+
+
+async def resume(connection: Connection, frame: Frame) -> Answer:
+    address = _address(connection, frame)
+    if "queue" not in frame.headers:
+        operations.resume(address)
+    for queue in _queues(frame, address):
+        queue.resume()
+    return json_answer({})
+
+
+async def block(connection: Connection, frame: Frame) -> Answer:
+    """A SEND gets an ERROR; consumers go on."""
+    operations.block(_address(connection, frame))
+    return json_answer({})
+
+
+async def unblock(connection: Connection, frame: Frame) -> Answer:
+    operations.unblock(_address(connection, frame))
+    return json_answer({})
+
+
+async def disable(connection: Connection, frame: Frame) -> Answer:
+    """Nothing is routed to it; what it has goes on."""
+    for queue in _queues(frame, _address(connection, frame)):
+        queue.obey(replace(queue.rules, is_enabled=False))
+    return json_answer({})
+
+
+async def enable(connection: Connection, frame: Frame) -> Answer:
+    for queue in _queues(frame, _address(connection, frame)):
+        queue.obey(replace(queue.rules, is_enabled=True))
+    return json_answer({})
