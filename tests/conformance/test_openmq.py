@@ -9,6 +9,7 @@ import pytest
 
 from tests.conformance.brokers import Brokers
 from tests.conformance.script import Case, Play, Step, hear, keep, leave, play, refused, say, send, subscribe, sync
+from tests.conformance.wire import Client
 
 OPENMQ = """
 memory = true
@@ -66,8 +67,20 @@ def are_ids(play: Play) -> None:
     assert all(id.startswith("STOMP") and id[5:].isdigit() for id in (one, two))
 
 
+def has_length(client: Client) -> None:
+    error = client.expect("ERROR")
+    assert int(error.value("content-length") or -1) == len(error.body) > 0
+
+
 CASES = [
     Case("row 1: login and passcode are required", [no_login], login=LOGIN),
+    Case("row 2: each form of a destination", [
+        subscribe("a", "/queue/{x}", id="q"), subscribe("a", "/topic/{x}", id="t"), subscribe("a", "/temp-queue/{x}", id="tq"),
+        subscribe("a", "/temp-topic/{x}", id="tt"), send("a", "/queue/{x}", "1"), hear("a", "MESSAGE", "1", destination="/queue/{x}"),
+        send("a", "/topic/{x}", "2"), hear("a", "MESSAGE", "2", destination="/topic/{x}"),
+        send("a", "/temp-queue/{x}", "3"), hear("a", "MESSAGE", "3", subscription="tq"),
+        send("a", "/temp-topic/{x}", "4"), hear("a", "MESSAGE", "4", subscription="tt"),
+    ], login=LOGIN),
     Case("row 3: a message is persistent of priority 4 and never expires unless it says otherwise", [
         subscribe("a", "/queue/{x}"), send("s", "/queue/{x}", "1"), hear("a", "MESSAGE", "1", without=("expires",)),
     ], login=LOGIN),
@@ -81,6 +94,11 @@ CASES = [
     Case("row 4: names that it allows", [
         subscribe("a", "/queue/{x}"), send("s", "/queue/{x}", "1", "colour:red\nJMSXGroupID:g\ncorrelation-id:7"),
         hear("a", "MESSAGE", "1", colour="red", JMSXGroupID="g", correlation_id="7"),
+    ], login=LOGIN),
+    Case("row 5: a selector", [
+        subscribe("a", "/topic/{x}", headers="selector:colour = 'red' AND JMSPriority > 4"), send("s", "/topic/{x}", "1", "colour:red"),
+        send("s", "/topic/{x}", "2", "colour:red\npriority:9"), hear("a", "MESSAGE", "2"), sync("a"),
+        say("b", "SUBSCRIBE", "/topic/{x}", headers="id:1\nselector:colour ="), refused("b", "selector-syntax", "position 9"),
     ], login=LOGIN),
     Case("row 6: a default id, shown, that is taken once", [
         say("a", "SUBSCRIBE", "/queue/{x}", headers="receipt:r"), hear("a", "RECEIPT"), send("s", "/queue/{x}", "1"),
@@ -116,6 +134,19 @@ CASES = [
         begin("a"), subscribe("a", "/queue/{x}", headers="transaction:t"), send("s", "/queue/{x}", "1"), hear("a", "MESSAGE", "1"),
         say("a", "ABORT", headers="transaction:t"), sync("a"), begin("a"), hear("a", "MESSAGE", "1", redelivered="true"),
     ], login=LOGIN),
+    Case("row 9: ack is auto where nothing is said", [
+        subscribe("a", "/queue/{x}"), send("s", "/queue/{x}", "1"), hear("a", "MESSAGE", "1", without=("ack",)), sync("a"), leave("a"),
+        subscribe("b", "/queue/{x}"), sync("b"),
+    ], login=LOGIN),
+    Case("row 10: UNSUBSCRIBE with the name alone removes a durable subscription and closes its subscriber", [
+        subscribe("a", "/topic/{x}", headers="durable-subscriber-name:d", subscription_created="true"),
+        say("b", "UNSUBSCRIBE", "/topic/other", headers="durable-subscriber-name:d\nid:other\nreceipt:u"), hear("b", "RECEIPT"),
+        send("s", "/topic/{x}", "1"), sync("a"),
+        subscribe("b", "/topic/{x}", headers="durable-subscriber-name:d", subscription_created="true"), sync("b"),
+    ], login={"": "login:guest\npasscode:guest\nclient-id:{x}"}),
+    Case("row 10: it needs a client-id", [
+        say("a", "UNSUBSCRIBE", headers="durable-subscriber-name:d"), refused("a", "missing-client-id"),
+    ], login=LOGIN),
     Case("row 11: one transaction at a time", [
         begin("a"), begin("a", "u"), refused("a", "transaction-exists", "one at a time"),
     ], login=LOGIN),
@@ -127,8 +158,26 @@ CASES = [
         subscribe("a", "/queue/{x}", headers="ack:client"), begin("a"), send("s", "/queue/{x}", "1"), keep_ids("a", "m"), ack("a", "m"),
         say("a", "ABORT", headers="transaction:t"), sync("a"), leave("a"), subscribe("b", "/queue/{x}"), sync("b"),
     ], login=LOGIN),
+    Case("row 12: the subscription of an ACK may be left out", [
+        begin("a"), say("a", "SUBSCRIBE", "/queue/{x}", headers="transaction:t\nack:client\nreceipt:r"), hear("a", "RECEIPT"),
+        *[send("s", "/queue/{x}", str(n)) for n in range(2)], hear("a", "MESSAGE", "0"), keep_ids("a", "m"),
+        lambda play: say("a", "ACK", headers="id:{m-ack}" if play.version == "1.2" else "message-id:{m}")(play), commit("a"), sync("a"),
+        leave("a"), subscribe("b", "/queue/{x}"), sync("b"),
+    ], login=LOGIN),
+    Case("row 13: an ACK of a transacted subscription is cumulative, and of the current transaction", [
+        begin("a"), subscribe("a", "/queue/{x}", headers=IN_TRANSACTION), *[send("s", "/queue/{x}", str(n)) for n in range(3)],
+        hear("a", "MESSAGE", "0"), keep_ids("a", "m"), hear("a", "MESSAGE", "2"), ack("a", "m"), sync("a"), commit("a"), sync("a"),
+        begin("a", "u"), hear("a", "MESSAGE", "2", redelivered="true"), sync("a"),
+    ], login=LOGIN),
+    Case("row 13: no transaction is open", [
+        begin("a"), subscribe("a", "/queue/{x}", headers=IN_TRANSACTION), send("s", "/queue/{x}", "1"), keep_ids("a", "m"), commit("a"),
+        sync("a"), ack("a", "m"), hear("a", "ERROR"), leave("a"), subscribe("b", "/queue/{x}"), hear("b", "MESSAGE", "1"),
+    ], login=LOGIN),
     Case("row 14: content-length always", [
         subscribe("a", "/queue/{x}"), send("s", "/queue/{x}", "12"), hear("a", "MESSAGE", "12", content_length="2"),
+    ], login=LOGIN),
+    Case("row 14: content-length of an ERROR", [
+        say("a", "BEGIN"), lambda play: has_length(play.client("a")),
     ], login=LOGIN),
     Case("row 15: others see a temporary queue by OpenMQ's name, and reply to it", [
         subscribe("b", "/queue/{x}"), subscribe("a", "/temp-queue/q"), send("a", "/queue/{x}", "?", "reply-to:/temp-queue/q"),

@@ -109,7 +109,7 @@ def _take(connection: Connection, frame: Frame) -> tuple[Consumer, list[Sent]]:
     if not (queue.isascii() and queue.isdigit() and offset.isascii() and offset.isdigit() and len(name) < 40):
         raise _unknown_message(name)
     candidates = list(connection.consumers.values())
-    if version.ack_needs_subscription:
+    if version.ack_needs_subscription and "subscription" in frame.headers:  # OpenMQ finds it by the message
         wanted = connection.consumers.get(frame.headers["subscription"])
         if wanted is None:
             raise IllegalFrame("no-such-subscription", f"this connection has no subscription {frame.headers['subscription'][:80]!r}")

@@ -108,7 +108,7 @@ class Session:
         if not headers.get(version.ack_header):
             text = f"{frame.command} needs the header {version.ack_header} in STOMP {version.name}"
             raise IllegalFrame(f"missing-{version.ack_header}", text)
-        if version.ack_needs_subscription and "subscription" not in headers:
+        if version.ack_needs_subscription and "subscription" not in headers and not self.makes_ids:
             raise IllegalFrame("missing-subscription", f"{frame.command} needs the header subscription in STOMP {version.name}")
 
     def __repr__(self) -> str:
