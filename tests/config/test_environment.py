@@ -80,6 +80,7 @@ def test_a_wrong_variable_is_refused(environ: dict[str, str], problem: str) -> N
     [
         "STOMPBOX_CONFIG",
         "STOMPBOX_URL",
+        "STOMPBOX_ADMIN_URL",
         "STOMPBOX_LOGIN",
         "STOMPBOX_PASSCODE",
         "STOMPBOX_TEST_SEED",

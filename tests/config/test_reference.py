@@ -40,7 +40,7 @@ def test_the_page_names_what_else_can_be_written() -> None:
     text = PAGE.read_text(encoding="utf-8")
     assert [name for name in ALIASES if f"`{name}`" not in text] == []
     mentioned = set(re.findall(r"`(STOMPBOX_[A-Z_]+)[=`]", text))
-    others = {"STOMPBOX_CONFIG", "STOMPBOX_LISTEN", "STOMPBOX_URL", "STOMPBOX_LOGIN", "STOMPBOX_PASSCODE"}
+    others = {"STOMPBOX_CONFIG", "STOMPBOX_LISTEN", "STOMPBOX_URL", "STOMPBOX_ADMIN_URL", "STOMPBOX_LOGIN", "STOMPBOX_PASSCODE"}
     prefixes = {"STOMPBOX_", "STOMPBOX_TEST_", "STOMPBOX_BENCH_", "STOMPBOX_DEMO_"}
     assert mentioned - others - prefixes <= set(variables())
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -39,8 +40,15 @@ def parse_headers(given: Iterable[str] | None) -> dict[str, str]:
 
 def run(command: str, work: Coroutine[Any, Any, None]) -> None:
     """Runs a command to its end; an error is one line on stderr and an exit code."""
-    try:
+    with leaving(command):
         asyncio.run(work)
+
+
+@contextmanager
+def leaving(command: str) -> Iterator[None]:
+    """What goes wrong in here ends the command so."""
+    try:
+        yield
     except UsageError as error:
         leave(command, error, WRONG_USE)
     except (ConnectionLost, ConnectionError) as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
@@ -13,6 +14,8 @@ from stompbox.cli.connecting import Header, Url, parse_headers, run, url_or_defa
 
 if TYPE_CHECKING:
     from stompbox.client.message import Message
+
+Form = Callable[["Message"], bytes]
 
 app = App(name="subscribe", help="Print the messages of a destination as they come.")
 
@@ -65,7 +68,7 @@ def subscribe(
         client_id=client_id,
         count=count,
         timeout=timeout,
-        form=_as_json if json_lines else _as_frame if show_headers else _as_body,
+        form=form_of(json_lines=json_lines, show_headers=show_headers),
     )
     run("subscribe", work)
 
@@ -100,6 +103,11 @@ async def _subscribe(
             left -= 1
 
 
+def form_of(*, json_lines: bool, show_headers: bool) -> Form:
+    """How a message is printed."""
+    return _as_json if json_lines else _as_frame if show_headers else _as_body
+
+
 def _as_body(message: Message) -> bytes:
     return message.body + b"\n"
 
@@ -116,9 +124,3 @@ def _as_json(message: Message) -> bytes:
     except UnicodeDecodeError:
         entry["body_base64"] = base64.b64encode(message.body).decode()
     return json.dumps(entry, ensure_ascii=False).encode() + b"\n"
-
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Form = Callable[[Message], bytes]

@@ -25,7 +25,7 @@ PREFIX: Final = "STOMPBOX_"
 CONFIG: Final = "STOMPBOX_CONFIG"  # the file, when no --config names one
 LISTEN: Final = "STOMPBOX_LISTEN"
 
-_OTHERS: Final = frozenset((CONFIG, "STOMPBOX_URL", "STOMPBOX_LOGIN", "STOMPBOX_PASSCODE"))
+_OTHERS: Final = frozenset((CONFIG, "STOMPBOX_URL", "STOMPBOX_ADMIN_URL", "STOMPBOX_LOGIN", "STOMPBOX_PASSCODE"))
 _FAMILIES: Final = ("STOMPBOX_TEST_", "STOMPBOX_BENCH_", "STOMPBOX_DEMO_", "STOMPBOX_SERVICE_", "STOMPBOX_PORT_")
 _KUBERNETES_PORT: Final = "STOMPBOX_PORT"  # Kubernetes: tcp://10.0.0.1:61613 for a service called stompbox
 _TRUE: Final = ("true", "yes", "on", "1")

@@ -1,0 +1,65 @@
+"""`stompbox purge`, `move` and `redrive`: what an operator does to the messages of a queue. Each ends when it is on disk."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from stompbox.cli.asking import Admin, AsJson, ask, plain, print_json
+from stompbox.cli.connecting import leaving
+from stompbox.errors import UsageError
+
+purge_app = App(name="purge", help="Drop the messages of a queue.")
+move_app = App(name="move", help="Move messages of a queue to another address.")
+redrive_app = App(name="redrive", help="Send dead letters back to where they came from.")
+
+QueueName = Annotated[str, Parameter(help="Name, or address::name where several queues have the name.")]
+Count = Annotated[int | None, Parameter(help="So many at most, oldest first; without it all.")]
+
+
+@purge_app.default
+def purge(queue: QueueName, *, admin: Admin = None, as_json: AsJson = False) -> None:
+    """Drop all that waits in a queue; what is being delivered stays."""
+    with leaving("purge"):
+        found = ask(admin, "queues/purge", {"queue": queue})
+        if as_json:
+            print_json(found)
+        else:
+            about = "about " if found["is_estimate"] else ""
+            print(plain(f"{about}{found['removed']} messages removed from {queue}"))
+
+
+@move_app.default
+def move(queue: QueueName, to: str, *, count: Count = None, admin: Admin = None, as_json: AsJson = False) -> None:
+    """Move what waits in a queue to another address, which is made if need be.
+
+    Parameters
+    ----------
+    to
+        Name of the address.
+    """
+    with leaving("move"):
+        found = ask(admin, "queues/move", {"queue": queue, "to": to, "count": _checked(count)})
+        _tell(found, f"moved from {queue} to {to}", as_json=as_json)
+
+
+@redrive_app.default
+def redrive(queue: QueueName, *, count: Count = None, admin: Admin = None, as_json: AsJson = False) -> None:
+    """Send the messages of a dead letter queue back to the queues that could not deliver them."""
+    with leaving("redrive"):
+        found = ask(admin, "queues/redrive", {"queue": queue, "count": _checked(count)})
+        _tell(found, f"sent back from {queue}", as_json=as_json)
+
+
+def _checked(count: int | None) -> int:
+    if count is not None and count < 1:
+        raise UsageError("bad-argument", f"--count is {count}; allowed is a number from 1")
+    return -1 if count is None else count
+
+
+def _tell(found: dict[str, int], what: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+    else:
+        print(plain(f"{found['moved']} messages {what}" + ("" if found["is_done"] else "; the broker goes on with the rest")))

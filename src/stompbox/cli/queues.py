@@ -1,0 +1,55 @@
+"""`stompbox queues` and `stompbox groups`: what waits for whom."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from stompbox.cli.asking import Admin, AsJson, every, print_json, print_table, span
+from stompbox.cli.connecting import leaving
+
+app = App(name="queues", help="List the queues of a running broker.")
+groups_app = App(name="groups", help="List reader groups, such as Spark's, and how far they are behind.")
+
+Match = Annotated[str, Parameter(help="Only those whose name holds this text.")]
+
+
+@app.default
+def queues(
+    match: Match = "",
+    *,
+    every_kind: Annotated[bool, Parameter(name="--all", negative="", help="Also those that go with their connection.")] = False,
+    admin: Admin = None,
+    as_json: AsJson = False,
+) -> None:
+    """List queues and durable subscriptions with their messages and consumers. ~: some may not be for the queue."""
+    with leaving("queues"):
+        found = list(every(admin, "queues", match=match, all="true" if every_kind else "false"))
+        if as_json:
+            print_json(found)
+            return
+        rows = [
+            (
+                one["address"], one["name"], one["kind"], f"~{one['ready']:,}" if one["is_estimate"] else one["ready"], one["delayed"],
+                one["delivering"], one["consumers"], "paused" if one["is_paused"] else "",
+            )
+            for one in found
+        ]  # fmt: skip
+        print_table(("address", "queue", "kind", "ready", "delayed", "delivering", "consumers", ""), rows)
+
+
+@groups_app.default
+def groups(match: Match = "", *, admin: Admin = None, as_json: AsJson = False) -> None:
+    """List reader groups: position and lag per address. The time is that since the first unread message arrived."""
+    with leaving("groups"):
+        found = list(every(admin, "groups", match=match))
+        if as_json:
+            print_json(found)
+            return
+        rows = [
+            (group["name"], one["address"], one["position"], one["next"], one["lag_messages"], span(one["lag_ms"]))
+            for group in found
+            for one in group["addresses"]
+        ]
+        print_table(("group", "address", "position", "next", "lag", "time"), rows)

@@ -1,0 +1,152 @@
+"""/metrics: each metric is documented with its type and labels, follows what happens, and does not grow without bound."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from stompbox.admin.lag import Lags
+from stompbox.admin.metrics import EVENTS, OTHERS, PASSED, REMOVED, Metrics
+from stompbox.config import Configuration, ListenerTable
+from stompbox.message import MULTICAST, Run, Shape
+from stompbox.server.run import start as start_here
+from stompbox.server.run import stop
+from tests.admin.asking import ask
+from tests.admin.test_views import request, send
+from tests.conftest import Served
+from tests.system.plain import Plain
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PAGE = (ROOT / "docs" / "metrics.md").read_text()
+
+Labels = dict[str, str]
+
+
+def samples(text: str) -> dict[str, list[tuple[Labels, float]]]:
+    found: dict[str, list[tuple[Labels, float]]] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            found.setdefault(sample.name, []).append((sample.labels, sample.value))
+    return found
+
+
+def scrape(served: Served) -> dict[str, list[tuple[Labels, float]]]:
+    answer = ask(served.admin, "/metrics")
+    assert answer.status == 200
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    return samples(answer.body.decode())
+
+
+def value(found: dict[str, list[tuple[Labels, float]]], name: str, **labels: str) -> float:
+    [one] = [value for given, value in found[name] if labels.items() <= given.items()]
+    return one
+
+
+def documented() -> dict[str, tuple[str, set[str]]]:
+    """Name: type and labels, as the tables of the page have them."""
+    rows = re.findall(r"^\| `(stompbox_\w+)` \| (\w+) \| [^|]+ \|([^|]*)\|", PAGE, flags=re.MULTILINE)
+    return {name: (kind, set(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows}
+
+
+def test_every_metric_is_documented_and_every_row_is_a_metric(served: Served) -> None:
+    with Plain(served.port) as client:
+        send(client, "/queue/metrics.doc", b"x")
+        request(client, "group-open", group="doc", destinations="/queue/metrics.doc", starting="earliest")
+        client.send("BEGIN", {"transaction": "t"})
+        client.send("BEGIN", {"transaction": "t"})
+        assert client.receive().headers["code"] == "transaction-exists"
+    text = ask(served.admin, "/metrics").body.decode()
+    found: dict[str, tuple[str, set[str]]] = {}
+    for family in text_string_to_metric_families(text):
+        assert family.documentation, family.name
+        for sample in family.samples:
+            found[sample.name] = (family.type, set(sample.labels))
+    process = {name for name in found if name.startswith("stompbox_process_")}
+    assert all(f"`{name}`" in PAGE for name in process)
+    assert {name: what for name, what in found.items() if name not in process} == documented()
+
+
+def test_every_counter_of_the_engine_has_its_place() -> None:
+    """In the source: what is counted, and under which name it is shown."""
+    counted = set()
+    for path in (ROOT / "src" / "stompbox" / "broker").glob("*.py"):
+        text = path.read_text()
+        counted |= set(re.findall(r'counters\["([\w-]+)"\]', text)) | set(re.findall(r'\.drop\(.*, "([\w-]+)"\)', text))
+    assert counted | {"delivered"} == {*PASSED, *REMOVED, *EVENTS}
+    assert [reason for reason in (*REMOVED, *EVENTS) if f"`{reason}`" not in PAGE] == []
+
+
+def test_values_follow_what_happens(served: Served) -> None:
+    before = scrape(served)
+    with Plain(served.port) as client:
+        send(client, "/queue/metrics.q", b"a", b"b", b"c")
+        send(client, "/topic/metrics.nobody", b"x")
+        client.send("SUBSCRIBE", {"destination": "/queue/metrics.q", "id": "1", "ack": "client-individual", "prefetch-count": "2"})
+        got = [client.receive() for _ in range(2)]
+        client.send("ACK", {"id": got[0].headers["ack"], "receipt": "acked"})
+        assert {client.receive().command for _ in range(2)} == {"RECEIPT", "MESSAGE"}
+        after = scrape(served)
+    for name, more in (("received", 4), ("delivered", 3), ("acknowledged", 1)):
+        metric = f"stompbox_messages_{name}_total"
+        assert value(after, metric) - value(before, metric) == more
+    unrouted = [value(found, "stompbox_messages_removed_total", reason="unrouted") for found in (before, after)]
+    assert unrouted[1] - unrouted[0] == 1
+    labels = {"address": "metrics.q", "queue": "metrics.q", "kind": "anycast"}
+    assert value(after, "stompbox_queue_ready_messages", **labels) == 0
+    assert value(after, "stompbox_queue_delivering_messages", **labels) == 2
+    assert value(after, "stompbox_queue_consumers", **labels) == 1
+    assert value(after, "stompbox_address_next_offset", address="metrics.q") == 3
+    [connections] = [value for _, value in after["stompbox_connections"]]
+    assert connections >= 1
+    assert value(after, "stompbox_subscriptions") == 1
+    assert value(after, "stompbox_commits_total") > value(before, "stompbox_commits_total")
+    assert value(after, "stompbox_commit_seconds_total") > 0
+    assert value(after, "stompbox_ready") == value(after, "stompbox_disk_good") == 1
+    assert value(after, "stompbox_process_resident_memory_bytes") > 1e6
+
+
+def test_errors_by_code(served: Served) -> None:
+    with Plain(served.port) as client:
+        client.send("SEND", {"destination": "nothing/here?", "priority": "ten"})
+        code = client.receive().headers["code"]
+    assert value(scrape(served), "stompbox_errors_total", code=code) >= 1
+
+
+def test_lag_of_groups(served: Served) -> None:
+    with Plain(served.port) as client:
+        send(client, "/queue/metrics.g", b"a", b"b")
+        request(client, "group-open", group="metrics", destinations="/queue/metrics.g", starting="earliest")
+        assert value(scrape(served), "stompbox_group_lag_messages", group="metrics", address="metrics.g") == 2
+        request(client, "group-commit", b'{"metrics.g": 2}', group="metrics")
+        found = scrape(served)
+    assert value(found, "stompbox_group_lag_messages", group="metrics", address="metrics.g") == 0
+    assert value(found, "stompbox_group_lag_seconds", group="metrics", address="metrics.g") == 0
+
+
+def test_what_is_beyond_the_limit_is_summed_up() -> None:
+    """With 50 addresses of their own and many more than that."""
+
+    async def play() -> str:
+        configuration = Configuration(memory=True, listeners=(ListenerTable(url="tcp://127.0.0.1:0"),))
+        broker, servers, _ = await start_here(configuration)
+        engine = broker.engine
+        for number in range(300):
+            address = engine.address(f"q{number}")
+            engine.publish(address, Run(Shape({"destination": f"q{number}"}), [b"a", b"b"]))
+        engine.publish(engine.address("t"), Run(Shape({"destination": "t"}), [b"a"], routing=MULTICAST))
+        text = await Metrics(broker, Lags(broker), listed=50).text()
+        await stop(broker, servers)
+        return text.decode()
+
+    found = samples(asyncio.run(play()))
+    assert len(found["stompbox_address_next_offset"]) == 50
+    assert len(found["stompbox_queue_ready_messages"]) == 51
+    assert value(found, "stompbox_queue_ready_messages", queue=OTHERS) == 250 * 2
+    assert sum(value for _, value in found["stompbox_queue_ready_messages"]) == 600
+    assert value(found, "stompbox_not_listed", what="addresses") == 251
+    assert value(found, "stompbox_not_listed", what="queues") == 250
+    assert value(found, "stompbox_addresses") == 301
+    assert value(found, "stompbox_queues", kind="anycast") == 300

@@ -1,0 +1,161 @@
+"""What operators do, and what clients notice of it."""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+
+import pytest
+
+from tests.admin.asking import JSON, ask, post, queue
+from tests.admin.conftest import Start
+from tests.admin.test_views import send
+from tests.conftest import Served
+from tests.system.plain import Plain
+
+LIMIT = 40_000  # bytes: less than the write-ahead log has from the start
+
+
+def bodies(served: Served, destination: str, count: int) -> list[bytes]:
+    """The next messages of a queue."""
+    with Plain(served.port) as client:
+        client.send("SUBSCRIBE", {"destination": destination, "id": "1"})
+        return [client.receive().body for _ in range(count)]
+
+
+def test_purge(served: Served) -> None:
+    with Plain(served.port) as client:
+        send(client, "/queue/ops.purge", b"a", b"b", b"c")
+        client.send("SUBSCRIBE", {"destination": "/queue/ops.purge", "id": "1", "ack": "client-individual", "prefetch-count": "1"})
+        client.receive()
+        answer = post(served.admin, "queues/purge", {"queue": "ops.purge"})
+        assert (answer.status, answer.json) == (200, {"queue": "ops.purge", "removed": 2, "is_estimate": False})
+        found = queue(served.admin, "ops.purge")
+        assert (found["ready"], found["delivering"]) == (0, 1)
+
+
+def test_move_and_how_many(served: Served) -> None:
+    with Plain(served.port) as client:
+        send(client, "/queue/ops.from", b"a", b"b", b"c")
+    assert post(served.admin, "queues/move", {"queue": "ops.from", "to": "ops.to", "count": 2}).json == {
+        "queue": "ops.from", "moved": 2, "is_done": True,
+    }  # fmt: skip
+    assert bodies(served, "/queue/ops.to", 2) == [b"a", b"b"]
+    assert bodies(served, "/queue/ops.from", 1) == [b"c"]
+
+
+@pytest.mark.parametrize("to", ["", "a.*", "a::b", "ops.wrong"])
+def test_move_needs_another_address(served: Served, to: str) -> None:
+    with Plain(served.port) as client:
+        send(client, "/queue/ops.wrong", b"a")
+    answer = post(served.admin, "queues/move", {"queue": "ops.wrong", "to": to})
+    assert (answer.status, answer.code) == (400, "bad-destination")
+    assert queue(served.admin, "ops.wrong")["ready"] >= 1
+
+
+def test_redrive(start: Start) -> None:
+    served = start('[[address-setting]]\nmatch = "#"\nmax-delivery-attempts = 1\ndead-letter-address = "DLQ"\n')
+    with Plain(served.port) as client:
+        send(client, "/queue/q", b"a")
+        client.send("SUBSCRIBE", {"destination": "/queue/q", "id": "1", "ack": "client-individual"})
+        client.send("NACK", {"id": client.receive().headers["ack"], "receipt": "dead"})
+        assert client.receive().headers["receipt-id"] == "dead"
+        assert queue(served.admin, "DLQ")["ready"] == 1
+        assert post(served.admin, "queues/redrive", {"queue": "DLQ"}).json == {"queue": "DLQ", "moved": 1, "is_done": True}
+        again = client.receive()
+        assert (again.body, again.headers["destination"]) == (b"a", "/queue/q")
+
+
+def test_pause_and_resume_a_queue(served: Served) -> None:
+    with Plain(served.port) as client:
+        send(client, "/queue/ops.pause", b"a")
+        assert post(served.admin, "queues/pause", {"queue": "ops.pause"}).json["is_paused"] is True
+        client.send("SUBSCRIBE", {"destination": "/queue/ops.pause", "id": "1"})
+        assert client.sync() == []
+        assert queue(served.admin, "ops.pause")["is_paused"] is True
+        assert post(served.admin, "queues/resume", {"queue": "ops.pause"}).json["is_paused"] is False
+        assert client.receive().body == b"a"
+
+
+def test_pause_and_block_an_address(served: Served) -> None:
+    with Plain(served.port, "1.1") as client:
+        send(client, "/queue/ops.block", b"a")
+        assert post(served.admin, "addresses/block", {"address": "ops.block"}).json["is_blocked"] is True
+        client.send("SEND", {"destination": "/queue/ops.block", "receipt": "no"}, b"b")
+        assert client.receive().headers["code"] == "address-blocked"
+        send(client, "/queue/ops.unblocked", b"x")
+        assert post(served.admin, "queues/move", {"queue": "ops.unblocked", "to": "ops.block"}).code == "address-blocked"
+        assert post(served.admin, "addresses/pause", {"address": "ops.block"}).json["is_paused"] is True
+        client.send("SUBSCRIBE", {"destination": "/queue/ops.block", "id": "1"})
+        assert client.sync() == []
+        assert post(served.admin, "addresses/resume", {"address": "ops.block"}).json["is_paused"] is False
+        assert client.receive().body == b"a"
+        assert post(served.admin, "addresses/unblock", {"address": "ops.block"}).json["is_blocked"] is False
+    with Plain(served.port) as client:
+        send(client, "/queue/ops.block", b"b")
+
+
+def test_a_queue_by_its_whole_name(served: Served) -> None:
+    with Plain(served.port) as client:
+        for address in ("ops.one", "ops.two"):
+            send(client, f"/queue/{address}::ops.shared", b"a")
+    answer = post(served.admin, "queues/purge", {"queue": "ops.shared"})
+    assert (answer.status, answer.code) == (409, "ambiguous-queue")
+    assert "ops.one::ops.shared" in answer.json["error"]["message"]
+    assert post(served.admin, "queues/purge", {"queue": "ops.two::ops.shared"}).json["removed"] == 1
+    assert bodies(served, "/queue/ops.one::ops.shared", 1) == [b"a"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "code"),
+    [
+        ("queues/purge", {"queue": "nowhere"}, 404, "no-such-queue"),
+        ("queues/purge", {"queue": "nowhere::q"}, 404, "no-such-queue"),
+        ("addresses/pause", {"address": "nowhere"}, 404, "no-such-address"),
+        ("queues/purge", {}, 400, "bad-json"),
+        ("queues/purge", {"queue": 7}, 400, "bad-json"),
+        ("queues/purge", {"queue": "q", "cuont": 7}, 400, "bad-json"),
+        ("queues/purge", ["q"], 400, "bad-json"),
+        ("queues/purge", b"{", 400, "bad-json"),
+        ("queues/purge", b"\xff", 400, "bad-json"),
+        ("queues/purge", b'{"queue": "' + b"x" * 70_000 + b'"}', 413, "body-too-large"),
+        ("queues/explode", {"queue": "q"}, 404, "no-such-page"),
+    ],
+)
+def test_what_cannot_be_done(served: Served, path: str, body: object, status: int, code: str) -> None:
+    answer = post(served.admin, path, body)
+    assert (answer.status, answer.code) == (status, code)
+
+
+def test_wrong_methods(served: Served) -> None:
+    for path in ("/api/v1/queues/purge", "/api/v1/addresses/pause"):
+        assert ask(served.admin, path).code == "wrong-method"
+    assert ask(served.admin, "/api/v1/queues", "POST", {}, JSON).code == "wrong-method"
+    assert ask(served.admin, "/api/v1/queues", "DELETE", None, JSON).code == "wrong-method"
+
+
+def test_what_could_not_be_stored_is_not_moved_and_nothing_is_promised(start: Start, tmp_path: Path) -> None:
+    served = start("", "--data", f"{tmp_path}/data")
+    with Plain(served.port) as client:
+        send(client, "/queue/q", b"a")
+    resource.prlimit(served.process.pid, resource.RLIMIT_FSIZE, (LIMIT, resource.RLIM_INFINITY))
+    answer = post(served.admin, "queues/move", {"queue": "q", "to": "p"})
+    assert (answer.status, answer.code) == (503, "io-error")  # the first to meet it
+    answer = post(served.admin, "queues/redrive", {"queue": "p"})
+    assert (answer.status, answer.code) == (503, "io-error")  # known by now: nothing was begun
+    resource.prlimit(served.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert bodies(served, "/queue/p", 1) == [b"a"]
+
+
+def test_what_an_operator_did_is_there_after_a_kill(start: Start, tmp_path: Path) -> None:
+    served = start("", "--data", f"{tmp_path}/data")
+    with Plain(served.port) as client:
+        send(client, "/queue/q", b"a", b"b", b"c")
+        send(client, "/queue/r", b"a")
+    assert post(served.admin, "queues/move", {"queue": "q", "to": "p", "count": 1}).json["moved"] == 1
+    assert post(served.admin, "queues/purge", {"queue": "r"}).json["removed"] == 1
+    served.process.kill()
+    served.process.wait()
+    served = start("", "--data", f"{tmp_path}/data")
+    assert (queue(served.admin, "q")["ready"], queue(served.admin, "p")["ready"]) == (2, 1)
+    assert ask(served.admin, "/api/v1/queues?match=r::").json["queues"] == []

@@ -1,0 +1,153 @@
+"""What the API shows, against what clients did."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import stompbox
+from tests.admin.asking import ask, queue, read
+from tests.admin.conftest import Start
+from tests.conftest import Served
+from tests.system.plain import Plain
+
+
+def send(client: Plain, destination: str, *bodies: bytes, **headers: str) -> None:
+    for number, body in enumerate(bodies):
+        client.send("SEND", {"destination": destination, "receipt": str(number), **headers}, body)
+        assert client.receive().headers["receipt-id"] == str(number)
+
+
+def request(client: Plain, name: str, body: bytes = b"", **headers: str) -> object:
+    """A request as Spark makes it."""
+    client.send("SEND", {"destination": "stompbox.requests", "request": name, "request-id": name} | headers, body)
+    answer = client.receive()
+    assert answer.headers["status"] == "ok", answer
+    return json.loads(answer.body)
+
+
+def test_status(served: Served) -> None:
+    before = int(time.time() * 1000)
+    with Plain(served.port) as client:
+        send(client, "/queue/status", b"x")
+        status = read(served.admin, "status")
+    assert status["version"] == stompbox.__version__
+    assert status["process"] == served.process.pid != os.getpid()
+    assert status["is_ready"] and status["is_durable"]
+    assert status["started"] <= before <= status["started"] + status["uptime"]
+    assert status["connections"] >= 1
+    assert status["messages"]["received"] >= 1
+    assert status["commits"] >= 1
+
+
+def test_a_queue_from_full_to_empty(served: Served) -> None:
+    with Plain(served.port) as client:
+        send(client, "/queue/views.q", b"a", b"b", b"c")
+        assert queue(served.admin, "views.q") == {
+            "address": "views.q", "name": "views.q", "kind": "anycast", "is_durable": True, "is_auto": True, "is_paused": False,
+            "selector": None, "ready": 3, "delayed": 0, "delivering": 0, "paged": 0, "is_estimate": False, "consumers": 0,
+            "max_consumers": -1, "position": 0,
+        }  # fmt: skip
+        client.send("SUBSCRIBE", {"destination": "/queue/views.q", "id": "1", "ack": "client-individual", "prefetch-count": "2"})
+        got = [client.receive() for _ in range(2)]
+        found = queue(served.admin, "views.q")
+        assert (found["ready"], found["delivering"], found["consumers"]) == (1, 2, 1)
+        client.send("ACK", {"id": got[0].headers["ack"], "receipt": "acked"})
+        assert {client.receive().command for _ in range(2)} == {"RECEIPT", "MESSAGE"}
+        found = queue(served.admin, "views.q")
+        assert (found["ready"], found["delivering"], found["position"]) == (0, 2, 1)
+
+
+def test_what_waits_for_its_time_is_delayed(served: Served) -> None:
+    with Plain(served.port) as client:
+        send(client, "/queue/views.late", b"a", AMQ_SCHEDULED_DELAY="3600000")
+    found = queue(served.admin, "views.late")
+    assert (found["ready"], found["delayed"]) == (0, 1)
+
+
+def test_durable_subscriptions_are_queues_and_plain_ones_only_on_request(served: Served) -> None:
+    with Plain(served.port, headers={"client-id": "views"}) as client:
+        client.send("SUBSCRIBE", {"destination": "/topic/views.t", "id": "1", "durable-subscription-name": "kept", "selector": "a > 1"})
+        client.send("SUBSCRIBE", {"destination": "/topic/views.t", "id": "2"})
+        client.sync()
+        few = read(served.admin, "queues?address=views.t")["queues"]
+        every = read(served.admin, "queues?address=views.t&all=true")["queues"]
+        [address] = read(served.admin, "addresses?match=views.t")["addresses"]
+    assert [(one["kind"], one["selector"], one["consumers"]) for one in few] == [("durable", "a > 1", 1)]
+    assert sorted(one["kind"] for one in every) == ["durable", "topic"]
+    assert (address["routing_types"], address["queues"], address["subscriptions"]) == (["MULTICAST"], 1, 1)
+
+
+def test_connections_and_their_subscriptions(served: Served) -> None:
+    with Plain(served.port, "1.1", {"client-id": "views-c", "login": "somebody"}) as client:
+        send(client, "/queue/views.c", b"a")
+        client.send("SUBSCRIBE", {"destination": "/queue/views.c", "id": "s1", "ack": "client", "selector": "b IS NULL"})
+        client.receive()
+        client.send("BEGIN", {"transaction": "t"})
+        client.sync()
+        [found] = [one for one in read(served.admin, "connections")["connections"] if one["client_id"] == "views-c"]
+    assert (found["peer"], found["user"], found["version"], found["transactions"]) == ("127.0.0.1", "somebody", "1.1", 1)
+    assert found["since"] <= time.time() * 1000
+    assert found["waits_for"] == []
+    assert found["subscriptions"] == [
+        {"id": "s1", "destination": "/queue/views.c", "ack": "client", "selector": "b IS NULL", "delivering": 1}
+    ]
+    assert not [one for one in read(served.admin, "connections")["connections"] if one["client_id"] == "views-c" and one["subscriptions"]]
+
+
+def test_the_lag_of_a_reader_group(served: Served) -> None:
+    with Plain(served.port) as client:
+        send(client, "/queue/views.g", b"a", b"b", b"c")
+        sent = int(time.time() * 1000)
+        request(client, "group-open", group="lake", destinations="/queue/views.g", starting="earliest")
+        [group] = read(served.admin, "groups?match=lake")["groups"]
+        [position] = group["addresses"]
+        assert (group["name"], group["patterns"]) == ("lake", ["views.g"])
+        assert (position["address"], position["position"], position["next"], position["lag_messages"]) == ("views.g", 0, 3, 3)
+        assert 0 <= position["lag_ms"] <= int(time.time() * 1000) - sent + 60_000
+        request(client, "group-commit", b'{"views.g": 3}', group="lake")
+        [position] = read(served.admin, "groups?match=lake")["groups"][0]["addresses"]
+        assert (position["position"], position["lag_messages"], position["lag_ms"]) == (3, 0, 0)
+
+
+def test_the_age_of_the_first_unread_message_is_its_own(start: Start, tmp_path: Path) -> None:
+    """Also after a restart, when only the store knows it, and in a log with more than the first chunk."""
+    served = start("", "--data", f"{tmp_path}/data")
+    with Plain(served.port) as client:
+        request(client, "group-open", group="lake", destinations="/queue/q", starting="earliest")
+        send(client, "/queue/q", b"a", b"b")
+    assert served.stop() == 0
+    served = start("", "--data", f"{tmp_path}/data")
+    with Plain(served.port) as client:
+        first = read(served.admin, "groups")["groups"][0]["addresses"][0]
+        request(client, "group-commit", b'{"q": 1}', group="lake")
+        second = read(served.admin, "groups")["groups"][0]["addresses"][0]
+        asked = int(time.time() * 1000)
+    started = read(served.admin, "status")["started"]
+    assert first["lag_messages"] == 2
+    assert second["lag_messages"] == 1
+    assert asked - second["lag_ms"] < started, "it arrived before the broker was started again"
+    assert first["lag_ms"] > 0
+
+
+def test_pages_of_a_list(served: Served) -> None:
+    with Plain(served.port) as client:
+        for number in range(5):
+            send(client, f"/queue/paged.{number}", b"x")
+    first = read(served.admin, "queues?match=paged.&limit=2")
+    assert [one["name"] for one in first["queues"]] == ["paged.0", "paged.1"]
+    assert (first["total"], first["next"]) == (5, "paged.1::paged.1")
+    second = read(served.admin, f"queues?match=paged.&limit=3&after={first['next']}")
+    assert [one["name"] for one in second["queues"]] == ["paged.2", "paged.3", "paged.4"]
+    assert second["next"] is None
+
+
+def test_wrong_questions(served: Served) -> None:
+    for path in ("queues?limit=0", "queues?limit=many", "queues?limit=99999999999"):
+        assert ask(served.admin, f"/api/v1/{path}").code == "bad-number"
+    assert ask(served.admin, "/api/v1/queues?all=1").code == "bad-boolean"
+    assert ask(served.admin, "/api/v1/nothing").status == 404
+    assert ask(served.admin, "/metrics", "POST", {}).code == "wrong-method"
+    assert "/api/v1/status" in ask(served.admin, "/").json["pages"]

@@ -1,0 +1,52 @@
+"""How much a queue holds, against what was done with it."""
+
+from __future__ import annotations
+
+from stompbox.broker.depth import Depth, depth_of
+from stompbox.broker.groups import open_group
+from stompbox.broker.queue import Kind
+from stompbox.config.settings import AddressSetting
+from tests.broker.world import World
+
+
+def test_what_waits_and_what_is_being_delivered() -> None:
+    world = World()
+    world.send("q", b"a", b"b", b"c")
+    queue = world.queue("q")
+    assert depth_of(queue) == Depth(3, 0, 0)
+    consumer = world.on_queue(world.consumer(prefetch=2), "q")
+    got = world.settle()
+    assert depth_of(queue) == Depth(1, 0, 2)
+    world.ack(consumer, got[0])
+    assert depth_of(queue).total == 2
+
+
+def test_what_waits_for_its_next_delivery() -> None:
+    world = World(AddressSetting(match="#", redelivery_delay=1000))
+    world.send("q", b"a", b"b")
+    consumer = world.on_queue(world.consumer(), "q")
+    world.nack(consumer, world.settle()[0])
+    assert depth_of(world.queue("q")) == Depth(0, 1, 1)
+
+
+def test_what_is_in_the_log_alone() -> None:
+    world = World(page_size=1000)
+    for _ in range(10):
+        world.send("q", bytes(400))
+    world.commit()
+    queue = world.queue("q")
+    depth = depth_of(queue)
+    assert queue.is_paged
+    assert depth.ready == 10
+    assert 0 < depth.paged < 10
+    assert depth.is_estimate
+
+
+def test_a_readers_position() -> None:
+    world = World()
+    world.send("q", b"a", b"b", b"c")
+    open_group(world.engine, "lake", ["q"], lambda _: 1)
+    [group] = [queue for queue in world.engine.queues.values() if queue.kind is Kind.GROUP]
+    assert depth_of(group) == Depth(2, 0, 0, 2, is_estimate=True)
+    group.skip(1, 3)
+    assert depth_of(group).total == 0
