@@ -9,7 +9,8 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 from stompbox.admin.lag import Lags
-from stompbox.admin.metrics import EVENTS, OTHERS, PASSED, REMOVED, Metrics
+from stompbox.admin.metrics import EVENTS, OTHERS, PASSED, REMOVED, WAITING, Metrics
+from stompbox.broker import limits
 from stompbox.config import Configuration, ListenerTable
 from stompbox.message import MULTICAST, Run, Shape
 from stompbox.server.run import start as start_here
@@ -75,8 +76,8 @@ def test_every_counter_of_the_engine_has_its_place() -> None:
     for path in (ROOT / "src" / "stompbox" / "broker").glob("*.py"):
         text = path.read_text()
         counted |= set(re.findall(r'counters\["([\w-]+)"\]', text)) | set(re.findall(r'\.drop\(.*, "([\w-]+)"\)', text))
-    assert counted | {"delivered"} == {*PASSED, *REMOVED, *EVENTS}
-    assert [reason for reason in (*REMOVED, *EVENTS) if f"`{reason}`" not in PAGE] == []
+    assert counted | {"delivered", limits.CODE} == {*PASSED, *REMOVED, *EVENTS}
+    assert [reason for reason in (*REMOVED, *EVENTS, *WAITING) if f"`{reason}`" not in PAGE] == []
 
 
 def test_values_follow_what_happens(served: Served) -> None:

@@ -22,7 +22,9 @@ from stompbox.admin.health import reasons
 from stompbox.admin.lag import Lag, Lags
 from stompbox.admin.views import STAY, in_turns
 from stompbox.broker.depth import depth_of
+from stompbox.broker.limits import Limits
 from stompbox.broker.queue import Kind, Queue
+from stompbox.server.pressure import Reason
 
 if TYPE_CHECKING:
     from stompbox.server.broker import Broker
@@ -31,9 +33,10 @@ LISTED: Final = 1000  # addresses, and as many queues and groups' positions, tha
 OTHERS: Final = "(others)"
 PASSED: Final = ("received", "delivered", "acknowledged")  # of engine.counters: the ways of a message; each is a metric
 REMOVED: Final = (
-    "dead", "disabled", "dropped", "duplicates", "expired", "moved", "not-diverted", "not-stored", "overwritten", "purged",
+    "address-full", "dead", "disabled", "dropped", "duplicates", "expired", "moved", "not-diverted", "not-stored", "overwritten", "purged",
     "redriven", "replaced", "unrouted", "withdrawn",
 )  # fmt: skip
+WAITING: Final = (*[reason.value for reason in Reason], Limits.value)
 EVENTS: Final = ("durable-subscriptions-timed-out", "slow-consumers")
 
 QueueLabels = tuple[str, str, str]
@@ -153,12 +156,16 @@ def _of_broker(broker: Broker) -> Iterator[Metric]:
     for listener, count in broker.of_listener.items():
         of_listener[str(listener)] = count
     yield _gauge("stompbox_connections", "Connections, by listener", "listener", of_listener)
-    waiting = Counter(reason.value for found in broker.pressure.waiting.values() for reason in found)
-    yield _gauge("stompbox_connections_waiting", "Connections that are not read any further", "reason", {"behind": 0, "disk": 0} | waiting)
+    waiting = Counter(dict.fromkeys(WAITING, 0))
+    waiting.update(reason.value for found in broker.pressure.waiting.values() for reason in found)
+    yield _gauge("stompbox_connections_waiting", "Connections that are not read any further", "reason", waiting)
     consumers = sum([len(connection.consumers) for connection in broker.connections])
     yield GaugeMetricFamily("stompbox_subscriptions", "Subscriptions of all connections", value=consumers)
     transactions = sum([len(connection.transactions) for connection in broker.connections])
     yield GaugeMetricFamily("stompbox_transactions", "Open transactions", value=transactions)
+    yield GaugeMetricFamily("stompbox_memory_bytes", "What waits in queues in memory", value=engine.memory.size)
+    yield GaugeMetricFamily("stompbox_memory_messages", "The same by count", value=engine.memory.count)
+    yield GaugeMetricFamily("stompbox_memory_limit_bytes", "global-max-size; -1: none", value=broker.configuration.global_max_size)
     yield GaugeMetricFamily("stompbox_addresses", "Addresses", value=len(engine.addresses))
 
 

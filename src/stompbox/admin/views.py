@@ -61,6 +61,7 @@ class AddressView(Struct, frozen=True):
     is_temporary: bool
     is_paused: bool
     is_blocked: bool
+    is_full: bool
     oldest: int
     committed: int
     next: int
@@ -151,7 +152,7 @@ def address_view(address: Address) -> AddressView:
     log = address.log
     return AddressView(
         address.name, [name for kind, name in _ROUTING if address.kinds & kind], address.is_auto, bool(address.owner),
-        address.is_paused, address.is_blocked,
+        address.is_paused, address.is_blocked, address.limits is not None and address.limits.is_full,
         log.oldest, log.committed, log.next, len(address.anycast) + len(address.named),
         len(address.topics) - len(address.named) + len(address.streams), len(address.groups),
     )  # fmt: skip
