@@ -24,6 +24,7 @@ _CODES = {
     "sync": apsw.SQLITE_IOERR_FSYNC,
     "delete": apsw.SQLITE_IOERR_DELETE,
 }
+_FAULTS = {"full": (apsw.FullError, apsw.SQLITE_FULL), "read-only": (apsw.ReadOnlyError, apsw.SQLITE_READONLY)}
 _NAMES = {code: name for name, code in apsw.mapping_extended_result_codes.items() if isinstance(code, int)}
 _NAMES |= {code: name for name, code in apsw.mapping_result_codes.items() if isinstance(code, int)}
 
@@ -63,7 +64,7 @@ class Disk(apsw.VFS):
         self.operations: list[Operation] = []
         self.kinds: list[str] = []  # of the calls
         self.fail_at = 0
-        self.is_full = False  # whether writes fail for want of space, else for an error of the device
+        self.fault = ""  # why writes fail: "full", "read-only", else an error of the device
         self.failed = ""  # the call that did
 
     def connect(self, path: Path) -> Any:
@@ -76,8 +77,9 @@ class Disk(apsw.VFS):
         if len(self.kinds) != self.fail_at:
             return
         self.failed = what
-        error = apsw.FullError() if self.is_full and what == "write" else apsw.IOError()
-        error.extendedresult = apsw.SQLITE_FULL if isinstance(error, apsw.FullError) else _CODES[what]
+        kind, code = _FAULTS.get(self.fault if what == "write" else "", (apsw.IOError, _CODES[what]))
+        error = kind()
+        error.extendedresult = code
         raise error
 
     def xOpen(self, name: Any, flags: Any) -> File:

@@ -86,7 +86,7 @@ def trials(folder: Path, monkeypatch: pytest.MonkeyPatch, kinds: str, *, is_full
     """A run for each call of these kinds."""
     for number in failing(folder, monkeypatch, kinds):
         disk = Disk(f"failing-{kinds}-{number}")
-        disk.fail_at, disk.is_full = number, is_full
+        disk.fail_at, disk.fault = number, "full" if is_full else ""
         trial = Trial(folder / str(number), disk)
         with monkeypatch.context() as patched:
             patched.setattr(schema, "connect", disk.connect)
