@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ import pytest
 from stompbox.stomp.frames import Frame
 from tests.conftest import Serve, Served
 from tests.system.plain import WITHIN, Plain
+from tests.system.test_serve import assert_refused, run_serve
 
 LIMIT = 40_000  # bytes: less than the write-ahead log has from the start, more than the broker says on stderr
 BROKEN = "messages cannot be stored"
@@ -221,6 +222,61 @@ def test_too_little_space_is_a_full_disk_but_consumers_go_on(start: Callable[...
     assert served.log.read_text().count("min-disk-free") == 1
 
 
+def resident(served: Served) -> int:
+    """Bytes of memory that the broker takes now."""
+    return int(Path(f"/proc/{served.process.pid}/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def test_memory_is_bounded_while_the_disk_refuses_and_senders_get_errors(start: Callable[..., Served]) -> None:
+    served = start()
+    body = bytes(1 << 20)
+    with Plain(served.port, "1.1") as client:
+        with broken(served):
+            fail(served)
+            before = resident(served)
+            for _ in range(200):
+                client.send("SEND", {"destination": "/queue/q"}, body)
+                assert client.receive().headers["code"] == "io-error"
+            assert resident(served) - before < 32 << 20
+        wait_until_good(served)
+        stored(client, b"after")
+    assert bodies(served) == [b"after"]
+
+
+def test_memory_is_bounded_while_the_disk_refuses_and_senders_wait(start: Callable[..., Served]) -> None:
+    """What is not read waits at its sender: a few buffers of the system's, and one read of the broker's for each."""
+    served = start('disk-full-policy = "BLOCK"\n[[address-setting]]\nmatch = "failing"\ndisk-full-policy = "FAIL"\n')
+    frame = b"SEND\ndestination:/queue/q\n\n" + b"x" * (64 << 10) + b"\0"
+    with ExitStack() as stack:
+        clients = [stack.enter_context(Plain(served.port)) for _ in range(8)]
+        with broken(served):
+            fail(served)
+            before = resident(served)
+            taken = [until_nothing_is_taken(client, frame) for client in clients]
+            assert all(octets < 32 << 20 for octets in taken)
+            assert resident(served) - before < 64 << 20
+            with Plain(served.port) as consumer:
+                assert messages(consumer), "what was read can be consumed"
+        wait_until_good(served)
+        for client, octets in zip(clients, taken, strict=True):
+            client.socket.settimeout(WITHIN)
+            client.socket.sendall(frame[octets % len(frame) :])  # the rest of the frame that was cut
+            client.send("DISCONNECT", {"receipt": "bye"})
+            assert client.receive().headers["receipt-id"] == "bye"
+
+
+def until_nothing_is_taken(client: Plain, frame: bytes) -> int:
+    """Sends the frame again and again until nothing goes for a second; how many bytes went."""
+    client.socket.settimeout(1.0)
+    sent = 0
+    while sent < 64 << 20:
+        try:
+            sent += client.socket.send(frame[sent % len(frame) :])
+        except TimeoutError:
+            break
+    return sent
+
+
 def mounted(folder: Path) -> bool:
     """A file system of 4 MiB, where we may."""
     if shutil.which("mount") is None:
@@ -256,3 +312,47 @@ def test_a_full_file_system(serve: Serve, tmp_path: Path) -> None:
         assert served.stop() == 0
     finally:
         subprocess.run(["umount", "-l", str(small)], check=False, capture_output=True)
+
+
+def test_a_disk_that_is_full_or_read_only_from_the_start_is_named(tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    if not mounted(small):
+        pytest.skip("a small file system cannot be mounted here")
+    try:
+        with pytest.raises(OSError, match="No space left"), (small / "filling").open("wb", buffering=0) as file:
+            while file.write(bytes(4096)):
+                pass
+        refused = run_serve(tmp_path, "--data", str(small / "data"), "--no-admin", "--listen", "tcp://127.0.0.1:0")
+        assert_refused(refused, str(small / "data"), "full")
+        assert subprocess.run(["mount", "-o", "remount,ro", small], check=False).returncode == 0
+        refused = run_serve(tmp_path, "--data", str(small / "data"), "--no-admin", "--listen", "tcp://127.0.0.1:0")
+        assert_refused(refused, str(small / "data"), "Read-only file system")
+    finally:
+        subprocess.run(["umount", "-l", str(small)], check=False, capture_output=True)
+
+
+def test_a_damaged_file_is_named_at_start(start: Callable[..., Served], tmp_path: Path) -> None:
+    served = start()
+    with Plain(served.port) as client:
+        stored(client, b"a body that can be found in the file")
+    assert served.stop() == 0
+    file = tmp_path / "data" / "stompbox.db"
+    whole = file.read_bytes()
+    assert whole.count(b"a body that can be found") == 1
+    file.write_bytes(whole.replace(b"a body that can be found", b"a b0dy that can be found"))
+    refused = run_serve(tmp_path / "broker", "--data", str(tmp_path / "data"), "--no-admin", "--listen", "tcp://127.0.0.1:0")
+    assert_refused(refused, f"{file}: log ", "chunk at offset 0: checksum")
+    assert refused.stderr.count("\n") == 1
+    assert b"a b0dy that can be found" in file.read_bytes(), "it is left for whoever wants to look"
+
+
+def test_a_folder_can_be_used_again_after_a_crash_and_by_one_broker_only(start: Callable[..., Served], tmp_path: Path) -> None:
+    served = start()
+    served.process.kill()
+    served.process.wait()
+    again = start()
+    refused = run_serve(tmp_path / "broker", "--data", str(tmp_path / "data"), "--no-admin", "--listen", "tcp://127.0.0.1:0")
+    assert_refused(refused, "in use by another broker", f"process {again.process.pid}")
+    with Plain(again.port) as client:
+        stored(client, b"none the worse")
