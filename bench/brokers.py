@@ -64,6 +64,11 @@ class Stompbox:
     _data: str = ""
     _process: subprocess.Popen[str] | None = field(default=None, repr=False)
 
+    @property
+    def folder(self) -> str:
+        """Where its data are while it runs."""
+        return self._data
+
     def start(self) -> None:
         """Returns once it said `ready`; `start_seconds` is the time from the launch to that line."""
         self._data = tempfile.mkdtemp(prefix="stompbox-bench-")

@@ -9,7 +9,7 @@ import pytest
 from stompbox.errors import StoreError
 from stompbox.message import Run
 from stompbox.ranges import Ranges
-from stompbox.store.base import Commit, Recovered, Store, StoredCursor, StoredLog
+from stompbox.store.base import Commit, Part, Recovered, Store, StoredCursor, StoredLog
 from stompbox.store.chunks import decode
 from stompbox.store.sqlite import SqliteStore
 from tests.store.conftest import CHUNK_BYTES, Opened
@@ -159,6 +159,17 @@ def test_sizes_count_messages_and_bytes_of_blobs(store: Store) -> None:
     assert store.sizes([1, 9]) == {1: (30, sum(blobs)), 9: (0, 0)}
     store.apply(Commit(trims={1: 15}))
     assert store.sizes([1]) == {1: (20, sum(blobs[1:]))}
+
+
+def test_the_outline_is_of_chunks_that_can_be_read(store: Store) -> None:
+    fill(store, 0, 10, 30)
+    chunks = store.read(1, 0, EVERYTHING, EVERYTHING)
+    newest = [max(run.arrived for run in decode(chunk.blob, chunk.first)) for chunk in chunks]
+    found = [Part(chunk.first, chunk.stop, len(chunk.blob), latest) for chunk, latest in zip(chunks, newest, strict=True)]
+    assert list(store.outline(1)) == found
+    store.apply(Commit(trims={1: 15}))
+    assert list(store.outline(1)) == found[1:]
+    assert list(store.outline(9)) == []
 
 
 def test_next_offsets_only_grow(opened: Opened) -> None:

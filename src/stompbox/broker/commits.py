@@ -112,7 +112,7 @@ class Commits:
         self._addresses = list(dirty)
         self._units, self.units = self.units, []
         for address in dirty:
-            address.log.give(commit)
+            address.log.give(commit, self.engine.now)
             self._offsets[address.log] = address.log.next
         for queue in acked:
             ranges = queue.cursor.news(queue.address.log.stored)
@@ -124,7 +124,18 @@ class Commits:
         """The commit that was taken last is durable."""
         for log, next in self._offsets.items():
             log.landed(next)
+        for address in self._addresses:
+            if address.log.retention is not None and self.engine.logs.get(address.log.id) is address:
+                self._let_go(address)
         self._offsets, self._addresses, self._units = {}, [], []
+
+    def _let_go(self, address: Address) -> None:
+        """What came may be more than is to be kept; and all of it may be gone."""
+        log = address.log
+        if log.trimmed < log.kept_from(self.engine.now) and log.trimmed < log.stored:
+            self.dirty[address] = None
+        elif log.first < log.next <= log.oldest:
+            lifetimes.address_left(self.engine, address)
 
     def failed(self, commit: Commit) -> None:
         """The commit that was taken last is not in the store: what was refused is undone, the rest goes in with the next one."""

@@ -16,7 +16,20 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, Protocol
 
-from stompbox.broker import deadletters, diverts, duplicates, expiry, lifetimes, limits, paging, retained, seeking, transactions, units
+from stompbox.broker import (
+    deadletters,
+    diverts,
+    duplicates,
+    expiry,
+    lifetimes,
+    limits,
+    paging,
+    retained,
+    retention,
+    seeking,
+    transactions,
+    units,
+)
 from stompbox.broker.address import Address, Settings, Targets, missing
 from stompbox.broker.commits import Commits
 from stompbox.broker.consumer import Binding, Consumer, Sent
@@ -110,11 +123,10 @@ class Engine:
         settings = self.settings.resolve(name)
         address = Address(self, name, log, settings)
         address.is_auto, address.owner = is_auto, owner
-        log.is_retained = is_retained(settings) and not owner
-        log.keeps = settings.retroactive_message_count
-        limits.apply(address)
         self.addresses[name] = address
         self.logs[log.id] = address
+        retention.apply(address)
+        limits.apply(address)
         for pattern, divert in self.diverts:
             if is_named(pattern, name):
                 address.diverts.append(divert)
@@ -586,11 +598,6 @@ class Engine:
 
     def __repr__(self) -> str:
         return f"<Engine addresses={len(self.addresses)} queues={len(self.queues)} dirty={self.is_dirty}>"
-
-
-def is_retained(settings: Settings) -> bool:
-    """Whether messages stay in the log after they were consumed."""
-    return any(getattr(settings, key, -1) not in (-1, None) for key in ("retention_ms", "retention_bytes", "retention_messages"))
 
 
 def selector_entry(selector: Selector | None) -> dict[str, object]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stompbox.broker.cursor import Cursor
+from stompbox.broker.retention import Retention
 from stompbox.message import Run
 from stompbox.store.base import Commit
 
@@ -32,6 +33,7 @@ class Log:
         self.cursors: dict[int, Cursor] = {}  # those that hold messages back
         self.is_known = is_known  # the store has heard of it
         self.is_retained = False  # an address setting keeps what was consumed
+        self.retention: Retention | None = None  # and says how long; None: for ever
         self.keeps = 0  # so many of the latest messages stay, too, for subscriptions that come later
 
     @property
@@ -62,9 +64,16 @@ class Log:
         pending.insert(at, run)
         return True
 
-    def give(self, commit: Commit) -> None:
-        """Puts what is new into a commit: runs that somebody still needs, the next offset, what may be deleted."""
-        low = 0 if self.is_retained else min(self.low_water(), max(0, self.next - self.keeps))
+    def kept_from(self, now: int) -> int:
+        """Below it nobody needs anything, and no rule keeps it."""
+        if self.is_retained and self.retention is None:
+            return 0
+        low = min(self.low_water(), max(0, self.next - self.keeps))
+        return low if self.retention is None else self.retention.look(low, now)
+
+    def give(self, commit: Commit, now: int = 0) -> None:
+        """Puts what is new into a commit: runs that somebody still needs, the next offset, what may be deleted. `now`: for retention."""
+        low = self.kept_from(now)
         runs = [run for run in self.pending if run.stop > low] if low else self.pending
         self.flying, self.pending = self.pending, []
         self._before = (self.stored, self.reserved, self.trimmed)
@@ -90,6 +99,9 @@ class Log:
 
     def landed(self, next: int) -> None:
         """The commit that was given when the next offset was `next` is on disk."""
+        if self.retention is not None:
+            for run in self.flying:
+                self.retention.note(run)
         self.flying = []
         self.committed = next
 

@@ -101,7 +101,7 @@ def leave_in_log(queue: Queue, first: int) -> None:
     queue.paged_from = first
     if queue.is_durable:
         queue.cursor.reach = FAR
-    else:
+    elif not queue.moves_by_itself:
         mark = queue.address.log.cursors[queue.id] = Cursor(queue.id, first, is_durable=False)
         mark.reach = FAR
 
@@ -109,7 +109,7 @@ def leave_in_log(queue: Queue, first: int) -> None:
 def paged_on(engine: Engine, queue: Queue) -> None:
     """A part of the paged messages is in memory again."""
     cursors = queue.address.log.cursors
-    if not queue.is_durable:
+    if queue.id in cursors and not queue.is_durable:
         if queue.paged_from < 0:
             del cursors[queue.id]
         else:
@@ -123,6 +123,9 @@ def load(engine: Engine, queue: Queue) -> None:
     if queue.is_loading or queue.paged_from < 0:
         return
     start = max(queue.paged_from, queue.cursor.position)
+    if start < log.oldest and queue.moves_by_itself:
+        engine.counters["retention"] += log.oldest - start  # gone before this reader came
+        start = log.oldest
     queue.paged_from = start
     queue.is_loading = True
     if start >= log.committed:

@@ -119,6 +119,11 @@ class Queue:
         return self.cursor.unsaved is not None
 
     @property
+    def moves_by_itself(self) -> bool:
+        """A reader of a log that keeps what was consumed holds nothing up: who comes too late goes on with what is there."""
+        return self.kind is Kind.STREAM and self.address.log.is_retained
+
+    @property
     def is_paged(self) -> bool:
         return self.paged_from >= 0
 

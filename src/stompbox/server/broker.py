@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stompbox.broker import limits
+from stompbox.broker import limits, retention
 from stompbox.broker.address import Address
 from stompbox.broker.consumer import AckMode, Consumer
 from stompbox.broker.engine import Engine
@@ -64,6 +64,7 @@ class Broker:
         self.engine.memory.limit(configuration.global_max_size, configuration.global_max_messages)
         recover(self.engine, recovered)
         limits.measure(self.engine, store.sizes)
+        retention.outline(self.engine, store.outline)
         store.apply(Commit(entries={("broker", "epoch"): (epoch + 1).to_bytes(4)}))
         self.committer = Committer(store, loop, self._committed)
         self.stagings = Stagings(self.engine, STAGED)

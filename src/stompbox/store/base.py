@@ -22,10 +22,10 @@ This file decides what is kept, not when (server/committer.py) and not where (st
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from stompbox.message import Run
 from stompbox.ranges import Ranges
@@ -105,6 +105,15 @@ class StoredChunk:
         return self.first + self.count
 
 
+class Part(NamedTuple):
+    """A chunk, or several: offsets first .. stop-1, their bytes, the latest arrival (ms)."""
+
+    first: int
+    stop: int
+    size: int
+    newest: int
+
+
 @dataclass(frozen=True, slots=True)
 class Recovered:
     """What a store holds when it is opened: indices only, never bodies."""
@@ -137,6 +146,9 @@ class Store(Protocol):
     def sizes(self, logs: Iterable[int], since: Mapping[int, int] = NOWHERE) -> dict[int, tuple[int, int]]:
         """Per log: (messages, bytes of blobs and of the large bodies that they name) stored now, in chunks that reach beyond the
         offset in `since`."""
+
+    def outline(self, log: int) -> Iterator[Part]:
+        """The chunks that are stored of a log, in offset order, from the index alone."""
 
     def maintain(self) -> bool:
         """One portion of housekeeping (about 10 ms): checkpoints, deletions, file space. Called by the committer's thread when

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from threading import Lock
 from typing import Final
 
 from stompbox.ranges import Ranges
-from stompbox.store.base import NOWHERE, Commit, Delivered, Recovered, StoredChunk, StoredCursor, StoredLog
-from stompbox.store.changes import CursorState, LogState, Named, Written, encoded, moved, still_counted
+from stompbox.store.base import NOWHERE, Commit, Delivered, Part, Recovered, StoredChunk, StoredCursor, StoredLog, changes, from, stompbox, store
 from stompbox.store.chunks import ChunkHead
 from stompbox.store.spool import Spool
 
@@ -215,6 +214,12 @@ class MemoryStore:
                 size = sum(map(len, held.blobs[at:])) + self._names.size(log, start)
                 found[log] = sum([head.messages for head in held.heads[at:]]), size
         return found
+
+    def outline(self, log: int) -> Iterator[Part]:
+        with self._turn:
+            held = self._chunks.get(log) or _Chunks()
+            found = [Part(head.first, _stop(head), len(blob), head.newest) for head, blob in zip(held.heads, held.blobs, strict=True)]
+        yield from found
 
     def maintain(self) -> bool:
         return False

@@ -28,7 +28,7 @@ from typing import Final
 from stompbox.errors import StoreError
 from stompbox.ranges import Ranges
 from stompbox.store import chunks, schema
-from stompbox.store.base import NOWHERE, Commit, Recovered, StoredChunk
+from stompbox.store.base import NOWHERE, Commit, Part, Recovered, StoredChunk
 from stompbox.store.changes import Changes, CursorState, LogState, encoded, moved
 from stompbox.store.check import refuse_damage
 from stompbox.store.folder import DATABASE, lock_folder, make_file, prepare_folder, store_error
@@ -354,6 +354,12 @@ class SqliteStore:
                 messages, size = connection.execute(select, place).fetchone()
                 found[log] = messages, size + named_size(connection, place)
             return found
+
+    def outline(self, log: int) -> Iterator[Part]:
+        place = {"log": log, "start": self._floor(log)}
+        with self._named(), self._reader() as connection:
+            for row in connection.execute(f"SELECT first, first + count, size, newest {FROM} ORDER BY first", place):
+                yield Part(*row)
 
     # Closing
 
