@@ -321,6 +321,20 @@ class Address:
             if queue.name != run.queue:
                 yield queue
 
+    def set_aside(self, run: Run, targets: Targets) -> None:
+        """What a queue does not get although its selector and routing would take it, it must not find in the log later."""
+        if run.queue:
+            for queue in self.others(run):
+                queue.skip(run.first, run.stop)
+        elif (len(self.anycast) > 1 or self.has_disabled) and run.routing & ANYCAST:
+            taken = {queue.id: ranges for queue, ranges in targets}
+            for queue in self.anycast.values():
+                for first, stop in missing(taken.get(queue.id, []), run.first, run.stop):
+                    queue.skip(first, stop)
+        if run.routing & MULTICAST and run.sender in self.no_locals:
+            for queue in self.no_locals[run.sender]:
+                queue.skip(run.first, run.stop)
+
     def _of_anycast(self, run: Run, whole: list[Range]) -> Targets:
         """Of several queues of an address one gets each message, in turn among those whose filter takes it (Artemis, anycast)."""
         taken = {

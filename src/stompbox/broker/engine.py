@@ -30,7 +30,7 @@ from stompbox.broker import (
     transactions,
     units,
 )
-from stompbox.broker.address import Address, Settings, Targets, missing
+from stompbox.broker.address import Address, Settings, Targets
 from stompbox.broker.commits import Commits
 from stompbox.broker.consumer import Binding, Consumer, Sent
 from stompbox.broker.cursor import FAR, Cursor
@@ -375,7 +375,7 @@ class Engine:
         is_stored = self._store_if_needed(address, run, targets)
         if address.limits is not None:
             limits.came(run, targets)
-        self._set_aside(address, run, targets)
+        address.set_aside(run, targets)
         for queue, ranges in targets:
             for first, end in ranges:
                 queue.offer(run, first, end)
@@ -397,20 +397,6 @@ class Engine:
         if address.log.add(run):
             self.unsaved += cost_of(run)
             self.commits.dirty[address] = None
-
-    def _set_aside(self, address: Address, run: Run, targets: Targets) -> None:
-        """What a queue does not get although its selector and routing would take it, it must not find in the log later."""
-        if run.queue:
-            for queue in address.others(run):
-                queue.skip(run.first, run.stop)
-        elif (len(address.anycast) > 1 or address.has_disabled) and run.routing & ANYCAST:
-            taken = {queue.id: ranges for queue, ranges in targets}
-            for queue in address.anycast.values():
-                for first, stop in missing(taken.get(queue.id, []), run.first, run.stop):
-                    queue.skip(first, stop)
-        if run.routing & MULTICAST and run.sender in address.no_locals:
-            for queue in address.no_locals[run.sender]:
-                queue.skip(run.first, run.stop)
 
     def forward(self, name: str, run: Run, routing: int = 0) -> bool:
         """Messages that the configuration sends to an address: by `routing`, or the kinds that it has, or its settings when it is new."""

@@ -12,7 +12,8 @@ from threading import Lock
 from typing import Final
 
 from stompbox.ranges import Ranges
-from stompbox.store.base import NOWHERE, Commit, Delivered, Part, Recovered, StoredChunk, StoredCursor, StoredLog, changes, from, stompbox, store
+from stompbox.store.base import NOWHERE, Commit, Delivered, Part, Recovered, StoredChunk, StoredCursor, StoredLog
+from stompbox.store.changes import CursorState, LogState, Named, Written, encoded, moved, still_counted
 from stompbox.store.chunks import ChunkHead
 from stompbox.store.spool import Spool
 
