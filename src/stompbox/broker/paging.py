@@ -10,15 +10,16 @@ A queue with a stored cursor holds them in the log by that; one without, by a ma
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from stompbox.broker.cursor import FAR, Cursor
+from stompbox.broker.segments import Segment
 
 if TYPE_CHECKING:
     from stompbox.broker.address import Settings
     from stompbox.broker.engine import Engine
     from stompbox.broker.queue import Queue
-    from stompbox.broker.segments import Segment
     from stompbox.message import Run
 
 SHARE: Final = 256 << 10  # octets that a queue may have in memory although memory is full
@@ -132,3 +133,17 @@ def load(engine: Engine, queue: Queue) -> None:
         queue.loaded(list(log.unstored(start)), start, log.next)
     else:
         engine.loads.append(Load(queue, start, log.committed))
+
+
+def sifted(queue: Queue, run: Run, first: int, stop: int) -> Iterator[tuple[Segment, bool]]:
+    """What was found in the log, and whether it is for this queue."""
+    is_suspect = first < queue.suspect_below
+    if not queue.wants(run) or (is_suspect and queue.address.is_volatile(run)):
+        yield Segment(run, first, stop), False
+        return
+    for low, high, is_wanted in queue.address.verdicts(queue, run, first, stop):
+        segment = Segment(run, low, high, is_suspect=is_suspect)
+        if is_suspect and queue.counts is not None:
+            yield from ((part, is_wanted) for part in queue.counts.parted(segment))
+        else:
+            yield segment, is_wanted

@@ -9,7 +9,7 @@ there is room. Whatever a queue wants of others it asks of its engine.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -572,7 +572,7 @@ class Queue:
             self.cursor.pass_over(first, stop)
 
     def _take_in(self, run: Run, first: int, stop: int) -> None:
-        for segment, is_wanted in self.sifted(run, first, stop):
+        for segment, is_wanted in paging.sifted(self, run, first, stop):
             if is_wanted and self.is_spent(segment):
                 self.engine.dead_letter(self, segment, "max-delivery-attempts")
             elif is_wanted:
@@ -583,19 +583,6 @@ class Queue:
     def is_spent(self, segment: Segment) -> bool:
         """It had all its attempts before a restart."""
         return segment.failures > 0 and 0 <= self.address.settings.max_delivery_attempts <= segment.failures
-
-    def sifted(self, run: Run, first: int, stop: int) -> Iterator[tuple[Segment, bool]]:
-        """What was found in the log, and whether it is for this queue."""
-        is_suspect = first < self.suspect_below
-        if not self.wants(run) or (is_suspect and self.address.is_volatile(run)):
-            yield Segment(run, first, stop), False
-            return
-        for low, high, is_wanted in self.address.verdicts(self, run, first, stop):
-            segment = Segment(run, low, high, is_suspect=is_suspect)
-            if is_suspect and self.counts is not None:
-                yield from ((part, is_wanted) for part in self.counts.parted(segment))
-            else:
-                yield segment, is_wanted
 
     def __repr__(self) -> str:
         paged = f" paged from {self.paged_from}" if self.paged_from >= 0 else ""

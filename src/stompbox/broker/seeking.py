@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stompbox.broker import paging
 from stompbox.broker.paging import Load
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def _hand_out(queue: Queue, runs: list[Run], start: int, stop: int) -> None:
     waiting: set[Binding] = set()  # those who met a message for which nobody had credit
     for run in runs:
         for low, high in queue.still_in_log(max(run.first, start), min(run.stop, stop)):
-            for segment, is_wanted in queue.sifted(run, low, high):
+            for segment, is_wanted in paging.sifted(queue, run, low, high):
                 if is_wanted and _is_plain(queue, run) and not queue.is_spent(segment):
                     _offer(queue, segment, start, waiting)
     for binding in queue.takers:
