@@ -53,6 +53,14 @@ def features() -> list[list[str]]:
     return [[cell.strip() for cell in row] for row in rows]
 
 
+LISTED = range(1, 139)  # what must be there; more may be
+
+
+def test_every_feature_has_a_row() -> None:
+    numbers = {row[0] for row in features()}
+    assert [number for number in LISTED if str(number) not in numbers] == []
+
+
 def test_each_feature_has_a_row_of_five_cells_once() -> None:
     rows = features()
     assert [row for row in rows if len(row) != 5] == []

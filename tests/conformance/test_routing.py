@@ -113,6 +113,10 @@ CASES = [
     Case("a bare name is a queue where nothing says otherwise", [
         send("s", "{x}", "1"), subscribe("a", "/queue/{x}"), hear("a", "MESSAGE", "1", destination="{x}"),
     ]),
+    Case("a prefix that nobody knows is part of a bare name", [
+        send("s", "/bogus/{x}", "1"), subscribe("a", "/bogus/{x}"), hear("a", "MESSAGE", "1", destination="/bogus/{x}"),
+        send("s", "/queue//bogus/{x}", "2"), hear("a", "MESSAGE", "2"),
+    ]),
     Case("a bare name is what its address settings say", [
         subscribe("a", "broadcast.{x}"), subscribe("b", "broadcast.{x}"), send("s", "broadcast.{x}", "1"),
         hear("a", "MESSAGE", "1"), hear("b", "MESSAGE", "1"),

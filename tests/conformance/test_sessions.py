@@ -6,12 +6,13 @@ import shutil
 import socket
 import ssl
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.conformance.wire import Answer, Client, Tcp, connected
-from tests.conftest import Serve
+from tests.conftest import Serve, end, start_broker
 
 TRANSPORTS = pytest.mark.parametrize("transport", ["tcp", "websocket"])
 VERSIONS = pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
@@ -131,6 +132,46 @@ def test_a_login_that_takes_too_long(serve: Serve, first: bytes) -> None:
     with connected((served.host, served.port), "tcp") as client:
         client.say(first)
         assert "200 ms" in assert_closed(client, "handshake-timeout").body.decode()
+
+
+# Limits: an ERROR, and the close, in every version
+
+LIMITS = "maxHeaderSize=200;maxHeaders=5;maxBodySize=100;maxFrameSizeBeforeLogin=128"
+BEYOND = [
+    ("command", b"S" * 300 + b"\n", "header-too-large"),
+    ("head", b"SEND\ndestination:/queue/a\nlong:" + b"x" * 200 + b"\n\n\0", "header-too-large"),
+    ("head without end", b"SEND\ndestination:/queue/a\nlong:" + b"x" * 200, "header-too-large"),
+    ("headers", b"SEND\ndestination:/queue/a\n" + b"a:b\n" * 5 + b"\n\0", "too-many-headers"),
+    ("body", b"SEND\ndestination:/queue/a\n\n" + b"x" * 101 + b"\0", "body-too-large"),
+    ("body without end", b"SEND\ndestination:/queue/a\n\n" + b"x" * 101, "body-too-large"),
+    ("announced body", b"SEND\ndestination:/queue/a\ncontent-length:101\n\n", "body-too-large"),
+]
+
+
+@pytest.fixture(scope="module")
+def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
+    served = start_broker(tmp_path_factory.mktemp("narrow"), "--memory", "--no-admin", "--listen", f"tcp://127.0.0.1:0?{LIMITS}")
+    yield served.host, served.port
+    end(served)
+
+
+@TRANSPORTS
+@VERSIONS
+@pytest.mark.parametrize(("data", "code"), [row[1:] for row in BEYOND], ids=[row[0] for row in BEYOND])
+def test_what_is_beyond_a_limit(narrow: tuple[str, int], data: bytes, code: str, version: str, transport: str) -> None:
+    with connected(narrow, transport) as client:
+        client.log_in(version)
+        client.say(b"SEND\ndestination:/queue/a\na:b\na:c\nreceipt:r\n\n" + b"x" * 100 + b"\0")
+        assert client.expect("RECEIPT").value("receipt-id") == "r", "what keeps to the limits passes"
+        client.say(data)
+        assert_closed(client, code)
+
+
+@TRANSPORTS
+def test_a_login_has_a_limit_of_its_own(narrow: tuple[str, int], transport: str) -> None:
+    with connected(narrow, transport) as client:
+        client.say(b"CONNECT\naccept-version:1.2\nlogin:" + b"x" * 100 + b"\n\n\0")
+        assert_closed(client, "header-too-large")
 
 
 # Who is behind it

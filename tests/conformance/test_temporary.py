@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.script import Case, bye, hear, keep, play, refused, say, send, subscribe, sync
+from tests.conformance.script import Case, Play, bye, hear, keep, play, refused, say, send, subscribe, sync
+
+
+def bare_name(play: Play) -> None:
+    """Keeps `{name}`: the reply-to without its prefix."""
+    play.words["name"] = play.words["reply"].removeprefix("/temp-queue/")
+
 
 CASES = [
     Case("request and reply", [
@@ -26,6 +32,10 @@ CASES = [
         keep("b", "MESSAGE", to="reply-to"), send("a", "/temp-queue/mine", "1"), hear("a", "MESSAGE", "1", destination="/temp-queue/mine"),
         send("a", "{to}", "2"), hear("a", "MESSAGE", "2", destination="{to}"),
     ]),
+    *[Case(f"a reply by the name that others give it: {prefix}", [
+        subscribe("a", "/temp-queue/own"), send("a", "/queue/{x}", "ask", "reply-to:/temp-queue/own"), subscribe("b", "/queue/{x}"),
+        keep("b", "MESSAGE", reply="reply-to"), bare_name, send("b", prefix + "{name}", "answer"), hear("a", "MESSAGE", "answer"),
+    ]) for prefix in ("/remote-temp-queue/", "/reply-queue/", "/temp-queue/temporary_destination://queue/")],
     Case("one name, two connections: two queues", [
         subscribe("a", "/temp-queue/same"), subscribe("b", "/temp-queue/same"), send("a", "/temp-queue/same", "1"),
         hear("a", "MESSAGE", "1"), sync("b"),
