@@ -8,7 +8,7 @@ import stompbox
 
 app = App(name="stompbox", version=stompbox.__version__, help="A fast STOMP message broker, its client and its Spark pipeline.")
 _NAMES = (
-    "serve", "send", "subscribe", "browse", "pipeline", "status", "queues", "connections", "config", "user", "store",
+    "serve", "send", "subscribe", "browse", "replay", "pipeline", "status", "queues", "connections", "config", "user", "store",
 )  # fmt: skip
 for _name in _NAMES:
     app.command(f"stompbox.cli.{_name}:app", name=_name)
