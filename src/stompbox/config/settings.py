@@ -124,7 +124,8 @@ class AddressSettings(Struct, frozen=True, kw_only=True, rename="kebab", forbid_
     max_size_bytes: Annotated[
         int,
         key(
-            "Messages in memory before `address-full-policy` acts; -1: only `global-max-size` counts.",
+            "What the address may hold before `address-full-policy` acts: with PAGE messages in memory, else all that are not consumed; "
+            "-1: only `global-max-size` counts. See limits.md.",
             "bytes",
             source=_ARTEMIS,
             at_least=-1,
@@ -140,7 +141,13 @@ class AddressSettings(Struct, frozen=True, kw_only=True, rename="kebab", forbid_
     ] = DiskFullPolicy.FAIL
     page_size_bytes: Annotated[int, key("How much is read from the disk at once.", "bytes", source=_ARTEMIS, at_least=1)] = 10 * 1024 * 1024
     page_limit_bytes: Annotated[
-        int, key("What the address may hold on disk before `page-full-policy` acts; -1: no limit.", "bytes", source=_ARTEMIS, at_least=-1)
+        int,
+        key(
+            "What the address may hold, consumed by nobody yet, before `page-full-policy` acts; -1: no limit.",
+            "bytes",
+            source=_ARTEMIS,
+            at_least=-1,
+        ),
     ] = -1
     page_limit_messages: Annotated[int, key("The same by count; -1: no limit.", "messages", source=_ARTEMIS, at_least=-1)] = -1
     page_full_policy: Annotated[
