@@ -9,6 +9,7 @@ import pytest
 
 from stompbox.store.base import Store
 from stompbox.store.memory import MemoryStore
+from stompbox.store.overflow import Overflow
 from stompbox.store.sqlite import SqliteStore
 
 CHUNK_BYTES = 400
@@ -34,10 +35,12 @@ class Opened:
         yield self.again()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "overflow", "sqlite"])
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opened]:
     if request.param == "memory":
         found = Opened(lambda: MemoryStore(chunk_bytes=CHUNK_BYTES), keeps=False)
+    elif request.param == "overflow":
+        found = Opened(lambda: MemoryStore(chunk_bytes=CHUNK_BYTES, overflow=Overflow(file_bytes=1000)), keeps=False)
     else:
         found = Opened(lambda: SqliteStore(tmp_path / "data", chunk_bytes=CHUNK_BYTES), keeps=True)
     yield found

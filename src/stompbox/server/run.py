@@ -17,6 +17,7 @@ from stompbox.server.broker import Broker
 from stompbox.server.tcp import listen
 from stompbox.store.base import Store
 from stompbox.store.memory import MemoryStore
+from stompbox.store.overflow import Overflow
 
 log = logging.getLogger("stompbox")
 
@@ -26,7 +27,7 @@ SWITCH_INTERVAL: Final = 0.0005  # seconds after which the committer's thread gi
 
 def open_store(configuration: Configuration) -> Store:
     if configuration.memory:
-        return MemoryStore()
+        return MemoryStore(overflow=Overflow())
     from stompbox.store.sqlite import SqliteStore
 
     return SqliteStore(Path(configuration.data))

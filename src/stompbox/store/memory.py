@@ -1,6 +1,7 @@
 """The store of a broker that keeps nothing: the same contract as sqlite.py, in dicts, gone with the process.
 
-Large bodies lie in a temporary file (spool.py).
+Large bodies lie in a temporary file (spool.py). So do chunks where that is asked for (overflow.py): nothing gets into the store of a
+broker without a disk but what does not fit into memory, or is to be kept.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from stompbox.ranges import Ranges
 from stompbox.store.base import NOWHERE, Commit, Delivered, Part, Recovered, StoredChunk, StoredCursor, StoredLog
 from stompbox.store.changes import CursorState, LogState, Named, Written, encoded, moved, still_counted
 from stompbox.store.chunks import ChunkHead
+from stompbox.store.overflow import Blob, Overflow
 from stompbox.store.spool import Spool
 
 CHUNK_BYTES: Final = 1 << 20
@@ -27,9 +29,9 @@ class _Chunks:
 
     def __init__(self) -> None:
         self.heads: list[ChunkHead] = []
-        self.blobs: list[bytes] = []
+        self.blobs: list[bytes | Blob] = []
 
-    def add(self, head: ChunkHead, blob: bytes) -> None:
+    def add(self, head: ChunkHead, blob: bytes | Blob) -> None:
         at = bisect_right(self.heads, head.first, key=_first)
         self.heads.insert(at, head)
         self.blobs.insert(at, blob)
@@ -88,10 +90,11 @@ class _Names:
 
 
 class MemoryStore:
-    """The Store without a disk. `chunk_bytes` as for SqliteStore."""
+    """The Store without a disk. `chunk_bytes` as for SqliteStore; `overflow`: where chunks lie, None: in memory."""
 
-    def __init__(self, *, chunk_bytes: int = CHUNK_BYTES) -> None:
+    def __init__(self, *, chunk_bytes: int = CHUNK_BYTES, overflow: Overflow | None = None) -> None:
         self._chunk_bytes = chunk_bytes
+        self._overflow = overflow
         self._turn = Lock()
         self._logs: dict[int, LogState] = {}
         self._chunks: dict[int, _Chunks] = {}
@@ -118,13 +121,14 @@ class MemoryStore:
         with self._turn:
             after = moved(self._logs, commit)  # what can fail comes first
             written = encoded(self._logs, commit, after, self._chunk_bytes, self._find)
+            chunks = [(log, head, self._placed(blob)) for log, head, blob in written.chunks]
             self._put_parts(commit)
             self._logs.update(after)
             for log in commit.logs:
                 self._chunks[log] = _Chunks()
             for log, first in written.replaced:
                 self._chunks[log].remove(first)
-            for log, head, blob in written.chunks:
+            for log, head, blob in chunks:
                 self._chunks[log].add(head, blob)
             self._move_cursors(commit)
             for place, value in commit.entries.items():
@@ -139,6 +143,9 @@ class MemoryStore:
                 self._chunks.pop(log, None)
             if self._held or self._names.counts or written.named:
                 self._name(commit, written)
+
+    def _placed(self, blob: bytes) -> bytes | Blob:
+        return blob if self._overflow is None else self._overflow.put(blob)
 
     def _put_parts(self, commit: Commit) -> None:
         """What is half done when it fails is dropped: the commit comes again, or nobody holds these."""
@@ -192,7 +199,7 @@ class MemoryStore:
             size += len(blob)
             if head.first >= stop or (found and size > max_bytes):
                 break
-            found.append(StoredChunk(head.first, head.count, blob))
+            found.append(StoredChunk(head.first, head.count, blob if isinstance(blob, bytes) else blob.read()))
         return found
 
     def read_part(self, body: int, number: int) -> bytes:
