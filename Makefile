@@ -30,7 +30,8 @@ bench: $(VENV)/.dev ## measure Stompbox; ARGS='--peers artemis' beside others, '
 
 soak: $(VENV)/.dev ## kill a broker 40 times under load, cut power at every write, fail every call; ARGS='--kills 100 --seed 7'
 	@$(BIN)/python -m tests.crash.drill $(ARGS)
-	@SOAK=1 $(BIN)/python -m pytest -q tests/crash/test_power_loss.py tests/crash/test_faults.py
+	@SOAK=1 $(BIN)/python -m pytest -q tests/crash/test_power_loss.py tests/crash/test_faults.py \
+	  tests/crash/test_broker_power_loss.py tests/crash/test_broker_faults.py
 
 lock: $(VENV)/.dev ## write the installed versions to requirements.lock
 	@{ head -n 1 $(LOCK); $(BIN)/python -m pip freeze --exclude-editable; } >$(LOCK).new && mv $(LOCK).new $(LOCK)

@@ -8,135 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from stompbox.config import Configuration, load
 from stompbox.errors import StoreError
 from stompbox.server import disk as server_disk
-from stompbox.server.run import start, stop
 from stompbox.store import schema
 from tests.crash.disk import Disk
-from tests.system.plain import Plain
+from tests.crash.story import MESSAGES, OTHER, QUEUE, TOPIC, Story, during, found
 
 IS_LONG = bool(os.environ.get("SOAK"))
 EVERY = 1 if IS_LONG else 9  # of the reads and writes
-MESSAGES = 8
-TAKEN = 5
-QUEUE, OTHER, TOPIC = "/queue/q", "/queue/other", "/topic/news"
-
-
-@dataclass
-class Story:
-    """What the clients were told."""
-
-    confirmed: dict[str, set[bytes]] = field(default_factory=lambda: {QUEUE: set(), OTHER: set(), TOPIC: set()})
-    refused: list[str] = field(default_factory=list)  # the codes of ERROR frames
-    done: set[bytes] = field(default_factory=set)  # acknowledged with a RECEIPT
-
-    def play(self, port: int) -> None:
-        """STOMP 1.1, where an ERROR does not end the connection."""
-        with Plain(port, "1.1", {"client-id": "anna"}) as client:
-            self.durable(client)
-            for number in range(MESSAGES):
-                self.send(client, QUEUE, b"q%d" % number)
-                self.send(client, TOPIC, b"t%d" % number)
-            taken = self.take(client)
-            self.acknowledge(client, taken[:2])
-            if len(taken) > 2:
-                self.exchange(client, taken[2])
-
-    def durable(self, client: Plain) -> None:
-        headers = {"destination": TOPIC, "id": "news", "durable-subscription-name": "news", "ack": "client", "prefetch-count": "1"}
-        client.send("SUBSCRIBE", headers | {"receipt": "s"})
-        assert self.answered(client, "s"), self.refused
-        client.send("UNSUBSCRIBE", {"id": "news", "receipt": "u"})
-        assert self.answered(client, "u"), self.refused
-
-    def answered(self, client: Plain, receipt: str) -> bool:
-        """Whether it came to a RECEIPT."""
-        while (frame := client.receive()).headers.get("receipt-id") != receipt:
-            assert frame.command == "MESSAGE", frame
-        if frame.command == "ERROR":
-            self.refused.append(frame.headers["code"])
-        return frame.command == "RECEIPT"
-
-    def send(self, client: Plain, destination: str, body: bytes) -> None:
-        """Again, until it is confirmed: what was refused is not there twice."""
-        for attempt in range(100):
-            receipt = f"{body.decode()}-{attempt}"
-            client.send("SEND", {"destination": destination, "receipt": receipt}, body)
-            if self.answered(client, receipt):
-                self.confirmed[destination].add(body)
-                return
-        raise AssertionError(f"refused 100 times: {self.refused}")
-
-    def take(self, client: Plain) -> list[tuple[bytes, str]]:
-        headers = {"destination": QUEUE, "id": "q", "ack": "client-individual", "prefetch-count": str(TAKEN)}
-        client.send("SUBSCRIBE", headers)
-        frames = [client.receive() for _ in range(TAKEN)]
-        return [(frame.body, frame.headers["message-id"]) for frame in frames]
-
-    def acknowledge(self, client: Plain, taken: list[tuple[bytes, str]]) -> None:
-        for body, message in taken:
-            client.send("ACK", {"message-id": message, "subscription": "q", "receipt": body.decode()})
-            assert self.answered(client, body.decode()), "an acknowledgement waits until it can be stored"
-            self.done.add(body)
-
-    def exchange(self, client: Plain, taken: tuple[bytes, str]) -> None:
-        """One message for two others, or not at all."""
-        body, message = taken
-        client.send("BEGIN", {"transaction": "t"})
-        client.send("ACK", {"message-id": message, "subscription": "q", "transaction": "t"})
-        client.send("SEND", {"destination": OTHER, "transaction": "t"}, b"x")
-        client.send("SEND", {"destination": TOPIC, "transaction": "t"}, b"y")
-        client.send("COMMIT", {"transaction": "t", "receipt": "t"})
-        if self.answered(client, "t"):
-            self.done.add(body)
-            self.confirmed[OTHER].add(b"x")
-            self.confirmed[TOPIC].add(b"y")
-
-    def left(self, destination: str) -> set[bytes]:
-        return self.confirmed[destination] - (self.done if destination == QUEUE else set())
-
-
-def configuration(folder: Path) -> Configuration:
-    return load(None, {}, {"data": str(folder / "data"), "admin.listen": "off", "listen": ["tcp://127.0.0.1:0"]})
-
-
-async def during(folder: Path, work: Callable[[int], None]) -> None:
-    """A broker for as long as the work takes, in another thread. Raises StoreError when it cannot start."""
-    broker, servers, urls = await start(configuration(folder))
-    try:
-        port = int(urls[0].rpartition(":")[2])
-        await asyncio.wait_for(asyncio.get_running_loop().run_in_executor(None, work, port), 60)
-    finally:
-        with suppress(StoreError):  # that of closing the store; all that matters is on the disk or not
-            await stop(broker, servers)
-
-
-def found(port: int) -> dict[str, list[bytes]]:
-    """What another broker has in each place, in order."""
-    there = {}
-    with Plain(port, "1.1", {"client-id": "anna"}) as client:
-        for destination, more in ((QUEUE, {}), (OTHER, {}), (TOPIC, {"durable-subscription-name": "news"})):
-            client.send("SUBSCRIBE", {"destination": destination, "id": destination, "ack": "client", **more})
-            client.send("SEND", {"destination": destination, "persistent": "false"}, b"end")
-            bodies = []
-            while (frame := client.receive()).body != b"end":
-                assert frame.headers["redelivered"] == "true", frame
-                bodies.append(frame.body)
-            there[destination] = bodies
-    return there
 
 
 def told(folder: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> Story:
     """The story as it went on this disk. A broker that could not start is started again."""
-    story = Story()
+    story = Story(disk)
     with monkeypatch.context() as patched:
         patched.setattr(schema, "connect", disk.connect)
         try:
