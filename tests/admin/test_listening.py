@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import ssl
+import subprocess
+import sys
 from contextlib import ExitStack
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -79,6 +84,23 @@ def answered(asking: socket.socket) -> bytes:
     return found
 
 
+def test_https(serve: Serve, tmp_path: Path) -> None:
+    files = Path(__file__).parent.parent / "client"
+    text = f'[admin]\nkey-store-path = "{files}/tls-certificate.pem"\nkey-path = "{files}/tls-key.pem"\n'
+    (tmp_path / "tls.toml").write_text(text)
+    served = serve("--config", str(tmp_path / "tls.toml"), "--memory", *PLACES)
+    assert served.admin.startswith("https://127.0.0.1:")
+    trusted = ssl.create_default_context(cafile=str(files / "tls-certificate.pem"))
+    with socket.create_connection(place_of(served), 20) as plain, trusted.wrap_socket(plain, server_hostname="127.0.0.1") as asking:
+        asking.sendall(REQUEST)
+        assert answered(asking).startswith(b"HTTP/1.1 200")
+    done = subprocess.run(
+        [sys.executable, "-m", "stompbox", "status", "--admin", served.admin], capture_output=True, text=True, timeout=60, check=False,
+        env={**os.environ, "SSL_CERT_FILE": str(files / "tls-certificate.pem")},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_those_who_ask_first_at_once_are_all_answered(serve: Serve) -> None:
     """While the server is being loaded."""
     served = serve("--memory", *PLACES)
@@ -106,5 +128,5 @@ def test_it_stops_when_nobody_has_asked(serve: Serve) -> None:
 
 
 def place_of(served: Served) -> tuple[str, int]:
-    host, _, port = served.admin.removeprefix("http://").rpartition(":")
-    return host, int(port)
+    parts = urlsplit(served.admin)
+    return parts.hostname or "", parts.port or 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import sys
@@ -100,6 +101,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def _run(configuration: Configuration, *, is_admin_asked: bool) -> None:
+    gc.disable()  # until it is ready: nothing that is loaded now is garbage (server/run.py enables it)
     from stompbox.server.run import serve as serve_until_stopped
 
     def attach(broker: Broker) -> AdminListener | None:

@@ -64,6 +64,7 @@ async def serve(
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
+    gc.enable()
     sys.setswitchinterval(SWITCH_INTERVAL)
     if on_ready is not None:
         on_ready(broker, urls)

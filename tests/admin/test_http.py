@@ -1,0 +1,98 @@
+"""The limits of the HTTP server: who does not ask, asks slowly, asks too much."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+import pytest
+
+from stompbox.admin import http, operations
+from stompbox.admin.listening import AdminListener
+from stompbox.config import AdminTable, Configuration, ListenerTable
+from stompbox.server.run import start, stop
+
+WITHIN = 20.0  # seconds
+GOOD = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+def played(asking: Callable[[socket.socket], bytes]) -> bytes:
+    """What a client got from a broker in this process."""
+
+    async def play() -> bytes:
+        broker, servers, _ = await start(Configuration(memory=True, listeners=(ListenerTable(url="tcp://127.0.0.1:0"),)))
+        listener = AdminListener(broker, AdminTable(listen="127.0.0.1:0"))
+        try:
+            return await asyncio.to_thread(connected, listener.sockets[0].getsockname(), asking)
+        finally:
+            await stop(broker, servers)
+            await listener.close()
+
+    return asyncio.run(play())
+
+
+def connected(place: tuple[str, int], asking: Callable[[socket.socket], bytes]) -> bytes:
+    with socket.create_connection(place, WITHIN) as client:
+        return asking(client)
+
+
+def to_the_end(client: socket.socket) -> bytes:
+    """All until the server closes."""
+    found = b""
+    while more := client.recv(1 << 16):
+        found += more
+    return found
+
+
+def after(*sent: bytes) -> Callable[[socket.socket], bytes]:
+    def asking(client: socket.socket) -> bytes:
+        for part in sent:
+            client.sendall(part)
+        return to_the_end(client)
+
+    return asking
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /healthz HTTP/1.1\r\nHost: local"])
+def test_who_does_not_ask_is_closed(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
+    monkeypatch.setattr(http, "HEAD_WITHIN", 0.05)
+    assert played(after(sent)) == b""
+
+
+def test_who_does_not_go_on_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A first answer, then half a head."""
+    monkeypatch.setattr(http, "HEAD_WITHIN", 0.05)
+    found = played(after(GOOD, GOOD[:20]))
+    assert found.count(b"HTTP/1.1 200") == 1
+
+
+def test_a_slow_body_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operations, "BODY_WITHIN", 0.05)
+    head = b"POST /api/v1/queues/purge HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+    found = played(after(head))
+    assert found.startswith(b"HTTP/1.1 400")
+    assert b"did not come" in found
+
+
+def test_a_head_that_is_too_large_is_refused() -> None:
+    found = played(after(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * (http.HEAD + 1)))
+    assert found.startswith(b"HTTP/1.1 4")
+
+
+def test_what_is_no_http_is_refused() -> None:
+    assert played(after(b"CONNECT\naccept-version:1.2\n\n\0")).startswith(b"HTTP/1.1 400")
+
+
+def test_too_many_connections_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "CONNECTIONS", 2)
+
+    def asking(client: socket.socket) -> bytes:
+        place = client.getpeername()
+        client.sendall(GOOD)
+        assert client.recv(12) == b"HTTP/1.1 200"
+        with socket.create_connection(place, WITHIN), socket.create_connection(place, WITHIN) as third:
+            third.sendall(GOOD)
+            return third.recv(1 << 16)
+
+    assert played(asking).startswith(b"HTTP/1.1 503")
