@@ -34,7 +34,7 @@ OTHERS: Final = "(others)"
 PASSED: Final = ("received", "delivered", "acknowledged")  # of engine.counters: the ways of a message; each is a metric
 REMOVED: Final = (
     "address-full", "dead", "disabled", "dropped", "duplicates", "expired", "moved", "not-diverted", "not-stored", "overwritten", "purged",
-    "redriven", "replaced", "unrouted", "withdrawn",
+    "redriven", "replaced", "retention", "unrouted", "withdrawn",
 )  # fmt: skip
 WAITING: Final = (*[reason.value for reason in Reason], Limits.value)
 EVENTS: Final = ("durable-subscriptions-timed-out", "slow-consumers")
