@@ -8,8 +8,8 @@ import pty
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -191,3 +191,37 @@ def test_a_terminal_sees_a_bar(data: Path) -> None:
     assert process.returncode == 0
     assert out.decode() == f"{data}: {GOOD}"
     assert b"checking chunks" in shown and b"300/300" in shown
+
+
+@contextmanager
+def somebody_else() -> Iterator[None]:
+    """Root is nobody for a while: he may do everything, and this is about who may not."""
+    if os.geteuid():
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.mark.parametrize("command", ["check", "compact", "backup"])
+@pytest.mark.parametrize("what", ["folder", "file", "read-only"])
+def test_a_store_of_somebody_else(run: Run, data: Path, tmp_path: Path, command: str, what: str) -> None:
+    run("check")  # what it imports is not for everybody's eyes either
+    copy = tmp_path / "copies" / "copy"
+    copy.parent.mkdir(mode=0o777)
+    copy.parent.chmod(0o777)
+    for path in (tmp_path, *tmp_path.parents[:2]):
+        path.chmod(0o755)
+    modes = {"folder": (0o000, 0o600), "file": (0o555, 0o000), "read-only": (0o555, 0o444)}[what]
+    (data / folder.DATABASE).chmod(modes[1])
+    data.chmod(modes[0])
+    with somebody_else():
+        code, out, err = run(command, "--data", str(data), *((str(copy),) if command == "backup" else ()))
+    data.chmod(0o700)
+    assert code == (0 if what == "read-only" and command != "compact" else 2), "what is not written to need not be writable"
+    if code:
+        assert err.startswith(f"stompbox store {command}: ") and str(data) in err and "Traceback" not in err
+        assert (out, err.count("\n")) == ("", 1)

@@ -26,9 +26,17 @@ def database_of(path: Path) -> Path:
     if DATABASE not in names:
         what = "it is empty" if not names else f"there is no {DATABASE} in it"
         raise StoreError("data-not-found", f"data folder {path}: no store, {what}")
-    if not os.access(file, os.R_OK):
+    if not os.access(file, os.R_OK, effective_ids=True):
         raise StoreError("data-not-writable", f"{file}: the file cannot be read by this user")
     return file
+
+
+def _connect(file: Path) -> sqlite3.Connection:
+    """What lies where nothing can be written, as a backup may, is read as it is: SQLite would want to make a write-ahead log beside it."""
+    is_still = not file.with_name(f"{DATABASE}-wal").exists() and not os.access(file.parent, os.W_OK, effective_ids=True)
+    if not is_still:
+        return schema.connect(file)
+    return sqlite3.connect(f"{file.absolute().as_uri()}?immutable=1", uri=True, isolation_level=None)
 
 
 @contextmanager
@@ -39,7 +47,7 @@ def looking(path: Path) -> Iterator[sqlite3.Connection]:
     """
     file = database_of(path)
     try:
-        connection = schema.connect(file)
+        connection = _connect(file)
     except sqlite3.Error as error:
         raise store_error(error, file) from error
     try:
