@@ -66,6 +66,15 @@ def test_open_to_others_without_users_is_refused(tmp_path: Path, place: str) -> 
     assert_refused(run_serve(tmp_path, "--memory", "--listen", "tcp://127.0.0.1:0", "--admin", place), place, "[[user]]")
 
 
+def test_a_place_that_is_not_here_is_refused(serve: Serve, tmp_path: Path) -> None:
+    text = '[[user]]\nname = "a"\npassword = "b"\n'
+    (tmp_path / "stompbox.toml").write_text(text)
+    done = run_serve(tmp_path, "--memory", "--listen", "tcp://127.0.0.1:0", "--admin", "192.0.2.1:0")  # RFC 5737: nobody's
+    assert_refused(done, "192.0.2.1", "cannot listen")
+    served = serve("--memory", "--listen", "tcp://127.0.0.1:0", "--admin", "localhost:0")
+    assert ask(served.admin, "/healthz").status == 200
+
+
 def test_a_certificate_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     (tmp_path / "stompbox.toml").write_text('[admin]\nkey-store-path = "none.pem"\n')
     assert_refused(run_serve(tmp_path, "--memory", "--listen", "tcp://127.0.0.1:0", "--admin", "127.0.0.1:0"), "key-store-path", "none.pem")

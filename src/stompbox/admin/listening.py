@@ -6,6 +6,7 @@ Loading it takes as long as a third of the whole start, and most brokers are nev
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import socket
 from typing import TYPE_CHECKING, Protocol
@@ -95,13 +96,22 @@ def _libraries() -> Callable[[AdminListener], Awaitable[Serving]]:
 def _bind(host: str, port: int) -> list[socket.socket]:
     """A socket for each address of the host, all with one port."""
     bound: list[socket.socket] = []
+    absent: OSError | None = None
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        for family, *_, address in dict.fromkeys(found):
-            one = socket.create_server((str(address[0]), port), family=family, backlog=BACKLOG)
+        found = dict.fromkeys(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE))
+        for family, *_, address in found:
+            try:
+                one = socket.create_server((str(address[0]), port), family=family, backlog=BACKLOG)
+            except OSError as error:
+                if error.errno != errno.EADDRNOTAVAIL:
+                    raise
+                absent = error  # localhost is ::1 too, which a machine without IPv6 does not have
+                continue
             one.setblocking(False)
             bound.append(one)
             port = port or one.getsockname()[1]
+        if absent is not None and not bound:
+            raise absent
     except OSError as error:
         for one in bound:
             one.close()
