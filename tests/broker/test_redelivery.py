@@ -280,3 +280,13 @@ def test_what_is_not_stored_is_not_counted() -> None:
     (got,) = world.settle()
     world.nack(consumer, got)
     assert world.engine.take_commit().delivered == {}
+
+
+def test_what_was_counted_and_never_left_comes_back_marked() -> None:
+    """persist-delivery-count-before-delivery: nobody could tell after a crash that it never left."""
+    world, consumer = consuming()
+    world.engine.counts_first = True
+    world.send("q", b"a")
+    world.close(consumer)
+    world.on_queue(world.consumer(), "q")
+    assert [got.is_redelivered for got in world.settle()] == [True]

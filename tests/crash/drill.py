@@ -2,7 +2,8 @@
 
     python -m tests.crash.drill [--kills 40] [--seed 1] [--folder FOLDER]
 
-Kills come after a random number of confirmations, so at any moment of the broker's work, and now and then while it starts.
+Kills come after a random number of confirmations, so at any moment of the broker's work, and now and then while it starts. Between
+them the store is backed up now and then, and each broker has settings of its own: room in memory, and when deliveries are counted.
 The seed decides what everybody tries; the machine decides how far they come. Exit status 1 when a promise was broken.
 """
 
@@ -11,18 +12,21 @@ from __future__ import annotations
 import argparse
 import os
 import selectors
+import shutil
 import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+from stompbox.store.backup import copy
 from stompbox.store.check import damage
+from stompbox.store.sqlite import SqliteStore
 from tests.conftest import ROOT, Served, end, start_broker
 from tests.crash.actors import QUEUES, RELAYED, RESULTS, SUBSCRIBERS, TOPIC, source_of
 from tests.crash.audit import Audit
@@ -40,6 +44,7 @@ SOURCES = {
     TOPIC: tuple(source_of(name) for name in SUBSCRIBERS),
 }
 EXCLUSIVE = (*SOURCES[TOPIC], RESULTS)
+SETTINGS = ("", 'global-max-size = "64KiB"\n', "persist-delivery-count-before-delivery = true\n", "max-commit-delay = 0\n")  # of a broker
 CONFIGURATION = '[[address-setting]]\nmatch = "#"\nmax-delivery-attempts = -1\n'  # nothing dies here, it must all come out
 MOST = 60  # dots between two kills
 WITHIN = 60.0  # seconds for a dot to come, and for an actor to end
@@ -53,13 +58,13 @@ class Drill:
     port: int = field(init=False)
     broker: Served | None = None
     actors: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    backups: int = 0
 
     def __post_init__(self) -> None:
         self.random = Random(self.seed)
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / "stompbox.toml").write_text(CONFIGURATION)
 
     @property
     def data(self) -> Path:
@@ -78,6 +83,8 @@ class Drill:
                 self.actors.append(self.actor(role, name))
             for _ in range(kills):
                 self.wait_for_progress(self.random.randint(1, MOST))
+                if self.random.random() < 0.2:
+                    self.back_up()
                 self.kill()
                 self.start()
             self.wait_for_progress(1)
@@ -95,6 +102,7 @@ class Drill:
     # The broker
 
     def start(self) -> None:
+        (self.folder / "stompbox.toml").write_text(self.random.choice(SETTINGS) + CONFIGURATION)
         if self.random.random() < 0.2:
             self.kill_while_it_starts()
         self.broker = start_broker(self.folder, *self.arguments())
@@ -107,6 +115,15 @@ class Drill:
         self.broker.process.kill()
         self.broker.process.wait()
         end(self.broker)
+
+    def back_up(self) -> None:
+        """While everybody goes on. The copy is looked through, and a store can be opened on it."""
+        self.backups += 1
+        target = self.folder / f"backup-{self.backups}"
+        copy(self.data, target)
+        with closing(SqliteStore(target)) as store:
+            assert store.recover().cursors
+        shutil.rmtree(target)
 
     def kill_while_it_starts(self) -> None:
         with (self.folder / "broker.log").open("ab") as log:
@@ -234,7 +251,7 @@ def main() -> int:
         drill = Drill(options.folder or Path(temporary), options.seed)
         audit = drill.run(options.kills)
         found = faults(drill, audit)
-        print(audit)
+        print(f"{audit} backups={drill.backups}")
         for problem in found[:50]:
             print(problem)
         print(f"{len(found)} faults")

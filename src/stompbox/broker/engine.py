@@ -98,6 +98,7 @@ class Engine:
         self.memory = Memory()  # what waits in queues
         self.full: list[tuple[Limits, bool, int]] = []  # is full now, or not any more after so many were dropped
         self.trouble: Trouble | None = None  # nothing can be stored now
+        self.counts_first = False  # what was handed out counts as delivered before it leaves
         self.persists_ids = True  # what is remembered to find duplicates outlives a restart
 
     # Addresses
@@ -469,6 +470,7 @@ class Engine:
             if segment.turn <= written:
                 binding.queue.give_back(segment, is_failure=is_failure)
             else:
+                segment.is_suspect |= self.counts_first
                 binding.queue.take_back(segment)
             queues[binding.queue] = None
         for queue in queues:

@@ -22,6 +22,7 @@ class Counting:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
+        broker.engine.counts_first = True
         self._waiting: dict[Consumer, tuple[int, int]] = {}  # the commit's sequence, and the last turn that it has
         self._counted: dict[Consumer, int] = {}  # up to this turn
 
