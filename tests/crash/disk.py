@@ -6,6 +6,8 @@ of what was written later any part, in sectors. What SQLite makes of it, and the
 
 from __future__ import annotations
 
+import errno
+import os
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +16,10 @@ from random import Random
 from typing import Any
 
 import apsw
+import pytest
+
+from stompbox.store import journal, schema
+from stompbox.store.journal import Journal
 
 SECTOR = 512  # bytes that are written together, or not at all
 _CODES = {
@@ -25,6 +31,8 @@ _CODES = {
     "delete": apsw.SQLITE_IOERR_DELETE,
 }
 _FAULTS = {"full": (apsw.FullError, apsw.SQLITE_FULL), "read-only": (apsw.ReadOnlyError, apsw.SQLITE_READONLY)}
+_NUMBERS = {"full": errno.ENOSPC, "read-only": errno.EROFS}
+_remove = Journal.remove
 _NAMES = {code: name for name, code in apsw.mapping_extended_result_codes.items() if isinstance(code, int)}
 _NAMES |= {code: name for name, code in apsw.mapping_result_codes.items() if isinstance(code, int)}
 
@@ -67,9 +75,32 @@ class Disk(apsw.VFS):
         self.fault = ""  # why writes fail: "full", "read-only", else an error of the device
         self.failed = ""  # the call that did
 
+    def take_over(self, patched: pytest.MonkeyPatch) -> None:
+        """Whatever a store opens from now on is on this disk."""
+        patched.setattr(schema, "connect", self.connect)
+        patched.setattr(journal, "write_through", self.write_through)
+        patched.setattr(Journal, "remove", lambda one: self.remove(one))  # noqa: PLW0108 (a function becomes a method, a method does not)
+
     def connect(self, path: Path) -> Any:
         with Translated():
             return Connection(apsw.Connection(str(path), vfs=self.name), self)
+
+    def write_through(self, descriptor: int, data: bytes, offset: int) -> None:
+        """Takes the place of `journal.write_through`. What it was given may have arrived when it fails."""
+        file = Path(os.readlink(f"/proc/self/fd/{descriptor}")).name
+        os.pwrite(descriptor, data, offset)
+        self.operations.append(Write(file, offset, data))
+        self.kinds.append("write")
+        if len(self.kinds) == self.fail_at:
+            self.failed = "write"
+            number = _NUMBERS.get(self.fault, errno.EIO)
+            raise OSError(number, os.strerror(number))
+        self.operations.append(Sync(file))
+
+    def remove(self, one: Journal) -> None:
+        """Takes the place of `Journal.remove`."""
+        _remove(one)
+        self.operations.append(Delete(one.file.name))
 
     def call(self, what: str) -> None:
         """One call that may fail."""

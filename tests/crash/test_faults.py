@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from stompbox.errors import StoreError
-from stompbox.store import housekeeping, merging, schema, sqlite
+from stompbox.store import housekeeping, journal, journaled, merging, sqlite
+from stompbox.store.journaled import JournaledStore
 from stompbox.store.memory import MemoryStore
 from stompbox.store.sqlite import SqliteStore
 from tests.crash.commits import Commits, contents
@@ -34,16 +35,30 @@ def busy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(housekeeping, "WAL_IDLE", 20_000)
     for name, value in (("SWEEP_ROWS", 2), ("SLACK", 0), ("FREE_SHARE", 1000)):
         monkeypatch.setattr(housekeeping, name, value)
+    monkeypatch.setattr(journal, "SIZE", 32 << 10)
+    monkeypatch.setattr(journaled, "MOST", 3)
     for module, name, value in ((merging, "WAITING", 1), (merging, "PORTION", 2), (sqlite, "PORTION", 2)):
         monkeypatch.setattr(module, name, value)
+
+
+def alone(folder: Path) -> SqliteStore:
+    return SqliteStore(folder, chunk_bytes=CHUNK_BYTES)
+
+
+def with_journal(folder: Path) -> JournaledStore:
+    return JournaledStore(SqliteStore(folder, chunk_bytes=CHUNK_BYTES))
+
+
+Opening = Callable[[Path], SqliteStore | JournaledStore]
 
 
 class Trial:
     """One run of the commits on a disk that fails once; what fails is tried again."""
 
-    def __init__(self, folder: Path, disk: Disk) -> None:
+    def __init__(self, folder: Path, disk: Disk, open: Opening) -> None:
         self.folder = folder
         self.disk = disk
+        self.open = open
         self.errors: list[StoreError] = []
 
     def twice(self, do: Callable[[], object]) -> object:
@@ -76,30 +91,30 @@ class Trial:
                 assert self.twice(lambda store=store: contents(store)) == contents(memory)
         self.twice(store.close)
 
-    def opened(self) -> SqliteStore:
-        found = self.twice(lambda: SqliteStore(self.folder, chunk_bytes=CHUNK_BYTES))
-        assert isinstance(found, SqliteStore)
+    def opened(self) -> SqliteStore | JournaledStore:
+        found = self.twice(lambda: self.open(self.folder))
+        assert isinstance(found, SqliteStore | JournaledStore)
         return found
 
 
-def trials(folder: Path, monkeypatch: pytest.MonkeyPatch, kinds: str, *, is_full: bool = False) -> Iterator[Trial]:
+def trials(open: Opening, folder: Path, monkeypatch: pytest.MonkeyPatch, kinds: str, *, is_full: bool = False) -> Iterator[Trial]:
     """A run for each call of these kinds."""
-    for number in failing(folder, monkeypatch, kinds):
-        disk = Disk(f"failing-{kinds}-{number}")
+    for number in failing(open, folder, monkeypatch, kinds):
+        disk = Disk(f"failing-{open.__name__}-{kinds}-{number}")
         disk.fail_at, disk.fault = number, "full" if is_full else ""
-        trial = Trial(folder / str(number), disk)
+        trial = Trial(folder / str(number), disk, open)
         with monkeypatch.context() as patched:
-            patched.setattr(schema, "connect", disk.connect)
+            disk.take_over(patched)
             trial.run()
         yield trial
 
 
-def failing(folder: Path, monkeypatch: pytest.MonkeyPatch, kinds: str) -> list[int]:
+def failing(open: Opening, folder: Path, monkeypatch: pytest.MonkeyPatch, kinds: str) -> list[int]:
     """The numbers of the calls that are to fail: all, or of reads and writes some."""
-    disk = Disk(f"whole-{kinds}")
+    disk = Disk(f"whole-{open.__name__}-{kinds}")
     with monkeypatch.context() as patched:
-        patched.setattr(schema, "connect", disk.connect)
-        Trial(folder / "whole", disk).run()
+        disk.take_over(patched)
+        Trial(folder / "whole", disk, open).run()
     numbers = [number for number, kind in enumerate(disk.kinds, 1) if kind in kinds.split()]
     return numbers[::EVERY] if kinds in ("read", "write") else numbers
 
@@ -110,17 +125,18 @@ def failing(folder: Path, monkeypatch: pytest.MonkeyPatch, kinds: str) -> list[i
     [("sync", False, 5), ("open delete truncate", False, 1), ("read", False, 1), ("write", False, 5), ("write", True, 5)],
     ids=["sync", "open, delete, truncate", "read", "write", "write, disk full"],
 )
+@pytest.mark.parametrize("open", [alone, with_journal])
 def test_a_store_survives_the_failure_of_any_call(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kinds: str, noticed: int, *, is_full: bool
+    open: Opening, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kinds: str, noticed: int, *, is_full: bool
 ) -> None:
     """Not every failure must be noticed: SQLite reads again, and need not delete."""
     errors: list[StoreError] = []
-    for trial in trials(tmp_path, monkeypatch, kinds, is_full=is_full):
+    for trial in trials(open, tmp_path, monkeypatch, kinds, is_full=is_full):
         for error in trial.errors:
             assert error.code in CODES, (trial.disk.failed, error)
             assert str(trial.folder) in error.message
         errors += trial.errors
-        with closing(SqliteStore(trial.folder)) as store:
+        with closing(open(trial.folder)) as store:
             assert contents(store)["entries"]["serial", ""] == b"%d" % COMMITS
     assert len(errors) >= noticed
     assert {error.code for error in errors} == {"disk-full"} or not is_full

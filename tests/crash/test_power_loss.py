@@ -7,6 +7,7 @@ left it, and opened. `make soak` tries every point of more recordings.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from random import Random
@@ -14,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from stompbox.store import housekeeping, merging, schema, sqlite
+from stompbox.store import housekeeping, journal, journaled, merging, sqlite
+from stompbox.store.journaled import JournaledStore
 from stompbox.store.memory import MemoryStore
 from stompbox.store.sqlite import SqliteStore
 from tests.crash.commits import Commits, contents
@@ -36,22 +38,35 @@ def busy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(housekeeping, "WAL_IDLE", 30_000)
     for name, value in (("SWEEP_ROWS", 2), ("SLACK", 0), ("FREE_SHARE", 1000)):
         monkeypatch.setattr(housekeeping, name, value)
+    monkeypatch.setattr(journal, "SIZE", 32 << 10)
+    monkeypatch.setattr(journaled, "MOST", 5)
     for module, name, value in ((merging, "WAITING", 1), (merging, "PORTION", 2), (sqlite, "PORTION", 2)):
         monkeypatch.setattr(module, name, value)
+
+
+def alone(folder: Path) -> SqliteStore:
+    return SqliteStore(folder, chunk_bytes=CHUNK_BYTES)
+
+
+def with_journal(folder: Path) -> JournaledStore:
+    return JournaledStore(SqliteStore(folder, chunk_bytes=CHUNK_BYTES))
+
+
+Opening = Callable[[Path], SqliteStore | JournaledStore]
 
 
 class Recording:
     """`states[n]`: the contents after n commits; `durable[n]`: how many operations had been done when that was promised."""
 
-    def __init__(self, folder: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        disk = Disk(f"recording-{seed}")
+    def __init__(self, open: Opening, folder: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        disk = Disk(f"recording-{open.__name__}-{seed}")
         random, commits = Random(seed), Commits(seed)
         self.operations: list[Operation] = disk.operations
         self.durable = [0]
         with closing(MemoryStore(chunk_bytes=CHUNK_BYTES)) as memory, monkeypatch.context() as patched:
-            patched.setattr(schema, "connect", disk.connect)
+            disk.take_over(patched)
             self.states: list[dict[str, Any]] = [contents(memory)]
-            store = SqliteStore(folder, chunk_bytes=CHUNK_BYTES)
+            store = open(folder)
             for _ in range(COMMITS):
                 commit = next(commits)
                 store.apply(commit)
@@ -63,13 +78,14 @@ class Recording:
                         pass
                 if random.random() < 0.05:
                     store.close()
-                    store = SqliteStore(folder, chunk_bytes=CHUNK_BYTES)
+                    store = open(folder)
             store.close()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_store_has_its_commits_after_power_was_lost(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    recording = Recording(tmp_path / "recorded", seed, monkeypatch)
+@pytest.mark.parametrize("open", [alone, with_journal])
+def test_a_store_has_its_commits_after_power_was_lost(open: Opening, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recording = Recording(open, tmp_path / "recorded", seed, monkeypatch)
     random, platter = Random(seed), Platter()
     tried, further = 0, 0
     for cut, operation in enumerate(recording.operations, 1):
@@ -81,7 +97,7 @@ def test_a_store_has_its_commits_after_power_was_lost(seed: int, tmp_path: Path,
         for name, content in platter.after_power_loss(random, random.choice(SHARES)).items():
             (folder / name).write_bytes(content)
         promised = max(number for number, at in enumerate(recording.durable) if at <= cut)
-        with closing(SqliteStore(folder, chunk_bytes=CHUNK_BYTES)) as store:
+        with closing(open(folder)) as store:
             found = contents(store)
         possible = recording.states[promised : promised + 2]
         assert found in possible, f"seed {seed}, power lost after operation {cut}: {found['entries']}, promised {possible[0]['entries']}"
@@ -95,7 +111,7 @@ def test_a_disk_that_never_syncs_is_found_out(tmp_path: Path, monkeypatch: pytes
     disk = Disk("careless")
     platter = Platter()
     with monkeypatch.context() as patched:
-        patched.setattr(schema, "connect", disk.connect)
+        disk.take_over(patched)
         with closing(SqliteStore(tmp_path / "recorded", synchronous=False)) as store:
             store.apply(next(Commits(1)))
             for operation in disk.operations:

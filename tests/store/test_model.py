@@ -16,8 +16,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from stompbox.store import housekeeping, sqlite
 from stompbox.store.base import Commit, Store
 from stompbox.store.chunks import decode
+from stompbox.store.journaled import JournaledStore
 from stompbox.store.memory import MemoryStore
 from stompbox.store.sqlite import SqliteStore
+from tests.store.journals import forsake
 from tests.store.runs import run, told
 
 CHUNK_BYTES = 200
@@ -68,7 +70,11 @@ class Stores(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp())
         self.model = Model()
         self.sqlite = self.opened()
+        self.journaled = self.opened_with_journal()
         self.memory = MemoryStore(chunk_bytes=CHUNK_BYTES)
+
+    def opened_with_journal(self) -> JournaledStore:
+        return JournaledStore(SqliteStore(self.folder / "journaled", synchronous=False, chunk_bytes=CHUNK_BYTES))
 
     def opened(self) -> SqliteStore:
         return SqliteStore(self.folder / "data", synchronous=False, chunk_bytes=CHUNK_BYTES)
@@ -76,6 +82,7 @@ class Stores(RuleBasedStateMachine):
     def apply(self, commit: Commit) -> None:
         self.model.apply(commit)
         self.sqlite.apply(commit)
+        self.journaled.apply(commit)
         self.memory.apply(commit)
 
     @rule(data=st.data())
@@ -122,11 +129,20 @@ class Stores(RuleBasedStateMachine):
     def maintain(self) -> None:
         assert self.memory.maintain() is False
         self.sqlite.maintain()
+        self.journaled.maintain()
 
     @rule()
     def reopen(self) -> None:
         self.sqlite.close()
         self.sqlite = self.opened()
+        self.journaled.close()
+        self.journaled = self.opened_with_journal()
+
+    @rule()
+    def crash(self) -> None:
+        """Without a word: what was in the journal is read from there."""
+        forsake(self.journaled)
+        self.journaled = self.opened_with_journal()
 
     @rule(start=st.integers(0, 80), size=st.integers(0, 40), max_bytes=st.integers(0, 1000), log=st.integers(1, 4))
     def read(self, start: int, size: int, max_bytes: int, log: int) -> None:
@@ -144,7 +160,7 @@ class Stores(RuleBasedStateMachine):
 
     @invariant()
     def holds_what_the_model_holds(self) -> None:
-        for store in (self.sqlite, self.memory):
+        for store in (self.sqlite, self.journaled, self.memory):
             self.assert_recovers(store)
             self.assert_reads(store)
         assert self.sqlite.sizes(range(5)) == self.memory.sizes(range(5))
@@ -176,6 +192,7 @@ class Stores(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "sqlite"):
             self.sqlite.close()
+            self.journaled.close()
             shutil.rmtree(self.folder)
 
 

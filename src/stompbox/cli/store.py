@@ -41,12 +41,13 @@ def check(*, data: Data = None, config: ConfigFile = None, as_json: AsJson = Fal
     Exit status 0: nothing is wrong, 1: something is, 2: there is no store, or it cannot be read.
     """
     from stompbox.store.check import damage, size
+    from stompbox.store.journaled import journal_damage
     from stompbox.store.looking import looking
 
     with _ending("check"):
         folder = _folder(data, config)
         with _bars() as begin:
-            problems = list(damage(folder, begin("checking chunks"))) or list(_refusals(folder))
+            problems = [*damage(folder, begin("checking chunks")), *journal_damage(folder)] or list(_refusals(folder))
         try:
             with looking(folder) as connection:
                 found = size(connection)

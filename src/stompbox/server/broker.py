@@ -96,6 +96,7 @@ class Broker:
         self._tick_timer: asyncio.TimerHandle | None = None
         self._tick_at = 0
         self._flush_planned = False
+        self._commit_planned = False
         self._next_session = 1
         self.tasks: set[asyncio.Task[None]] = set()  # requests and reads under way
         self.sockets: set[Socket] = set()
@@ -267,9 +268,17 @@ class Broker:
 
     def _commit_when_due(self) -> None:
         if self.is_wanted:
-            self._start_commit()
+            if not self._commit_planned:
+                self._commit_planned = True
+                self.loop.call_soon(self._commit_wanted)
         elif self._commit_timer is None:
             self._commit_timer = self.loop.call_later(self.configuration.max_commit_delay / 1000, self._commit_late)
+
+    def _commit_wanted(self) -> None:
+        """All that the sockets had was obeyed: who came together is served together."""
+        self._commit_planned = False
+        if self.is_wanted and not self.committer.is_busy and not self.disk.is_waiting:
+            self._start_commit()
 
     def _commit_late(self) -> None:
         self._commit_timer = None

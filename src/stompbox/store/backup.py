@@ -15,8 +15,10 @@ from typing import Final
 
 from stompbox.errors import StoreError
 from stompbox.store.check import damage
-from stompbox.store.folder import DATABASE, LOCK, lock_folder, make_file, prepare_folder, store_error, sync_folder
+from stompbox.store.folder import DATABASE, JOURNAL, LOCK, lock_folder, make_file, prepare_folder, store_error, sync_folder
+from stompbox.store.journaled import complete
 from stompbox.store.looking import database_of, looking
+from stompbox.store.sqlite import SqliteStore
 
 PARTIAL: Final = "partial"  # a folder in the copy's folder; the copy is made in it
 _PAGES: Final = 256  # copied between two calls of `progress`
@@ -38,9 +40,12 @@ def copy(source: Path, target: Path, copied: Progress | None = None, checked: Pr
     partial = target / PARTIAL
     try:
         prepare_folder(partial)
+        journal = _read_journal(source)  # before the database: what goes there meanwhile is in the copy by then
         _copy_pages(source, partial / DATABASE, copied)
         for problem in damage(partial, checked):
             raise StoreError("data-corrupt", f"the copy of {source} is damaged, `stompbox store check` says where it comes from: {problem}")
+        with closing(SqliteStore(partial)) as store:
+            complete(store, journal)
         return _put_in_place(partial, target)
     except BaseException:
         with suppress(OSError):
@@ -64,6 +69,16 @@ def refuse_used(target: Path) -> None:
     if found:
         what = "a store" if DATABASE in found else f"{found[0]}{f' and {len(found) - 1} more' if len(found) > 1 else ''}"
         raise StoreError("folder-not-empty", f"folder {target} is not empty: {what} is in it. Nothing was changed; name a new folder")
+
+
+def _read_journal(source: Path) -> bytes:
+    file = source / JOURNAL
+    try:
+        return file.read_bytes()
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise StoreError("data-not-writable", f"{file}: {error.strerror or error}") from error
 
 
 def _copy_pages(source: Path, file: Path, copied: Progress | None) -> None:

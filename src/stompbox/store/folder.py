@@ -5,6 +5,7 @@ Decides who may use the folder and what a failure is called. What the files hold
 | file          | what                                                                                    |
 |---------------|-----------------------------------------------------------------------------------------|
 | stompbox.db   | the database; stompbox.db-wal and stompbox.db-shm beside it while a broker runs or after a crash |
+| stompbox.journal | small commits that are not in the database yet (journal.py); while a broker runs or after a crash |
 | stompbox.lock | held with flock(2) for life, so that a crash frees it; holds the process id, for the message only |
 """
 
@@ -20,6 +21,7 @@ from typing import Final
 from stompbox.errors import StoreError
 
 DATABASE: Final = "stompbox.db"
+JOURNAL: Final = "stompbox.journal"
 LOCK: Final = "stompbox.lock"
 FOLDER_MODE: Final = 0o700
 FILE_MODE: Final = 0o600

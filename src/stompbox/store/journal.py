@@ -1,0 +1,168 @@
+"""The journal: a file of fixed size in which small commits are durable after one write, without company and without the database.
+
+    head     <4s 16s I>         magic, the identity of the store, CRC-32 of both; then zeros up to the first record
+    record   <4s I Q I>         magic, bytes of the payload, sequence, CRC-32 of identity, sequence and payload; then the payload
+
+Little-endian. Each record begins on a sector of its own, so that a write that power loss cuts short harms no record before it.
+The space is written with zeros once: after that no write changes the file's size, and syncing it is one turn of the disk.
+What the records say goes into the database later, many at once (journaled.py); then writing begins at the front again.
+
+Reading takes records from the front as long as each has the sequence after the one before. Only the last one can be cut short,
+because each is durable before the next is written: a good one behind a bad one means damage, and is named.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from stompbox.errors import StoreError
+from stompbox.store.folder import JOURNAL, make_file, sync_folder
+
+SIZE: Final = 4 << 20  # bytes; what is not in the database yet, and so what starting after a crash reads
+SECTOR: Final = 512  # bytes that a disk writes together, or not at all
+FIRST: Final = 4096  # where the first record begins
+IDENTITY: Final = 16  # bytes
+
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_REFUSED: Final = (errno.EPERM, errno.EACCES, errno.EROFS)
+_HEAD: Final = struct.Struct("<4s16sI")
+_RECORD: Final = struct.Struct("<4sIQI")
+_HEAD_MAGIC: Final = b"SBJ1"
+_MAGIC: Final = b"SBjr"
+
+
+def write_through(descriptor: int, data: bytes, offset: int) -> None:
+    """Returns when the data is on the disk. One call where the system has one: nothing comes between writing and syncing."""
+    if hasattr(os, "RWF_DSYNC"):
+        if os.pwritev(descriptor, [data], offset, os.RWF_DSYNC) != len(data):
+            raise OSError(errno.ENOSPC, "the system wrote less than it was given")
+        return
+    if os.pwrite(descriptor, data, offset) != len(data):
+        raise OSError(errno.ENOSPC, "the system wrote less than it was given")
+    os.fsync(descriptor)
+
+
+class Journal:
+    """Of the data folder `path`; there is no file before `begin`. Raises StoreError `io-error`, `disk-full`, `data-not-writable`."""
+
+    def __init__(self, path: Path) -> None:
+        self.file = path / JOURNAL
+        self.identity = b""
+        self._descriptor = -1
+        self._at = FIRST
+
+    @property
+    def is_open(self) -> bool:
+        return self._descriptor >= 0
+
+    def begin(self, identity: bytes) -> None:
+        """Makes the file, durably, or takes the one that is there."""
+        self.identity = identity
+        head = _HEAD.pack(_HEAD_MAGIC, identity, zlib.crc32(_HEAD_MAGIC + identity))
+        with self._named():
+            make_file(self.file)
+            self._descriptor = os.open(self.file, os.O_RDWR | os.O_CLOEXEC)
+            if os.fstat(self._descriptor).st_size == SIZE and os.pread(self._descriptor, len(head), 0) == head:
+                return
+            write_through(self._descriptor, bytes(SIZE), 0)
+            write_through(self._descriptor, head, 0)
+            sync_folder(self.file.parent)
+
+    def fits(self, size: int) -> bool:
+        """Whether a payload of so many bytes has room before writing begins at the front again."""
+        return self._at + _RECORD.size + size <= SIZE
+
+    def append(self, sequence: int, payload: bytes) -> None:
+        """Returns when the record is durable."""
+        data = _RECORD.pack(_MAGIC, len(payload), sequence, zlib.crc32(payload, _seed(sequence, self.identity))) + payload
+        data += bytes(-len(data) % SECTOR)
+        with self._named():
+            write_through(self._descriptor, data, self._at)
+        self._at += len(data)
+
+    def restart(self) -> None:
+        """All of it is in the database: the next record is written over the first one."""
+        self._at = FIRST
+
+    def records(self, after: int) -> Iterator[tuple[int, bytes]]:
+        """(sequence, payload) of what was written after the record `after`. Raises StoreError `data-corrupt`."""
+        with self._named():
+            data = self.file.read_bytes()
+        if identity_of(data) != self.identity:
+            what = "belongs to another database than the one beside it" if identity_of(data) else "its head is damaged"
+            raise StoreError("data-corrupt", f"{self.file}: {what}")
+        found = list(whole(data))
+        last = found[-1][0] if found else 0
+        end = FIRST + sum(_space(len(payload)) for _, payload in found)
+        for at in range(end, len(data), SECTOR):
+            later = _record(data, at, self.identity) if data.startswith(_MAGIC, at) else None
+            if later is not None and later[0] > max(after, last):
+                raise StoreError("data-corrupt", f"{self.file}: damaged before record {later[0]}, at byte {end}")
+        if last > after and found[0][0] > after + 1:
+            raise StoreError("data-corrupt", f"{self.file}: begins with record {found[0][0]}, the database ends with {after}")
+        yield from [record for record in found if record[0] > after]
+
+    def remove(self) -> None:
+        """Nothing of it is needed any more."""
+        self.close()
+        with self._named():
+            self.file.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            code = "disk-full" if error.errno in _FULL else "data-not-writable" if error.errno in _REFUSED else "io-error"
+            raise StoreError(code, f"{self.file}: {error.strerror or error}") from error
+
+    def __repr__(self) -> str:
+        return f"<Journal {self.file} {self._at - FIRST} of {SIZE - FIRST} bytes>"
+
+
+def identity_of(data: bytes) -> bytes:
+    """Which database a journal belongs to; empty when its head is damaged."""
+    if len(data) < FIRST:
+        return b""
+    magic, identity, crc = _HEAD.unpack_from(data)
+    return bytes(identity) if magic == _HEAD_MAGIC and crc == zlib.crc32(magic + identity) else b""
+
+
+def whole(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """(sequence, payload) of the records at the front that follow each other without a fault."""
+    identity, at, last = identity_of(data), FIRST, None
+    while (found := _record(data, at, identity)) is not None and (last is None or found[0] == last + 1):
+        yield found
+        last = found[0]
+        at += _space(len(found[1]))
+
+
+def _space(size: int) -> int:
+    """Bytes that a record takes with its payload of so many."""
+    return (_RECORD.size + size + SECTOR - 1) // SECTOR * SECTOR
+
+
+def _record(data: bytes, at: int, identity: bytes) -> tuple[int, bytes] | None:
+    if at + _RECORD.size > len(data):
+        return None
+    magic, size, sequence, crc = _RECORD.unpack_from(data, at)
+    payload = data[at + _RECORD.size : at + _RECORD.size + size]
+    if magic != _MAGIC or len(payload) != size or zlib.crc32(payload, _seed(sequence, identity)) != crc:
+        return None
+    return sequence, payload
+
+
+def _seed(sequence: int, identity: bytes) -> int:
+    return zlib.crc32(sequence.to_bytes(8, "little"), zlib.crc32(identity))

@@ -1,0 +1,321 @@
+"""A store with a journal in front: small commits are durable by one short write, and go into the database many at a time.
+
+| commit                                            | durable when                            | in the database                   |
+|---------------------------------------------------|-----------------------------------------|-----------------------------------|
+| small: messages, acknowledgements, trims, entries | its record is in the journal            | with the next ones, as one commit |
+| the same, and larger                              | its transaction is, with all that waits | at once                           |
+| anything else                                     | its transaction is, after all that waits | at once                          |
+
+What a lone sender stores one by one so becomes chunks of many messages, and what is consumed meanwhile is never written there.
+The database knows the sequence of the last record that is in it: reading the journal again after a crash adds nothing twice.
+Whoever reads a log of which something waits has it put into the database first.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from operator import attrgetter
+from pathlib import Path
+from threading import RLock
+from typing import Final
+
+from msgspec import Struct, field, msgpack
+
+from stompbox.errors import StoreError
+from stompbox.store.base import NOWHERE, Commit, Part, Recovered, StoredChunk
+from stompbox.store.chunks import decode, encode, head
+from stompbox.store.folder import DATABASE
+from stompbox.store.journal import IDENTITY, Journal, identity_of, whole
+from stompbox.store.looking import looking
+from stompbox.store.rows import Rows
+from stompbox.store.sqlite import SqliteStore
+
+SMALL: Final = 32 << 10  # bytes of a record; from here on the database alone is as fast
+MOST: Final = 1024  # commits that wait; putting them into the database takes some ms, and other commits wait for it
+EACH: Final = 64  # bytes that a message costs beside its body, at a guess
+LOOKS: Final = 100  # at a journal that is being written to: damage is what stays as it is
+
+_KIND: Final = "journal"  # in the catalogue
+_IDENTITY: Final = (_KIND, "identity")
+_SEQUENCE: Final = (_KIND, "sequence")
+
+
+class Record(Struct, array_like=True):
+    """A small commit as it stands in the journal."""
+
+    runs: dict[int, bytes] = field(default_factory=dict)  # per log: a chunk
+    next_offsets: dict[int, int] = field(default_factory=dict)
+    acknowledged: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    entries: list[tuple[str, str, bytes | None]] = field(default_factory=list)
+    trims: dict[int, int] = field(default_factory=dict)
+
+
+_encode: Final = msgpack.Encoder().encode
+_decode: Final = msgpack.Decoder(Record).decode
+
+
+class JournaledStore:
+    """The Store of a data folder. What was in the journal after a crash is in the database when this returns."""
+
+    def __init__(self, database: SqliteStore) -> None:
+        self._database = database
+        self._journal = Journal(database.path)
+        self._turn = RLock()
+        self._waiting: list[Commit] = []  # durable, and not in the database
+        self._touched: set[int] = set()  # logs of which there is something among them
+        self._known: set[int] = set()  # logs
+        self._sequence = 0  # of the last record
+        self._is_unsure = False  # that record was refused, and may be there all the same
+        self._is_off = False  # there is no room for a journal, or the file system cannot have one
+        try:
+            self._recovered: Recovered | None = self._read_journal()
+        except StoreError:
+            self.close()
+            raise
+
+    def _read_journal(self) -> Recovered:
+        found = self._database.recover()
+        self._sequence = int.from_bytes(found.entries.pop(_SEQUENCE, b"\0"), "little")
+        identity = found.entries.pop(_IDENTITY, None)
+        self._known = {log.id for log in found.logs}
+        if identity is None:
+            return found
+        if not self._journal.file.is_file():
+            raise StoreError("data-corrupt", f"{self._journal.file}: is missing, and may hold the last messages before the broker ended")
+        self._journal.identity = identity
+        for sequence, payload in self._journal.records(self._sequence):
+            self._waiting.append(_commit_of(payload))
+            self._sequence = sequence
+        self._journal.begin(identity)
+        if not self._waiting:
+            return found
+        self._settle()
+        found = self._database.recover()
+        for key in (_SEQUENCE, _IDENTITY):
+            found.entries.pop(key, None)
+        return found
+
+    def recover(self) -> Recovered:
+        with self._turn:
+            found, self._recovered = self._recovered, None  # what was found when it was opened is large: it is told once
+            if found is not None and not self._waiting:
+                return found
+            self._settle()
+            found = self._database.recover()
+            for key in (_SEQUENCE, _IDENTITY):
+                found.entries.pop(key, None)
+            return found
+
+    # Writing
+
+    def apply(self, commit: Commit) -> None:
+        with self._turn:
+            self._recovered = None
+            if self._is_unsure:
+                self._settle()
+            if not is_mergeable(commit) or not self._known.issuperset(commit.runs):
+                self._settle()
+                self._database.apply(commit)
+                self._known.update(commit.logs)
+                self._known.difference_update(commit.dropped_logs)
+                return
+            if not self._may_wait(commit) or not (self._journal.is_open or self._begin()):
+                self._settle(commit)
+                return
+            payload = _payload_of(commit)
+            if len(self._waiting) >= MOST or not self._journal.fits(len(payload)):
+                self._settle()
+            self._write(payload)
+            self._waiting.append(commit)
+            self._touched.update(commit.runs, commit.next_offsets, commit.trims)
+
+    def _may_wait(self, commit: Commit) -> bool:
+        """A small one, once there is a journal or something to be put into one."""
+        if self._is_off or not (commit.runs or self._journal.is_open):
+            return False
+        size = 0
+        for runs in commit.runs.values():
+            for run in runs:
+                size += run.size + EACH * len(run.bodies)
+                if size > SMALL:
+                    return False
+        return sum(map(len, commit.acknowledged.values())) <= MOST and len(commit.entries) <= MOST
+
+    def _begin(self) -> bool:
+        """Makes the journal, then tells the database of it: one that it does not know is of no account. False: there is none to be had."""
+        identity = os.urandom(IDENTITY)
+        try:
+            self._journal.begin(identity)
+        except StoreError:
+            self._is_off = True
+            with suppress(StoreError):
+                self._journal.remove()
+            return False
+        try:
+            self._database.apply(Commit(entries={_IDENTITY: identity, _SEQUENCE: self._sequence.to_bytes(8, "little")}))
+        except StoreError:
+            self._journal.close()
+            raise
+        return True
+
+    def _write(self, payload: bytes) -> None:
+        self._sequence += 1
+        try:
+            self._journal.append(self._sequence, payload)
+        except StoreError:
+            self._is_unsure = True
+            with suppress(StoreError):  # else before the next commit
+                self._settle()
+            raise
+
+    def _settle(self, more: Commit | None = None) -> None:
+        """Puts what waits into the database, and `more` with it. When it raises nothing has changed."""
+        if not self._waiting and not self._is_unsure:
+            if more is not None:
+                self._database.apply(more)
+            return
+        merged = merge(self._waiting if more is None else [*self._waiting, more])
+        merged.entries[_SEQUENCE] = self._sequence.to_bytes(8, "little")
+        self._database.apply(merged)
+        self._waiting = []
+        self._touched.clear()
+        self._is_unsure = False
+        self._journal.restart()
+
+    def maintain(self) -> bool:
+        with self._turn:
+            if self._waiting or self._is_unsure:
+                self._settle()
+                return True
+        return self._database.maintain()
+
+    # Reading
+
+    def read(self, log: int, start: int, stop: int, max_bytes: int) -> list[StoredChunk]:
+        self._settle_log(log)
+        return self._database.read(log, start, stop, max_bytes)
+
+    def read_part(self, body: int, number: int) -> bytes:
+        return self._database.read_part(body, number)
+
+    def outline(self, log: int) -> Iterator[Part]:
+        self._settle_log(log)
+        return self._database.outline(log)
+
+    def find_time(self, log: int, timestamp: int) -> int:
+        self._settle_log(log)
+        return self._database.find_time(log, timestamp)
+
+    def sizes(self, logs: Iterable[int], since: Mapping[int, int] = NOWHERE) -> dict[int, tuple[int, int]]:
+        wanted = list(logs)
+        for log in wanted:
+            self._settle_log(log)
+        return self._database.sizes(wanted, since)
+
+    def _settle_log(self, log: int) -> None:
+        if log in self._touched:
+            with self._turn:
+                self._settle()
+
+    # Closing
+
+    def close(self) -> None:
+        """Frees the folder. The journal goes when all of it is in the database, else the next start reads it."""
+        with self._turn:
+            try:
+                with suppress(StoreError):  # the journal stays, and the next start reads it
+                    if self._journal.is_open:
+                        self._settle()
+                        self._database.apply(Commit(entries={_IDENTITY: None}))
+                        self._journal.remove()
+            finally:
+                self._journal.close()
+                self._database.close()
+
+    def __repr__(self) -> str:
+        return f"<JournaledStore waiting={len(self._waiting)} {self._database!r}>"
+
+
+def is_mergeable(commit: Commit) -> bool:
+    """Whether it says nothing of which logs, cursors and bodies there are: then its effect is the same together with others."""
+    is_rare = commit.logs or commit.cursors or commit.delivered or commit.dropped_cursors or commit.dropped_logs
+    if is_rare or commit.parts or commit.holds:
+        return False
+    return not any(run.is_large for runs in commit.runs.values() for run in runs)  # the database must know that a chunk names the body
+
+
+def merge(commits: Sequence[Commit]) -> Commit:
+    """Commits that are mergeable as one that has the same effect."""
+    merged = Commit()
+    for commit in commits:
+        for log, runs in commit.runs.items():
+            merged.runs.setdefault(log, []).extend(runs)
+        for log, offset in commit.next_offsets.items():
+            merged.next_offsets[log] = max(offset, merged.next_offsets.get(log, 0))
+        for cursor, ranges in commit.acknowledged.items():
+            merged.acknowledged.setdefault(cursor, []).extend(ranges)
+        merged.entries |= commit.entries
+        for log, offset in commit.trims.items():
+            merged.trims[log] = max(offset, merged.trims.get(log, 0))
+    for log, runs in merged.runs.items():
+        runs.sort(key=attrgetter("first"))
+        floor = merged.trims.get(log, 0)
+        if runs and runs[0].stop <= floor:  # was consumed before it was written
+            merged.next_offsets[log] = max(merged.next_offsets.get(log, 0), runs[-1].stop)
+            merged.runs[log] = [run for run in runs if run.stop > floor]
+    return merged
+
+
+def _payload_of(commit: Commit) -> bytes:
+    runs = {log: encode(runs, runs[0].first) for log, runs in commit.runs.items() if runs}
+    entries = [(kind, key, value) for (kind, key), value in commit.entries.items()]
+    return _encode(Record(runs, commit.next_offsets, commit.acknowledged, entries, commit.trims))
+
+
+def _commit_of(payload: bytes) -> Commit:
+    record = _decode(payload)
+    return Commit(
+        runs={log: decode(blob, head(blob).first) for log, blob in record.runs.items()},
+        next_offsets=record.next_offsets,
+        acknowledged=record.acknowledged,
+        entries={(kind, key): value for kind, key, value in record.entries},
+        trims=record.trims,
+    )
+
+
+def complete(copy: SqliteStore, journal: bytes) -> None:
+    """Puts what a journal holds into a copy of its database that was made after the journal was read."""
+    entries = copy.recover().entries
+    identity = entries.get(_IDENTITY)
+    if identity is None:
+        return
+    merged = Commit(entries={_IDENTITY: None, _SEQUENCE: None})
+    if identity_of(journal) == identity:
+        after = int.from_bytes(entries.get(_SEQUENCE, b"\0"), "little")
+        merged = merge([*(_commit_of(payload) for sequence, payload in whole(journal) if sequence > after), merged])
+    copy.apply(merged)
+
+
+def journal_damage(path: Path) -> Iterator[str]:
+    """What is wrong with the journal in folder `path`, for whom a broker may be running that writes to it."""
+    journal = Journal(path)
+    with looking(path) as connection:
+        entries = dict(Rows(connection, path / DATABASE).entries())
+    if _IDENTITY not in entries:
+        return
+    journal.identity = entries[_IDENTITY]
+    seen: bytes | None = None
+    for _ in range(LOOKS):
+        try:
+            for _ in journal.records(int.from_bytes(entries.get(_SEQUENCE, b"\0"), "little")):
+                pass
+        except StoreError as error:
+            found = journal.file.read_bytes() if journal.file.is_file() else b""
+            if found == seen:
+                yield error.message
+                return
+            seen = found
+        else:
+            return
