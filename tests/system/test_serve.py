@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import signal
 import socket
@@ -117,3 +118,21 @@ def test_what_was_confirmed_is_there_after_a_restart(serve: Callable[..., object
     with Plain(third.port) as client:  # type: ignore[attr-defined]
         client.send("SUBSCRIBE", {"destination": "/queue/kept", "id": "1"})
         assert [client.receive().body for _ in range(50)] == [b"message %d" % number for number in range(50, 100)]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_data_folder_of_an_older_version_is_taken_over(serve: Callable[..., object], tmp_path: Path, version: int) -> None:
+    """Left by a broker that was killed: of six orders 0, 1 and 4 were acknowledged, and a durable subscription had read its news."""
+    older = Path(__file__).parents[1] / "store" / "data" / f"version-{version}.db.gz"
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "stompbox.db").write_bytes(gzip.decompress(older.read_bytes()))
+    served = serve("--data", str(data), "--no-admin", "--listen", "tcp://127.0.0.1:0")
+    with Plain(served.port, headers={"client-id": "anna"}) as client:  # type: ignore[attr-defined]
+        client.send("SEND", {"destination": "/topic/news", "receipt": "sent"}, b"news 3")
+        assert client.receive().headers["receipt-id"] == "sent"
+        client.send("SUBSCRIBE", {"destination": "/topic/news", "id": "news", "durable-subscription-name": "news"})
+        assert client.receive().body == b"news 3"
+        client.send("SUBSCRIBE", {"destination": "/queue/orders", "id": "orders"})
+        got = [client.receive() for _ in range(3)]
+    assert [(frame.body, frame.headers["redelivered"]) for frame in got] == [(b"order %d" % number, "true") for number in (2, 3, 5)]
