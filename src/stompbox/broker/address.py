@@ -448,7 +448,8 @@ def _one_by_one(  # noqa: PLR0917 - as `wanted`, and the two it does not know
         index = offset - run.first
         headers: Mapping[str, str] = run.headers(index) if run.columns else run.shape.headers
         known = facts.of_message(run, index, shared, segment, queue) if selector.is_per_message else shared
-        if selector.matches(headers, known, partial(run.bodies.__getitem__, index)):
+        body = None if run.is_large else partial(run.bodies.__getitem__, index)
+        if selector.matches(headers, known, body):
             add_offset(found, offset)
     return found
 

@@ -13,8 +13,9 @@ from typing import Final
 from stompbox.broker.expiring import Expiring
 from stompbox.broker.memory import Memory
 from stompbox.broker.segments import Segment
-from stompbox.message import DEFAULT_PRIORITY
+from stompbox.message import DEFAULT_PRIORITY, Run, Shape
 
+_NOTHING: Final = Run(Shape({"destination": ""}), [])
 SWEPT: Final = 64  # emptied segments that may stay before the backlog is swept, at the least
 
 
@@ -109,6 +110,8 @@ class Backlog:
         """Takes out a segment that waits here, wherever it stands. What is returned is to be used in its place."""
         self._went(segment)
         taken = segment.part(segment.first, segment.stop)
+        if segment.run.is_large:
+            segment.run = _NOTHING  # what is emptied must not hold bodies in the store
         self._emptied += 1
         if self._emptied > SWEPT and self._emptied * 2 > len(self._returned) + sum(map(len, self._levels.values())):
             self._sweep()

@@ -38,7 +38,7 @@ class Commits:
         self._units: list[Unit] = []  # and what of it somebody waits for
 
     def __bool__(self) -> bool:
-        return bool(self.dirty or self.acked or self.delivered or self._next)
+        return bool(self.dirty or self.acked or self.delivered or self._next) or self.engine.bodies.is_dirty
 
     def begin(self) -> Unit:
         """What is published until `end` belongs together: its sender will be told of it as one."""
@@ -101,6 +101,7 @@ class Commits:
             cache.tell()
         self.news = {}
         commit, self._next = self._next, Commit()
+        self.engine.bodies.give(commit)
         acked, self.acked = self.acked, {}
         for queue in acked:
             self.dirty[queue.address] = None
@@ -122,6 +123,7 @@ class Commits:
 
     def landed(self) -> None:
         """The commit that was taken last is durable."""
+        self.engine.bodies.landed()
         for log, next in self._offsets.items():
             log.landed(next)
         for address in self._addresses:
@@ -140,6 +142,7 @@ class Commits:
     def failed(self, commit: Commit) -> None:
         """The commit that was taken last is not in the store: what was refused is undone, the rest goes in with the next one."""
         newer, self._next = self._next, commit
+        self.engine.bodies.failed(commit)
         commit.logs |= newer.logs
         commit.cursors |= newer.cursors
         commit.entries |= newer.entries

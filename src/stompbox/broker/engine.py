@@ -31,6 +31,7 @@ from stompbox.broker import (
     units,
 )
 from stompbox.broker.address import Address, Settings, Targets
+from stompbox.broker.bodies import Bodies
 from stompbox.broker.commits import Commits
 from stompbox.broker.consumer import Binding, Consumer, Sent
 from stompbox.broker.cursor import FAR, Cursor
@@ -93,6 +94,7 @@ class Engine:
         self._next_log = 1
         self._next_cursor = 1
         self._next_volatile = epoch * EPOCH_IDS
+        self.bodies = Bodies(epoch)
         self.commits = Commits(self)
         self.slow: list[Slow] = []  # consumers that are too slow
         self.memory = Memory()  # what waits in queues
@@ -552,6 +554,7 @@ class Engine:
         """What was read for a Load; complete up to `stop`."""
         if load.queue.id not in self.queues:
             return
+        self.bodies.adopt(runs)
         if load.is_search:
             seeking.found(load.queue, runs, load.start, stop)
         else:
@@ -577,7 +580,7 @@ class Engine:
         self._count_unsaved()
 
     def _count_unsaved(self) -> None:
-        self.unsaved = sum([cost_of(run) for address in self.commits.dirty for run in address.log.pending])
+        self.unsaved = sum([cost_of(run) for address in self.commits.dirty for run in address.log.pending]) + self.bodies.all_unsaved
 
     def commit_failed(self, commit: Commit) -> None:
         """The commit that was taken last is not in the store: what was refused is undone, the rest goes in with the next one."""

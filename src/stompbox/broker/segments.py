@@ -26,7 +26,7 @@ def octets_of(shape: Shape) -> int:
 
 def cost_of(run: Run) -> int:
     """Octets of memory, about: a run of empty bodies is not free."""
-    return run.size + EACH * len(run.bodies) + RUN + octets_of(run.shape)
+    return (run.size if not run.is_large else 0) + EACH * len(run.bodies) + RUN + octets_of(run.shape)
 
 
 class Segment:
@@ -64,7 +64,7 @@ class Segment:
     @property
     def cost(self) -> int:
         """Octets of memory, about."""
-        return self.size + EACH * (self.stop - self.first) + RUN + octets_of(self.run.shape)
+        return (self.size if not self.run.is_large else 0) + EACH * (self.stop - self.first) + RUN + octets_of(self.run.shape)
 
     def part(self, first: int, stop: int) -> Segment:
         part = Segment(self.run, first, stop, self.deliveries, self.failures, is_suspect=self.is_suspect)

@@ -9,18 +9,20 @@ import asyncio
 import logging
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stompbox.broker import limits, retention
 from stompbox.broker.address import Address
-from stompbox.broker.consumer import AckMode, Consumer
+from stompbox.broker.consumer import AckMode, Consumer, Output
 from stompbox.broker.engine import Engine
 from stompbox.broker.paging import Load
 from stompbox.broker.recovery import recover
 from stompbox.broker.stagings import Stagings
 from stompbox.config import Configuration, Listener, ListenerOptions
 from stompbox.errors import IllegalFrame, Refused, StompboxError, StoreError
+from stompbox.message import Run
 from stompbox.security import FailedLogins, Permissions, User, Users
 from stompbox.server import limiting
 from stompbox.server.committer import Committer
@@ -29,10 +31,12 @@ from stompbox.server.counting import Counting
 from stompbox.server.disk import Disk
 from stompbox.server.hosts import Hosts
 from stompbox.server.naming import Names
+from stompbox.server.outgoing import Stream, Whole
 from stompbox.server.pressure import Pressure
 from stompbox.server.timeouts import Timeouts
 from stompbox.server.transforming import Transform, load_transform, outward
-from stompbox.stomp.encode import messages
+from stompbox.server.uploads import disk_failed
+from stompbox.stomp.encode import messages, opening
 from stompbox.stomp.runs import Reader
 from stompbox.stomp.versions import VERSIONS
 from stompbox.store.base import Commit, Store
@@ -144,9 +148,11 @@ class Broker:
 
     def reader(self, version: str, options: ListenerOptions) -> Reader:
         """What was learned of frames, shared by the connections of a version."""
-        key = (version, options.max_body_size, options.max_header_size)
+        least = options.stomp_min_large_message_size
+        most = min(options.max_body_size, max(0, least - 1)) if least >= 0 else options.max_body_size  # what is large comes in pieces
+        key = (version, most, options.max_header_size)
         if key not in self.readers:
-            self.readers[key] = Reader(VERSIONS[version], max_body=options.max_body_size, max_head=options.max_header_size)
+            self.readers[key] = Reader(VERSIONS[version], max_body=most, max_head=options.max_header_size)
         return self.readers[key]
 
     # The turn of the loop
@@ -215,6 +221,9 @@ class Broker:
         out = connection.out
         for output in consumer.outbox:
             run = output.run
+            if run.is_large:
+                self._stream(output, connection)
+                continue
             extra = connection.extra_headers(output) if output.is_redelivered else b""
             start = output.first - run.first
             out.append(messages(output.binding.head, run, start, output.stop - run.first, redelivered=output.is_redelivered, extra=extra))
@@ -223,24 +232,49 @@ class Broker:
         if consumer.ack is AckMode.AUTO:
             connection.unflushed[consumer] = None
 
+    def _stream(self, output: Output, connection: Connection) -> None:
+        """The same for messages whose bodies are in the store."""
+        run = output.run
+        extra = connection.extra_headers(output) if output.is_redelivered else b""
+        for index in range(output.first - run.first, output.stop - run.first):
+            head = opening(output.binding.head, run, index, redelivered=output.is_redelivered, extra=extra)
+            connection.stream(Stream(head, run.large(index)))
+            self.engine.counters["delivered"] += 1
+
     def _encode_transformed(self, consumer: Consumer, connection: Connection, transform: Transform) -> None:
         """The same, one by one. What the transformer does not take is a failed delivery."""
         outbox, consumer.outbox = consumer.outbox, []
         for output in outbox:
-            extra = connection.extra_headers(output) if output.is_redelivered else b""
             for offset in range(output.first, output.stop):
-                try:
-                    run = outward(transform, output.run, offset - output.run.first, connection.user.name)
-                except StompboxError as error:
-                    self.engine.withdraw(consumer, output.binding, offset)
-                    connection.refuse(error)
-                    if consumer.is_closed:
-                        return
+                if output.run.is_large:
+                    made = partial(self._transformed_whole, consumer, transform, output, offset)
+                    connection.stream(Whole(output.run.large(offset - output.run.first), made))
                     continue
-                connection.out.append(messages(output.binding.head, run, 0, 1, redelivered=output.is_redelivered, extra=extra))
-                self.engine.counters["delivered"] += 1
+                connection.out.append(self._transformed(consumer, transform, output, output.run, offset))
+                if consumer.is_closed:
+                    return
         if consumer.ack is AckMode.AUTO:
             connection.unflushed[consumer] = None
+
+    def _transformed(self, consumer: Consumer, transform: Transform, output: Output, run: Run, offset: int) -> bytes:
+        """The frame of one message; empty when the transformer did not take it."""
+        connection: Connection = consumer.owner
+        extra = connection.extra_headers(output) if output.is_redelivered else b""
+        try:
+            run = outward(transform, run, offset - run.first, connection.user.name)
+        except StompboxError as error:
+            self.engine.withdraw(consumer, output.binding, offset)
+            connection.refuse(error)
+            return b""
+        self.engine.counters["delivered"] += 1
+        return messages(output.binding.head, run, 0, 1, redelivered=output.is_redelivered, extra=extra)
+
+    def _transformed_whole(self, consumer: Consumer, transform: Transform, output: Output, offset: int, body: bytes) -> bytes:
+        """The same, once all pieces of a large body are there."""
+        run, index = output.run, offset - output.run.first
+        columns = tuple([column[index : index + 1] for column in run.columns])
+        whole = Run(run.shape, [body], columns, first=offset, arrived=run.arrived, routing=run.routing, sender=run.sender, queue=run.queue)
+        return self._transformed(consumer, transform, output, whole, offset)
 
     def _plan_tick(self, deadline: int) -> None:
         if self._tick_timer is not None:
@@ -314,6 +348,8 @@ class Broker:
         else:
             self.engine.commit_failed(commit)
             self.disk.failed(error)
+            for connection in list(self.connections):
+                disk_failed(connection)
             self._refuse(self.sequence - 1, error)
         self.flush()
 

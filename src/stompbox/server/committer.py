@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 
-from stompbox.errors import StoreError
+from stompbox.errors import Refused, StoreError
 from stompbox.message import Run
 from stompbox.store.base import Commit, Store, StoredChunk
-from stompbox.store.chunks import decode
+from stompbox.store.chunks import decode, large_size, with_bodies
 
 log = logging.getLogger("stompbox.store")
 
@@ -50,9 +50,31 @@ class Committer:
     async def read(self, log_id: int, start: int, stop: int, max_bytes: int) -> list[StoredChunk]:
         return await self.loop.run_in_executor(self._readers, self.store.read, log_id, start, stop, max_bytes)
 
+    def read_part(self, body: int, number: int) -> asyncio.Future[bytes]:
+        """A piece of a large body."""
+        return self.loop.run_in_executor(self._readers, self.store.read_part, body, number)
+
     async def sizes(self, starts: Mapping[int, int]) -> dict[int, tuple[int, int]]:
         """Per log: (messages, bytes) stored from an offset on."""
         return await self.loop.run_in_executor(self._readers, self.store.sizes, starts, starts)
+
+    async def fetch(self, log_id: int, start: int, stop: int, max_bytes: int, most: int) -> list[StoredChunk]:
+        """The same for somebody who has no store: large bodies are in place. Raises Refused when a chunk has more than `most` bytes."""
+        return await self.loop.run_in_executor(self._readers, self._fetch, log_id, start, stop, max_bytes, most)
+
+    def _fetch(self, log_id: int, start: int, stop: int, max_bytes: int, most: int) -> list[StoredChunk]:
+        found: list[StoredChunk] = []
+        size = 0
+        for chunk in self.store.read(log_id, start, stop, max_bytes):
+            more = large_size(chunk.blob, chunk.first)
+            size += more + len(chunk.blob)
+            if found and size > max_bytes:
+                break
+            if more > most:
+                raise Refused("too-large-to-fetch", f"bodies of {more} bytes at offset {chunk.first}; a request reads no more than {most}")
+            blob = with_bodies(chunk.blob, chunk.first, self.store.read_part) if more else chunk.blob
+            found.append(StoredChunk(chunk.first, chunk.count, blob))
+        return found
 
     async def load(self, log_id: int, start: int, stop: int, max_bytes: int) -> tuple[list[Run], int]:
         """Runs of the log, and the offset up to which they are complete."""

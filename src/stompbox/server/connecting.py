@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from stompbox import __version__
 from stompbox.errors import IllegalFrame, Refused
 from stompbox.security import User
+from stompbox.server import uploads
 from stompbox.server.hosts import admit
 from stompbox.server.logins import log_in
 from stompbox.server.stamping import Stamps
@@ -81,6 +82,7 @@ def _connected(connection: Connection, frame: Frame, agreement: Agreement, user:
     if connection.transform is None:  # which looks at each frame by itself
         connection.decoder.runs = broker.reader(version.name, options)
     connection.stamps = _stamps(connection)
+    uploads.prepare(connection)
     headers = {"version": version.name, "session": f"{broker.engine.epoch}-{connection.session_id}"}
     if version.heart_beats:
         headers["heart-beat"] = f"{agreement.server_sends_ms},{agreement.client_sends_ms}"

@@ -22,15 +22,17 @@ from stompbox.config import Listener
 from stompbox.errors import BrokerFault, FrameError, IllegalFrame, StompboxError, StoreError
 from stompbox.message import Shape
 from stompbox.security import Right, User
-from stompbox.server import acknowledging, sending
+from stompbox.server import acknowledging, sending, uploads
 from stompbox.server.commands import COMMANDS
 from stompbox.server.limiting import Holding
+from stompbox.server.outgoing import GRACE, Outgoing, Stream
 from stompbox.server.stamping import Stamps
 from stompbox.stomp import encode
 from stompbox.stomp.codec import Decoder, Limits, escape, unescape
 from stompbox.stomp.codec import encode as encode_frame
 from stompbox.stomp.frames import Frame
 from stompbox.stomp.heartbeat import Action, Agreement, Pulse
+from stompbox.stomp.large import Ending, Opening, Piece
 from stompbox.stomp.runs import Acks, Sends
 from stompbox.stomp.session import Session, State
 from stompbox.stomp.versions import SUPPORTED
@@ -113,6 +115,8 @@ class Connection:
         self.temporaries = Temporaries(broker.engine, self.session_id, token_hex(8), options.max_subscriptions)
         self.answered: dict[Shape, Shape] = {}  # shapes by those whose reply-to is one of these temporaries
         self.out: list[bytes] = []
+        self.upload: uploads.Upload | None = None  # a large body that is coming in
+        self.outgoing: Outgoing | None = None  # while a large message is going out; `out` waits behind it
         self.pending: deque[Pending] = deque()
         self.unflushed: dict[Consumer, None] = {}
         self.consumers: dict[str, Consumer] = {}
@@ -214,7 +218,10 @@ class Connection:
         self.write_out()
         broker.flush()
 
-    def _obey(self, frame: Frame) -> None:
+    def _obey(self, frame: Frame | Opening | Piece | Ending) -> None:
+        if not isinstance(frame, Frame):
+            uploads.obey(self, frame)
+            return
         try:
             self.session.receive(frame)
         except IllegalFrame as error:
@@ -239,6 +246,8 @@ class Connection:
 
     def write_out(self) -> None:
         """Hands everything to the system at once; what auto subscriptions got is acknowledged when it was taken."""
+        if self.outgoing is not None and not self._has_streamed(self.outgoing):
+            return
         out = self.out
         if out and not self.is_lost:
             data = out[0] if len(out) == 1 else b"".join(out)
@@ -251,14 +260,37 @@ class Connection:
         if self.is_ended and not self.pending and not self.is_lost:
             self.transport.close()
 
+    def stream(self, stream: Stream) -> None:
+        """A large message, in its place behind what was said."""
+        if self.outgoing is None:
+            self.outgoing = Outgoing(self)
+        self.outgoing.add(stream)
+
+    def _has_streamed(self, outgoing: Outgoing) -> bool:
+        if self.is_lost or not outgoing.write():
+            return False
+        if self.outgoing is outgoing:
+            self.outgoing = None
+            if self.requests is not None:
+                self.requests.drained()
+        return True
+
+    def _cut(self) -> None:
+        """It has ended, and its peer does not take the rest of a large message."""
+        if self.outgoing is not None:
+            self.transport.abort()
+
     def drained(self) -> None:
         """The system has taken all that was written."""
         if self.is_lost:
             return
         self.broker.engine.now = self.broker.now()
-        if self.requests is not None:
-            self.requests.drained()
-        self._flushed()
+        if self.outgoing is not None:
+            self.write_out()
+        else:
+            if self.requests is not None:
+                self.requests.drained()
+            self._flushed()
         self.broker.flush()
 
     def _flushed(self) -> None:
@@ -403,6 +435,8 @@ class Connection:
         self.is_ended = True
         self.session.state = State.ENDING
         self._leave(is_failure=is_failure)
+        if self.outgoing is not None:
+            self.broker.loop.call_later(GRACE, self._cut)
 
     def shut(self) -> None:
         """The broker stops."""
@@ -410,6 +444,9 @@ class Connection:
             self.end(is_failure=False)
         self.pending.clear()
         self.broker.waiting.pop(self, None)
+        if self.outgoing is not None:  # nothing more can be said within a frame
+            self.outgoing = None
+            self.out.clear()
         self.write_out()
 
     def lost(self) -> None:
@@ -424,6 +461,7 @@ class Connection:
         self._timer.cancel()
         self.broker.engine.now = self.broker.now()
         self._leave(is_failure=True)
+        self.outgoing = None
         self.pending.clear()
         self.broker.waiting.pop(self, None)
         self.broker.pressure.leave(self)
@@ -434,6 +472,7 @@ class Connection:
 
     def _leave(self, *, is_failure: bool) -> None:
         engine = self.broker.engine
+        self.upload = None
         consumers, self.consumers = self.consumers, {}
         for consumer in consumers.values():
             engine.close_consumer(consumer, is_failure=is_failure)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from stompbox.server.connection import Connection
 
 MOST_BYTES: Final = 4 << 20  # of one answer: other clients wait while it is handed to the system
+MOST_WHOLE: Final = 256 << 20  # of large bodies in one answer, when its first chunk has so many
 _RECORD: Final = struct.Struct("<QII")  # before each blob: first offset, count, length
 
 
@@ -91,7 +92,8 @@ async def fetch(connection: Connection, frame: Frame) -> Answer:
     end = address.log.committed
     start, stop = number(frame, "start"), min(number(frame, "stop"), end)
     most = max(1, min(number(frame, "max-bytes", MOST_BYTES), MOST_BYTES))
-    chunks = await connection.broker.committer.read(address.log.id, start, stop, most) if start < stop else []
+    committer = connection.broker.committer
+    chunks = await committer.fetch(address.log.id, start, stop, most, MOST_WHOLE) if start < stop else []
     parts = []
     for chunk in chunks:
         parts += [_RECORD.pack(chunk.first, chunk.count, len(chunk.blob)), chunk.blob]

@@ -36,6 +36,7 @@ class Reason(Enum):
     BEHIND = "behind"  # the disk is slower than the senders
     DISK = "disk"
     REQUESTS = "requests"  # it asks more than it is answered
+    PIECES = "pieces"  # of a large body, faster than the disk
 
 
 class Pressure:
@@ -82,7 +83,9 @@ class Pressure:
         if engine.trouble is None:
             over.add(Reason.DISK)
         for connection in list(self.waiting):
-            self.let_go(connection, *over)
+            upload = connection.upload
+            own = {Reason.PIECES} if upload is None or upload.may_go_on else set()
+            self.let_go(connection, *over, *own)
         self.let_in()
 
     def let_in(self) -> None:

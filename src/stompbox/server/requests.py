@@ -71,7 +71,7 @@ class Requests:
         connection = self.connection
         try:
             while self.waiting and not connection.is_lost:
-                if connection.transport.is_clogged:
+                if connection.transport.is_clogged or connection.outgoing is not None:
                     self._drained = connection.broker.loop.create_future()
                     await self._drained
                     self._drained = None

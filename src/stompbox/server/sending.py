@@ -7,14 +7,14 @@ answers to temporary ones, retained messages, headers to be stamped) takes the l
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from stompbox.broker import expiry, retained, subscriptions, temporaries
 from stompbox.broker.address import Address
 from stompbox.broker.destinations import Destination
 from stompbox.broker.units import is_refusable
 from stompbox.errors import IllegalFrame, Refused
-from stompbox.message import ANYCAST, MULTICAST, Run, Shape
+from stompbox.message import ANYCAST, MULTICAST, Large, Run, Shape
 from stompbox.security import Right
 from stompbox.server import limiting, requests
 from stompbox.server.naming import Route
@@ -40,6 +40,14 @@ def send(connection: Connection, frame: Frame) -> None:
     receipt = frame.headers.get("receipt")
     receipts = [] if receipt is None else [escape(receipt, connection.session.version).encode()]
     sends(connection, Sends(shape_of(frame.headers), [frame.body], (), receipts, frame.headers.get("transaction")))
+
+
+def send_large(connection: Connection, frame: Frame, large: Large) -> None:
+    """A SEND whose body is in the store."""
+    receipt = frame.headers.get("receipt")
+    receipts = [] if receipt is None else [escape(receipt, connection.session.version).encode()]
+    body = cast(bytes, large)
+    sends(connection, Sends(shape_of(frame.headers), [body], (), receipts, frame.headers.get("transaction")))
 
 
 def sends(connection: Connection, event: Sends) -> None:
@@ -194,7 +202,7 @@ def _answered(connection: Connection, shape: Shape, reply: Destination) -> Shape
 
 def _hold(connection: Connection, name: str, runs: list[tuple[Address, Run]]) -> None:
     transaction = transaction_of(connection, name)
-    size = runs[0][1].size
+    size = 0 if runs[0][1].is_large else runs[0][1].size  # what it has in memory
     if transaction.size + size > connection.options.max_transaction_size:
         limit = connection.options.max_transaction_size
         raise Refused("transaction-too-large", f"transaction {name!r} holds {transaction.size} bytes; the limit is {limit}")

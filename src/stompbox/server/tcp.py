@@ -37,8 +37,9 @@ class Socket(asyncio.Protocol):
         raw = transport.get_extra_info("socket")
         if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # With no room at all in its buffer a transport writes at once, and tells when the system has taken everything
-        self._transport.set_write_buffer_limits(high=0)
+        # With no room at all in its buffer a transport writes at once, and tells when the system has taken everything. That of TLS
+        # would never tell with 0: it pauses at its limit, a plain one beyond
+        self._transport.set_write_buffer_limits(high=1 if self.listener.is_tls else 0, low=0)
         name = transport.get_extra_info("peername")
         self.peer = str(name[0]) if name else "local"
         self.broker.sockets.add(self)

@@ -98,6 +98,8 @@ def for_diverts(name: str) -> Callable[[Run, int], Run]:
 
 
 def _changed(transform: Transform, way: Way, run: Run, index: int, user: str) -> Run:
+    if run.is_large:
+        raise Refused("transformer-failed", f"a body of {len(run.bodies[index])} bytes is in the store, where no divert sees it")
     letter = apply(transform, Letter(way, run.headers(index), run.bodies[index], user))
     headers = {name: value for name, value in letter.headers.items() if name not in BROKER_HEADERS}
     if run.shape.has_length:

@@ -15,18 +15,20 @@ cut into pieces.
 
 CONNECT, STOMP and CONNECTED are never unescaped or escaped (STOMP 1.2, Value Encoding), nor trimmed if they name a version.
 What is written can always be read: what a version has no form for is spelled out, a body with a NUL gets content-length.
+A SEND whose body has `large_from` octets or more comes in pieces (large.py), however the bytes were cut.
 A frame's other rules, required headers and order, are not decided here but in session.py.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from stompbox.errors import FrameError, UsageError
 from stompbox.stomp.frames import CLIENT_COMMANDS, RAW_COMMANDS, SECRET_HEADERS, SERVER_COMMANDS, Frame
+from stompbox.stomp.large import Body, Ending, Opening, Piece
 from stompbox.stomp.versions import V10, Version
 
 _ESCAPE: Final = re.compile(rb"\\(.?)", re.DOTALL)
@@ -69,14 +71,19 @@ class Decoder:
         self.limits = limits
         self.version: Version = V10
         self.runs: RunReader | None = None
+        self.large_from = 0  # octets from which on the body of a SEND comes in pieces; 0: never
+        self.may_stream: Callable[[Mapping[str, str]], bool] = lambda _: True  # unless its headers say that it is wanted whole
         self.logged_in = commands == SERVER_COMMANDS  # a client has no stranger in front of it
         self._rest = bytearray()
         self._seen = 0  # octets of _rest in which the search for the end of the head, or for the NUL, was in vain
         self._needed = 0  # octets that _rest must have before another look is worth while
         self._body_at = 0  # where the body in _rest begins, when the search is for its NUL; 0: the head is not complete
+        self._streams_at = 0  # octets of _rest from which on that body is large
+        self._body: Body | None = None  # the large body that it is in the middle of
 
     def receive(self, data: bytes) -> Iterator[object]:
-        """Yields each Frame (or run, where `runs` is set) that `data` completes. Raises FrameError at the first fault."""
+        """Yields each Frame (or run, where `runs` is set; or what large.py has) that `data` completes. Raises FrameError at the
+        first fault."""
         if not self._rest:
             return self._frames(data)
         self._rest += data
@@ -103,8 +110,8 @@ class Decoder:
             return True
         if self._body_at:
             self._refuse_body(len(rest) - self._body_at, self._body_limit(self._body_at))
-        else:
-            self._refuse_head(_least_head(rest, 0, len(rest)))
+            return 0 < self._streams_at <= len(rest)
+        self._refuse_head(_least_head(rest, 0, len(rest)))
         return False
 
     def _refuse_body(self, size: int, limit: int) -> None:
@@ -121,6 +128,8 @@ class Decoder:
 
     def _frames(self, data: bytes) -> Iterator[object]:
         position, size = 0, len(data)
+        if self._body is not None:
+            position = yield from self._go_on(self._body, data, 0)
         while position < size:
             octet = data[position]
             if octet in (_LF, _NUL):
@@ -141,15 +150,39 @@ class Decoder:
                 return
             frame, position = taken
             yield frame
+            if self._body is not None:
+                position = yield from self._go_on(self._body, data, position)
 
-    def _keep(self, data: bytes, position: int, *, needed: int = 0, body_at: int = 0) -> None:
+    def _go_on(self, body: Body, data: bytes, position: int) -> Generator[object, None, int]:
+        """What `data` has of a large body from `position` on, and where the next frame begins."""
+        if body.left is None:
+            stop = data.find(_NUL, position)
+            end = stop if stop >= 0 else len(data)
+            self._refuse_body(body.came + end - position, body.limit)
+        else:
+            end = min(len(data), position + body.left)
+            body.left -= end - position
+        body.came += end - position
+        if end > position:
+            yield Piece(data[position:end])
+        if end == len(data):
+            return end
+        if data[end] != _NUL:
+            raise _missing_nul(body.came)
+        self._body = None
+        yield Ending()
+        return end + 1
+
+    def _keep(self, data: bytes, position: int, *, needed: int = 0, body_at: int = 0, streams_at: int = 0) -> None:
         self._rest[:] = memoryview(data)[position:]
         self._seen = len(self._rest)
         self._needed = needed
         self._body_at = body_at
+        self._streams_at = streams_at
 
-    def _frame(self, data: bytes, position: int) -> tuple[Frame, int] | None:
-        """The frame at `position` and where the next begins; None when octets are missing (they are kept)."""
+    def _frame(self, data: bytes, position: int) -> tuple[Frame | Opening, int] | None:
+        """The frame at `position` and where the next begins; None when octets are missing (they are kept). Of a large one the opening,
+        and where its body begins."""
         end, body_at = _head_end(data, position)
         nul = data.find(_NUL, position, len(data) if end < 0 else end)
         if nul >= 0:
@@ -163,34 +196,46 @@ class Decoder:
         self._refuse_head(end - position)
         head = data[position:end]
         command, headers = parse_head(head, self.version, self.commands, self.limits.headers)
-        stop = self._body_end(data, position, body_at, headers)
+        streams = self.large_from > 0 and command == "SEND" and self.may_stream(headers)
+        stop = self._body_end(data, position, body_at, headers, streams=streams)
         if stop is None:
-            return None
+            return None if self._body is None else (Opening(Frame(command, headers)), body_at)
         frame = Frame(command, headers, data[body_at:stop])
         if self.runs is not None and command == "SEND":
             self.runs.learn(head, frame)
         return frame, stop + 1
 
-    def _body_end(self, data: bytes, position: int, body_at: int, headers: Mapping[str, str]) -> int | None:
-        """Where the NUL stands that ends the frame; None when it has not come yet."""
+    def _body_end(self, data: bytes, position: int, body_at: int, headers: Mapping[str, str], *, streams: bool) -> int | None:
+        """Where the NUL stands that ends the frame; None when it has not come yet, or the body comes in pieces (`_body`)."""
         length = content_length(headers)
         limit = self._body_limit(body_at - position)
         if length is None:
             stop = data.find(_NUL, body_at)
-            self._refuse_body((stop if stop >= 0 else len(data)) - body_at, limit)
+            size = (stop if stop >= 0 else len(data)) - body_at
+            self._refuse_body(size, limit)
+            if streams and size >= self.large_from:
+                self._body = Body(None, limit)
+                return None
             if stop < 0:
-                self._keep(data, position, body_at=body_at - position)
+                self._keep(data, position, body_at=body_at - position, streams_at=body_at - position + self.large_from if streams else 0)
                 return None
             return stop
         if length > limit:  # refused at its announcement, not after reading it
             raise FrameError("body-too-large", f"content-length {length} is above the limit of {limit} octets")
+        if streams and length >= self.large_from:
+            self._body = Body(length, limit)
+            return None
         stop = body_at + length  # STOMP 1.2, Header content-length: that many octets MUST be read, NULs or not
         if stop >= len(data):
             self._keep(data, position, needed=stop + 1 - position)
             return None
         if data[stop] != _NUL:  # STOMP 1.2: "the frame still needs to be terminated with the NULL octet"
-            raise FrameError("missing-nul", f"no NUL octet after the {length} octets that content-length announced")
+            raise _missing_nul(length)
         return stop
+
+
+def _missing_nul(length: int) -> FrameError:
+    return FrameError("missing-nul", f"no NUL octet after the {length} octets that content-length announced")
 
 
 def _head_end(data: bytes | bytearray, position: int) -> tuple[int, int]:

@@ -68,6 +68,11 @@ def messages(head: Head, run: Run, start: int, stop: int, *, redelivered: bool =
     return b"".join(pieces)
 
 
+def opening(head: Head, run: Run, index: int, *, redelivered: bool = False, extra: bytes = b"") -> bytes:
+    """The frame of a message whose body is in the store, up to where the body begins."""
+    return _one(head, run, index, _middle(run, head.version, redelivered=redelivered) + extra)[: -len(_END)]  # a handle has no octets
+
+
 def _one(head: Head, run: Run, index: int, mid: bytes) -> bytes:
     body = run.bodies[index]
     number = b"%d" % (run.first + index)

@@ -30,7 +30,7 @@ from __future__ import annotations
 import struct
 import zlib
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from io import BytesIO
 from itertools import accumulate, groupby
@@ -283,6 +283,32 @@ def _unpacked(packed: Sequence[bytes]) -> list[bytes]:
 def has_handles(blob: bytes) -> bool:
     """Whether some of its bodies lie in the store in pieces."""
     return bool(blob[4:8] == b"SBC2")
+
+
+def large_size(blob: bytes, first: int) -> int:
+    """Octets of the bodies that it names."""
+    return sum(run.size for run in decode(blob, first) if run.is_large) if has_handles(blob) else 0
+
+
+def with_bodies(blob: bytes, first: int, read_part: Callable[[int, int], bytes]) -> bytes:
+    """The blob with its large bodies in place, for who has no store: `read_part` gives a piece of a body."""
+    found = []
+    for run in decode(blob, first):
+        if run.is_large:
+            bodies = [_whole(run.large(index), read_part) for index in range(len(run))]
+            found.append(Run(run.shape, bodies, run.columns, first=run.first, arrived=run.arrived, routing=run.routing))
+        else:
+            found.append(run)
+    return encode(found, first)
+
+
+def _whole(large: Large, read_part: Callable[[int, int], bytes]) -> bytes:
+    pieces: list[bytes] = []
+    size = 0
+    while size < large.size:
+        pieces.append(read_part(large.id, len(pieces)))
+        size += len(pieces[-1])
+    return b"".join(pieces)
 
 
 def _parted(run: Run, stretches: list[int]) -> Iterator[Run]:

@@ -1,0 +1,151 @@
+"""Large bodies on their way out: pieces are read from the store as the socket takes them.
+
+A frame cannot be interrupted by another, so what else is said on the connection waits its turn behind it (connection.out). Other
+connections never wait: a piece is read off the loop, and only when the one before it has left. Two pieces are in memory at the most,
+the one that the system has not yet taken and the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from stompbox.errors import StoreError
+from stompbox.message import Large
+
+if TYPE_CHECKING:
+    from stompbox.server.connection import Connection
+
+log = logging.getLogger("stompbox.connection")
+
+END: Final = b"\0\n"
+GRACE: Final = 5.0  # seconds in which a connection that ends may take the rest of a frame
+
+
+class Stream:
+    """One large message. `opening`: its frame up to the body."""
+
+    def __init__(self, opening: bytes, large: Large) -> None:
+        self.opening = opening
+        self.large = large
+        self.left = large.size
+        self.number = 0  # of the next piece
+        self.ready: bytes | None = b"" if not large.size else None  # that piece
+        self.is_reading = False
+
+    def came(self, data: bytes) -> None:
+        self.ready = data
+
+    def take(self) -> bytes:
+        """What is ready, as it goes to the socket."""
+        data, self.ready = self.ready or b"", None
+        self.left -= len(data)
+        self.number += 1
+        opening, self.opening = self.opening, b""
+        return b"".join((opening, data, END if self.left <= 0 else b""))
+
+    @property
+    def is_done(self) -> bool:
+        return self.left <= 0 and self.ready is None
+
+
+class Whole(Stream):
+    """One that must be seen whole by a transformer: `made` gives its frame, or nothing when it could not."""
+
+    def __init__(self, large: Large, made: Callable[[bytes], bytes]) -> None:
+        super().__init__(b"", large)
+        self._made = made
+        self._parts: list[bytes] = []
+
+    def came(self, data: bytes) -> None:
+        self._parts.append(data)
+        if sum(map(len, self._parts)) >= self.large.size:
+            self.ready = b"".join(self._parts)
+        else:
+            self.number += 1
+
+    def take(self) -> bytes:
+        whole, self.ready, self.left = self.ready or b"", None, 0
+        return self._made(whole)
+
+
+class Outgoing:
+    """What one connection is to be sent, from the first large message on until all are written."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.items: deque[bytes | Stream] = deque()
+
+    def add(self, stream: Stream) -> None:
+        """Behind all that was said before."""
+        out = self.connection.out
+        if out:
+            self.items.append(b"".join(out))
+            out.clear()
+        self.items.append(stream)
+
+    def write(self) -> bool:
+        """Hands over what can be; True when all of it was."""
+        connection = self.connection
+        while self.items:
+            item = self.items[0]
+            if isinstance(item, bytes):
+                self._hand_over(item)
+                self.items.popleft()
+                continue
+            if item.ready is None:
+                self._read(item)
+            if item.ready is None or connection.transport.is_clogged:
+                return False
+            self._hand_over(item.take())
+            if item.is_done:
+                self.items.popleft()
+        return True
+
+    def _hand_over(self, data: bytes) -> None:
+        connection = self.connection
+        if data:
+            connection.transport.write(data)
+            if connection.pulse is not None:
+                connection.pulse.sent(connection.broker.loop.time())
+
+    def _read(self, stream: Stream) -> None:
+        """The next piece: from memory while it is not durable, else from the store."""
+        broker = self.connection.broker
+        while stream.ready is None and not stream.is_reading:
+            found = broker.engine.bodies.piece(stream.large, stream.number)
+            if found is None:
+                stream.is_reading = True
+                future = broker.committer.read_part(stream.large.id, stream.number)
+                future.add_done_callback(partial(self._has_read, stream))
+            else:
+                stream.came(found)
+
+    def _has_read(self, stream: Stream, future: asyncio.Future[bytes]) -> None:
+        stream.is_reading = False
+        error = None if future.cancelled() else future.exception()
+        connection, broker = self.connection, self.connection.broker
+        if future.cancelled() or connection.outgoing is not self:
+            return
+        if error is not None:
+            self._fail(error)
+            return
+        stream.came(future.result())
+        broker.engine.now = broker.now()
+        connection.write_out()
+        broker.flush()
+
+    def _fail(self, error: BaseException) -> None:
+        """The frame cannot be finished, and nothing else can be said within it: the connection ends, the message goes back."""
+        connection = self.connection
+        code = error.code if isinstance(error, StoreError) else "store-failed"
+        connection.broker.errors[code] += 1
+        log.error("%s: a large body cannot be read, closed: %s (%s)", connection.name, error, code)
+        connection.transport.abort()
+
+    def __repr__(self) -> str:
+        return f"<Outgoing {len(self.items)} of {self.connection.name}>"
