@@ -20,6 +20,7 @@ from stompbox.broker.limits import CODE
 from stompbox.broker.segments import EACH
 from stompbox.config.settings import AddressFullPolicy
 from stompbox.stomp.frames import Frame
+from stompbox.stomp.large import Piece
 from stompbox.stomp.runs import Acks, Sends
 
 if TYPE_CHECKING:
@@ -107,4 +108,6 @@ class Holding:
 def _size(event: object) -> int:
     if isinstance(event, Sends):
         return sum(map(len, event.bodies)) + EACH * len(event.bodies)
+    if isinstance(event, Piece):
+        return len(event.data)
     return EACH + len(event.body) if isinstance(event, Frame) else EACH
