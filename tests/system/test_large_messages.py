@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import socket
+import struct
 import subprocess
+import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -12,8 +15,11 @@ from pathlib import Path
 import pytest
 
 from stompbox import blocking
+from stompbox.store.chunks import decode, has_handles
 from tests.conftest import Serve, Served
 from tests.system.large import BLOCK, MIB, WITHIN, Client, Tcp, begin, blocks, digest_of, memory_of, send, stored, tcp, tls, web
+from tests.system.plain import Plain
+from tests.system.test_disk import broken, wait_until_good
 
 Opening = Callable[..., AbstractContextManager[Client]]
 
@@ -254,6 +260,41 @@ def test_one_who_disconnects_gets_the_rest_of_the_frame(serve: Serve, tmp_path: 
         assert client.is_closed()
 
 
+# A full disk
+
+
+@pytest.mark.parametrize("policy", ["FAIL", "BLOCK"])
+def test_a_disk_that_refuses_half_way(serve: Serve, tmp_path: Path, policy: str) -> None:
+    """The sender gets an ERROR, and what it sent is gone; or it waits, and all of it is stored in the end."""
+    (tmp_path / "broker").mkdir()
+    (tmp_path / "broker" / "stompbox.toml").write_text(f'[[address-setting]]\nmatch = "#"\ndisk-full-policy = "{policy}"\n')
+    served = serve(*listen(), "--no-admin", "--data", str(tmp_path / "data"))
+    with tcp(served, "1.1") as client:
+        begin(client, "/queue/large", SIZE, receipt="large")
+        parts = blocks(SIZE)
+        for _ in range(4):
+            client.wire.send(next(parts))
+        with broken(served):
+            sending = threading.Thread(target=lambda: [client.wire.send(part) for part in (*parts, b"\0")])
+            sending.start()
+            with Plain(served.port, "1.1") as other:  # the broker is there for others
+                other.send("SEND", {"destination": "/queue/other", "persistent": "false", "receipt": "r"})
+                assert other.receive().headers["receipt-id"] == "r"
+            if policy == "FAIL":
+                error = client.receive()
+                assert (error.command, error.headers["receipt-id"], error.headers["code"]) == ("ERROR", "large", "io-error")
+        sending.join(WITHIN)
+        assert not sending.is_alive()
+        if policy == "BLOCK":
+            assert client.receive().headers["receipt-id"] == "large"
+            client.subscribe("/queue/large")
+            got = client.receive()
+            assert got.digest == digest_of(SIZE)
+            client.say("ACK", id=got.headers.get("ack", 0), message_id=got.headers["message-id"], subscription=0)
+    wait_until_good(served)
+    empty(served, tmp_path / "data")
+
+
 # What is refused, transactions, whole bodies
 
 
@@ -340,6 +381,29 @@ def test_a_transformer_sees_bodies_whole(serve: Serve, tmp_path: Path) -> None:
         plain.subscribe("/queue/in", ack="auto")
         got = plain.receive()
         assert (got.digest, got.headers["length-in"]) == (digest_of(2 * MIB), str(2 * MIB))
+
+
+def test_a_request_reads_bodies_in_place(serve: Serve, tmp_path: Path) -> None:
+    served = serve(*listen(), "--no-admin", "--data", str(tmp_path / "data"))
+    sizes = [10, 3 * MIB, 200 * 1024, 3 * MIB, 20]
+    with tcp(served) as client:
+        for seed, size in enumerate(sizes):
+            send(client, "/queue/large", size, seed=seed, receipt=seed)
+            assert client.receive().headers["receipt-id"] == str(seed)
+    found: list[bytes] = []
+    with Plain(served.port) as client:
+        while len(found) < len(sizes):
+            asked = {"request": "fetch", "request-id": "1", "address": "large", "start": str(len(found)), "stop": "9"}
+            client.send("SEND", {"destination": "stompbox.requests", **asked})
+            body = client.receive().body
+            assert 0 < len(body) < 7 * MIB
+            while body:
+                first, _count, length = struct.unpack_from("<QII", body)
+                runs = decode(body[16 : 16 + length], first)
+                assert not has_handles(body[16 : 16 + length])
+                found += [one for run in runs for one in run.bodies]
+                body = body[16 + length :]
+    assert [hashlib.sha256(body).hexdigest() for body in found] == [digest_of(size, seed=seed) for seed, size in enumerate(sizes)]
 
 
 def test_the_client_library_receives_one(serve: Serve) -> None:
