@@ -6,6 +6,7 @@ Decides how they stand in the tables of schema.py. When they are written and wha
 from __future__ import annotations
 
 import sqlite3
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -110,6 +111,16 @@ class Rows:
     def drop_deliveries(self, cursor: int, below: int = DROPPED) -> None:
         self._execute("DELETE FROM delivery WHERE cursor = ? AND first < ? AND stop <= ?", (cursor, below, below))
 
+    def _forget_deliveries(self, cursor: int, held: CursorState, acknowledged: Iterable[tuple[int, int]]) -> None:
+        """Of what is acknowledged; also ahead of a message that somebody keeps for long."""
+        if self._execute("SELECT 1 FROM delivery WHERE cursor = ? LIMIT 1", (cursor,)).fetchone() is None:
+            return
+        self.drop_deliveries(cursor, held.position)
+        ahead = held.ahead
+        places = {bisect_right(ahead.starts, start) - 1 for start, _ in acknowledged if start >= held.position}
+        done = [(cursor, ahead.starts[at], ahead.stops[at], ahead.stops[at]) for at in places if at >= 0]
+        self._executemany("DELETE FROM delivery WHERE cursor = ? AND first >= ? AND first < ? AND stop <= ?", done)
+
     def changes(self) -> Changes:
         """All that is not folded in."""
         changes = Changes()
@@ -136,7 +147,7 @@ class Rows:
             held.acknowledge(changes.acknowledged[cursor])
         self.put_cursors(cursors)
         for cursor, held in cursors:
-            self.drop_deliveries(cursor, held.position)
+            self._forget_deliveries(cursor, held, changes.acknowledged[cursor])
         self._execute("DELETE FROM change")
 
     def entries(self) -> Iterator[tuple[tuple[str, str], bytes]]:
