@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import mmap
 import resource
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from stompbox.stomp.frames import Frame
+from stompbox.store.check import SMALL
 from tests.conftest import Serve, Served
 from tests.system.plain import WITHIN, Plain
 from tests.system.test_serve import assert_refused, run_serve
@@ -356,3 +359,45 @@ def test_a_folder_can_be_used_again_after_a_crash_and_by_one_broker_only(start: 
     assert_refused(refused, "in use by another broker", f"process {again.process.pid}")
     with Plain(again.port) as client:
         stored(client, b"none the worse")
+
+
+def test_damage_in_a_large_file_stops_its_queue_and_no_other(start: Callable[..., Served], tmp_path: Path) -> None:
+    """More than is read at start. What is whole before it comes, nothing is skipped, and the log says where it is, once."""
+    served = start()
+    count, wrong = 800, 500
+    with Plain(served.port) as client:
+        stored(client, b"fine", "/queue/other")
+        for number in range(count):
+            headers = {"destination": "/queue/q", "receipt": str(number)} if number == count - 1 else {"destination": "/queue/q"}
+            client.send("SEND", headers, b"message %d " % number + bytes(90_000))
+        assert answer(client) == ("RECEIPT", str(count - 1))
+    assert served.stop() == 0
+    with (tmp_path / "data" / "stompbox.db").open("r+b") as file, mmap.mmap(file.fileno(), 0) as whole:
+        assert len(whole) > SMALL
+        at = whole.find(b"message %d " % wrong)
+        while at >= 0:  # SQLite may have left more than one
+            whole[at : at + 1] = b"M"
+            at = whole.find(b"message %d " % wrong, at)
+    served = start()
+    with Plain(served.port) as client:
+        client.send("SUBSCRIBE", {"destination": "/queue/q", "id": "q"})
+        found = []
+        line = b"queue q cannot be read from offset"
+        deadline = time.monotonic() + WITHIN
+        client.socket.settimeout(0.5)
+        is_over = False
+        while not is_over:
+            try:
+                found.append(int(client.receive().body[:20].split()[1]))
+            except TimeoutError:
+                is_over = line in served.log.read_bytes()
+                assert time.monotonic() < deadline, served.log.read_text()
+        assert found == list(range(len(found)))
+        assert wrong - 100 < len(found) <= wrong
+    assert bodies(served, "/queue/other") == [b"fine"]
+    assert served.log.read_bytes().count(line) == 1
+    command = [sys.executable, "-m", "stompbox", "store", "check", "--data", str(tmp_path / "data")]
+    problems = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert problems.returncode == 1
+    assert "checksum" in problems.stdout.splitlines()[0]
+    assert "1 problem;" in problems.stdout.splitlines()[-1]
