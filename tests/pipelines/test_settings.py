@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("pyarrow")
 
+from stompbox.config.fields import fields_of
 from stompbox.errors import ConfigError
 from stompbox.pipelines.checks import check
 from stompbox.pipelines.example import EXAMPLE
-from stompbox.pipelines.settings import KINDS, Format, Plan, read_plan
+from stompbox.pipelines.settings import KINDS, Format, Pipeline, Plan, SourceTable, SparkTable, read_plan
 
+ROOT = Path(__file__).resolve().parents[2]
 ARCHIVE = '[[archive]]\nname = "orders"\ndestinations = ["/queue/orders"]\ntable = "lake"\n'
 TRANSFORM = '[[transform]]\nname = "t"\nsql = "SELECT * FROM s"\ndestination = "/queue/x"\n'
 SOURCE = '[[transform.source]]\nname = "s"\ndestinations = ["/queue/orders"]\n'
@@ -57,7 +60,7 @@ def test_where_the_broker_is(text: str, environ: dict[str, str], url: str, tmp_p
 def test_the_passcode_may_come_from_the_environment_and_is_not_shown(tmp_path: Path) -> None:
     plan = plan_of('login = "lake"\n' + ARCHIVE, tmp_path, {"STOMPBOX_PASSCODE": "geheim"})
     assert (plan.target().login, plan.target().passcode) == ("lake", "geheim")
-    assert "geheim" not in repr(plan.target())
+    assert not any("geheim" in repr(shown) for shown in (plan, plan.pipeline, plan.target()))
 
 
 @pytest.mark.parametrize(
@@ -104,6 +107,13 @@ def test_a_wrong_file_is_one_line_with_its_place(text: str, line: int, refusal: 
     assert refusal in str(caught.value)
     assert str(caught.value).startswith(f"{tmp_path / 'lake.toml'}{f':{line}' if line else ''}: ")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("struct", [*KINDS, SourceTable, SparkTable, Pipeline], ids=lambda struct: struct.__name__)
+def test_every_key_stands_in_the_documentation(struct: type) -> None:
+    page = (ROOT / "docs" / "pipelines.md").read_text()
+    missing = [key for key in fields_of(struct) if not re.search(rf"(`|\[\[|\.|^){re.escape(key)}(`|\]\]| =|\b.*`)", page, re.MULTILINE)]
+    assert missing == []
 
 
 def test_a_format_without_its_library_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,7 +78,7 @@ class ArchiveTable(Written, frozen=True, kw_only=True):
 class SourceTable(Table, frozen=True, kw_only=True):
     name: Annotated[str, key("The name of this source in the SQL.", kind="name")]
     destinations: Annotated[Texts, key("What to read as it fills; wildcards `*` and `#`.")] = ()
-    table: Annotated[str | None, key("Or: folder of a table, read anew for each batch.")] = None
+    table: Annotated[str | None, key("Or: folder of a table, as it is when the step starts.")] = None
     format: Annotated[Format, key("How that table is kept.")] = Format.PARQUET
     group: Annotated[str | None, key("Durable cursor; default: pipeline, step and source with hyphens.", kind="name")] = None
     starting: Annotated[str, key("Where a new group begins.")] = "earliest"
@@ -160,6 +160,9 @@ class Pipeline(Table, frozen=True, kw_only=True):
     reports: Annotated[tuple[ReportTable, ...], key("[[report]]: figures per address and hour.")] = field(default=(), name="report")
     audits: Annotated[tuple[AuditTable, ...], key("[[audit]]: what differs.")] = field(default=(), name="audit")
 
+    def __repr__(self) -> str:
+        return f"Pipeline(name={self.name!r}, steps={[step.name for step in self.steps]!r})"
+
     @property
     def steps(self) -> Iterator[Step]:
         yield from self.archives
@@ -181,6 +184,9 @@ class Plan(Struct, frozen=True):
     file: Path
     url: str
     passcode: str | None
+
+    def __repr__(self) -> str:
+        return f"Plan({str(self.file)!r})"
 
     def path(self, text: str) -> Path:
         """A path of the file, from the file's folder."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 from stompbox.pipelines.settings import Format
 from stompbox.pipelines.tables import STAGING, Staged, file_of
 
-SETTINGS: Final = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS", "spark.sql.session.timeZone": "UTC"}
+TIMESTAMPS: Final = ("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
 _COPY: Final = "__partition"
 
 
@@ -23,6 +23,7 @@ def stage(frame: Any, folder: Path, kept: Format, batch: str, partition_by: str 
 
     staging = folder / STAGING / batch
     shutil.rmtree(staging, ignore_errors=True)
+    frame.sparkSession.conf.set(*TIMESTAMPS)  # INT96, Spark's default, is nothing that Delta or Iceberg know
     schema = to_arrow_schema(frame.schema, timezone="UTC")
     if not partition_by:
         frame.write.parquet(str(staging))

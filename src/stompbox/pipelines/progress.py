@@ -1,0 +1,80 @@
+"""What a run says of itself, as values: the terminal shows them, `--json` prints them, one object a line.
+
+Decides which facts there are and their names. Not how they look: that is cli/pipeline.py.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+
+class Event(Struct, frozen=True, kw_only=True, tag_field="event", omit_defaults=True):
+    step: str
+
+
+class Started(Event, frozen=True, kw_only=True, tag="started"):
+    """A step has begun."""
+
+    kind: str
+
+
+class Batch(Event, frozen=True, kw_only=True, tag="batch"):
+    """One batch of a stream is done. `lag` is how many messages wait on the broker, by the last look at it."""
+
+    batch: int
+    rows: int
+    total: int  # rows of this run
+    rate: float  # rows/s, of this batch
+    lag: int
+    seconds: float
+
+
+class Moved(Event, frozen=True, kw_only=True, tag="moved"):
+    """A step that has an end: how far it is. `of` is 0 where nobody knows."""
+
+    rows: int
+    of: int
+    rate: float  # rows/s, since its begin
+
+
+class Compacted(Event, frozen=True, kw_only=True, tag="compacted"):
+    files: int
+
+
+class Warned(Event, frozen=True, kw_only=True, tag="warning"):
+    text: str
+
+
+class Finished(Event, frozen=True, kw_only=True, tag="finished"):
+    """A step has ended well. `facts` are its figures."""
+
+    text: str
+    facts: dict[str, Any] = {}
+    ok: bool = True
+
+
+Report = Callable[[Event], None]
+
+
+def batch_of(step: str, progress: Any, total: int) -> Batch:
+    """What Spark says of a batch (StreamingQueryProgress)."""
+    millis = progress.durationMs.get("triggerExecution", 0)
+    rows = int(progress.numInputRows)
+    lag = sum(_lag(source) for source in progress.sources)
+    rate = rows / (millis / 1000) if millis else 0.0
+    return Batch(step=step, batch=progress.batchId, rows=rows, total=total, rate=round(rate, 1), lag=lag, seconds=millis / 1000)
+
+
+def _lag(source: Any) -> int:
+    """What waits behind the end of the batch; a source that reads addresses is the only one with offsets by name."""
+    try:
+        end, latest = json.loads(source.endOffset or "{}"), json.loads(source.latestOffset or "{}")
+    except ValueError:
+        return 0
+    if not isinstance(end, dict) or not isinstance(latest, dict):
+        return 0
+    return sum(max(0, offset - end.get(address, 0)) for address, offset in latest.items())

@@ -1,0 +1,190 @@
+"""A run: the session, the streams that go on together, then the steps that have an end, one after the other.
+
+Streams (archive, transform) go on until they are stopped, or with `once` to the end of what is there. Replay, report and audit run with
+`once`, when they are named, or when the file has nothing else. A stop lets the batch under way finish; what is cut off is done again.
+
+Decides the order, and what Spark's faults read like. What a step does is its module's.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+from time import monotonic, sleep
+from typing import Any, Final
+
+from stompbox.errors import ConnectionLost, LocalError, UsageError
+from stompbox.pipelines import archive, audit, replay, transform
+from stompbox.pipelines import report as reports
+from stompbox.pipelines.progress import Finished, Report, Started, Warned, batch_of
+from stompbox.pipelines.settings import KINDS, ArchiveTable, AuditTable, Plan, ReplayTable, ReportTable, Step, TransformTable
+from stompbox.spark import session
+from stompbox.spark.link import leased
+from stompbox.spark.requests import describe
+
+POLL: Final = 0.1  # s between two looks at the streams
+BETWEEN: Final = 0.02  # s between two looks for the end of a batch
+LOG: Final = "spark.log"  # in the pipeline's folder: what Java and Spark's workers say
+FINISH_WITHIN: Final = 30.0  # s for the batch under way after a stop
+_OURS: Final = re.compile(r"stompbox\.errors\.(\w+): ([^\n]+)")
+_PYTHONS: Final = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t][^\n]*\n)+(\S[^\n]*)")
+
+Streaming = ArchiveTable | TransformTable
+
+
+def chosen(plan: Plan, names: Sequence[str], *, once: bool) -> tuple[list[Step], list[Step]]:
+    """(the steps of this run, those that are left out). Raises UsageError for a name that is none."""
+    steps = list(plan.pipeline.steps)
+    known = [step.name for step in steps]
+    for name in names:
+        if name not in known:
+            raise UsageError("bad-argument", f"--step {name!r} is no step of {plan.file}; there are {', '.join(known)}")
+    if names:
+        return [step for step in steps if step.name in names], []
+    streams = [step for step in steps if isinstance(step, Streaming)]
+    if once or not streams:
+        return steps, []
+    return [*streams], [step for step in steps if step not in streams]
+
+
+def reach(plan: Plan) -> None:
+    """Raises ConnectionLost, or Refused for a wrong login, before Spark's start is waited for."""
+    with leased(plan.target()) as link:
+        describe(link, "stompbox.pipelines.#", create=False)  # a wildcard: it names what this user may read, and refuses nothing
+
+
+@contextmanager
+def spark_of(plan: Plan) -> Any:
+    """A local session for the pipeline, in a process group of its own: Ctrl-C is for us to handle. It writes to a log of its own."""
+    settings = {"spark.sql.shuffle.partitions": "4", **plan.pipeline.spark.settings}
+    _launch_apart(plan.path(plan.pipeline.folder) / LOG, settings)
+    spark = session.local(plan.name, cores=plan.pipeline.spark.cores, settings=settings)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _launch_apart(log: Path, settings: dict[str, str]) -> None:
+    try:
+        from pyspark import SparkConf, SparkContext
+        from pyspark.java_gateway import launch_gateway
+    except ImportError as fault:
+        raise UsageError("no-spark", f"{fault}: pip install 'stompbox[spark]'") from None
+    if SparkContext._gateway is None:  # Spark's workers are its children: Ctrl-C would end them in the middle of a batch
+        os.environ["JAVA_HOME"] = str(session.java_home(os.environ))
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        conf = SparkConf().setAll([*session.SETTINGS.items(), *settings.items()])
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as said:
+            popen = {"start_new_session": True, "stdout": said, "stderr": said}
+            SparkContext._ensure_initialized(gateway=launch_gateway(conf, popen), conf=conf)
+
+
+def run(spark: Any, plan: Plan, steps: Sequence[Step], report: Report, stop: Event, *, once: bool) -> bool:
+    """Runs the steps; False when an audit found differences. Raises StompboxError when a step fails."""
+    streams = [step for step in steps if isinstance(step, Streaming)]
+    if streams:
+        _stream(spark, plan, streams, report, stop, once=once)
+    good = True
+    for step in steps:
+        if not isinstance(step, Streaming) and not stop.is_set():
+            report(Started(step=step.name, kind=KINDS[type(step)]))
+            with named(step):
+                done = _finish(spark, plan, step, report, stop)
+            good = good and done.ok
+            report(done)
+    return good
+
+
+def _finish(spark: Any, plan: Plan, step: Step, report: Report, stop: Event) -> Finished:
+    if isinstance(step, ReplayTable):
+        return replay.run(spark, plan, step, report, stop)
+    if isinstance(step, ReportTable):
+        return reports.run(spark, plan, step)
+    assert isinstance(step, AuditTable)
+    return audit.run(spark, plan, step)
+
+
+class _Stream:
+    """One query, and what was said of it."""
+
+    def __init__(self, step: Streaming, query: Any) -> None:
+        self.step: Final = step
+        self.query: Final = query
+        self.rows = 0
+        self._last = -1
+
+    def tell(self, report: Report) -> None:
+        """The batches that are done since the last time."""
+        for progress in self.query.recentProgress:
+            if progress.batchId > self._last and progress.numInputRows:
+                self.rows += int(progress.numInputRows)
+                report(batch_of(self.step.name, progress, self.rows))
+            self._last = max(self._last, progress.batchId)
+
+    def stop(self, deadline: float) -> None:
+        """Between two batches, if there is such a moment before the deadline."""
+        while self.query.isActive and self.query.status["isTriggerActive"] and monotonic() < deadline:
+            sleep(BETWEEN)
+        self.query.stop()
+
+
+def _stream(spark: Any, plan: Plan, steps: Sequence[Streaming], report: Report, stop: Event, *, once: bool) -> None:
+    streams: list[_Stream] = []
+    try:
+        for step in steps:
+            with named(step):
+                starter: Callable[..., Any] = archive.start if isinstance(step, ArchiveTable) else transform.start
+                streams.append(_Stream(step, starter(spark, plan, step, report, once=once)))
+            report(Started(step=step.name, kind=KINDS[type(step)]))
+        while all(stream.query.isActive or (once and stream.query.exception() is None) for stream in streams):
+            if stop.wait(POLL) or not any(stream.query.isActive for stream in streams):
+                break
+            for stream in streams:
+                stream.tell(report)
+    finally:
+        deadline = monotonic() + FINISH_WITHIN
+        failed = [stream for stream in streams if stream.query.exception() is not None]
+        for stream in streams:
+            stream.stop(deadline)
+    for stream in failed:
+        with named(stream.step):
+            raise stream.query.exception()
+    for stream in streams:
+        stream.tell(report)
+        report(Finished(step=stream.step.name, text=f"{stream.rows:,} rows", facts={"rows": stream.rows}))
+
+
+def left_out(steps: Sequence[Step], report: Report) -> None:
+    for step in steps:
+        report(Warned(step=step.name, text=f"{KINDS[type(step)]} runs with --once, or with --step {step.name}"))
+
+
+@contextmanager
+def named(step: Step) -> Any:
+    """Faults of Spark as one line that names the step."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as fault:
+        raise _plain(f"{KINDS[type(step)]} {step.name!r}", str(fault)) from fault
+
+
+def _plain(step: str, text: str) -> LocalError | ConnectionLost:
+    """What one of us has said, from under the stacks of Java and Python; else Spark's own first line."""
+    said = _OURS.findall(text)
+    if said and said[-1][0] == "ConnectionLost":
+        return ConnectionLost("broker-away", f"{step}: {said[-1][1]}")
+    raised = _PYTHONS.findall(text)
+    if not said and raised:
+        return LocalError("step-failed", f"{step}: {raised[-1]}")
+    lines = [line.strip(" :") for line in text.splitlines() if line.strip() and not line.startswith(("===", "An error occurred"))]
+    return LocalError("step-failed", f"{step}: {said[-1][1] if said else lines[0] if lines else 'Spark gave no reason'}")

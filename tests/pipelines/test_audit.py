@@ -1,0 +1,84 @@
+"""Audits with a real broker and a real Spark: nothing is found where nothing is wrong, and every kind of damage has its name."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import compute, parquet
+
+pytest.importorskip("pyspark")
+
+from stompbox import blocking
+from stompbox.pipelines.settings import Format
+from stompbox.pipelines.tables import STAGING, open_table
+from tests.pipelines.conftest import Run, send
+
+TEXT = """
+[[archive]]
+name = "orders"
+destinations = ["/queue/audit"]
+table = "table"
+[[audit]]
+name = "audit"
+archive = "orders"
+sent = "sent.jsonl"
+output = "differences"
+"""
+
+
+def damage(folder: Path, change: Callable[[Any], Any]) -> None:
+    """The rows of the table's one file, changed, in its place."""
+    table = open_table(Format.PARQUET, folder)
+    [file] = table.files()
+    rows = change(parquet.ParquetFile(file.path).read())
+    path = folder / STAGING / "damaged.parquet"
+    path.parent.mkdir(exist_ok=True)
+    parquet.write_table(rows, path)
+    assert table.replace([file], path)
+
+
+def change(rows: Any) -> Any:
+    """3 is missing, 5 is there twice, 7 has another body, 14 was never in the log."""
+    rows = rows.filter(compute.field("offset") != 3)
+    rows = pa.concat_tables([rows, rows.filter(compute.field("offset") == 5)])
+    bodies = [b"other" if row["offset"] == 7 else row["body"] for row in rows.select(["offset", "body"]).to_pylist()]
+    rows = rows.set_column(rows.schema.get_field_index("body"), "body", pa.array(bodies, pa.binary()))
+    strange = rows.slice(0, 1).set_column(rows.schema.get_field_index("offset"), "offset", pa.array([14], pa.int64()))
+    return pa.concat_tables([rows, strange])
+
+
+def record(file: Path, ids: list[int], other: int = -1) -> None:
+    """What was sent, as its sender has written it down."""
+    sums = {number: hashlib.sha256(b"else" if number == other else b"%d" % number).hexdigest() for number in ids}
+    file.write_text("\n".join([json.dumps({"id": number, "checksum": sums[number]}) for number in ids]))
+
+
+def test_nothing_is_found_where_nothing_is_wrong_and_damage_is_named(run: Run, url: str, tmp_path: Path) -> None:
+    send(url, "/queue/audit", [b"%d" % number for number in range(10)])
+    run(TEXT, "orders")
+    with blocking.connect(url) as client:
+        for number in (10, 11):
+            client.send("/queue/audit", b"%d" % number, headers={"id": str(number)})
+    record(tmp_path / "sent.jsonl", list(range(12)))
+    good = run(TEXT, "audit")["audit"]
+    assert (good.ok, good.facts["differences"]) == (True, {})
+    assert {name: good.facts[name] for name in ("stored", "archived", "waiting", "sent")} == {
+        "stored": 12, "archived": 10, "waiting": 2, "sent": 12,
+    }  # fmt: skip
+    damage(tmp_path / "table", change)
+    record(tmp_path / "sent.jsonl", [0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 99], other=2)  # 9 was not sent; 99 did not come
+    bad = run(TEXT, "audit")["audit"]
+    assert not bad.ok
+    listed = {(found["kind"], found["offset"] if found["id"] == "" else found["id"], found["last"]) for found in bad.facts["listed"]}
+    assert listed == {
+        ("missing", 3, 3), ("double", 5, 5), ("changed", 7, 7), ("beyond", 14, 14), ("gap", 12, 13),
+        ("unarchived", "99", None), ("unsent", "9", 9), ("other-body", "2", 2), ("other-body", "7", 7), ("twice", "0", 0),
+    }  # fmt: skip
+    assert bad.facts["differences"] == {**dict.fromkeys([kind for kind, _, _ in listed], 1), "gap": 2, "other-body": 2}
+    assert len(parquet.read_table(tmp_path / "differences")) == len(listed)

@@ -1,0 +1,64 @@
+"""Reports with a real broker and a real Spark: the figures against ones counted here, and the page that shows them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyarrow import parquet
+
+from tests.pipelines.conftest import Run, send
+
+TEXT = """
+[[archive]]
+name = "orders"
+destinations = ["/queue/report.a", "/queue/report.b"]
+table = "table"
+[[report]]
+name = "figures"
+archives = ["orders"]
+dead-letters = ["/queue/report.dead", "/queue/report.none"]
+output = "out"
+"""
+REASON = {"dead-letter-reason": "expired", "_AMQ_ORIG_ADDRESS": "report.a"}
+
+
+def summed(hours: list[dict[str, Any]], address: str) -> tuple[int, int]:
+    rows = [row for row in hours if row["address"] == address]
+    return sum(row["messages"] for row in rows), sum(row["bytes"] for row in rows)
+
+
+def test_figures_per_address_and_hour(run: Run, url: str, tmp_path: Path) -> None:
+    sizes = {"a": list(range(1, 101)), "b": [7]}
+    for address, numbers in sizes.items():
+        send(url, f"/queue/report.{address}", [b"x" * size for size in numbers])
+    run(TEXT, "orders")
+    send(url, "/queue/report.dead", [b"too late", b"late"], REASON)
+    send(url, "/queue/report.dead", [b"?"])
+    send(url, "/queue/report.b", [b"waits"])
+    facts = run(TEXT, "figures")["figures"].facts
+    assert {name: facts[name] for name in ("messages", "bytes", "addresses", "waiting", "dead_letters")} == {
+        "messages": 101, "bytes": 5057, "addresses": 2, "waiting": 1, "dead_letters": 3,
+    }  # fmt: skip
+    hours = parquet.read_table(tmp_path / "out" / "hours").to_pylist()
+    assert {address: summed(hours, f"report.{address}") for address in "ab"} == {"a": (100, 5050), "b": (1, 7)}
+    assert min(row["size_min"] for row in hours) == 1
+    assert max(row["size_max"] for row in hours) == 100
+    for row in hours:
+        assert row["size_min"] <= row["size_p50"] <= row["size_p99"] <= row["size_max"]
+        assert 0 <= row["wait_p50"] <= row["wait_p99"] <= row["wait_max"]
+        assert (row["hour"].minute, row["archive"]) == (0, "orders")
+    dead = parquet.read_table(tmp_path / "out" / "dead-letters").to_pylist()
+    assert sorted((row["reason"], row["address"], row["messages"], row["bytes"]) for row in dead) == [
+        ("expired", "report.a", 2, 12), ("unknown", "", 1, 1),
+    ]  # fmt: skip
+    lags = parquet.read_table(tmp_path / "out" / "lags").to_pylist()
+    places = {row["address"]: (row["next"], row["archived"], row["waiting"]) for row in lags}
+    assert places == {"report.a": (100, 100, 0), "report.b": (2, 1, 1)}
+    page = (tmp_path / "out" / "index.html").read_text()
+    assert page.count("<svg") == 4
+    assert "report.a" in page and "expired" in page and "http" not in page.replace("http-equiv", "")

@@ -1,0 +1,49 @@
+"""Spark SQL between destinations and tables, with a real broker and a real Spark."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from stompbox.errors import LocalError
+from tests.pipelines.conftest import Run, send
+
+SQL = """
+  SELECT window.start AS day, region, count(*) AS orders, sum(amount) AS amount FROM orders GROUP BY window(timestamp, '1 day'), region
+"""
+
+
+def transform(name: str, more: str, sql: str = SQL) -> str:
+    head = f'[[transform]]\nname = "{name}"\nmode = "update"\nsql = """{sql}"""\n{more}'
+    return f'{head}\n[[transform.source]]\nname = "orders"\ndestinations = ["/queue/{name}"]\nschema = "region STRING, amount DOUBLE"\n'
+
+
+def order(region: str, amount: float) -> bytes:
+    return json.dumps({"region": region, "amount": amount}).encode()
+
+
+def test_rows_become_a_table_and_a_table_is_a_source(run: Run, url: str, tmp_path: Path) -> None:
+    from pyarrow import dataset
+
+    names = transform("names", 'table = "regions"', "SELECT region, 'name of ' || region AS name FROM orders").replace("update", "append")
+    send(url, "/queue/names", [order("EU", 0), order("US", 0)])
+    run(names, "names")
+    joined = "SELECT r.name, o.amount, o.region FROM orders o JOIN regions r ON o.region = r.region"
+    text = transform("joined", 'table = "joined"\npartition-by = "region"', joined).replace("update", "append")
+    text += '[[transform.source]]\nname = "regions"\ntable = "regions"\n'
+    send(url, "/queue/joined", [order("EU", 5), order("US", 7), order("XX", 9)])
+    run(text, "joined")
+    rows = dataset.dataset(tmp_path / "joined", partitioning="hive").to_table().to_pylist()
+    assert sorted((row["region"], row["name"], row["amount"]) for row in rows) == [("EU", "name of EU", 5.0), ("US", "name of US", 7.0)]
+
+
+def test_wrong_sql_is_one_line(run: Run, url: str) -> None:
+    with pytest.raises(LocalError) as caught:
+        run(transform("wrong", 'destination = "/queue/x"', "SELECT amuont FROM orders"), "wrong")
+    assert (caught.value.code, "\n" in str(caught.value)) == ("step-failed", False)
+    assert str(caught.value).startswith("transform 'wrong': ")
+    assert "amuont" in str(caught.value)
