@@ -46,6 +46,7 @@ define install # the extras, the stamps that say so
 @echo "installing Stompbox with [$(1)] into $(VENV) (once, a few minutes)"
 @$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(LOCK) --editable '.[$(1)]' \
   || { echo "make: pip could not install Stompbox with [$(1)] into $(VENV); the lines above say why" >&2; exit 1; }
+@$(BIN)/python -m compileall -q src
 @touch $(2)
 endef
 
