@@ -335,3 +335,52 @@ def test_paged_messages_are_not_read_while_too_many_are_unacknowledged() -> None
         found = played.settle()
         seen += len(found)
     assert seen == 100
+
+
+def fill(played: World, kind: str) -> int:
+    """A backlog of 2,000 messages of 1 KB for one reader that takes nothing yet, while the disk works; the most that was in memory."""
+    routing = ANYCAST if kind in ("anycast", "stream") else MULTICAST
+    most = 0
+    for number in range(200):
+        played.send("q", *[b"%06d" % (10 * number + each) + b"x" * 1000 for each in range(10)], routing=routing)
+        most = max(most, played.engine.memory.size)
+        if number % 10 == 9:
+            played.commit()
+    return most
+
+
+@pytest.mark.parametrize("kind", ["anycast", "durable", "topic", "stream"])
+@pytest.mark.parametrize("is_durable", [True, False])
+def test_memory_is_bounded_for_every_kind_of_backlog(kind: str, is_durable: bool) -> None:
+    bound = 100_000
+    kept = 10_000 if kind == "stream" else -1
+    setting = AddressSetting(match="q", page_size_bytes=20_000, max_size_bytes=50_000, retention_messages=kept)
+    played = World(setting, chunk_bytes=10_000, is_durable=is_durable)
+    played.engine.memory.limit(bound, -1)
+    consumer = played.consumer(prefetch=1)
+    if kind == "anycast":
+        played.on_queue(consumer, "q")
+    elif kind == "durable":
+        played.on_durable(consumer, "name", "q")
+    elif kind == "topic":
+        played.on_topic(consumer, "q")
+    else:
+        played.on_stream(consumer, "q", 0)
+    assert fill(played, kind) <= bound
+    consumer.prefetch = 7
+    seen, most, widest = [], 0, 0
+    got = played.settle()
+    while got:
+        for one in got:
+            seen.append(int(one.body[:6]))
+            played.ack(consumer, one)
+        most = max(most, played.engine.memory.size)
+        widest = max(widest, *[queue.backlog.size for queue in played.engine.queues.values()])
+        if len(seen) % 70 == 0:
+            played.commit()
+        got = played.settle()
+    assert seen == list(range(2000))
+    assert most <= bound
+    assert widest <= bound
+    played.commit()
+    assert (played.engine.memory.size, played.engine.memory.count) == (0, 0) or kind == "stream"

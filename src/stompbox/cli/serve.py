@@ -6,6 +6,8 @@ import gc
 import logging
 import os
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -70,10 +72,19 @@ def serve(
         set_up_logging(configuration)
         for warning in check(configuration):
             logging.getLogger("stompbox").warning("%s", warning)
-        _run(configuration, is_admin_asked=loaded.where(("admin", "listen")) != "default")
+        again = partial(_read_again, config, overrides)
+        _run(configuration, again, is_admin_asked=loaded.where(("admin", "listen")) != "default")
     except StompboxError as error:
         print(f"stompbox serve: {error.message}", file=sys.stderr)
         sys.exit(2 if error.code.startswith("config") else 1)
+
+
+def _read_again(config: Path | None, overrides: dict[str, Any]) -> Configuration:
+    """SIGHUP. Raises ConfigError."""
+    configuration = read(config, os.environ, overrides).configuration
+    for warning in check(configuration):
+        logging.getLogger("stompbox").warning("%s", warning)
+    return configuration
 
 
 def set_up_logging(configuration: Configuration) -> None:
@@ -100,7 +111,7 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(entry, ensure_ascii=False)
 
 
-def _run(configuration: Configuration, *, is_admin_asked: bool) -> None:
+def _run(configuration: Configuration, again: Callable[[], Configuration], *, is_admin_asked: bool) -> None:
     gc.disable()  # until it is ready: nothing that is loaded now is garbage (server/run.py enables it)
     from stompbox.server.run import serve as serve_until_stopped
 
@@ -127,4 +138,4 @@ def _run(configuration: Configuration, *, is_admin_asked: bool) -> None:
         from uvloop import run
     except ImportError:  # not on Windows
         from asyncio import run
-    run(serve_until_stopped(configuration, on_ready=announce, attach=attach))
+    run(serve_until_stopped(configuration, on_ready=announce, attach=attach, read=again))

@@ -66,6 +66,17 @@ def _configure_queue(engine: Engine, address: Address, table: QueueTable, *, sev
     queue.obey(rules_of(address.settings, table))
 
 
+def obey(engine: Engine, addresses: Iterable[AddressTable]) -> None:
+    """Address settings are new: the rules of the file's queues. What else the file says of addresses counts at the next start."""
+    for table in addresses:
+        address = engine.addresses.get(table.name)
+        for queue in table.queues if address is not None else ():
+            assert address is not None
+            found = address.anycast.get(queue.name) or address.named.get(queue.name)
+            if found is not None:
+                found.obey(rules_of(address.settings, queue))
+
+
 def _change(engine: Engine, queue: Queue, table: QueueTable, *, is_auto: bool) -> None:
     """The filter decides about messages that come; what is there stays."""
     address = queue.address

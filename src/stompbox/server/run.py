@@ -14,6 +14,7 @@ from typing import Final, Protocol
 from stompbox.config import Configuration
 from stompbox.errors import ConfigError
 from stompbox.server.broker import Broker
+from stompbox.server.reloading import Read, reload
 from stompbox.server.tcp import listen
 from stompbox.store.base import Store
 from stompbox.store.memory import MemoryStore
@@ -47,8 +48,12 @@ async def serve(
     *,
     on_ready: Callable[[Broker, list[str]], None] | None = None,
     attach: Callable[[Broker], Attached | None] | None = None,
+    read: Read | None = None,
 ) -> None:
-    """Runs until SIGTERM or SIGINT. Raises ConfigError or StoreError when it, or what is to be attached, cannot start."""
+    """Runs until SIGTERM or SIGINT; `read` gives the configuration once more, at each SIGHUP.
+
+    Raises ConfigError or StoreError when it, or what is to be attached, cannot start.
+    """
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -62,6 +67,8 @@ async def serve(
         raise
     if attached is not None:
         urls.append(attached.url)
+    if read is not None:
+        loop.add_signal_handler(signal.SIGHUP, reload, broker, read)
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)

@@ -1,0 +1,53 @@
+"""SIGHUP: the configuration is read again. What is wrong in it changes nothing; what needs a restart is named.
+
+Users, permissions, address settings and limits change at once, for connections that are there as well. Who is logged in stays so.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from stompbox.broker import limits
+from stompbox.broker.resettling import resettle
+from stompbox.config import Configuration, needs_restart
+from stompbox.errors import ConfigError
+from stompbox.security import Permissions, Users
+from stompbox.server import configuring
+
+if TYPE_CHECKING:
+    from stompbox.server.broker import Broker
+
+log = logging.getLogger("stompbox")
+
+Read = Callable[[], Configuration]
+"""Raises ConfigError where the file cannot be read, or is wrong."""
+
+
+def reload(broker: Broker, read: Read) -> None:
+    try:
+        found = read()
+    except ConfigError as error:
+        log.error("the configuration is not read again: %s (%s). Everything stays as it was", error.message, error.code)
+        return
+    later = needs_restart(broker.configuration, found)
+    take(broker, found)
+    log.warning("the configuration was read again%s", f"; at the next start: {', '.join(later)}" if later else "")
+
+
+def take(broker: Broker, configuration: Configuration) -> None:
+    """From now on this one counts."""
+    broker.configuration = configuration
+    broker.users = Users(configuration.users, configuration.authentication_cache_size)
+    grants = configuration.grants_of()
+    broker.permissions = Permissions(grants.best if grants is not None else None, configuration.authorization_cache_size)
+    engine = broker.engine
+    engine.now = broker.now()
+    engine.memory.limit(configuration.global_max_size, configuration.global_max_messages)
+    resettle(engine, configuration.settings_of())
+    configuring.obey(engine, configuration.addresses)
+    limits.measure(engine, broker.committer.store.sizes)
+    broker.pressure.relieve()
+    logging.getLogger().setLevel(configuration.log_level.value.upper())
+    broker.flush()

@@ -1,0 +1,97 @@
+"""SIGHUP: what changes at once, what does not, and what a mistake changes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Serve, Served
+from tests.system.plain import WITHIN, Plain
+
+FULL = '[[address-setting]]\nmatch = "q"\naddress-full-policy = "FAIL"\nmax-size-messages = {}\n'
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    (tmp_path / "broker").mkdir()
+    return tmp_path / "broker" / "stompbox.toml"
+
+
+def reload(served: Served, file: Path, text: str, *, said: str) -> None:
+    """Returns when the broker has said in its log what it has done."""
+    before = served.log.read_text().count(said)
+    file.write_text(text)
+    os.kill(served.process.pid, signal.SIGHUP)
+    deadline = time.monotonic() + WITHIN
+    while served.log.read_text().count(said) == before:
+        assert time.monotonic() < deadline, f"the broker did not say {said!r}:\n{served.log.read_text()}"
+
+
+def taken(served: Served, count: int) -> list[str]:
+    """RECEIPT or ERROR for so many SENDs."""
+    with Plain(served.port, "1.1") as client:
+        found = []
+        for number in range(count):
+            client.send("SEND", {"destination": "/queue/q", "receipt": str(number)})
+            found.append(client.receive().command)
+        return found
+
+
+def test_address_settings_change_at_once(serve: Serve, file: Path, tmp_path: Path) -> None:
+    file.write_text(FULL.format(2))
+    served = serve("--data", str(tmp_path / "data"), "--no-admin", "--listen", "tcp://127.0.0.1:0")
+    assert taken(served, 3) == ["RECEIPT", "RECEIPT", "ERROR"]
+    reload(served, file, FULL.format(4), said="the configuration was read again")
+    assert taken(served, 3) == ["RECEIPT", "RECEIPT", "ERROR"]
+    reload(served, file, "", said="the configuration was read again")
+    assert taken(served, 3) == ["RECEIPT"] * 3
+    reload(served, file, FULL.format(5), said="the configuration was read again")
+    assert taken(served, 1) == ["ERROR"], "what was there before counts"
+
+
+def test_retention_changes_at_once(serve: Serve, file: Path, tmp_path: Path) -> None:
+    kept = '[[address-setting]]\nmatch = "q"\nretention-messages = {}\n'
+    file.write_text(kept.format(100))
+    served = serve("--data", str(tmp_path / "data"), "--no-admin", "--listen", "tcp://127.0.0.1:0")
+    assert taken(served, 5) == ["RECEIPT"] * 5
+    with Plain(served.port) as client:
+        client.send("SUBSCRIBE", {"destination": "/queue/q", "id": "1", "ack": "client-individual"})
+        for message in [client.receive() for _ in range(5)]:
+            client.send("ACK", {"id": message.headers["ack"], "receipt": "acknowledged"})
+        assert [client.receive().command for _ in range(5)] == ["RECEIPT"] * 5
+    reload(served, file, kept.format(2), said="the configuration was read again")
+    with Plain(served.port) as client:
+        client.send("SEND", {"destination": "/queue/sync", "receipt": "committed"})
+        assert client.receive().headers["receipt-id"] == "committed"
+        client.send("SUBSCRIBE", {"destination": "/stream/q", "id": "1", "x-stream-offset": "first", "include-seq": "seq"})
+        assert [client.receive().headers["seq"] for _ in range(2)] == ["3", "4"]
+        assert client.sync() == []
+
+
+def test_users_change_at_once(serve: Serve, file: Path) -> None:
+    served = serve("--memory", "--no-admin", "--listen", "tcp://127.0.0.1:0")
+    with Plain(served.port):
+        pass
+    reload(served, file, '[[user]]\nname = "alice"\npassword = "secret"\n', said="the configuration was read again")
+    with Plain(served.port, None) as client:
+        client.send("CONNECT", {"accept-version": "1.2", "host": "localhost"})
+        assert client.receive().command == "ERROR"
+    with Plain(served.port, headers={"login": "alice", "passcode": "secret"}):
+        pass
+
+
+def test_a_mistake_changes_nothing_and_is_named(serve: Serve, file: Path) -> None:
+    file.write_text(FULL.format(2))
+    served = serve("--memory", "--no-admin", "--listen", "tcp://127.0.0.1:0")
+    reload(served, file, FULL.format('"many"'), said="the configuration is not read again")
+    assert "max-size-messages" in served.log.read_text()
+    assert taken(served, 3) == ["RECEIPT", "RECEIPT", "ERROR"]
+
+
+def test_what_needs_a_restart_is_named(serve: Serve, file: Path) -> None:
+    served = serve("--memory", "--no-admin", "--listen", "tcp://127.0.0.1:0")
+    reload(served, file, 'log-format = "json"\n', said="at the next start: log-format")
