@@ -33,8 +33,8 @@ LISTED: Final = 1000  # addresses, and as many queues and groups' positions, tha
 OTHERS: Final = "(others)"
 PASSED: Final = ("received", "delivered", "acknowledged")  # of engine.counters: the ways of a message; each is a metric
 REMOVED: Final = (
-    "address-full", "dead", "disabled", "dropped", "duplicates", "expired", "moved", "not-diverted", "not-stored", "overwritten", "purged",
-    "redriven", "replaced", "retention", "unrouted", "withdrawn",
+    "address-full", "dead", "disabled", "dropped", "duplicates", "expired", "moved", "not-diverted", "not-stored", "not-taken",
+    "overwritten", "purged", "redriven", "replaced", "retention", "unrouted", "withdrawn",
 )  # fmt: skip
 WAITING: Final = (*[reason.value for reason in Reason], Limits.value)
 EVENTS: Final = ("durable-subscriptions-timed-out", "slow-consumers")
