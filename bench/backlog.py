@@ -91,7 +91,7 @@ def measure(broker: Stompbox, load: Path, options: argparse.Namespace) -> int:
         time.sleep(EVERY)
     say("afterwards", 0, watch, broker)
     watch.end()
-    wrong = {key: drained[key] for key in ("duplicates", "disorder", "corrupt") if drained.get(key)}
+    wrong = {key: drained[key] for key in ("duplicates", "disorder", "damaged") if drained[key]}
     lost = drained["expected"] - drained["received"]
     if lost or wrong:
         print(f"bench: lost {lost:.0f}, {wrong}", file=sys.stderr)

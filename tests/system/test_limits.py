@@ -80,6 +80,22 @@ def test_fail_takes_what_fits_and_refuses_each_of_the_others(start: Callable[[],
     assert served.log.read_text().count("address fail is full (max-size-messages 3)") == 1
 
 
+def test_an_address_that_refused_says_that_it_has_room_again(start: Callable[[], Served]) -> None:
+    served = start()
+    with Plain(served.port, "1.1") as client:
+        client.socket.sendall(run_of_sends("/queue/fail", 4))
+        assert ("ERROR", "3", "address-full") in said(client, 4)
+        client.send("SUBSCRIBE", {"destination": "/queue/fail", "id": "1", "ack": "client-individual", "prefetch-count": "1"})
+        first = client.receive()
+        client.send("ACK", {"message-id": first.headers["message-id"], "subscription": "1"})
+        assert client.receive().command == "MESSAGE"
+        client.socket.sendall(run_of_sends("/queue/fail", 1))
+        assert said(client, 1) == [("RECEIPT", "0", "")]
+    served.stop()
+    log = served.log.read_text()
+    assert log.count("address fail is full") == log.count("address fail has room again") == 1
+
+
 def test_fail_refuses_a_transaction_whole(start: Callable[[], Served]) -> None:
     served = start()
     with Plain(served.port, "1.1") as client:

@@ -45,7 +45,7 @@ def fitting(event: Sends, addresses: Iterable[Address]) -> int:
         limits = address.limits
         if limits is not None and limits.policy is AddressFullPolicy.FAIL:
             fits = min(fits, limits.fitting(event.shape, event.bodies, limits.room()))
-            if fits < len(event.bodies):
+            if fits < len(event.bodies) or limits.is_full:
                 limits.look()
     return fits
 
