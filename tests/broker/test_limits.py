@@ -395,7 +395,7 @@ def test_the_next_part_is_asked_for_while_the_last_one_is_delivered() -> None:
     queue = played.queue("q")
     played.engine.memory.limit(-1, -1)
     played.address("q").memory.limit(-1, -1)
-    while played.serve():
+    while played.serve(max_bytes=1000):
         pass
     assert queue.backlog.count > 1, "it reads ahead of its consumer"
     assert queue.is_paged, "but not everything"
