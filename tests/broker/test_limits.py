@@ -386,28 +386,6 @@ def test_memory_is_bounded_for_every_kind_of_backlog(kind: str, is_durable: bool
     assert (played.engine.memory.size, played.engine.memory.count) == (0, 0) or kind == "stream"
 
 
-def test_the_next_part_is_asked_for_while_the_last_one_is_delivered() -> None:
-    played = World(AddressSetting(match="q", max_size_messages=0, page_size_bytes=1000, prefetch_page_bytes=4000), chunk_bytes=500)
-    for _ in range(100):
-        played.send("q", BODY)
-    played.commit()
-    consumer = played.on_queue(played.consumer(prefetch=1), "q")
-    queue = played.queue("q")
-    played.engine.memory.limit(-1, -1)
-    played.address("q").memory.limit(-1, -1)
-    while played.serve(max_bytes=1000):
-        pass
-    assert queue.backlog.count > 1, "it reads ahead of its consumer"
-    assert queue.is_paged, "but not everything"
-    (got,) = played.out()
-    asked = False
-    while not asked:
-        played.ack(consumer, got)
-        (got,) = played.out()
-        asked = bool(played.engine.loads)
-    assert queue.backlog.count > 0, "asked for before the last one is used up"
-
-
 def test_large_bodies_take_no_memory() -> None:
     played = World()
     played.engine.memory.limit(10_000, -1)
