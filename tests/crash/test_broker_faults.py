@@ -15,7 +15,6 @@ import pytest
 
 from stompbox.errors import StoreError
 from stompbox.server import disk as server_disk
-from stompbox.store import schema
 from tests.crash.disk import Disk
 from tests.crash.story import MESSAGES, OTHER, QUEUE, TOPIC, Story, during, found
 
@@ -27,7 +26,7 @@ def told(folder: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> Story:
     """The story as it went on this disk. A broker that could not start is started again."""
     story = Story(disk)
     with monkeypatch.context() as patched:
-        patched.setattr(schema, "connect", disk.connect)
+        disk.take_over(patched)
         try:
             asyncio.run(during(folder, story.play))
         except StoreError as error:

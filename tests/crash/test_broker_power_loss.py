@@ -14,7 +14,7 @@ from random import Random
 import pytest
 
 from stompbox.server import run
-from stompbox.store import housekeeping, schema, sqlite
+from stompbox.store import housekeeping, journal, sqlite
 from tests.crash.disk import Disk, Platter
 from tests.crash.story import MESSAGES, OTHER, QUEUE, TOPIC, Story, during, found
 
@@ -30,6 +30,7 @@ def busy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite, "FOLD_ROWS", 5)
     monkeypatch.setattr(sqlite, "WAL_MOST", 200_000)
     monkeypatch.setattr(housekeeping, "WAL_IDLE", 50_000)
+    monkeypatch.setattr(journal, "SIZE", 64 << 10)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -37,7 +38,7 @@ def test_a_broker_has_what_it_confirmed_after_power_was_lost(seed: int, tmp_path
     disk = Disk(f"recorded-{seed}")
     story = Story(disk)
     with monkeypatch.context() as patched:
-        patched.setattr(schema, "connect", disk.connect)
+        disk.take_over(patched)
         asyncio.run(during(tmp_path / "recorded", story.play))
     random, platter = Random(seed), Platter()
     tried = kept = 0
@@ -62,7 +63,7 @@ def test_a_broker_that_never_syncs_is_found_out(tmp_path: Path, monkeypatch: pyt
     disk = Disk("careless-broker")
     story, platter = Story(disk), Platter()
     with monkeypatch.context() as patched:
-        patched.setattr(schema, "connect", disk.connect)
+        disk.take_over(patched)
         patched.setattr(run, "open_store", lambda configuration: sqlite.SqliteStore(Path(configuration.data), synchronous=False))
         asyncio.run(during(tmp_path / "recorded", story.play))
     for operation in disk.operations:

@@ -70,13 +70,15 @@ def compact(*, data: Data = None, config: ConfigFile = None, as_json: AsJson = F
     What was consumed is deleted, small chunks become large ones, and file space is given back.
     """
     from stompbox.store.folder import DATABASE
+    from stompbox.store.journaled import JournaledStore
     from stompbox.store.looking import database_of
     from stompbox.store.sqlite import SqliteStore
 
     with _ending("compact"):
         folder = _folder(data, config)
         database_of(folder)
-        with closing(SqliteStore(folder)) as store, _bars() as begin:
+        store = SqliteStore(folder)
+        with closing(JournaledStore(store)), _bars() as begin:
             before = (folder / DATABASE).stat().st_size
             store.compact(begin("compacting chunks"))
         after = (folder / DATABASE).stat().st_size
@@ -143,12 +145,14 @@ def _refusals(folder: Path) -> Iterator[str]:
     from stompbox.broker.engine import Engine
     from stompbox.broker.recovery import recover
     from stompbox.config.settings import AddressSettings, AddressSettingsTable
+    from stompbox.store.journaled import hide_journal
     from stompbox.store.looking import looking
     from stompbox.store.rows import Rows
 
     with looking(folder) as connection:
         found = Rows(connection, folder).recovered()
     found.entries.pop(("broker", "epoch"), None)
+    hide_journal(found)
     try:
         recover(Engine(AddressSettingsTable((), AddressSettings())), found)
     except StompboxError as error:

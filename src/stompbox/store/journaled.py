@@ -92,10 +92,7 @@ class JournaledStore:
         if not self._waiting:
             return found
         self._settle()
-        found = self._database.recover()
-        for key in (_SEQUENCE, _IDENTITY):
-            found.entries.pop(key, None)
-        return found
+        return hide_journal(self._database.recover())
 
     def recover(self) -> Recovered:
         with self._turn:
@@ -103,10 +100,7 @@ class JournaledStore:
             if found is not None and not self._waiting:
                 return found
             self._settle()
-            found = self._database.recover()
-            for key in (_SEQUENCE, _IDENTITY):
-                found.entries.pop(key, None)
-            return found
+            return hide_journal(self._database.recover())
 
     # Writing
 
@@ -236,6 +230,13 @@ class JournaledStore:
 
     def __repr__(self) -> str:
         return f"<JournaledStore waiting={len(self._waiting)} {self._database!r}>"
+
+
+def hide_journal(found: Recovered) -> Recovered:
+    """Without what this file alone has written into the catalogue."""
+    for key in (_SEQUENCE, _IDENTITY):
+        found.entries.pop(key, None)
+    return found
 
 
 def is_mergeable(commit: Commit) -> bool:
