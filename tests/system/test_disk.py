@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -207,6 +207,29 @@ def test_a_broker_stops_although_the_disk_refuses(start: Callable[..., Served]) 
         client.sync()
     assert served.stop() == 0
     assert "without having stored everything" in served.log.read_text()
+
+
+@pytest.mark.parametrize("policy", ["FAIL", "BLOCK"])
+def test_a_broker_stops_in_the_middle_of_disk_trouble(start: Callable[..., Served], policy: str) -> None:
+    """Senders wait, consumers have messages, a transaction is open: none of that keeps it, and what is not stored gets no RECEIPT."""
+    served = start(f'disk-full-policy = "{policy}"\n[[address-setting]]\nmatch = "failing"\ndisk-full-policy = "FAIL"\n')
+    with Plain(served.port) as sender, Plain(served.port) as consumer:
+        stored(sender, b"before")
+        consumer.send("SUBSCRIBE", {"destination": "/queue/q", "id": "1", "ack": "client-individual"})
+        assert consumer.receive().body == b"before"
+        resource.prlimit(served.process.pid, resource.RLIMIT_FSIZE, (LIMIT, resource.RLIM_INFINITY))
+        fail(served)
+        consumer.send("BEGIN", {"transaction": "t"})
+        consumer.send("SEND", {"destination": "/queue/r", "transaction": "t"}, b"in a transaction")
+        for number in range(10):
+            send(sender, b"held %d" % number)
+        assert served.stop() == 0
+        answers = []
+        with suppress(ConnectionResetError):  # the broker has not read all that was sent
+            while not sender.is_closed():
+                answers.append(sender.receive().command)
+        assert "RECEIPT" not in answers
+    assert bodies(start()) == [b"before"]
 
 
 def test_too_little_space_is_a_full_disk_but_consumers_go_on(start: Callable[..., Served]) -> None:
