@@ -237,7 +237,7 @@ class Permissions:
     """Which groups have which right on which address.
 
     The most specific [[permission]] that matches an address decides alone: a right it does not name is refused, and so is an address
-    that nothing matches. No [[permission]] at all: every user may do everything.
+    that nothing matches. No [[permission]] at all: every user may do everything. The group `*` is everybody.
     """
 
     def __init__(self, grants: Callable[[str], Grants | None] | None = None, cache_size: int = 10_000) -> None:
@@ -266,7 +266,8 @@ class Permissions:
     def _answer(self, question: tuple[frozenset[str], Right, str]) -> bool:
         groups, right, address = question
         grants = self._grants(address) if self._grants else None
-        answer = grants is not None and not groups.isdisjoint(grants.get(right.value, ()))
+        granted = grants.get(right.value, ()) if grants is not None else ()
+        answer = "*" in granted or not groups.isdisjoint(granted)
         while self._answers and len(self._answers) >= self._cache_size:
             self._answers.pop(next(iter(self._answers)), None)
         if self._cache_size > 0:

@@ -55,7 +55,8 @@ class Play:
             own = self.stack.enter_context(ExitStack())
             client = own.enter_context(connected(self.address, self.transport))
             headers = self.case.login.get(name, self.case.login.get("", ""))
-            version = "" if self.version == "1.0" else f"accept-version:{self.version}\nhost:localhost\n"
+            host = "" if headers.startswith("host:") else "host:localhost\n"
+            version = "" if self.version == "1.0" else f"accept-version:{self.version}\n{host}"
             own_lines = f"{self.fill(headers)}\n" if headers else ""
             client.say(f"CONNECT\n{version}{own_lines}\n\0".encode())
             client.expect("CONNECTED")

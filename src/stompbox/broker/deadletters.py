@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stompbox.broker.queue import Kind
 from stompbox.broker.segments import Segment
+from stompbox.config.spaces import local, space_of
 from stompbox.message import ANYCAST, EXPIRATION, SCHEDULED_DELAY, SCHEDULED_TIME, Run, Shape
 from stompbox.selectors import compile_selector
 
@@ -59,7 +60,8 @@ def _own_queue(settings: Any, what: str, address: Address) -> str:
     """The name of the queue that an address has for itself among the dead; empty without one."""
     if not getattr(settings, f"auto_create_{what}_resources", False):
         return ""
-    return f"{getattr(settings, f'{what}_queue_prefix')}{address.name}{getattr(settings, f'{what}_queue_suffix')}"
+    name, space = local(address.name), space_of(address.name)
+    return f"{space}{getattr(settings, f'{what}_queue_prefix')}{name}{getattr(settings, f'{what}_queue_suffix')}"
 
 
 def _send(
@@ -67,6 +69,7 @@ def _send(
 ) -> bool:
     """A copy of each message; without an address to send it to, or when that is its own, they are dropped and counted."""
     name, own = to
+    name = name and space_of(address.name) + name  # what dies in a virtual host stays there
     if not name or name == address.name:
         engine.counters["dropped"] += len(segment)
         return False
@@ -86,7 +89,7 @@ def _forward_to(engine: Engine, name: str, own: str, origin: Address, run: Run) 
     """To one queue, which takes only messages of `origin`."""
     target = engine.addresses.get(name) or engine.create_address(name)
     if own not in target.anycast:
-        literal = origin.name.replace("'", "''")
+        literal = local(origin.name).replace("'", "''")
         engine.new_queue(target, own, Kind.ANYCAST, compile_selector(f"{ORIGINAL_ADDRESS} = '{literal}'"), is_auto=True)
     run.routing, run.queue = ANYCAST, own
     return engine.route(target, run)
@@ -95,9 +98,9 @@ def _forward_to(engine: Engine, name: str, own: str, origin: Address, run: Run) 
 def _shape(address: Address, queue: Queue | None, shape: Shape, holes: tuple[str, ...], why: dict[str, str]) -> Shape:
     """The sender's headers; where the message came from, the first time if it dies again; and why."""
     headers = {name: value for name, value in shape.headers.items() if name not in _TIMES and name != ACTUAL_EXPIRY}
-    came = {ORIGINAL_DESTINATION: shape.destination, ORIGINAL_ADDRESS: address.name}
+    came = {ORIGINAL_DESTINATION: shape.destination, ORIGINAL_ADDRESS: local(address.name)}
     if queue is not None:
-        came[ORIGINAL_QUEUE] = queue.name
+        came[ORIGINAL_QUEUE] = local(queue.name)
     for name, value in came.items():
         if name not in holes:
             headers.setdefault(name, value)

@@ -12,11 +12,12 @@ The prefixes are the listener's. `destination-type` and `subscription-type` deci
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
 from stompbox.config.matching import is_wild, problem_of
+from stompbox.config.spaces import MARK
 from stompbox.errors import IllegalFrame
 from stompbox.message import ANYCAST, MULTICAST
 
@@ -53,6 +54,10 @@ class Destination:
     is_temporary: bool = False
     must_exist: bool = False
 
+    def within(self, space: str) -> Destination:
+        """The same in a virtual host."""
+        return replace(self, address=space + self.address, queue=self.queue and space + self.queue)
+
     @property
     def is_wild(self) -> bool:
         return not self.is_temporary and is_wild(self.address)
@@ -87,6 +92,7 @@ def parse(text: str, anycast: Sequence[str], multicast: Sequence[str], *, kind: 
         name = _with_house_wildcards(name)
     if not name:
         raise IllegalFrame("bad-destination", f"destination {text[:200]!r} names no address")
+    require_free(text, name, queue)
     if divider and (not queue or is_stream or is_wild(name)):
         raise IllegalFrame("bad-destination", f"destination {text[:200]!r}: `::` stands between the name of one address and one queue")
     if is_wild(name) and (problem := problem_of(name)):
@@ -108,6 +114,12 @@ def _without_prefix(text: str, anycast: Sequence[str], multicast: Sequence[str])
     return text[len(prefix) :], routing
 
 
+def require_free(text: str, *names: str) -> None:
+    """Raises for names inside the broker, which nobody may say."""
+    if any(name.startswith(MARK) for name in names):
+        raise IllegalFrame("bad-destination", f"{text[:200]!r}: names that begin with {MARK!r} are the broker's own")
+
+
 def _asked(kind: str | None) -> int:
     if kind is None:
         return 0
@@ -120,6 +132,7 @@ def _asked(kind: str | None) -> int:
 def _temporary(text: str, name: str, routing: int, asked: int) -> Destination:
     if not name or "::" in name:
         raise IllegalFrame("bad-destination", f"destination {text[:200]!r} names no temporary destination")
+    require_free(text, name)
     if asked not in (0, routing):
         text = f"destination {text[:200]!r} is {KINDS[routing]}; destination-type or subscription-type says {KINDS[asked]}"
         raise IllegalFrame("bad-destination-type", text)

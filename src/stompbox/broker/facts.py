@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from stompbox.broker.segments import Segment, octets_of
+from stompbox.config.spaces import local
 from stompbox.message import Run, Shape
 from stompbox.selectors import Selector
 
@@ -19,7 +20,7 @@ def is_of_shape(selector: Selector, shape: Shape) -> bool:
 
 def of_shape(shape: Shape, address: str, *, is_durable: bool) -> Facts:
     """Facts that every message of the shape shares. Texts that stand in a header are read there."""
-    return {"priority": shape.priority, "expiration": shape.expires, "durable": is_durable, "address": address}
+    return {"priority": shape.priority, "expiration": shape.expires, "durable": is_durable, "address": local(address)}
 
 
 def of_message(run: Run, index: int, shared: Facts, segment: Segment | None = None, queue: int = 0) -> Facts:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from stompbox.broker import deadletters, paging
 from stompbox.broker.segments import Segment
+from stompbox.config.spaces import MARK, space_of
 from stompbox.message import ANYCAST, MULTICAST, Run, Shape
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class Redrive:
             parts = [segment.part(offset, offset + 1) for offset in range(segment.first, segment.stop)]
         else:
             parts = [segment]
-        if deadletters.ORIGINAL_ADDRESS not in run.headers(segment.first - run.first):
+        if run.headers(segment.first - run.first).get(deadletters.ORIGINAL_ADDRESS, MARK).startswith(MARK):  # it does not say
             return False
         for part in parts:
             self._route(part)
@@ -70,9 +71,10 @@ class Redrive:
         low, high = segment.first - run.first, segment.stop - run.first
         came = run.headers(low)
         copy = _without_what_was_added(run, low, high)
-        name = came[deadletters.ORIGINAL_ADDRESS]
+        space = space_of(self.queue.address.name)
+        name = space + came[deadletters.ORIGINAL_ADDRESS]
         address = engine.addresses.get(name) or engine.create_address(name, is_auto=True)
-        own = came.get(deadletters.ORIGINAL_QUEUE, "")
+        own = space + came.get(deadletters.ORIGINAL_QUEUE, "")
         if own in address.anycast or own in address.named:
             copy.queue, copy.routing = own, ANYCAST if own in address.anycast else MULTICAST
             engine.route(address, copy)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from stompbox.broker.destinations import Destination
 from stompbox.broker.queue import Kind
+from stompbox.config.spaces import local, space_of
 from stompbox.errors import Refused
 from stompbox.message import ANYCAST, MULTICAST
 
@@ -36,12 +37,13 @@ class Temporaries:
         self.owner = owner
         self.token = token
         self.most = most
+        self.space = ""  # of the connection's virtual host
         self._by_name: dict[tuple[int, str], Address] = {}
         self._last = 0
 
     def name_of(self, routing: int) -> str:
         """How the address of the next one begins: what rights are asked for."""
-        return f"{_FIRST_WORD[routing]}{self.token}"
+        return f"{self.space}{_FIRST_WORD[routing]}{self.token}"
 
     def own(self, destination: Destination) -> Address | None:
         """The connection's own one of this name, the short one or the long."""
@@ -87,12 +89,14 @@ class Temporaries:
 
 def find(engine: Engine, destination: Destination) -> Address | None:
     """The temporary address that others mean by this name."""
-    found = engine.addresses.get(_FIRST_WORD[destination.routing] + destination.address)
+    name = destination.address
+    found = engine.addresses.get(f"{space_of(name)}{_FIRST_WORD[destination.routing]}{local(name)}")
     return found if found is not None and found.owner else None
 
 
 def shown(address: Address, *, as_openmq: bool = False) -> str:
     """How others than its owner see it."""
-    routing = ANYCAST if address.name.startswith(_FIRST_WORD[ANYCAST]) else MULTICAST
+    name = local(address.name)
+    routing = ANYCAST if name.startswith(_FIRST_WORD[ANYCAST]) else MULTICAST
     prefix = (_SHOWN_BY_OPENMQ if as_openmq else _SHOWN)[routing]
-    return prefix + address.name.removeprefix(_FIRST_WORD[routing])
+    return prefix + name.removeprefix(_FIRST_WORD[routing])

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, Generic, TypeVar
 
+from stompbox.config.spaces import MARK
+
 T = TypeVar("T")
 
 DELIMITER: Final = "."
@@ -37,7 +39,10 @@ def specificity(pattern: str) -> tuple[bool, tuple[int, ...]]:
 
 
 def is_match(pattern: Sequence[str], words: Sequence[str]) -> bool:
-    """Do the words of an address fit the words of a pattern? Time is at most their product: hostile patterns do not explode."""
+    """Do the words of an address fit the words of a pattern? Time is at most their product: hostile patterns do not explode.
+    A wildcard never stands for the word that says whose virtual host's an address is."""
+    if words[0].startswith(MARK) and pattern[0] != words[0]:
+        return False
     at = word = 0
     back_at, back_word = -1, 0  # where to go on when a literal after the last `#` does not fit
     while word < len(words):

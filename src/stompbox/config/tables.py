@@ -9,11 +9,13 @@ from __future__ import annotations
 from typing import Annotated, Any, Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from stompbox.config.fields import Word, key
 from stompbox.config.listener import Listener, masked, parse_endpoint, parse_listener
 from stompbox.config.matching import PatternTable
 from stompbox.config.settings import AddressSetting, AddressSettings, AddressSettingsTable, DiskFullPolicy, RoutingType
+from stompbox.config.spaces import space_of_host
 
 DEFAULT_LISTENER: Final = "tcp://127.0.0.1:61613"
 DEFAULT_ADMIN: Final = "127.0.0.1:8161"
@@ -177,6 +179,11 @@ class VirtualHostTable(Table, frozen=True):
     )
     diverts: Annotated[tuple[DivertTable, ...], key("[[virtual-host.divert]]: diverts of this host.")] = field(default=(), name="divert")
 
+    @property
+    def space(self) -> str:
+        """What the names of its addresses begin with inside the broker (spaces.py)."""
+        return "" if self.default else space_of_host(self.name)
+
 
 class Configuration(Table, frozen=True):
     """All of it. Made by `load`; the defaults alone are what `stompbox serve` uses without file, but for the admin interface."""
@@ -263,15 +270,48 @@ class Configuration(Table, frozen=True):
     )
 
     def settings_of(self, host: VirtualHostTable | None = None) -> AddressSettingsTable:
-        """The address settings of a virtual host: its own in place of the top-level ones; of none: the top-level ones."""
-        settings = host.address_settings if host and host.address_settings else self.address_settings
+        """The address settings of a virtual host: its own in place of the top-level ones; of none: of all spaces together."""
         defaults = AddressSettings(id_cache_size=self.id_cache_size, disk_full_policy=self.disk_full_policy)
-        return AddressSettingsTable(settings, defaults)
+        if host is not None:
+            return AddressSettingsTable(host.address_settings or self.address_settings, defaults)
+        placed = [
+            replace(setting, match=space + setting.match)
+            for space, one in self._spaces()
+            for setting in (one and one.address_settings) or self.address_settings
+        ]
+        return AddressSettingsTable(placed, defaults)
 
     def grants_of(self, host: VirtualHostTable | None = None) -> PatternTable[Grants] | None:
-        """Groups by right, by address pattern, for `security.Permissions`; None when there is no [[permission]] at all."""
-        permissions = host.permissions if host and host.permissions else self.permissions
-        return PatternTable((table.match, table.grants()) for table in permissions) if permissions else None
+        """Groups by right, by address pattern, for `security.Permissions`; None when there is no [[permission]] at all. As above."""
+        if host is not None:
+            permissions = host.permissions or self.permissions
+            return PatternTable((table.match, table.grants()) for table in permissions) if permissions else None
+        if not (self.permissions or any(one.permissions for one in self.virtual_hosts)):
+            return None
+        placed: list[tuple[str, Grants]] = []
+        for space, one in self._spaces():
+            permissions = (one and one.permissions) or self.permissions
+            placed += [(space + table.match, table.grants()) for table in permissions]
+            if not permissions:
+                placed.append((f"{space}#", dict.fromkeys(RIGHTS, frozenset("*"))))
+        return PatternTable(placed)
+
+    def made_of(self, host: VirtualHostTable) -> tuple[list[AddressTable], list[DivertTable]]:
+        """Addresses and diverts of a virtual host, with the names that they have inside the broker."""
+        space = host.space
+        addresses = [
+            replace(table, name=space + table.name, queues=tuple([replace(queue, name=space + queue.name) for queue in table.queues]))
+            for table in host.addresses
+        ]
+        diverts = [
+            replace(table, address=space + table.address, forwarding_address=space + table.forwarding_address) for table in host.diverts
+        ]
+        return addresses, diverts
+
+    def _spaces(self) -> list[tuple[str, VirtualHostTable | None]]:
+        """Every space with the host that has it; the empty one is the default host's, or nobody's."""
+        default = next((host for host in self.virtual_hosts if host.default), None)
+        return [("", default), *((host.space, host) for host in self.virtual_hosts if not host.default)]
 
 
 def schema() -> dict[str, Any]:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from stompbox.broker.destinations import Destination, parse
+from stompbox.broker.destinations import Destination
 from stompbox.errors import IllegalFrame
 from stompbox.stomp.frames import Frame
 
@@ -60,9 +60,13 @@ def offsets_in(frame: Frame, text: str | bytes, where: str) -> dict[str, int]:
 
 
 def destinations_of(connection: Connection, frame: Frame) -> list[Destination]:
-    options = connection.options
     texts = [text.strip() for text in header(frame, "destinations").split(",")]
-    return [parse(text, options.anycast_prefix, options.multicast_prefix) for text in texts if text]
+    return [connection.names.parse_one(text) for text in texts if text]
+
+
+def placed(connection: Connection, frame: Frame, name: str) -> str:
+    """The name in a header, as the broker has it."""
+    return connection.names.placed(header(frame, name))
 
 
 async def durable(connection: Connection) -> None:

@@ -87,7 +87,7 @@ class Broker:
         self.counting = Counting(self) if configuration.persist_delivery_count_before_delivery and is_durable else None
         self.timeouts = Timeouts(self, configuration.transaction_timeout)
         self.disk = Disk(self, Path(configuration.data) if is_durable else None)
-        self._names: dict[ListenerOptions, Names] = {}
+        self._names: dict[tuple[ListenerOptions, str], Names] = {}
         self._transforms: dict[str, Transform] = {}
         self.readers: dict[tuple[str, int, int], Reader] = {}
         self.errors: Counter[str] = Counter()  # refused frames and closed connections, by code
@@ -105,6 +105,8 @@ class Broker:
         self.tasks: set[asyncio.Task[None]] = set()  # requests and reads under way
         self.sockets: set[Socket] = set()
         configure(self.engine, configuration.addresses, configuration.diverts)
+        for host in configuration.virtual_hosts:
+            configure(self.engine, *configuration.made_of(host))
 
     def now(self) -> int:
         """ms since the epoch."""
@@ -132,11 +134,11 @@ class Broker:
             if not self.of_user[connection.user.name]:
                 del self.of_user[connection.user.name]
 
-    def names_of(self, options: ListenerOptions) -> Names:
-        """What destinations mean on a listener; one object for all of its connections."""
-        found = self._names.get(options)
+    def names_of(self, options: ListenerOptions, space: str = "") -> Names:
+        """What destinations mean on a listener and in a virtual host's space; one object for all of its connections."""
+        found = self._names.get((options, space))
         if found is None:
-            found = self._names[options] = Names(options)
+            found = self._names[options, space] = Names(options, space)
         return found
 
     def transform_of(self, options: ListenerOptions) -> Transform | None:

@@ -74,9 +74,9 @@ def _refuse(connection: Connection, frame: Frame, error: Refused) -> None:
 
 def _connected(connection: Connection, frame: Frame, agreement: Agreement, user: User) -> None:
     broker, options, version = connection.broker, connection.options, connection.session.version
-    admit(broker.hosts.pick(frame.headers.get("host")), user)
+    space = admit(broker.hosts.pick(frame.headers.get("host")), user)
     broker.enter(connection, user)
-    connection.client_id = frame.headers.get("client-id", "")
+    connection.enter_host(space, frame.headers.get("client-id", ""))
     connection.decoder.version = version
     connection.decoder.logged_in = True
     if connection.transform is None:  # which looks at each frame by itself

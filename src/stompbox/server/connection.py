@@ -107,7 +107,7 @@ class Connection:
         limits = Limits(options.max_header_size, options.max_headers, options.max_body_size, options.max_frame_size_before_login)
         self.decoder = Decoder(limits=limits)
         self.user = User("")
-        self.client_id = ""
+        self.client_id = ""  # with the space of its host before it
         self.is_entered = False  # logged in, and counted
         self.names = broker.names_of(options)
         self.transform = broker.transform_of(options)
@@ -149,6 +149,12 @@ class Connection:
             self.held.append(data)
             return
         self._obey_all(self.decoder.receive(data))
+
+    def enter_host(self, space: str, client_id: str) -> None:
+        """Logged in: the names that it says are those of its virtual host."""
+        self.names = self.broker.names_of(self.options, space)
+        self.temporaries.space = space
+        self.client_id = space + client_id if client_id else ""
 
     def hold(self) -> None:
         """Stops reading and obeying until `go_on`: a login or a time is being looked at."""
@@ -405,12 +411,13 @@ class Connection:
             or isinstance(error, FrameError | BrokerFault)
             or (isinstance(error, IllegalFrame) and error.closes)
         )
-        headers = {"message": error.message.replace("\n", " ")[:200], "code": error.code}
+        text = self.names.without_space(error.message)
+        headers = {"message": text.replace("\n", " ")[:200], "code": error.code}
         if frame is not None and "receipt" in frame.headers:
             headers["receipt-id"] = frame.headers["receipt"]  # STOMP 1.2, ERROR: SHOULD
         if error.code == "no-common-version":
             headers["version"] = SUPPORTED
-        body = f"{error.message}\n".encode()
+        body = f"{text}\n".encode()
         headers |= {"content-type": "text/plain", "content-length": str(len(body))}
         self.broker.errors[error.code] += 1
         log.info("%s: %s (%s)%s", self.name, error.message, error.code, ", closed" if closes else "")

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from stompbox.broker import groups
 from stompbox.broker.address import Address
 from stompbox.broker.destinations import Destination
+from stompbox.config.spaces import local, space_of
 from stompbox.errors import IllegalFrame
 from stompbox.security import Right
-from stompbox.server.answers import Answer, destinations_of, durable, header, json_answer, offsets_in
+from stompbox.server.answers import Answer, destinations_of, durable, header, json_answer, offsets_in, placed
 from stompbox.server.logs import make, offset_at_time, reached
 from stompbox.stomp.frames import Frame
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 async def group_open(connection: Connection, frame: Frame) -> Answer:
-    name = header(frame, "group")
+    name = placed(connection, frame, "group")
     engine, permissions = connection.broker.engine, connection.broker.permissions
     destinations = destinations_of(connection, frame)
     known = engine.group_patterns.get(name, [])
@@ -38,7 +39,7 @@ async def group_open(connection: Connection, frame: Frame) -> Answer:
     starting = await _starting(connection, frame, destinations)
     found = groups.open_group(engine, name, [destination.address for destination in destinations], starting)
     await durable(connection)
-    return json_answer({"positions": {address: position for address, position in found.items() if _may_read(connection, address)}})
+    return json_answer({"positions": {local(address): position for address, position in found.items() if _may_read(connection, address)}})
 
 
 def _may_read(connection: Connection, address: str) -> bool:
@@ -53,7 +54,7 @@ async def _starting(connection: Connection, frame: Frame, destinations: list[Des
         return lambda address: address.log.next
     if text.startswith("json:"):
         offsets = offsets_in(frame, text[5:], "header starting")
-        return lambda address: offsets.get(address.name, address.log.oldest)
+        return lambda address: offsets.get(local(address.name), address.log.oldest)
     kind, _, digits = text.rpartition(":")
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 18 and kind in ("", "time")):
         allowed = "earliest, latest, a number, time:<ms> and json:<object>"
@@ -66,16 +67,16 @@ async def _starting(connection: Connection, frame: Frame, destinations: list[Des
 
 
 async def group_commit(connection: Connection, frame: Frame) -> Answer:
-    offsets = offsets_in(frame, frame.body, "the body")
+    offsets = {connection.names.placed(name): offset for name, offset in offsets_in(frame, frame.body, "the body").items()}
     for name in offsets:
         connection.broker.permissions.require(connection.user, Right.CONSUME, name)
-    groups.commit_group(connection.broker.engine, header(frame, "group"), offsets)
+    groups.commit_group(connection.broker.engine, placed(connection, frame, "group"), offsets)
     await durable(connection)
     return json_answer({})
 
 
 async def group_delete(connection: Connection, frame: Frame) -> Answer:
-    name = header(frame, "group")
+    name = placed(connection, frame, "group")
     for address in groups.positions(connection.broker.engine, name):
         connection.broker.permissions.require(connection.user, Right.CONSUME, address)
     for pattern in connection.broker.engine.group_patterns.get(name, []):
@@ -87,14 +88,14 @@ async def group_delete(connection: Connection, frame: Frame) -> Answer:
 
 async def group_list(connection: Connection, frame: Frame) -> Answer:
     """Each group, or the one that is named: where it is and how far behind."""
-    wanted = frame.headers.get("group")
+    wanted = placed(connection, frame, "group") if "group" in frame.headers else None
     engine = connection.broker.engine
     found = {
-        name: {
-            "destinations": patterns,
-            "addresses": {address: lag for address, lag in groups.lags(engine, name).items() if _may_read(connection, address)},
+        local(name): {
+            "destinations": [local(pattern) for pattern in patterns],
+            "addresses": {local(address): lag for address, lag in groups.lags(engine, name).items() if _may_read(connection, address)},
         }
         for name, patterns in engine.group_patterns.items()
-        if wanted in (None, name)
+        if wanted in (None, name) and space_of(name) == connection.names.space
     }
     return json_answer({"groups": {name: group for name, group in found.items() if group["addresses"] or not connection.user.name}})

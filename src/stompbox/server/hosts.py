@@ -1,7 +1,7 @@
 """Virtual hosts: which `host` of a CONNECT is accepted, and whose users.
 
-A host is a name that clients are let in under. Sets of addresses, settings or permissions of its own a host does not have here:
-a configuration that asks for them is refused at start, because it would promise a separation that is not there.
+Each host has addresses of its own, with its own settings and permissions where the configuration gives it some; config/spaces.py
+says how their names are kept apart. The default host has the addresses that a broker without hosts would have.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stompbox.config import VirtualHostTable
-from stompbox.errors import ConfigError, IllegalFrame, Refused
+from stompbox.errors import IllegalFrame, Refused
 from stompbox.security import User
 
 
@@ -17,11 +17,6 @@ class Hosts:
     """Of one broker. Without any, `host` means nothing."""
 
     def __init__(self, tables: Sequence[VirtualHostTable]) -> None:
-        """Raises ConfigError for a host that would need addresses of its own."""
-        for table in tables:
-            if table.address_settings or table.permissions or table.addresses or table.diverts:
-                problem = "has address settings, permissions, addresses or diverts of its own, which is not supported"
-                raise ConfigError("config-value", f"virtual host {table.name!r} {problem}: run a broker for each set of addresses")
         self.by_name = {table.name: table for table in tables}
         self.default = next((table for table in tables if table.default), None)
 
@@ -39,7 +34,8 @@ class Hosts:
         return f"<Hosts {', '.join(self.by_name) or 'none'}>"
 
 
-def admit(host: VirtualHostTable | None, user: User) -> None:
-    """Raises Refused for a user whom the host does not let in."""
+def admit(host: VirtualHostTable | None, user: User) -> str:
+    """The space of the host's names. Raises Refused for a user whom the host does not let in."""
     if host is not None and host.users is not None and user.name not in host.users:
         raise Refused("host-not-permitted", f"user {user.name!r} may not use virtual host {host.name!r}")
+    return "" if host is None else host.space

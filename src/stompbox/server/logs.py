@@ -10,10 +10,11 @@ from stompbox.broker import subscriptions
 from stompbox.broker.address import Address
 from stompbox.broker.destinations import Destination
 from stompbox.broker.watching import is_named
+from stompbox.config.spaces import local
 from stompbox.errors import Refused
 from stompbox.message import MULTICAST
 from stompbox.security import Right
-from stompbox.server.answers import Answer, destinations_of, header, json_answer, number, offsets_in
+from stompbox.server.answers import Answer, destinations_of, json_answer, number, offsets_in, placed
 from stompbox.stomp.frames import Frame
 from stompbox.store.chunks import decode
 
@@ -37,7 +38,7 @@ async def describe(connection: Connection, frame: Frame) -> Answer:
                 make(connection, destination)
             elif destination.address not in broker.engine.addresses:
                 missing.append(destination.text)
-        found |= reached(connection, destination)
+        found |= {local(name): address for name, address in reached(connection, destination).items()}
     logs = {name: {"first": address.log.oldest, "next": address.log.committed} for name, address in found.items()}
     if "sizes-from" in frame.headers:
         since = offsets_in(frame, frame.headers["sizes-from"], "header sizes-from")
@@ -78,7 +79,7 @@ def make(connection: Connection, destination: Destination) -> None:
 
 
 def _known_address(connection: Connection, frame: Frame) -> Address:
-    name = header(frame, "address")
+    name = placed(connection, frame, "address")
     connection.broker.permissions.require(connection.user, Right.CONSUME, name)
     address = connection.broker.engine.addresses.get(name)
     if address is None:

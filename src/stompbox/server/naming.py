@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from stompbox.broker.destinations import Destination, parse_all
+from stompbox.broker.destinations import Destination, parse, parse_all, require_free
 from stompbox.config import ListenerOptions
 from stompbox.config.matching import is_match
 from stompbox.errors import IllegalFrame
@@ -21,9 +21,10 @@ class Route:
 
 
 class Names:
-    """Of one listener. Compared by identity."""
+    """Of one listener and virtual host, whose `space` all names get inside the broker. Compared by identity."""
 
-    def __init__(self, options: ListenerOptions) -> None:
+    def __init__(self, options: ListenerOptions, space: str = "") -> None:
+        self.space = space
         self.anycast = options.anycast_prefix
         self.multicast = options.multicast_prefix
         self.virtual = [_virtual(text) for text in options.virtual_topic_consumer_wildcards]
@@ -31,7 +32,22 @@ class Names:
     def parse(self, text: str, kind: str | None = None) -> tuple[Destination, ...]:
         """The destinations of a header. Raises IllegalFrame that names what is wrong."""
         found = parse_all(text, self.anycast, self.multicast, kind=kind)
-        return found if not self.virtual else tuple([self._of_virtual_topic(destination) for destination in found])
+        if self.virtual:
+            found = tuple([self._of_virtual_topic(destination) for destination in found])
+        return tuple([destination.within(self.space) for destination in found]) if self.space else found
+
+    def parse_one(self, text: str) -> Destination:
+        """The same for what is one destination, whatever commas are in it."""
+        return parse(text, self.anycast, self.multicast).within(self.space)
+
+    def without_space(self, text: str) -> str:
+        """A text for the client, which knows nothing of spaces."""
+        return text.replace(self.space, "") if self.space else text
+
+    def placed(self, name: str) -> str:
+        """A name as the broker has it. Raises IllegalFrame for one that nobody may say."""
+        require_free(name, name)
+        return self.space + name
 
     def _of_virtual_topic(self, destination: Destination) -> Destination:
         """`Consumer.a.VirtualTopic.x` is a queue of the topic VirtualTopic.x (ActiveMQ Classic), where the listener says so."""

@@ -13,7 +13,7 @@ from stompbox.broker.address import Address
 from stompbox.broker.queue import Queue
 from stompbox.errors import IllegalFrame, Refused
 from stompbox.security import Right
-from stompbox.server.answers import Answer, header, json_answer
+from stompbox.server.answers import Answer, json_answer, placed
 from stompbox.stomp.frames import Frame
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def _address(connection: Connection, frame: Frame) -> Address:
-    name = header(frame, "address")
+    name = placed(connection, frame, "address")
     connection.broker.permissions.require(connection.user, Right.MANAGE, name)
     address = connection.broker.engine.addresses.get(name)
     if address is None:
@@ -29,9 +29,9 @@ def _address(connection: Connection, frame: Frame) -> Address:
     return address
 
 
-def _queues(frame: Frame, address: Address) -> list[Queue]:
+def _queues(connection: Connection, frame: Frame, address: Address) -> list[Queue]:
     """The one that the request names, or all."""
-    wanted = frame.headers.get("queue")
+    wanted = placed(connection, frame, "queue") if "queue" in frame.headers else None
     queues = [queue for queue in (*address.anycast.values(), *address.named.values()) if wanted in (None, queue.name)]
     if wanted is not None and not queues:
         raise IllegalFrame("no-such-queue", f"address {address.name!r} has no queue {wanted!r}")
@@ -43,7 +43,7 @@ async def pause(connection: Connection, frame: Frame) -> Answer:
     address = _address(connection, frame)
     if "queue" not in frame.headers:
         operations.pause(address)
-    for queue in _queues(frame, address):
+    for queue in _queues(connection, frame, address):
         queue.pause()
     return json_answer({})
 
@@ -52,7 +52,7 @@ async def resume(connection: Connection, frame: Frame) -> Answer:
     address = _address(connection, frame)
     if "queue" not in frame.headers:
         operations.resume(address)
-    for queue in _queues(frame, address):
+    for queue in _queues(connection, frame, address):
         queue.resume()
     return json_answer({})
 
@@ -70,12 +70,12 @@ async def unblock(connection: Connection, frame: Frame) -> Answer:
 
 async def disable(connection: Connection, frame: Frame) -> Answer:
     """Nothing is routed to it; what it has goes on."""
-    for queue in _queues(frame, _address(connection, frame)):
+    for queue in _queues(connection, frame, _address(connection, frame)):
         queue.obey(replace(queue.rules, is_enabled=False))
     return json_answer({})
 
 
 async def enable(connection: Connection, frame: Frame) -> Answer:
-    for queue in _queues(frame, _address(connection, frame)):
+    for queue in _queues(connection, frame, _address(connection, frame)):
         queue.obey(replace(queue.rules, is_enabled=True))
     return json_answer({})

@@ -110,7 +110,7 @@ async def _serve(connection: Connection, frame: Frame) -> None:
         headers["status"] = "ok"
     except StompboxError as error:
         broker.errors[error.code] += 1
-        headers, body = {"status": "error", "code": error.code, "message": error.message}, []
+        headers, body = {"status": "error", "code": error.code, "message": connection.names.without_space(error.message)}, []
     _answer(connection, frame, headers, body)
 
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from stompbox.broker import subscriptions
 from stompbox.broker.address import Address
-from stompbox.broker.destinations import Destination, parse
+from stompbox.broker.destinations import Destination
 from stompbox.errors import IllegalFrame
 from stompbox.message import MULTICAST, Run
 from stompbox.security import Right
-from stompbox.server.answers import Answer, durable, header, json_answer, json_object, number
+from stompbox.server.answers import Answer, durable, json_answer, json_object, number, placed
 from stompbox.stomp.frames import Frame
 from stompbox.store.chunks import decode
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 async def stage(connection: Connection, frame: Frame) -> Answer:
-    sink, batch, part = header(frame, "sink"), number(frame, "batch"), (number(frame, "partition"), number(frame, "attempt"))
+    sink, batch, part = placed(connection, frame, "sink"), number(frame, "batch"), (number(frame, "partition"), number(frame, "attempt"))
     runs = await asyncio.get_running_loop().run_in_executor(None, decode, frame.body, 0)
     for name in {run.shape.destination for run in runs}:
         _target(connection, name)
@@ -31,7 +31,7 @@ async def stage(connection: Connection, frame: Frame) -> Answer:
 
 
 def _target(connection: Connection, text: str) -> Destination:
-    destination = parse(text, connection.options.anycast_prefix, connection.options.multicast_prefix)
+    destination = connection.names.parse_one(text)
     if destination.is_wild or destination.is_stream:
         raise IllegalFrame("bad-destination", f"destination {text[:200]!r} can be subscribed to, not sent to")
     connection.broker.permissions.require(connection.user, Right.SEND, destination.address)
@@ -44,7 +44,7 @@ async def publish(connection: Connection, frame: Frame) -> Answer:
         raise IllegalFrame("bad-json", "request publish needs attempts: a list of [partition, attempt]")
     parts = [(partition, attempt) for partition, attempt in attempts]
     route = partial(_route, connection)
-    count = connection.broker.stagings.publish(header(frame, "sink"), number(frame, "batch"), parts, route)
+    count = connection.broker.stagings.publish(placed(connection, frame, "sink"), number(frame, "batch"), parts, route)
     await durable(connection)
     return json_answer({"published": count or 0, "already": count is None})
 
@@ -65,12 +65,12 @@ def _route(connection: Connection, run: Run) -> Address:
 
 
 async def discard(connection: Connection, frame: Frame) -> Answer:
-    connection.broker.stagings.discard(header(frame, "sink"), number(frame, "batch"))
+    connection.broker.stagings.discard(placed(connection, frame, "sink"), number(frame, "batch"))
     return json_answer({})
 
 
 async def sink_delete(connection: Connection, frame: Frame) -> Answer:
     """A sink that will write no more: which batch it published last need not be remembered."""
-    connection.broker.stagings.forget(header(frame, "sink"))
+    connection.broker.stagings.forget(placed(connection, frame, "sink"))
     await durable(connection)
     return json_answer({})

@@ -134,7 +134,7 @@ def to_named(
     if len(destinations) > 1:
         raise IllegalFrame("bad-destination", "a named reader reads one stream")
     engine, destination = connection.broker.engine, destinations[0]
-    own = positions.name_of(connection.client_id, name)
+    own = positions.name_of(connection.client_id or connection.names.space, name)
     if destination.address not in engine.addresses or own not in engine.addresses[destination.address].positions:
         connection.broker.permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, destination.address)
     is_new = positions.to_position(engine, consumer, engine.address(destination.address), own, start)
@@ -143,7 +143,7 @@ def to_named(
 
 def drop_named(connection: Connection, name: str) -> bool:
     """UNSUBSCRIBE with a durable name: the reader ends for ever. False when there is none of this name."""
-    engine, own = connection.broker.engine, positions.name_of(connection.client_id, name)
+    engine, own = connection.broker.engine, positions.name_of(connection.client_id or connection.names.space, name)
     found = [address.positions[own] for address in engine.addresses.values() if own in address.positions]
     for queue in found:
         connection.broker.permissions.require(connection.user, Right.DELETE_DURABLE_QUEUE, queue.address.name)

@@ -241,7 +241,7 @@ def _durable_wish(connection: Connection, frame: Frame, destinations: tuple[Dest
     for destination in destinations:
         _check_durable(connection, destination)
     wish = DurableSubscription(
-        durables.USER + connection.user.name if is_of_user else _client_id(connection),
+        _user_id(connection) if is_of_user else _client_id(connection),
         name,
         ",".join([destination.address for destination in destinations]),
         _selector(connection, frame),
@@ -276,6 +276,11 @@ def _client_id(connection: Connection) -> str:
     return connection.client_id
 
 
+def _user_id(connection: Connection) -> str:
+    """What stands for the client-id where a durable subscription is a user's."""
+    return f"{durables.USER}{connection.names.space}{connection.user.name}"
+
+
 # UNSUBSCRIBE
 
 
@@ -287,8 +292,8 @@ def unsubscribe(connection: Connection, frame: Frame) -> None:
         pass
     elif durable is not None:
         _drop_durable(connection, durables.find_durable(broker.engine, _client_id(connection), durable))
-    elif _is_durable_as_in_rabbitmq(frame) and (durables.USER + connection.user.name, headers.get("id", "")) in broker.engine.durables:
-        _drop_durable(connection, durables.find_durable(broker.engine, durables.USER + connection.user.name, headers["id"]))
+    elif _is_durable_as_in_rabbitmq(frame) and (_user_id(connection), headers.get("id", "")) in broker.engine.durables:
+        _drop_durable(connection, durables.find_durable(broker.engine, _user_id(connection), headers["id"]))
     else:
         _end(connection, frame)
     connection.answer(frame, waits=broker.engine.is_durable and broker.engine.is_dirty and "receipt" in headers)
