@@ -57,7 +57,7 @@ exclusive = false
 
 [[virtual-host]]
 name = "test"
-default = true
+default = false
 users = ["alice"]
 [[virtual-host.address-setting]]
 match = "#"
