@@ -1,6 +1,6 @@
 """SIGHUP: the configuration is read again. What is wrong in it changes nothing; what needs a restart is named.
 
-Users, permissions, address settings and limits change at once, for connections that are there as well. Who is logged in stays so.
+Users, permissions, virtual hosts, address settings and limits change at once, for connections that are there as well. Who is logged in stays so.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from stompbox.config import Configuration, needs_restart
 from stompbox.errors import ConfigError
 from stompbox.security import Permissions, Users
 from stompbox.server import configuring
+from stompbox.server.hosts import Hosts
 
 if TYPE_CHECKING:
     from stompbox.server.broker import Broker
@@ -39,6 +40,7 @@ def reload(broker: Broker, read: Read) -> None:
 def take(broker: Broker, configuration: Configuration) -> None:
     """From now on this one counts."""
     broker.configuration = configuration
+    broker.hosts = Hosts(configuration.virtual_hosts)
     broker.users = Users(configuration.users, configuration.authentication_cache_size)
     grants = configuration.grants_of()
     broker.permissions = Permissions(grants.best if grants is not None else None, configuration.authorization_cache_size)
@@ -47,6 +49,8 @@ def take(broker: Broker, configuration: Configuration) -> None:
     engine.memory.limit(configuration.global_max_size, configuration.global_max_messages)
     resettle(engine, configuration.settings_of())
     configuring.obey(engine, configuration.addresses)
+    for host in configuration.virtual_hosts:
+        configuring.obey(engine, configuration.made_of(host)[0])
     limits.measure(engine, broker.committer.store.sizes)
     broker.pressure.relieve()
     logging.getLogger().setLevel(configuration.log_level.value.upper())
