@@ -1,6 +1,7 @@
 """SIGHUP: the configuration is read again. What is wrong in it changes nothing; what needs a restart is named.
 
-Users, permissions, virtual hosts, address settings and limits change at once, for connections that are there as well. Who is logged in stays so.
+Users, permissions, virtual hosts, address settings and limits change at once, for connections that are there as well. Who is logged in
+stays so.
 """
 
 from __future__ import annotations
