@@ -76,11 +76,10 @@ def test_every_message_is_in_the_table_once(kept: Format, run: Run, url: str, tm
 
 
 def test_a_lost_checkpoint_doubles_nothing(run: Run, url: str, spark: Any, tmp_path: Path) -> None:
-    """The group may be behind the table. A third batch makes enough small files to be rewritten meanwhile."""
-    text = archive("lost")
-    for first in (0, 5, 10):
-        fill(url, "lost", first, 5)
-        run(text, "lost")
+    """The new group is behind the table. Three batches make enough small files to be rewritten meanwhile."""
+    text = archive("lost", "max-rows = 10\n")
+    fill(url, "lost", 0, 15)
+    run(text, "lost")
     table = open_table(Format.PARQUET, tmp_path / "table")
     assert len(table.files()) == 1, "not rewritten"
     shutil.rmtree(tmp_path / "pipeline-state")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("pyspark")
 
 from stompbox.errors import LocalError
-from tests.pipelines.conftest import Run, send
+from stompbox.pipelines import transform as transform_module
+from tests.pipelines.conftest import Run, send, stored
 
 SQL = """
   SELECT window.start AS day, region, count(*) AS orders, sum(amount) AS amount FROM orders GROUP BY window(timestamp, '1 day'), region
@@ -24,6 +26,28 @@ def transform(name: str, more: str, sql: str = SQL) -> str:
 
 def order(region: str, amount: float) -> bytes:
     return json.dumps({"region": region, "amount": amount}).encode()
+
+
+def test_rows_become_messages_each_batch_once(run: Run, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first batch is published, and dies before Spark knows it."""
+    text = transform("sums", 'destination = "/queue/sums.out"')
+    send(url, "/queue/sums", [order("EU", 1), order("US", 2), order("EU", 3)])
+    publish = transform_module._send
+
+    def dying(frame: Any, batch: int, **options: Any) -> None:
+        publish(frame, batch, **options)
+        raise RuntimeError("dead after it was published")
+
+    with monkeypatch.context() as patched, pytest.raises(LocalError, match="dead after it was published"):
+        patched.setattr(transform_module, "_send", dying)
+        run(text, "sums")
+    assert len(stored(url, "/queue/sums.out")) == 2
+    send(url, "/queue/sums", [order("EU", 10)])
+    run(text, "sums")
+    messages = stored(url, "/queue/sums.out")
+    assert {message["headers"]["content-type"] for message in messages} == {"application/json"}
+    rows = [json.loads(message["body"]) for message in messages]
+    assert sorted((row["region"], row["orders"], row["amount"]) for row in rows) == [("EU", 2, 4.0), ("EU", 3, 14.0), ("US", 1, 2.0)]
 
 
 def test_rows_become_a_table_and_a_table_is_a_source(run: Run, url: str, tmp_path: Path) -> None:
