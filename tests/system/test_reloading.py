@@ -72,6 +72,29 @@ def test_retention_changes_at_once(serve: Serve, file: Path, tmp_path: Path) -> 
         assert client.sync() == []
 
 
+def test_virtual_hosts_change_at_once(serve: Serve, file: Path) -> None:
+    """Also that there are some: the addresses that were there are the default host's."""
+    hosts = '[[virtual-host]]\nname = "main"\ndefault = true\n[[virtual-host]]\nname = "green"\n'
+    full = '[[virtual-host.address-setting]]\nmatch = "q"\ndefault-max-consumers = 0\n'
+    file.write_text("")
+    served = serve("--memory", "--no-admin", "--listen", "tcp://127.0.0.1:0")
+    with Plain(served.port) as client:
+        client.send("SEND", {"destination": "/queue/q", "receipt": "1"}, b"before there were hosts")
+        assert client.receive().command == "RECEIPT"
+    reload(served, file, hosts, said="the configuration was read again")
+    with Plain(served.port, headers={"host": "green"}) as green, Plain(served.port, headers={"host": "main"}) as main:
+        for client in (green, main):
+            client.send("SUBSCRIBE", {"destination": "/queue/q", "id": "1"})
+        assert main.receive().body == b"before there were hosts"
+        assert green.sync() == []
+    reload(served, file, hosts + full, said="the configuration was read again")
+    with Plain(served.port, "1.1", headers={"host": "green"}) as green, Plain(served.port, headers={"host": "main"}) as main:
+        for client in (green, main):
+            client.send("SUBSCRIBE", {"destination": "/queue/q", "id": "1", "receipt": "r"})
+        assert green.receive().headers["code"] == "too-many-consumers"
+        assert main.receive().command == "RECEIPT"
+
+
 def test_users_change_at_once(serve: Serve, file: Path) -> None:
     served = serve("--memory", "--no-admin", "--listen", "tcp://127.0.0.1:0")
     with Plain(served.port):
