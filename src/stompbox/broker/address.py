@@ -12,6 +12,7 @@ from stompbox.broker.expiry import is_ruled
 from stompbox.broker.lanes import swept
 from stompbox.broker.log import Log
 from stompbox.broker.memory import Memory
+from stompbox.broker.plans import Plan
 from stompbox.broker.queue import Kind, Queue
 from stompbox.broker.segments import Segment
 from stompbox.config import RoutingType
@@ -130,21 +131,6 @@ Range = tuple[int, int]
 Targets = list[tuple[Queue, list[Range]]]
 
 VERDICTS: Final = 4096  # that a shape remembers; selectors come and go, a shape may stay
-
-
-class Plan:
-    """Which topic subscriptions take the messages of a shape: looked at once, until subscriptions change."""
-
-    __slots__ = ("always", "at", "by_message", "by_value", "known", "settings", "version")
-
-    def __init__(self, version: object, settings: Settings) -> None:
-        self.version = version
-        self.settings = settings
-        self.always: list[Queue] = []
-        self.by_value: list[Selector] = []  # those that look at holes
-        self.at: list[int] = []  # at which of them
-        self.known: dict[tuple[bytes, ...], tuple[Selector, ...]] = {}  # values of these holes -> those of by_value that take them
-        self.by_message: list[Selector] = []  # those that look at each message
 
 
 class Address:
@@ -377,7 +363,7 @@ class Address:
             elif selector.is_per_message:
                 plan.by_message.append(selector)
             else:
-                plan.by_value.append(selector)
+                plan.add_by_value(selector)
         read = frozenset[str]().union(*(selector.headers for selector in plan.by_value))
         plan.at = [at for at, name in enumerate(shape.holes) if name in read]
         shape.verdicts[self] = plan
@@ -400,7 +386,7 @@ class Address:
     def _takers(self, plan: Plan, run: Run, index: int) -> tuple[Selector, ...]:
         headers = run.headers(index)
         known = facts.of_shape(run.shape, self.name, is_durable=not self.is_volatile(run))
-        return tuple([selector for selector in plan.by_value if selector.matches(headers, known)])
+        return plan.takers(headers, known)
 
     def wanted_of(self, selector: Selector, segment: Segment, queue: int) -> list[Range]:
         """The ranges of a segment, which waits in the queue of this id, that a consumer's selector takes."""
