@@ -67,10 +67,6 @@ def test_loopback_needs_no_users() -> None:
             {"virtual-host": [{"name": "v"}]},
             "no [[virtual-host]] is the default: clients whose `host` names none of them are refused",
         ),
-        (
-            {"persist-delivery-count-before-delivery": True},
-            "persist-delivery-count-before-delivery has no effect: delivery counts are not stored, after a restart counting begins again",
-        ),
         ({"admin": {"session-timeout": 5000}, "admin.listen": "off"}, "[admin] has keys but no `listen`: there is no admin interface"),
     ],
 )

@@ -78,8 +78,6 @@ def _groups(table: PermissionTable) -> set[str]:
 def _other_warnings(configuration: Configuration) -> Iterable[str]:
     if configuration.admin.listen is None and configuration.admin != type(configuration.admin)():
         yield "[admin] has keys but no `listen`: there is no admin interface"
-    if configuration.persist_delivery_count_before_delivery:
-        yield "persist-delivery-count-before-delivery has no effect: delivery counts are not stored, after a restart counting begins again"
     hosts = configuration.virtual_hosts
     if hosts and not any(host.default for host in hosts):
         yield "no [[virtual-host]] is the default: clients whose `host` names none of them are refused"

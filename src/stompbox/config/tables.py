@@ -222,7 +222,7 @@ class Configuration(Table, frozen=True):
         20
     )
     persist_delivery_count_before_delivery: Annotated[
-        bool, key("Artemis's name, without effect: delivery counts are not stored.", source=_ARTEMIS)
+        bool, key("Delivery counts are stored before delivery, not after a failed one.", source=_ARTEMIS)
     ] = False
     id_cache_size: Annotated[int, key("Values of `_AMQ_DUPL_ID` remembered per address.", "values", source=_ARTEMIS, at_least=0)] = 20_000
     persist_id_cache: Annotated[bool, key("They outlive a restart.", source=_ARTEMIS)] = True
