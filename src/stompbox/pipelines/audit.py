@@ -74,16 +74,17 @@ def run(spark: Any, plan: Plan, step: AuditTable) -> Finished:
     _views(session, plan, archive, extents)
     compared = session.sql(_COMPARED).cache()
     compared.createOrReplaceTempView("compared")
+    kept = [compared]  # each is asked several times, and each time would read everything
     kinds = {kind: text for kind, text in _DIFFERENCES.items() if kind != "gap" or not archive.selector}
     if step.sent:
-        _sent_views(session, step, plan.path(step.sent))
+        kept.append(_sent_views(session, step, plan.path(step.sent)))
         kinds |= _SENT_DIFFERENCES
     found = session.sql(" UNION ALL ".join(kinds.values())).cache()
     try:
         return _finished(step, plan, compared, found, session)
     finally:
-        found.unpersist()
-        compared.unpersist()
+        for frame in (found, *kept):
+            frame.unpersist()
 
 
 def _extents(plan: Plan, archive: ArchiveTable) -> dict[str, Extent]:
@@ -110,7 +111,8 @@ def _views(session: Any, plan: Plan, archive: ArchiveTable, extents: dict[str, E
     session.createDataFrame(places, "address STRING, position BIGINT, next BIGINT").createOrReplaceTempView("places")
 
 
-def _sent_views(session: Any, step: AuditTable, file: Path) -> None:
+def _sent_views(session: Any, step: AuditTable, file: Path) -> Any:
+    """sent, known, waiting, both; both, which is kept."""
     if not file.exists():
         raise UsageError("no-such-file", f"audit {step.name!r}: the record {file} is not there")
     reader = {".parquet": session.read.parquet, ".csv": session.read.option("header", "true").csv, ".jsonl": session.read.json}[file.suffix]
@@ -123,7 +125,9 @@ def _sent_views(session: Any, step: AuditTable, file: Path) -> None:
     columns = (f"headers['{header}'] AS id", "address", "offset", f"{_HASHES[step.checksum]} AS sum")
     session.table("archived").selectExpr(*columns).where("id IS NOT NULL").createOrReplaceTempView("known")
     session.table("stored").selectExpr(*columns).where("id IS NOT NULL").createOrReplaceTempView("waiting")
-    session.sql(_SENT).createOrReplaceTempView("both")
+    both = session.sql(_SENT).cache()
+    both.createOrReplaceTempView("both")
+    return both
 
 
 def _finished(step: AuditTable, plan: Plan, compared: Any, found: Any, session: Any) -> Finished:
