@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import ssl
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import Serve, Served
+from tests.conftest import ROOT, Serve, Served
 from tests.system.plain import WITHIN, Plain
 
 FULL = '[[address-setting]]\nmatch = "q"\naddress-full-policy = "FAIL"\nmax-size-messages = {}\n'
@@ -118,3 +120,45 @@ def test_a_mistake_changes_nothing_and_is_named(serve: Serve, file: Path) -> Non
 def test_what_needs_a_restart_is_named(serve: Serve, file: Path) -> None:
     served = serve("--memory", "--no-admin", "--listen", "tcp://127.0.0.1:0")
     reload(served, file, 'log-format = "json"\n', said="at the next start: log-format")
+
+
+def certificate(port: int) -> bytes:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with socket.create_connection(("127.0.0.1", port), timeout=WITHIN) as raw, context.wrap_socket(raw) as secured:
+        found = secured.getpeercert(binary_form=True)
+    assert found is not None
+    return found
+
+
+def test_certificates_are_read_again(serve: Serve, file: Path, tmp_path: Path) -> None:
+    pem = tmp_path / "server.pem"
+    one = "".join((ROOT / "tests/client" / name).read_text() for name in ("tls-certificate.pem", "tls-key.pem"))
+    other = (ROOT / "tests/spark/broker.pem").read_text()
+    text = f'data = "{tmp_path / "data"}"\n[[listener]]\nurl = "ssl://127.0.0.1:0?keyStorePath={pem}"\n'
+    pem.write_text(one)
+    file.write_text(text)
+    served = serve("--no-admin")
+    assert certificate(served.port) == ssl.PEM_cert_to_DER_cert(one[: one.index("-----END CERTIFICATE-----") + 26])
+    pem.write_text(other)
+    reload(served, file, text, said="the configuration was read again")
+    replaced = certificate(served.port)
+    assert ssl.DER_cert_to_PEM_cert(replaced).split()[2] in other
+    pem.write_text("no certificate")
+    reload(served, file, text, said="the listeners stay as they were")
+    assert certificate(served.port) == replaced
+    assert str(pem) in served.log.read_text()
+
+
+def test_options_of_a_listener_count_for_those_who_come(serve: Serve, file: Path, tmp_path: Path) -> None:
+    text = f'data = "{tmp_path / "data"}"\n[[listener]]\nurl = "tcp://127.0.0.1:0?anycastPrefix={{}}"\n'
+    file.write_text(text.format("/one/"))
+    served = serve("--no-admin")
+    with Plain(served.port) as before:
+        reload(served, file, text.format("/two/"), said="the configuration was read again")
+        with Plain(served.port) as after:
+            for client, prefix in ((before, "/one/"), (after, "/two/")):
+                client.send("SEND", {"destination": f"{prefix}q", "receipt": "1"}, prefix.encode())
+                assert client.receive().command == "RECEIPT"
+            after.send("SUBSCRIBE", {"destination": "/two/q", "id": "1"})
+            assert [after.receive().body for _ in range(2)] == [b"/one/", b"/two/"]

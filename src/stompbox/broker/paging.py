@@ -137,13 +137,13 @@ def load(engine: Engine, queue: Queue) -> None:
 
 def sifted(queue: Queue, run: Run, first: int, stop: int) -> Iterator[tuple[Segment, bool]]:
     """What was found in the log, and whether it is for this queue."""
-    is_suspect = first < queue.suspect_below
-    if not queue.wants(run) or (is_suspect and queue.address.is_volatile(run)):
+    is_old = first < queue.suspect_below
+    if not queue.wants(run) or (is_old and queue.address.is_volatile(run)):
         yield Segment(run, first, stop), False
         return
     for low, high, is_wanted in queue.address.verdicts(queue, run, first, stop):
-        segment = Segment(run, low, high, is_suspect=is_suspect)
-        if is_suspect and queue.counts is not None:
+        segment = Segment(run, low, high, is_suspect=first < queue.doubted_below)
+        if is_old and queue.counts is not None:
             yield from ((part, is_wanted) for part in queue.counts.parted(segment))
         else:
             yield segment, is_wanted

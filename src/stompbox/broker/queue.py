@@ -77,7 +77,8 @@ class Queue:
         self.waits = Waits(engine.timers, partial(arrivals.wake, self))
         self.delivering = 0  # messages that consumers have and have not acknowledged
         self.paged_from = -1  # from this offset on the log alone has them; -1: all are in memory
-        self.suspect_below = 0  # stored before a restart: may have been delivered
+        self.suspect_below = 0  # stored before a restart
+        self.doubted_below = 0  # may have been delivered before a crash
         self.counts: Counts | None = None  # how often those were delivered
         self.sought = Ranges()  # what consumers took out of the log beyond `paged_from` (seeking.py)
         self.is_loading = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Final
 
 from stompbox.broker import durables, lifetimes, retained
 from stompbox.broker.counts import Counts
@@ -18,6 +18,7 @@ from stompbox.selectors import Limits, Selector, compile_selector
 from stompbox.store.base import Recovered, StoredCursor
 
 Entries = dict[str, dict[str, Any]]
+DOUBTS: Final = ("doubts", "")  # what a broker that ended well says; gone while one runs
 
 
 def recover(engine: Engine, recovered: Recovered) -> None:
@@ -44,7 +45,17 @@ def recover(engine: Engine, recovered: Recovered) -> None:
     for durable in by_key.values():
         durables.watch_durable(engine, durable)
         durables.watch_absence(engine, durable)
+    doubts = entries.get(DOUBTS[0], {}).get(DOUBTS[1])
+    if doubts is not None:
+        for queue in engine.queues.values():
+            queue.doubted_below = doubts.get(str(queue.id), 0)
     _tidy(engine)
+
+
+def note_doubts(engine: Engine) -> None:
+    """The last word of a broker that ends well: deliveries were counted, so nothing is in doubt but what was before."""
+    doubts = {queue.id: queue.doubted_below for queue in engine.queues.values() if queue.doubted_below > queue.cursor.position}
+    engine.put(*DOUBTS, doubts)
 
 
 def _addresses(engine: Engine, recovered: Recovered, entries: Entries) -> None:
@@ -75,7 +86,7 @@ def _queue(engine: Engine, stored: StoredCursor, entry: dict[str, Any]) -> Queue
     cursor = Cursor(stored.id, stored.position, stored.ahead, is_durable=True)
     queue = Queue(engine, address, entry["name"], kind=Kind(entry["kind"]), cursor=cursor, selector=_selector(entry))
     queue.owner, queue.is_auto = entry["owner"], entry["auto"]
-    queue.suspect_below = address.log.next
+    queue.suspect_below = queue.doubted_below = address.log.next
     queue.counts = Counts(stored.delivered) if stored.delivered else None
     if queue.kind in (Kind.GROUP, Kind.READER):
         cursor.reach = FAR

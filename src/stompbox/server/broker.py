@@ -18,9 +18,9 @@ from stompbox.broker.address import Address
 from stompbox.broker.consumer import AckMode, Consumer, Output
 from stompbox.broker.engine import Engine
 from stompbox.broker.paging import Load
-from stompbox.broker.recovery import recover
+from stompbox.broker.recovery import DOUBTS, note_doubts, recover
 from stompbox.broker.stagings import Stagings
-from stompbox.config import Configuration, Listener, ListenerOptions
+from stompbox.config import Configuration, ListenerOptions
 from stompbox.errors import IllegalFrame, Refused, StompboxError, StoreError
 from stompbox.message import Run
 from stompbox.security import FailedLogins, Permissions, User, Users
@@ -43,7 +43,7 @@ from stompbox.store.base import Commit, Store
 
 if TYPE_CHECKING:
     from stompbox.server.connection import Connection
-    from stompbox.server.tcp import Socket
+    from stompbox.server.tcp import Door, Socket
 
 log = logging.getLogger("stompbox")
 
@@ -69,7 +69,7 @@ class Broker:
         recover(self.engine, recovered)
         limits.measure(self.engine, store.sizes)
         retention.outline(self.engine, store.outline)
-        store.apply(Commit(entries={("broker", "epoch"): (epoch + 1).to_bytes(4)}))
+        store.apply(Commit(entries={("broker", "epoch"): (epoch + 1).to_bytes(4), DOUBTS: None}))
         self.committer = Committer(store, loop, self._committed)
         self.stagings = Stagings(self.engine, STAGED)
         self.users = Users(configuration.users, configuration.authentication_cache_size)
@@ -80,7 +80,8 @@ class Broker:
             limit=configuration.max_failed_logins, window=configuration.failed_login_window,
         )  # fmt: skip
         self.connections: set[Connection] = set()
-        self.of_listener: Counter[Listener] = Counter()  # connections, logged in or not
+        self.doors: list[Door] = []
+        self.of_listener: Counter[str] = Counter()  # connections, logged in or not, by what it listens on
         self.of_user: Counter[str] = Counter()  # connections that are logged in
         self.waiting: dict[Connection, None] = {}  # those with receipts that a commit must come before
         self.pressure = Pressure(self)
@@ -128,7 +129,7 @@ class Broker:
     def leave(self, connection: Connection) -> None:
         """A connection is gone."""
         self.connections.discard(connection)
-        self.of_listener[connection.listener] -= 1
+        self.of_listener[str(connection.listener)] -= 1
         if connection.is_entered:
             self.of_user[connection.user.name] -= 1
             if not self.of_user[connection.user.name]:
@@ -436,6 +437,10 @@ class Broker:
                 break
         if self.engine.is_dirty:
             log.error("stopped without having stored everything: %r", self.engine)
+            return
+        note_doubts(self.engine)
+        self._start_commit()
+        await self._idle()
 
     async def _idle(self) -> None:
         while self.committer.is_busy:

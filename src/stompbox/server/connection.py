@@ -135,7 +135,7 @@ class Connection:
         self.requests: Requests | None = None  # that wait for their answers
         self._timer = broker.loop.call_later(options.handshake_timeout / 1000, self._handshake_late)
         broker.connections.add(self)
-        broker.of_listener[listener] += 1
+        broker.of_listener[str(listener)] += 1
 
     # In
 

@@ -34,6 +34,10 @@ def reload(broker: Broker, read: Read) -> None:
         log.error("the configuration is not read again: %s (%s). Everything stays as it was", error.message, error.code)
         return
     later = needs_restart(broker.configuration, found)
+    try:
+        _change_doors(broker, found)
+    except ConfigError as error:
+        log.error("the listeners stay as they were: %s (%s)", error.message, error.code)
     take(broker, found)
     log.warning("the configuration was read again%s", f"; at the next start: {', '.join(later)}" if later else "")
 
@@ -56,3 +60,11 @@ def take(broker: Broker, configuration: Configuration) -> None:
     broker.pressure.relieve()
     logging.getLogger().setLevel(configuration.log_level.value.upper())
     broker.flush()
+
+
+def _change_doors(broker: Broker, configuration: Configuration) -> None:
+    """Options and certificates of what is listened on still. Raises ConfigError for the first one that cannot be so."""
+    found = {str(listener): listener for listener in [table.parse() for table in configuration.listeners]}
+    for door in broker.doors:
+        if str(door.listener) in found:
+            door.change(found[str(door.listener)])

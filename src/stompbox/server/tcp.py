@@ -157,11 +157,38 @@ class Socket(asyncio.Protocol):
         self._transport.abort()
 
 
+class Door:
+    """What is listened on, and how those who come are received: both may change while it is open."""
+
+    def __init__(self, broker: Broker, listener: Listener) -> None:
+        """Raises ConfigError for certificates or a transformer that cannot be loaded."""
+        self.broker = broker
+        self.listener = listener
+        self.context = tls_context(listener) if listener.is_tls else None
+        broker.transform_of(listener.options)
+
+    def change(self, listener: Listener) -> None:
+        """For those who come from now on; the files of certificates are read again. When it raises ConfigError nothing has changed."""
+        self.broker.transform_of(listener.options)
+        if self.context is not None:
+            tls_context(listener)
+            load_certificates(self.context, listener)
+        self.listener = listener
+
+    def receive(self) -> Socket:
+        return Socket(self.broker, self.listener)
+
+
 def tls_context(listener: Listener) -> ssl.SSLContext:
     """The server side of TLS for a listener. Raises ConfigError that names the file."""
-    options = listener.options
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    load_certificates(context, listener)
+    return context
+
+
+def load_certificates(context: ssl.SSLContext, listener: Listener) -> None:
+    options = listener.options
     if not options.key_store_path:
         raise ConfigError("config-value", f"{listener}: ssl:// needs keyStorePath, a PEM file with certificate chain and key")
     try:
@@ -170,18 +197,17 @@ def tls_context(listener: Listener) -> ssl.SSLContext:
             context.load_verify_locations(options.trust_store_path)
     except (OSError, ssl.SSLError) as error:
         raise ConfigError("config-value", f"{listener}: keyStorePath {options.key_store_path!r} cannot be used: {error}") from None
-    if options.need_client_auth:
-        context.verify_mode = ssl.CERT_REQUIRED
-    return context
+    context.verify_mode = ssl.CERT_REQUIRED if options.need_client_auth else ssl.CERT_NONE
 
 
 async def listen(broker: Broker, listener: Listener) -> asyncio.Server:
     """Starts to accept. Raises ConfigError when the address cannot be listened on."""
-    context = tls_context(listener) if listener.is_tls else None
-    broker.transform_of(listener.options)  # what cannot be loaded is refused now
+    door = Door(broker, listener)
     try:
-        return await broker.loop.create_server(
-            lambda: Socket(broker, listener), listener.host, listener.port, ssl=context, backlog=1024, reuse_address=True
+        server = await broker.loop.create_server(
+            door.receive, listener.host, listener.port, ssl=door.context, backlog=1024, reuse_address=True
         )
     except OSError as error:
         raise ConfigError("cannot-listen", f"cannot listen on {listener}: {error.strerror or error}") from None
+    broker.doors.append(door)
+    return server
