@@ -28,10 +28,11 @@ check: $(VENV)/.dev ## ruff, mypy --strict and the floors of the house
 bench: $(VENV)/.dev ## measure Stompbox; ARGS='--peers artemis' beside others, '--rows queue --runs 1' in short
 	@$(BIN)/python -m bench.run $(ARGS)
 
-soak: $(VENV)/.dev ## kill a broker 40 times under load, cut power at every write, fail every call; ARGS='--kills 100 --seed 7'
+soak: $(VENV)/.dev ## kill a broker 40 times under load, cut power at every write, fail every call, kill Spark; ARGS='--kills 100'
 	@$(BIN)/python -m tests.crash.drill $(ARGS)
 	@SOAK=1 $(BIN)/python -m pytest -q tests/crash/test_power_loss.py tests/crash/test_faults.py \
 	  tests/crash/test_broker_power_loss.py tests/crash/test_broker_faults.py
+	@$(BIN)/python -m tests.spark.soak
 
 lock: $(VENV)/.dev ## write the installed versions to requirements.lock
 	@{ head -n 1 $(LOCK); $(BIN)/python -m pip freeze --exclude-editable; } >$(LOCK).new && mv $(LOCK).new $(LOCK)

@@ -1,24 +1,37 @@
-"""How fast messages become rows and rows messages, end to end: `python bench/spark_pipeline.py [messages]`.
+"""How fast messages become rows and rows messages, end to end: `python bench/spark_pipeline.py [--rows source,sink] [--messages 2000000]`.
+
+    source      batch and stream, to nothing (noop) and to Parquet         neighbour   what another client notices of an archive
+    sink        a batch of rows, and a stream copied to another address    peer        the same archive by stomp.py and pyarrow
+    trigger     what a micro-batch costs that has one row
 
 A broker in its own process (durable, fsync), messages of 200 bytes with three headers beside the destination on four topics, and a local
-Spark on two cores. Each figure is a whole query, with its start, the best of three; `batch` is what one micro-batch takes at most. Beside
-it stand the processor seconds that a million rows cost Spark, its workers and the broker together: they say more on a busy machine.
+Spark on two cores. `whole` is a whole query with its start, the best of the runs; `steady` counts the rows and the time of its
+micro-batches without the first. Beside it stand the processor seconds that a million rows cost Spark, its workers and the broker
+together: they say more on a busy machine.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from bench.run import OUT, build_stompload
 from stompbox.spark import session
 from stompbox.spark.bounds import EARLIEST
 from stompbox.spark.link import leased
@@ -28,12 +41,24 @@ from stompbox.spark.requests import open_group
 BODY = b"x" * 200
 TOPICS = 4
 FRAMES = 1000  # sent at a time
+ROWS = ("source", "sink", "trigger", "neighbour", "peer")
+RATE = 2000  # messages/s of the neighbour
+NEIGHBOUR_MESSAGES = 20_000
+PEER_ROWS = 10_000  # of a Parquet file's row group
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    spark: Any
+    url: str
+    messages: int
+    runs: int
 
 
 @contextmanager
 def broker(folder: Path) -> Any:
     command = [sys.executable, "-m", "stompbox", "serve", "--no-admin", "--listen", "tcp://127.0.0.1:0", "--data", str(folder)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen([*command, "--log-level", "error"], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
             lines = []
@@ -51,7 +76,7 @@ def hold(url: str, destinations: str) -> None:
         open_group(link, "bench", destinations, EARLIEST)
 
 
-def fill(url: str, messages: int) -> float:
+def fill(url: str, messages: int, destination: str = "/topic/bench.%d") -> float:
     """Sends and returns the messages a second, the receipt for the last one included."""
     host, _, port = url.removeprefix("stomp://").partition(":")
     start = time.perf_counter()
@@ -59,7 +84,8 @@ def fill(url: str, messages: int) -> float:
         link.sendall(b"CONNECT\naccept-version:1.2\nhost:x\nheart-beat:0,0\n\n\0")
         assert link.recv(65536).startswith(b"CONNECTED")
         for first in range(0, messages, FRAMES):
-            head = b"SEND\ndestination:/topic/bench.%d\npersistent:true\ncarrier:UA\norigin:EWR\nid:" % (first // FRAMES % TOPICS)
+            to = (destination % (first // FRAMES % TOPICS) if "%" in destination else destination).encode()
+            head = b"SEND\ndestination:%b\npersistent:true\ncarrier:UA\norigin:EWR\nid:" % to
             last = b"\nreceipt:done" if first + FRAMES >= messages else b""
             tail = b"\ncontent-length:200\n\n%b\0" % BODY
             link.sendall(b"".join([b"%b%012d%b" % (head, first + index, tail) for index in range(FRAMES - 1)]))
@@ -83,57 +109,180 @@ def processor_seconds() -> float:
     return sum(spent[process][1] for process in ours) / os.sysconf("SC_CLK_TCK")
 
 
-def rate(name: str, messages: int, run: Callable[[Path], object]) -> None:
+def rate(name: str, bench: Bench, run: Callable[[Path], float | None]) -> None:
+    """Prints the best of the runs. `run` returns its steady rate, if it has one."""
     best = cost = float("inf")
-    for _ in range(3):
+    steady = 0.0
+    for _ in range(bench.runs):
         with tempfile.TemporaryDirectory() as folder:
             start, before = time.perf_counter(), processor_seconds()
-            run(Path(folder))
+            steady = max(steady, run(Path(folder)) or 0.0)
             best = min(best, time.perf_counter() - start)
             cost = min(cost, processor_seconds() - before)
-    print(f"{name:40} {messages / best:12,.0f} rows/s {cost * 1e6 / messages:8.2f} s per million", flush=True)
+    whole = f"{bench.messages / best:10,.0f} whole {f'{steady:10,.0f} steady' if steady else ' ' * 17}"
+    print(f"{name:36} {whole} rows/s {cost * 1e6 / bench.messages:6.2f} s per million", flush=True)
 
 
-def measure(spark: Any, url: str, messages: int) -> None:
-    options = {"url": url, "destination": "/topic/bench.#"}
+def archive(bench: Bench, form: str, size: int) -> Callable[[Path], float]:
+    """A stream of all that is there, `size` rows in a micro-batch, into a table of this form; the steady rate."""
 
-    def batch(folder: Path) -> None:
-        spark.read.format("stomp").options(**options).load().write.format("noop").mode("overwrite").save()
+    def run(folder: Path) -> float:
+        given = {"url": bench.url, "destination": "/topic/bench.#", "maxRowsPerTrigger": str(size)}
+        rows = bench.spark.readStream.format("stomp").options(**given).load()
+        writer = rows.writeStream.format(form).option("checkpointLocation", str(folder / "checkpoint"))
+        query = writer.option("path", str(folder / "table")).trigger(availableNow=True).start()
+        query.awaitTermination()
+        seen = sum(json.loads(progress.json)["numInputRows"] for progress in query.recentProgress)
+        assert seen == bench.messages, f"{seen} rows instead of {bench.messages}"
+        return steady(query)
 
-    def stream(form: str, size: int, **given: str) -> Callable[[Path], None]:
+    return run
+
+
+def steady(query: Any) -> float:
+    """Rows a second of a query's micro-batches, without the first."""
+    later = [json.loads(progress.json) for progress in query.recentProgress[1:]]
+    return float(sum(one["numInputRows"] for one in later) * 1000 / max(1, sum(one["batchDuration"] for one in later)))
+
+
+def source(bench: Bench) -> None:
+    def batch(form: str) -> Callable[[Path], None]:
         def run(folder: Path) -> None:
-            rows = spark.readStream.format("stomp").options(**options, maxRowsPerTrigger=str(size)).load()
-            writer = rows.writeStream.format(form).options(checkpointLocation=str(folder / "checkpoint"), **given)
-            if form == "parquet":
-                writer = writer.option("path", str(folder / "table"))
-            query = writer.trigger(availableNow=True).start()
-            query.awaitTermination()
-            seen = sum(json.loads(progress.json)["numInputRows"] for progress in query.recentProgress)
-            assert seen == messages, f"{seen} rows instead of {messages}"
+            rows = bench.spark.read.format("stomp").options(url=bench.url, destination="/topic/bench.#").load()
+            rows.write.format(form).mode("overwrite").save(*([str(folder / "table")] if form == "parquet" else []))
 
         return run
 
-    def write(folder: Path) -> None:
-        rows = spark.range(0, messages, 1, 2)
-        rows = rows.selectExpr("repeat('x', 200) AS body", "map('id', CAST(id AS STRING), 'carrier', 'UA', 'origin', 'EWR') AS headers")
-        rows.write.format("stomp").mode("append").options(url=url, destination="/topic/sink").save()
-
-    rate("batch read to noop", messages, batch)
+    batch("noop")(Path())  # Spark's code is compiled while it runs
+    rate("batch to noop", bench, batch("noop"))
+    rate("batch to Parquet", bench, batch("parquet"))
     for size in (500_000, 100_000):
-        rate(f"stream to noop, batch of {size:,}", messages, stream("noop", size))
-    rate("stream to Parquet, batch of 500,000", messages, stream("parquet", 500_000))
-    rate("batch write", messages, write)
+        rate(f"stream to noop, {size:,} per batch", bench, archive(bench, "noop", size))
+    rate("stream to Parquet, 500,000 per batch", bench, archive(bench, "parquet", 500_000))
+
+
+def sink(bench: Bench) -> None:
+    def write(folder: Path) -> None:
+        rows = bench.spark.range(0, bench.messages, 1, 2)
+        rows = rows.selectExpr("repeat('x', 200) AS body", "map('id', CAST(id AS STRING), 'carrier', 'UA', 'origin', 'EWR') AS headers")
+        rows.write.format("stomp").mode("append").options(url=bench.url, destination="/topic/sink").save()
+
+    def copy(folder: Path) -> float:
+        rows = bench.spark.readStream.format("stomp").options(url=bench.url, destination="/topic/bench.#").load().drop("destination")
+        writer = rows.writeStream.format("stomp").options(url=bench.url, destination="/topic/sink")
+        query = writer.option("checkpointLocation", str(folder)).trigger(availableNow=True).start()
+        query.awaitTermination()
+        return steady(query)
+
+    hold(bench.url, "/topic/sink")
+    rate("batch write", bench, write)
+    rate("stream copied, 500,000 per batch", bench, copy)
+
+
+def trigger(bench: Bench) -> None:
+    """Micro-batches of one row, as fast as Spark begins the next."""
+    hold(bench.url, "/topic/trickle")
+    for form in ("noop", "parquet", "stomp"):
+        with tempfile.TemporaryDirectory() as folder:
+            rows = bench.spark.readStream.format("stomp").options(url=bench.url, destination="/topic/trickle", maxRowsPerTrigger="1").load()
+            rows = rows.drop("destination")
+            writer = rows.writeStream.format(form).option("checkpointLocation", f"{folder}/checkpoint").option("path", f"{folder}/table")
+            fill(bench.url, 30, "/topic/trickle")  # by the thousand: more than enough
+            query = writer.options(**({"url": bench.url, "destination": "/topic/sink"} if form == "stomp" else {})).start()
+            while not query.lastProgress or query.lastProgress["batchId"] < 40:
+                assert query.isActive, query.exception()
+                time.sleep(0.05)
+            query.stop()
+            took = sorted(json.loads(one.json)["batchDuration"] for one in query.recentProgress[5:])
+        print(f"trigger, one row to {form:16} {statistics.median(took):6.0f} ms median {took[len(took) * 9 // 10]:6.0f} ms p90", flush=True)
+
+
+def neighbour(bench: Bench) -> None:
+    """Latencies of another client at RATE messages/s, alone and beside an archive at full speed."""
+    OUT.mkdir(exist_ok=True)
+    load, port = str(build_stompload()), bench.url.rpartition(":")[2]
+    over = threading.Event()
+
+    def latencies(name: str) -> None:
+        command = [load, "--port", port, "--dest", f"/queue/n-{uuid4().hex}", "--msgs", str(NEIGHBOUR_MESSAGES), "--rate", str(RATE)]
+        done = subprocess.run([*command, "--batch", "1"], capture_output=True, text=True, check=True)
+        found = json.loads(done.stdout)
+        print(f"neighbour, {name:25} {found['lat_ms_p50']:8.2f} ms p50 {found['lat_ms_p99']:8.2f} ms p99", flush=True)
+
+    def archives() -> None:
+        while not over.is_set():
+            with tempfile.TemporaryDirectory() as folder:
+                archive(bench, "parquet", 500_000)(Path(folder))
+
+    latencies("alone")
+    busy = threading.Thread(target=archives)
+    busy.start()
+    try:
+        latencies("beside an archive")
+    finally:
+        over.set()
+        busy.join()
+
+
+def peer(bench: Bench) -> None:
+    """stomp.py receives, acknowledges what it has written, and pyarrow makes the file."""
+    import pyarrow as pa
+    import stomp
+    from pyarrow import parquet
+
+    fields = [("destination", pa.string()), ("headers", pa.map_(pa.string(), pa.string())), ("body", pa.binary())]
+    host, _, port = bench.url.removeprefix("stomp://").partition(":")
+    messages = min(bench.messages, 100_000)
+    fill(bench.url, messages, "/queue/peer")
+    whole = threading.Event()
+    rows: list[tuple[str, list[tuple[str, str]], bytes]] = []
+    with tempfile.TemporaryDirectory() as folder, parquet.ParquetWriter(f"{folder}/table.parquet", pa.schema(fields)) as table:
+
+        class Listener(stomp.ConnectionListener):  # type: ignore[misc]
+            seen = 0
+
+            def on_message(self, frame: Any) -> None:
+                rows.append((frame.headers["destination"], [*frame.headers.items()], frame.body.encode()))
+                self.seen += 1
+                if len(rows) >= PEER_ROWS or self.seen == messages:
+                    table.write_table(pa.table([list(column) for column in zip(*rows, strict=True)], schema=pa.schema(fields)))
+                    link.ack(frame.headers["ack"])
+                    rows.clear()
+                if self.seen == messages:
+                    whole.set()
+
+        link = stomp.Connection12([(host, int(port))], heartbeats=(0, 0))
+        link.set_listener("", Listener())
+        link.connect(wait=True)
+        start = time.perf_counter()
+        link.subscribe("/queue/peer", "1", ack="client", headers={"consumer-window-size": "-1"})
+        whole.wait()
+        took = time.perf_counter() - start
+        link.disconnect()
+    print(f"{'peer: stomp.py and pyarrow, one file':36} {messages / took:10,.0f} rows/s", flush=True)
 
 
 def main() -> None:
-    messages = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", default=",".join(ROWS))
+    parser.add_argument("--messages", type=int, default=2_000_000)
+    parser.add_argument("--runs", type=int, default=2)
+    parser.add_argument("--nice", type=int, default=0, help="how much Spark gives way to the broker")
+    given = parser.parse_args()
+    wanted = given.rows.split(",")
+    if unknown := set(wanted) - set(ROWS):
+        parser.error(f"no row {unknown.pop()!r}; there are {', '.join(ROWS)}")
     with tempfile.TemporaryDirectory() as folder, broker(Path(folder) / "data") as url, suppress(KeyboardInterrupt):
         hold(url, ",".join(f"/topic/bench.{topic}" for topic in range(TOPICS)))
-        print(f"{'sent to the broker':40} {fill(url, messages):12,.0f} messages/s", flush=True)
-        spark = session.local("bench", cores=2)
-        spark.sparkContext.setLogLevel("ERROR")
-        measure(spark, url, messages)
-        spark.stop()
+        print(f"{'sent to the broker':36} {fill(url, given.messages):10,.0f} messages/s", flush=True)
+        spark = None if wanted == ["peer"] else session.local("bench", cores=2, nice=given.nice)
+        if spark is not None:
+            spark.sparkContext.setLogLevel("ERROR")
+        measures = {"source": source, "sink": sink, "trigger": trigger, "neighbour": neighbour, "peer": peer}
+        for name in wanted:
+            measures[name](Bench(spark, url, given.messages, given.runs))
+        if spark is not None:
+            spark.stop()
 
 
 if __name__ == "__main__":

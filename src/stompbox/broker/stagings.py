@@ -59,7 +59,8 @@ class Stagings:
         before = [] if staged is None else staged.parts.get(part, [])
         more = sum([one.size for one in runs]) - sum([one.size for one in before])
         if self.size + more > self.most:
-            raise Refused("staging-full", f"sinks have staged {self.size} bytes; with {more} more the limit of {self.most} is passed")
+            text = f"sinks have staged {self.size} bytes; with {more} more the limit of {self.most} is passed (max-staged-bytes)"
+            raise Refused("staging-full", text)
         if staged is None:
             staged = self.batches[sink, batch] = Staged(run)
         staged.parts[part] = runs

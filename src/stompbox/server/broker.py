@@ -49,7 +49,6 @@ log = logging.getLogger("stompbox")
 
 ROUNDS = 4  # write, acknowledge what the system took, hand out more: so often before other connections get their turn
 RELOAD = 1.0  # seconds until a queue that could not be read is read again
-STAGED = 256 << 20  # bytes that sinks may have staged
 
 
 class Broker:
@@ -71,7 +70,7 @@ class Broker:
         retention.outline(self.engine, store.outline)
         store.apply(Commit(entries={("broker", "epoch"): (epoch + 1).to_bytes(4), DOUBTS: None}))
         self.committer = Committer(store, loop, self._committed)
-        self.stagings = Stagings(self.engine, STAGED)
+        self.stagings = Stagings(self.engine, configuration.max_staged_bytes)
         self.users = Users(configuration.users, configuration.authentication_cache_size)
         grants = configuration.grants_of()
         self.permissions = Permissions(grants.best if grants is not None else None, configuration.authorization_cache_size)

@@ -20,8 +20,14 @@ if TYPE_CHECKING:
     from stompbox.server.connection import Connection
 
 
+def _sink(connection: Connection, frame: Frame) -> str:
+    """The sink's name, which is its user's own: nobody publishes, discards or forgets what another one's sink has staged."""
+    name, user = placed(connection, frame, "sink"), connection.user.name
+    return f"{name}@{user}" if user else name
+
+
 async def stage(connection: Connection, frame: Frame) -> Answer:
-    sink, batch, part = placed(connection, frame, "sink"), number(frame, "batch"), (number(frame, "partition"), number(frame, "attempt"))
+    sink, batch, part = _sink(connection, frame), number(frame, "batch"), (number(frame, "partition"), number(frame, "attempt"))
     runs = await asyncio.get_running_loop().run_in_executor(None, decode, frame.body, 0)
     for name in {run.shape.destination for run in runs}:
         _target(connection, name)
@@ -44,7 +50,7 @@ async def publish(connection: Connection, frame: Frame) -> Answer:
         raise IllegalFrame("bad-json", "request publish needs attempts: a list of [partition, attempt]")
     parts = [(partition, attempt) for partition, attempt in attempts]
     route = partial(_route, connection)
-    count = connection.broker.stagings.publish(placed(connection, frame, "sink"), number(frame, "batch"), parts, route)
+    count = connection.broker.stagings.publish(_sink(connection, frame), number(frame, "batch"), parts, route)
     await durable(connection)
     return json_answer({"published": count or 0, "already": count is None})
 
@@ -65,12 +71,12 @@ def _route(connection: Connection, run: Run) -> Address:
 
 
 async def discard(connection: Connection, frame: Frame) -> Answer:
-    connection.broker.stagings.discard(placed(connection, frame, "sink"), number(frame, "batch"))
+    connection.broker.stagings.discard(_sink(connection, frame), number(frame, "batch"))
     return json_answer({})
 
 
 async def sink_delete(connection: Connection, frame: Frame) -> Answer:
     """A sink that will write no more: which batch it published last need not be remembered."""
-    connection.broker.stagings.forget(placed(connection, frame, "sink"))
+    connection.broker.stagings.forget(_sink(connection, frame))
     await durable(connection)
     return json_answer({})

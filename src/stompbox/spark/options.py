@@ -20,7 +20,7 @@ from stompbox.spark.bounds import EARLIEST, LATEST, Bound, parse_bound
 
 DEFAULT_PORT: Final = 61613
 DEFAULT_MAX_ROWS: Final = 500_000  # a batch of this size spends most of its time on rows, not on Spark's fixed cost per batch
-FETCH_BYTES: Final = 8 * 1024 * 1024
+FETCH_BYTES: Final = 4 * 1024 * 1024  # the broker's own limit for one answer
 STAGE_BYTES: Final = 4 * 1024 * 1024
 
 

@@ -14,6 +14,7 @@ import shlex
 import shutil
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -31,23 +32,36 @@ SETTINGS: Final[Mapping[str, str]] = {
 }
 
 
-def local(name: str = "stompbox", *, cores: int = 0, settings: Mapping[str, str] | None = None) -> Any:
+def local(name: str = "stompbox", *, cores: int = 0, settings: Mapping[str, str] | None = None, nice: int = 0) -> Any:
     """A SparkSession on `cores` processors (0: all) that listens on loopback only.
 
-    `settings` are Spark's own, and win over these: {"spark.sql.shuffle.partitions": "4"}. Sets JAVA_HOME where it must, and
+    `settings` are Spark's own, and win over these: {"spark.sql.shuffle.partitions": "4"}. `nice` (0 to 19, Linux) is how much Spark
+    gives way to other processes, as to a broker on the same machine; this process does not. Sets JAVA_HOME where it must, and
     PYSPARK_PYTHON to this interpreter unless it is set: else Spark's workers are whatever `python3` is on PATH. Raises UsageError when
     there is no pyspark or no Java.
     """
     try:
+        from pyspark import SparkConf, SparkContext
         from pyspark.sql import SparkSession
     except ImportError as fault:
         raise UsageError("no-spark", f"{fault}: pip install 'stompbox[spark]'") from None
     os.environ["JAVA_HOME"] = str(java_home(os.environ))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName(name).master(f"local[{cores or '*'}]")
-    for key, value in {**SETTINGS, **(settings or {})}.items():
+    wanted = {"spark.master": f"local[{cores or '*'}]", **SETTINGS, **(settings or {})}
+    if nice and sys.platform == "linux":
+        # Priorities are a thread's own, and Java inherits that of the thread that starts it.
+        thread = threading.Thread(target=_start_java, args=(SparkContext, SparkConf().setAll(list(wanted.items())), nice))
+        thread.start()
+        thread.join()
+    builder = SparkSession.builder.appName(name)
+    for key, value in wanted.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def _start_java(context: Any, conf: Any, nice: int) -> None:
+    os.setpriority(os.PRIO_PROCESS, 0, min(19, nice))
+    context._ensure_initialized(conf=conf)
 
 
 def java_home(environment: Mapping[str, str]) -> Path:
