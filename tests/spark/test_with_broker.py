@@ -22,7 +22,7 @@ from stompbox.spark.link import forget, leased
 from stompbox.spark.offsets import OffsetRange
 from stompbox.spark.options import Given, Target, source_options, target_of
 from stompbox.spark.reading import View, batches
-from stompbox.spark.requests import open_group
+from stompbox.spark.requests import describe, open_group
 from tests.conftest import Serve, Served
 from tests.spark.fake_broker import PEM
 
@@ -115,6 +115,27 @@ def test_messages_that_went_before_they_were_read(spark: Any, url: str, tmp_path
     found = [row for batch in batches(options, [OffsetRange("q", 1, 31)], View(("offset",))) for row in batch.to_pylist()]
     assert [row["offset"] for row in found] == list(range(21, 31))
     assert caplog.messages == ["offsets 1 to 20 of 'q' were deleted before they were read; skipped 20 offsets (failOnDataLoss=false)"]
+
+
+def test_retention_passes_a_reader_without_a_group(spark: Any, serve: Serve, tmp_path: Path) -> None:
+    (tmp_path / "kept.toml").write_text('[[address-setting]]\nmatch = "kept.#"\nretention-messages = 10\n')
+    served = serve("--listen", "tcp://127.0.0.1:0", "--no-admin", "--config", str(tmp_path / "kept.toml"))
+    url = f"stomp://{served.host}:{served.port}"
+    hold(url, "lake", "/topic/kept.held")
+    for destination in ("/topic/kept.a", "/topic/kept.held"):
+        send(url, destination, range(5))
+    archived(spark, tmp_path / "a", url, "/topic/kept.a")
+    for destination in ("/topic/kept.a", "/topic/kept.held"):
+        send(url, destination, range(5, 40))
+    with leased(target(url)) as link:
+        first = describe(link, "/topic/kept.a", create=False).extents["kept.a"].first
+    assert 5 < first <= 30
+    with pytest.raises(StreamingQueryException, match=f"offsets 5 to {first - 1} of 'kept.a' were deleted"):
+        archived(spark, tmp_path / "a", url, "/topic/kept.a")
+    archived(spark, tmp_path / "a", url, "/topic/kept.a", failOnDataLoss="false")
+    assert offsets(spark, tmp_path / "a") == [*range(5), *range(first, 40)]
+    archived(spark, tmp_path / "held", url, "/topic/kept.held", group="lake")
+    assert offsets(spark, tmp_path / "held") == list(range(40))
 
 
 def test_a_log_that_is_shorter_than_the_checkpoint(spark: Any, serve: Serve, url: str, tmp_path: Path) -> None:
