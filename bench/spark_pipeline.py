@@ -123,11 +123,11 @@ def rate(name: str, bench: Bench, run: Callable[[Path], float | None]) -> None:
     print(f"{name:36} {whole} rows/s {cost * 1e6 / bench.messages:6.2f} s per million", flush=True)
 
 
-def archive(bench: Bench, form: str, size: int) -> Callable[[Path], float]:
+def archive(bench: Bench, form: str, size: int, tasks: int = 2) -> Callable[[Path], float]:
     """A stream of all that is there, `size` rows in a micro-batch, into a table of this form; the steady rate."""
 
     def run(folder: Path) -> float:
-        given = {"url": bench.url, "destination": "/topic/bench.#", "maxRowsPerTrigger": str(size)}
+        given = {"url": bench.url, "destination": "/topic/bench.#", "maxRowsPerTrigger": str(size), "numPartitions": str(tasks)}
         rows = bench.spark.readStream.format("stomp").options(**given).load()
         writer = rows.writeStream.format(form).option("checkpointLocation", str(folder / "checkpoint"))
         query = writer.option("path", str(folder / "table")).trigger(availableNow=True).start()
@@ -159,6 +159,7 @@ def source(bench: Bench) -> None:
     for size in (500_000, 100_000):
         rate(f"stream to noop, {size:,} per batch", bench, archive(bench, "noop", size))
     rate("stream to Parquet, 500,000 per batch", bench, archive(bench, "parquet", 500_000))
+    rate("the same, 1,000,000 and 4 tasks", bench, archive(bench, "parquet", 1_000_000, 4))
 
 
 def sink(bench: Bench) -> None:
