@@ -69,6 +69,13 @@ def test_messages_deleted_before_they_were_read(fake: FakeBroker, caplog: pytest
     assert "skipped 4 offsets (failOnDataLoss=false)" in caplog.text
 
 
+def test_a_chunk_may_hold_what_is_deleted(fake: FakeBroker) -> None:
+    fill(fake, chunks=2, each=10)
+    fake.logs["a"].first = 5  # the broker deletes whole chunks only
+    assert [row[1] for row in read(fake, OffsetRange("a", 2, 12), failOnDataLoss="false")] == list(range(5, 12))
+    assert read(fake, OffsetRange("a", 2, 4), failOnDataLoss="false") == []
+
+
 def test_a_log_that_became_shorter(fake: FakeBroker) -> None:
     fill(fake)
     with pytest.raises(Refused, match="ends at offset 15, before the 20 that was planned"):

@@ -49,7 +49,8 @@ def batches(options: SourceOptions, ranges: Iterable[OffsetRange], view: View) -
                 if not found.blobs:
                     continue
                 runs = joined(found.blobs)
-                rows = rows_of(runs, wanted, selection)
+                kept = OffsetRange(wanted.address, max(wanted.start, found.first), wanted.stop)  # a chunk may hold what is deleted
+                rows = rows_of(runs, kept, selection)
                 if len(rows):
                     yield from sliced(_seen(runs, rows, wanted.address, view))
 
