@@ -43,6 +43,7 @@ class Copy:
     state: State = State.READY
     deliveries: int = 0
     failures: int = 0
+    told: tuple[int, int] = (0, 0)  # deliveries and failures as the next commit has them
     until: int = 0
     is_suspect: bool = False
     is_disordered: bool = False  # was handed out, but taken back before it was written
@@ -191,6 +192,7 @@ class Model:
                 continue
             copy.state = State.READY
             copy.failures += is_failure
+            copy.told = copy.deliveries, copy.failures
             if is_failure and copy.failures >= ATTEMPTS:
                 del box.copies[copy.mail.key]
                 self._die(box, copy.mail)
@@ -265,7 +267,7 @@ class Model:
     def stored(self) -> Stored:
         """What a commit that is taken now keeps."""
         boxes = {
-            box.key: (box.word, [c.mail for c in box.copies.values() if c.mail.is_persistent])
+            box.key: (box.word, [(c.mail, c.told) for c in box.copies.values() if c.mail.is_persistent])
             for box in self.boxes.values()
             if box.is_stored
         }
@@ -274,12 +276,13 @@ class Model:
     def restart(self, stored: Stored) -> None:
         self.clients = {}
         self.boxes = {
-            key: Box(key, word, 0, {m.key: Copy(m, is_suspect=True) for m in mails}) for key, (word, mails) in stored.boxes.items()
+            key: Box(key, word, 0, {m.key: Copy(m, deliveries=told[0], failures=told[1], told=told, is_suspect=True) for m, told in mails})
+            for key, (word, mails) in stored.boxes.items()
         }
         self.retained = {address: list(mails) for address, mails in stored.retained.items()}
 
 
 @dataclass(frozen=True)
 class Stored:
-    boxes: dict[Key, tuple[str, list[Mail]]]
+    boxes: dict[Key, tuple[str, list[tuple[Mail, tuple[int, int]]]]]  # word, and what is in it with its counts
     retained: dict[str, list[Mail]]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from hypothesis import settings
@@ -344,7 +345,7 @@ class Life(RuleBasedStateMachine):
         if is_commit:
             self.world.engine.commit(done)
             for mails, (_, run) in zip(held.sends, done.sends, strict=True):
-                self.published(mails, run)
+                self.published([replace(mail, number=self.model.next_number()) for mail in mails], run)
             self.model.settle(held)
         else:
             self.world.engine.abort(done)
