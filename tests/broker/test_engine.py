@@ -111,6 +111,18 @@ def test_the_store_gets_no_gaps_where_there_are_none() -> None:
     assert (cursor.position >= 40, len(cursor.ahead)) == (True, 0)
 
 
+def test_offsets_below_a_new_subscription_are_not_given_out_again() -> None:
+    """What was sent before it came is stored nowhere, and a message in its place would be one that the subscription has seen."""
+    world = World()
+    world.send_to_topic("t", b"nobody wants it")
+    world.on_durable(world.consumer("early"), "d", "t")
+    world.commit()
+    world = world.restart()
+    world.send_to_topic("t", b"after the restart")
+    world.on_durable(world.consumer("again"), "d", "t")
+    assert [(got.body, got.offset > 0) for got in world.settle()] == [(b"after the restart", True)]
+
+
 def test_a_failed_commit_goes_in_again() -> None:
     world = World()
     consumer = world.on_queue(world.consumer(), "q")

@@ -13,43 +13,23 @@ from pathlib import Path
 import pytest
 
 from stompbox.errors import StoreError
-from stompbox.store import housekeeping, journal, journaled, merging, sqlite
 from stompbox.store.journaled import JournaledStore
 from stompbox.store.memory import MemoryStore
 from stompbox.store.sqlite import SqliteStore
 from tests.crash.commits import Commits, contents
 from tests.crash.disk import Disk
+from tests.crash.stores import CHUNK_BYTES, Opening, alone, make_busy, with_journal
 
 IS_LONG = bool(os.environ.get("SOAK"))
 COMMITS = 30 if IS_LONG else 9
 EVERY = 1 if IS_LONG else 11  # of the reads and writes
-CHUNK_BYTES = 4000
 CODES = {"io-error", "disk-full", "data-not-writable"}
 
 
 @pytest.fixture(autouse=True)
 def busy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything that a store does now and then, often."""
-    monkeypatch.setattr(sqlite, "FOLD_ROWS", 5)
-    monkeypatch.setattr(sqlite, "WAL_MOST", 60_000)
-    monkeypatch.setattr(housekeeping, "WAL_IDLE", 20_000)
-    for name, value in (("SWEEP_ROWS", 2), ("SLACK", 0), ("FREE_SHARE", 1000)):
-        monkeypatch.setattr(housekeeping, name, value)
-    monkeypatch.setattr(journal, "SIZE", 32 << 10)
-    monkeypatch.setattr(journaled, "MOST", 3)
-    for module, name, value in ((merging, "WAITING", 1), (merging, "PORTION", 2), (sqlite, "PORTION", 2)):
-        monkeypatch.setattr(module, name, value)
-
-
-def alone(folder: Path) -> SqliteStore:
-    return SqliteStore(folder, chunk_bytes=CHUNK_BYTES)
-
-
-def with_journal(folder: Path) -> JournaledStore:
-    return JournaledStore(SqliteStore(folder, chunk_bytes=CHUNK_BYTES))
-
-
-Opening = Callable[[Path], SqliteStore | JournaledStore]
+    make_busy(monkeypatch, fold_rows=5, wal_most=60_000, wal_idle=20_000, waiting=3)
 
 
 class Trial:

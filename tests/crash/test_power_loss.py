@@ -7,7 +7,6 @@ left it, and opened. `make soak` tries every point of more recordings.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from random import Random
@@ -15,44 +14,23 @@ from typing import Any
 
 import pytest
 
-from stompbox.store import housekeeping, journal, journaled, merging, sqlite
-from stompbox.store.journaled import JournaledStore
 from stompbox.store.memory import MemoryStore
 from stompbox.store.sqlite import SqliteStore
 from tests.crash.commits import Commits, contents
 from tests.crash.disk import Disk, Operation, Platter
+from tests.crash.stores import CHUNK_BYTES, Opening, alone, make_busy, with_journal
 
 IS_LONG = bool(os.environ.get("SOAK"))
 SEEDS = range(20) if IS_LONG else range(2)
 COMMITS = 60
 EVERY = 1 if IS_LONG else 11  # points of a recording that are tried
 SHARES = (0.0, 0.5, 1.0)  # of the sectors on their way that arrive
-CHUNK_BYTES = 4000
 
 
 @pytest.fixture(autouse=True)
 def busy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything that a store does now and then, often."""
-    monkeypatch.setattr(sqlite, "FOLD_ROWS", 7)
-    monkeypatch.setattr(sqlite, "WAL_MOST", 100_000)
-    monkeypatch.setattr(housekeeping, "WAL_IDLE", 30_000)
-    for name, value in (("SWEEP_ROWS", 2), ("SLACK", 0), ("FREE_SHARE", 1000)):
-        monkeypatch.setattr(housekeeping, name, value)
-    monkeypatch.setattr(journal, "SIZE", 32 << 10)
-    monkeypatch.setattr(journaled, "MOST", 5)
-    for module, name, value in ((merging, "WAITING", 1), (merging, "PORTION", 2), (sqlite, "PORTION", 2)):
-        monkeypatch.setattr(module, name, value)
-
-
-def alone(folder: Path) -> SqliteStore:
-    return SqliteStore(folder, chunk_bytes=CHUNK_BYTES)
-
-
-def with_journal(folder: Path) -> JournaledStore:
-    return JournaledStore(SqliteStore(folder, chunk_bytes=CHUNK_BYTES))
-
-
-Opening = Callable[[Path], SqliteStore | JournaledStore]
+    make_busy(monkeypatch, fold_rows=7, wal_most=100_000, wal_idle=30_000, waiting=5)
 
 
 class Recording:

@@ -67,6 +67,7 @@ class Commits:
     def add_cursor(self, queue: Queue) -> None:
         self.add_log(queue.address.log)
         self._next.cursors[queue.id] = (queue.address.log.id, queue.cursor.position)
+        self.dirty[queue.address] = None  # offsets below its position must not be given out again
 
     def drop_cursor(self, queue: Queue) -> None:
         self.acked.pop(queue, None)
