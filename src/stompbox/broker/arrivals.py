@@ -38,6 +38,8 @@ def arrive(queue: Queue, run: Run, first: int, stop: int) -> None:
         queue.offer_lanes(part)
     if queue.intake is not None:
         queue.intake.settle(queue)
+    if queue.paged_from >= 0:  # since just now: what is behind the part for which there was no room may be for somebody
+        seeking.seek(queue.engine, queue)
 
 
 def take(queue: Queue, segment: Segment) -> None:
