@@ -65,11 +65,12 @@ def test_what_comes_later_is_found_at_once() -> None:
 
 
 def test_what_stands_behind_the_part_that_finds_no_room_is_found_at_once() -> None:
-    """One run, of which the first messages are for nobody and make the queue's memory full."""
+    """One run, of which the first messages are for nobody and have no room beside what waits."""
     world = World(page_size=SMALL)
     world.on_queue(world.consumer("b", AckMode.AUTO, selector="word = 'b'"), "q")
-    world.send("q", *[b"%d" % number for number in range(41)], holes={"word": [b"a"] * 40 + [b"b"]})
-    assert numbers(world.settle(), "b") == [40]
+    send(world, "a" * 8)
+    world.send("q", *[b"%d" % number for number in range(8, 49)], holes={"word": [b"a"] * 40 + [b"b"]})
+    assert numbers(world.settle(), "b") == [48]
 
 
 def test_a_search_is_not_repeated() -> None:
