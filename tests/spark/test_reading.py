@@ -118,6 +118,13 @@ def test_columns_of_the_body_and_a_selector(fake: FakeBroker) -> None:
     assert read(fake, OffsetRange("a", 0, 3), view=view) == [(2, 1), (None, 2)]
 
 
+def test_a_broker_that_does_not_know_selectors(fake: FakeBroker) -> None:
+    fake.send("/topic/a", [b"1", b"2", b"3"], carrier=[b"UA", b"DL", b"DL"])
+    for selector, pushed in (("carrier = 'DL'", "carrier = 'DL'"), ("carrier = 'DL' AND AMQSize > 0", None)):
+        assert read(fake, OffsetRange("a", 0, 3), view=View(("offset",), selector)) == [(1,), (2,)]
+        assert fake.named("fetch")[-1].headers.get("selector") == pushed
+
+
 BOUNDS = [
     ("startingOffsets", "earliest", {"a": 2, "b": 0}),
     ("startingOffsets", "latest", {"a": 9, "b": 4}),

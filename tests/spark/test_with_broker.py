@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import random
 import shutil
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -17,12 +19,15 @@ from pyarrow import dataset
 from pyspark.errors import AnalysisException, PythonException, StreamingQueryException
 
 from stompbox import blocking
+from stompbox.errors import Refused
+from stompbox.spark import reading
 from stompbox.spark.bounds import EARLIEST
-from stompbox.spark.link import forget, leased
+from stompbox.spark.link import Answer, forget, leased
 from stompbox.spark.offsets import OffsetRange
 from stompbox.spark.options import Given, Target, source_options, target_of
 from stompbox.spark.reading import View, batches
-from stompbox.spark.requests import describe, open_group
+from stompbox.spark.requests import Fetched, describe, fetched, open_group
+from stompbox.store.chunks import verify
 from tests.conftest import Serve, Served
 from tests.spark.fake_broker import PEM
 
@@ -171,6 +176,74 @@ def test_where_a_batch_begins_and_ends(spark: Any, url: str) -> None:
     assert found(endingOffsets=halfway.isoformat()) == [place for place in everything if place not in {("f.a", n) for n in range(10, 20)}]
     assert found(startingOffsets='{"f.a": 18}') == [("f.a", 18), ("f.a", 19), *(("g", n) for n in range(5))]
     assert found(selector="parity = 'odd' AND n IS NULL", startingOffsets="16", failOnDataLoss="false") == [("f.a", 17), ("f.a", 19)]
+
+
+SELECTORS = [
+    "carrier = 'UA'",
+    "delay > 60",
+    "carrier LIKE '_A' AND (delay BETWEEN 10 AND 90 OR gate IS NULL)",
+    "JMSPriority > 4 OR JMSType = 'late'",
+    "gate IN ('1', '2') AND NOT delay = carrier",
+    "hyphenated_props:x-y = 'z'",
+    "nothing = 1",
+]
+UNPUSHED = ["XPATH '/a'", "JMSTimestamp > 0", "AMQSize > 4", "JMSMessageID IS NULL AND carrier = 'UA'"]
+
+
+def headers_by_chance(chance: random.Random) -> dict[str, str]:
+    values = {
+        "carrier": chance.choice(("UA", "AA", "DL")), "delay": str(chance.randrange(-20, 200)), "gate": str(chance.randrange(4)),
+        "priority": str(chance.randrange(10)), "type": chance.choice(("late", "early")), "x-y": chance.choice("yz"),
+    }  # fmt: skip
+    return {name: value for name, value in values.items() if chance.random() < 0.8}
+
+
+def test_what_the_broker_chooses_is_what_the_reader_would(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    hold(url, "lake", "/topic/f.a")
+    chance = random.Random(20)
+    with blocking.connect(url) as client:
+        for number in range(600):
+            if number % 200 < 100:  # many of one shape, then one by one of many
+                shared = {"carrier": "UA", "delay": str(number)} if number % 200 else headers_by_chance(chance)
+            client.send("/topic/f.a", b"%d" % number, headers=shared if number % 200 < 100 else headers_by_chance(chance))
+    travelled: list[int] = []
+
+    def counted(answer: Answer) -> Fetched:
+        found = fetched(answer)
+        travelled.extend([verify(blob).messages for blob in found.blobs])
+        return found
+
+    monkeypatch.setattr(reading, "fetched", counted)
+    def read(selector: str) -> tuple[list[dict[str, Any]], int]:
+        options = source_options(Given({"url": url, "destination": "/topic/f.a", "selector": selector}), streaming=False)
+        travelled.clear()
+        view = View(("offset", "headers", "body"), selector)
+        found = batches(dataclasses.replace(options, fetch_bytes=10_000), [OffsetRange("f.a", 0, 600)], view)
+        return [row for batch in found for row in batch.to_pylist()], sum(travelled)
+
+    pushed = {text: read(text) for text in SELECTORS + UNPUSHED}
+    monkeypatch.setattr(reading, "pushed_of", lambda text: "")
+    for text, (rows, messages) in pushed.items():
+        assert read(text) == (rows, 600), text
+        assert messages == (len(rows) if text in SELECTORS else 600), text
+    assert [len(pushed[text][0]) > 0 for text in SELECTORS] == [True] * (len(SELECTORS) - 1) + [False]
+
+
+def test_a_wrong_selector_is_named_in_one_message(spark: Any, url: str) -> None:
+    hold(url, "lake", "/topic/f.a")
+    with pytest.raises(AnalysisException, match=r"selector, position 10: found .*, expected "):
+        spark.read.format("stomp").options(url=url, destination="/topic/f.a", selector="carrier = ").load().collect()
+
+
+def test_a_selector_beyond_the_limits_of_the_broker(serve: Serve) -> None:
+    served = serve("--listen", "tcp://127.0.0.1:0?maxSelectorTerms=3", "--no-admin")
+    url = f"stomp://{served.host}:{served.port}"
+    hold(url, "lake", "/topic/f.a")
+    send(url, "/topic/f.a", range(3))
+    options = source_options(Given({"url": url, "destination": "/topic/f.a"}), streaming=False)
+    with pytest.raises(Refused, match=r"selector, position \d+: ") as caught:
+        list(batches(options, [OffsetRange("f.a", 0, 3)], View(("offset",), "parity = 'odd' AND id = 1")))
+    assert caught.value.code == "selector-limit"
 
 
 def test_bytes_limit_a_batch(spark: Any, url: str, tmp_path: Path) -> None:

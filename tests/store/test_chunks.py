@@ -151,6 +151,15 @@ def test_a_later_format_is_refused() -> None:
     assert caught.value.code == "data-too-new"
 
 
+@given(run_lists(), st.sets(st.integers(0, 2)))
+def test_runs_of_some_shapes_are_passed_over(runs: list[Run], left: set[int]) -> None:
+    first = runs[0].first if runs else 0
+    blob = chunks.encode(runs, first)
+    keys = [chunks.shape_bytes(shape) for index, shape in enumerate(chunks.tables(blob).shapes) if index in left]
+    wanted = [run for run in runs if chunks.shape_bytes(run.shape) not in keys]
+    assert told(chunks.decode(blob, first, left)) == told(wanted)
+
+
 def test_a_blob_beyond_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunks, "MAX_BLOB", 1000)
     with pytest.raises(StoreError, match="cannot be stored; the most is 1000") as caught:

@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
+from stompbox import blocking
 from stompbox.errors import Refused
-from stompbox.message import Run
+from stompbox.message import Run, Shape
 from stompbox.spark.link import Link, Request
 from stompbox.spark.options import Given, target_of
+from stompbox.spark.requests import fetched
 from stompbox.stomp.shapes import shape_of
-from stompbox.store.chunks import encode
+from stompbox.store.chunks import decode, encode, verify
 from tests.conftest import Serve, Served
 from tests.spark.fake_broker import PEM
 
@@ -101,6 +103,86 @@ def test_a_fetch_says_where_the_log_ends(link: Link) -> None:
     with pytest.raises(Refused) as caught:
         ask(link, "fetch", address="nowhere", start="0", stop="9")
     assert caught.value.code == "no-such-address"
+
+
+MANY = 1000
+CHOSEN = [
+    ("kind = 'even'", range(0, 2 * MANY, 2)),
+    ("kind = 'other'", range(0)),
+    ("kind IS NOT NULL", range(2 * MANY)),
+    ("n >= 990 AND n < 1010", range(990, 1010)),
+    ("AMQSize > 0 AND n = 7", range(7, 8)),
+    ("XPATH 'm[@n=\"12\"]'", range(12, 13)),
+    ("AMQAddress = 'a' AND AMQDurable = 'DURABLE' AND JMSRedelivered = FALSE AND n < 3", range(3)),
+]
+
+
+def send_two_kinds(link: Link) -> None:
+    """Offsets 0 .. 2 * MANY - 1 in two chunks: a shape in which n varies for the even ones, and another for the odd ones."""
+    shapes = [Shape({"destination": "/queue/a", "kind": kind}, holes=("n",)) for kind in ("even", "odd")]
+    for batch in range(2):
+        numbers = range(batch * MANY, (batch + 1) * MANY)
+        runs = [Run(shapes[n % 2], [b'<m n="%d"/>' % n], ([b"%d" % n],), first=n - batch * MANY) for n in numbers]
+        ask(link, "stage", encode(runs, 0), sink="test", batch=str(batch), partition="0", attempt="1")
+        ask(link, "publish", {"attempts": [[0, 1]]}, sink="test", batch=str(batch))
+
+
+@pytest.mark.parametrize(("selector", "offsets"), CHOSEN, ids=[text for text, _ in CHOSEN])
+def test_a_fetch_with_a_selector(link: Link, selector: str, offsets: range) -> None:
+    send_two_kinds(link)
+    whole = ask(link, "fetch", address="a", start="0", stop=str(2 * MANY))
+    answer = ask(link, "fetch", address="a", start="0", stop=str(2 * MANY), selector=selector)
+    assert "selected" not in whole.headers
+    assert {name: answer.headers[name] for name in ("next", "first", "end", "selected")} == {
+        "next": str(2 * MANY), "first": "0", "end": str(2 * MANY), "selected": "true"
+    }  # fmt: skip
+    blobs = fetched(answer).blobs
+    runs = [run for one in blobs for run in decode(bytes(one), verify(one).first)]
+    assert [offset for run in runs for offset in range(run.first, run.stop)] == list(offsets)
+    assert [body for run in runs for body in run.bodies] == [b'<m n="%d"/>' % offset for offset in offsets]
+    assert [column for run in runs for column in run.columns[0]] == [b"%d" % offset for offset in offsets]
+    if len(offsets) < MANY:
+        assert len(answer.body) < len(whole.body) / 10
+    if len(offsets) == 2 * MANY:
+        assert bytes(answer.body) == bytes(whole.body)
+
+
+def test_a_fetch_with_a_selector_goes_on_where_nothing_is_taken(link: Link) -> None:
+    send_two_kinds(link)
+    seen, start = [], 0
+    while start < 2 * MANY:
+        answer = ask(link, "fetch", address="a", start=str(start), stop=str(2 * MANY), max_bytes="1", selector="n = 1500")
+        seen.append((start, len(answer.body) > 0))
+        start = int(answer.headers["next"])
+    assert seen == [(0, False), (MANY, True)]
+
+
+@pytest.mark.parametrize(
+    ("selector", "code", "position"),
+    [
+        ("kind = ", "selector-syntax", 8),
+        ("kind = 'a' AND (", "selector-syntax", 17),
+        ("SQRT(2) = 1", "selector-function", 1),
+        (" ", "selector-empty", 2),
+    ],
+)
+def test_a_fetch_with_a_wrong_selector(link: Link, selector: str, code: str, position: int) -> None:
+    send(link, "/queue/a", b"x")
+    with pytest.raises(Refused, match=rf"selector, position {position}: found .*, expected ") as caught:
+        ask(link, "fetch", address="a", start="0", stop="1", selector=selector)
+    assert caught.value.code == code
+    assert ask(link, "fetch", address="a", start="0", stop="1").headers["next"] == "1"
+
+
+def test_large_bodies_that_a_selector_takes_are_in_place(served: Served, link: Link) -> None:
+    bodies = {kind: kind.encode() * 100_000 for kind in ("left", "taken")}
+    with blocking.connect(f"stomp://{served.host}:{served.port}") as client:
+        for kind, body in bodies.items():
+            client.send("/queue/large", body, headers={"kind": kind})
+    answer = ask(link, "fetch", address="large", start="0", stop="2", selector="kind = 'taken'")
+    found = [run for one in fetched(answer).blobs for run in decode(bytes(one), verify(one).first)]
+    assert [(run.first, list(run.bodies)) for run in found] == [(1, [bodies["taken"]])]
+    assert len(answer.body) < len(bodies["taken"]) + 1000
 
 
 def test_groups_and_how_far_behind_they_are(link: Link) -> None:

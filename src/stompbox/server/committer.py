@@ -10,7 +10,7 @@ import asyncio
 import logging
 import queue
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 
@@ -25,6 +25,7 @@ IDLE = 1.0  # seconds without a commit after which the store gets time for its h
 BREATH = 0.005  # seconds between two portions of it
 
 Done = Callable[[Commit, StoreError | None], None]
+Pick = Callable[[StoredChunk], StoredChunk]
 
 
 class Committer:
@@ -58,14 +59,25 @@ class Committer:
         """Per log: (messages, bytes) stored from an offset on."""
         return await self.loop.run_in_executor(self._readers, self.store.sizes, starts, starts)
 
-    async def fetch(self, log_id: int, start: int, stop: int, max_bytes: int, most: int) -> list[StoredChunk]:
-        """The same for somebody who has no store: large bodies are in place. Raises Refused when a chunk has more than `most` bytes."""
-        return await self.loop.run_in_executor(self._readers, self._fetch, log_id, start, stop, max_bytes, most)
+    async def fetch(self, log_id: int, start: int, stop: int, max_bytes: int, most: int, *, pick: Pick | None = None) -> list[StoredChunk]:
+        """The same for somebody who has no store: large bodies are in place. Raises Refused when a chunk has more than `most` bytes.
+
+        `pick` leaves messages out, in a thread of its own: others who read wait for the disk alone.
+        """
+        if pick is None:
+            return await self.loop.run_in_executor(self._readers, self._fetch, log_id, start, stop, max_bytes, most)
+        chunks = await self.read(log_id, start, stop, max_bytes)
+        picked = await self.loop.run_in_executor(None, lambda: list(map(pick, chunks)))
+        return await self.loop.run_in_executor(self._readers, self._whole, picked, max_bytes, most)
 
     def _fetch(self, log_id: int, start: int, stop: int, max_bytes: int, most: int) -> list[StoredChunk]:
+        return self._whole(self.store.read(log_id, start, stop, max_bytes), max_bytes, most)
+
+    def _whole(self, chunks: Iterable[StoredChunk], max_bytes: int, most: int) -> list[StoredChunk]:
+        """With large bodies in place, as many as go into max_bytes."""
         found: list[StoredChunk] = []
         size = 0
-        for chunk in self.store.read(log_id, start, stop, max_bytes):
+        for chunk in chunks:
             more = large_size(chunk.blob, chunk.first)
             size += more + len(chunk.blob)
             if found and size > max_bytes:

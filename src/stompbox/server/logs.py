@@ -15,6 +15,8 @@ from stompbox.errors import Refused
 from stompbox.message import MULTICAST
 from stompbox.security import Right
 from stompbox.server.answers import Answer, destinations_of, json_answer, number, offsets_in, placed
+from stompbox.server.picking import Picking
+from stompbox.server.selecting import selector_of
 from stompbox.stomp.frames import Frame
 from stompbox.store.chunks import decode
 
@@ -88,18 +90,21 @@ def _known_address(connection: Connection, frame: Frame) -> Address:
 
 
 async def fetch(connection: Connection, frame: Frame) -> Answer:
-    """Chunks as they are stored, from `start` on."""
+    """Chunks as they are stored, from `start` on; with a selector, the messages in them that it takes."""
     address = _known_address(connection, frame)
     end = address.log.committed
     start, stop = number(frame, "start"), min(number(frame, "stop"), end)
     most = max(1, min(number(frame, "max-bytes", MOST_BYTES), MOST_BYTES))
+    selector = selector_of(connection, frame)
+    pick = Picking(selector, address).of if selector is not None else None
     committer = connection.broker.committer
-    chunks = await committer.fetch(address.log.id, start, stop, most, MOST_WHOLE) if start < stop else []
+    chunks = await committer.fetch(address.log.id, start, stop, most, MOST_WHOLE, pick=pick) if start < stop else []
     parts = []
-    for chunk in chunks:
+    for chunk in [chunk for chunk in chunks if chunk.blob]:
         parts += [_RECORD.pack(chunk.first, chunk.count, len(chunk.blob)), chunk.blob]
     next_offset = min(chunks[-1].stop, stop) if chunks else max(start, stop)
-    return {"next": str(next_offset), "first": str(address.log.oldest), "end": str(end)}, parts
+    headers = {"next": str(next_offset), "first": str(address.log.oldest), "end": str(end)}
+    return headers if selector is None else {**headers, "selected": "true"}, parts
 
 
 async def offset_at(connection: Connection, frame: Frame) -> Answer:

@@ -16,9 +16,10 @@ from stompbox.broker.queue import Kind, Queue
 from stompbox.errors import IllegalFrame, Refused, StompboxError
 from stompbox.message import ANYCAST, BROKER_HEADERS, MULTICAST, Run
 from stompbox.security import Right
-from stompbox.selectors import Limits, Selector, compile_selector
+from stompbox.selectors import Selector
 from stompbox.server import browsers, streams
 from stompbox.server.flow import flow_of, most_waiting
+from stompbox.server.selecting import selector_of
 from stompbox.server.transactions import transaction_of
 from stompbox.server.values import truth
 from stompbox.stomp.codec import escape
@@ -46,7 +47,7 @@ def subscribe(connection: Connection, frame: Frame) -> None:
     wish = _durable_wish(connection, frame, destinations)
     if "transaction" in headers:
         transaction_of(connection, headers["transaction"])  # OpenMQ: it must have been started
-    consumer = _consumer(connection, frame, name, _selector(connection, frame))
+    consumer = _consumer(connection, frame, name, selector_of(connection, frame))
     for destination in destinations:
         _may_subscribe(connection, destination, Right.BROWSE if browsers.is_browser(frame) else Right.CONSUME)
     before = engine.commits.changes
@@ -128,15 +129,6 @@ def _lines(numbered: list[str], message_id: str, is_timed: bool, run: Run, index
     if is_timed:
         lines.append(f"ingress-timestamp:{run.arrived}\n")
     return "".join(lines).encode()
-
-
-def _selector(connection: Connection, frame: Frame) -> Selector | None:
-    text = frame.headers.get("selector")
-    if text is None:
-        return None
-    options = connection.options
-    limits = Limits(length=options.max_selector_length, terms=options.max_selector_terms, depth=options.max_selector_depth)
-    return compile_selector(text, conversion=options.selector_conversion, limits=limits)
 
 
 # Rights
@@ -244,7 +236,7 @@ def _durable_wish(connection: Connection, frame: Frame, destinations: tuple[Dest
         _user_id(connection) if is_of_user else _client_id(connection),
         name,
         ",".join([destination.address for destination in destinations]),
-        _selector(connection, frame),
+        selector_of(connection, frame),
         _no_local(frame),
         may_reach=partial(_may_reach, connection, None),
     )

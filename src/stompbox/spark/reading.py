@@ -21,7 +21,7 @@ from stompbox.spark.link import Link, leased
 from stompbox.spark.offsets import Extent, Loss, OffsetRange, Offsets, ordered
 from stompbox.spark.options import SourceOptions
 from stompbox.spark.requests import Fetched, fetch, fetched, offset_at
-from stompbox.spark.selection import selection_of
+from stompbox.spark.selection import pushed_of, selection_of
 
 _log: Final = logging.getLogger(__name__)
 
@@ -42,15 +42,15 @@ class View:
 
 def batches(options: SourceOptions, ranges: Iterable[OffsetRange], view: View) -> Iterator[Any]:
     """The rows of the ranges as RecordBatches."""
-    selection = selection_of(view.selector)
+    selection, pushed = selection_of(view.selector), pushed_of(view.selector)
     with leased(options.target) as link:
         for wanted in ranges:
-            for found in _answers(link, wanted, options):
+            for found in _answers(link, wanted, options, pushed):
                 if not found.blobs:
                     continue
                 runs = joined(found.blobs)
                 kept = OffsetRange(wanted.address, max(wanted.start, found.first), wanted.stop)  # a chunk may hold what is deleted
-                rows = rows_of(runs, kept, selection)
+                rows = rows_of(runs, kept, None if found.is_selected else selection)
                 if len(rows):
                     yield from sliced(_seen(runs, rows, wanted.address, view))
 
@@ -65,10 +65,10 @@ def _seen(runs: Runs, rows: Rows, address: str, view: View) -> Any:
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([fields[name] for name in view.names]))
 
 
-def _answers(link: Link, wanted: OffsetRange, options: SourceOptions) -> Iterator[Fetched]:
-    """All answers for one range; the next is asked for before the one before is given out."""
+def _answers(link: Link, wanted: OffsetRange, options: SourceOptions, selector: str) -> Iterator[Fetched]:
+    """All answers for one range, of what `selector` takes where it is given; the next is asked for before the one before is given out."""
     rest = wanted
-    link.begin(fetch(rest, options.fetch_bytes))
+    link.begin(fetch(rest, options.fetch_bytes, selector))
     while True:
         found = _finished(link, rest, options)
         if found is None:
@@ -79,7 +79,7 @@ def _answers(link: Link, wanted: OffsetRange, options: SourceOptions) -> Iterato
             )
         rest = OffsetRange(rest.address, found.next, rest.stop)
         if rest.start < rest.stop:
-            link.begin(fetch(rest, options.fetch_bytes))
+            link.begin(fetch(rest, options.fetch_bytes, selector))
         yield found
         if rest.start >= rest.stop:
             return

@@ -28,12 +28,13 @@ class Description:
 @dataclass(frozen=True, slots=True)
 class Fetched:
     """`blobs` are of store/chunks.py; `next` is where to go on (after the last of them), `first` the lowest offset that is still there,
-    `end` where the log ends."""
+    `end` where the log ends; `is_selected`: the broker has left out what the selector does not take."""
 
     blobs: list[memoryview]
     next: int
     first: int
     end: int | None
+    is_selected: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +78,10 @@ def commit_group(link: Link, group: str, offsets: Mapping[str, int]) -> None:
     link.ask(Request("group-commit", {"group": group}, json.dumps(offsets).encode()))
 
 
-def fetch(wanted: OffsetRange, max_bytes: int) -> Request:
-    """Chunks that hold the offsets wanted, as many as go into max_bytes."""
+def fetch(wanted: OffsetRange, max_bytes: int, selector: str = "") -> Request:
+    """Chunks that hold the offsets wanted, as many as go into max_bytes; with a selector, what it takes of them."""
     headers = {"address": wanted.address, "start": str(wanted.start), "stop": str(wanted.stop), "max-bytes": str(max_bytes)}
-    return Request("fetch", headers)
+    return Request("fetch", {**headers, "selector": selector} if selector else headers)
 
 
 def fetched(answer: Answer) -> Fetched:
@@ -90,6 +91,8 @@ def fetched(answer: Answer) -> Fetched:
     except (KeyError, ValueError) as fault:
         raise FrameError("bad-answer", f"the broker's answer to fetch has no number in the header {fault}") from None
     records = list(_records(answer.body))
+    if answer.headers.get("selected") == "true":  # what was left out after the last chunk is not asked for again
+        return Fetched([blob for _, blob in records], after, first, end, is_selected=True)
     # A gap after the last chunk costs one more request; to believe that nothing follows it could cost messages.
     return Fetched([blob for _, blob in records], records[-1][0] if records else after, first, end)
 

@@ -1,7 +1,8 @@
 """Selectors on rows, as the broker would apply them to subscribers: once per shape where headers decide, per message where they vary.
 
-The broker sends whole chunks, so a selector saves Spark rows and not the network bytes. Facts that only the broker knows of a delivery
-(message id, user, redelivered) are unknown here, which makes a condition on them not true.
+Most selectors are pushed: the broker leaves out what they do not take, and only the other rows travel (requests.py, `fetch`). What is
+applied here is the rest: XPATH, for which the broker would have to read bodies, and facts that are not in the headers. Those that only the
+broker knows of a delivery (message id, user, redelivered) are unknown here, which makes a condition on them not true.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from stompbox.message import Shape
 from stompbox.selectors import Selector, Value, compile_selector
 from stompbox.spark.columns import Integers, Rows, Runs, Selection, arrived_of, elements_of
 
-_NOTHING: Final[dict[str, Value]] = {}
+_OF_HEADERS: Final = frozenset(("priority", "group_id", "correlation_id", "type", "reply_to"))  # facts that are the same on the broker
 
 
 def selection_of(text: str) -> Selection | None:
@@ -29,6 +30,14 @@ def selection_of(text: str) -> Selection | None:
         return _chosen(selector, runs, rows)
 
     return select
+
+
+def pushed_of(text: str) -> str:
+    """The selector as the broker is to apply it; empty where rows are chosen here."""
+    if not text:
+        return ""
+    selector = compile_selector(text)
+    return text if not selector.needs_body and selector.facts <= _OF_HEADERS else ""
 
 
 def _chosen(selector: Selector, runs: Runs, rows: Rows) -> npt.NDArray[np.bool_]:

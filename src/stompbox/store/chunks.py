@@ -30,9 +30,9 @@ from __future__ import annotations
 import struct
 import zlib
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from functools import lru_cache
-from io import BytesIO
+from io import SEEK_CUR, BytesIO
 from itertools import accumulate, groupby
 from operator import attrgetter
 from typing import Final, cast
@@ -245,8 +245,11 @@ def tables(blob: bytes | memoryview, where: str = "chunk") -> Tables:
     return Tables(head, found, view[at:numbers_at], view[numbers_at:data_at].cast("I"), view[data_at:])
 
 
-def decode(blob: bytes, first: int) -> list[Run]:
-    """The runs of a blob whose key says `first`. Raises StoreError when it is corrupt or belongs elsewhere."""
+def decode(blob: bytes, first: int, left: Container[int] = ()) -> list[Run]:
+    """The runs of a blob whose key says `first`, without those of the shapes `left` (by their place in the blob), which are not read.
+
+    Raises StoreError when it is corrupt or belongs elsewhere.
+    """
     where = f"chunk at offset {first}"
     table = tables(blob, where)
     if table.head.first != first:
@@ -259,6 +262,11 @@ def decode(blob: bytes, first: int) -> list[Run]:
     at = 0
     for offset, arrived, index, count, routing, arrivals in _RUN.iter_unpack(table.runs):
         shape = table.shapes[index]
+        if index in left:
+            begin = at + 2 * arrivals
+            at = begin + (len(shape.holes) + 1) * count
+            file.seek(sum(numbers[begin:at]), SEEK_CUR)
+            continue
         stretches, at = numbers[at : at + 2 * arrivals], at + 2 * arrivals
         columns = []
         for _ in shape.holes:

@@ -1,0 +1,21 @@
+"""The selector that a frame carries."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stompbox.selectors import Limits, Selector, compile_selector
+from stompbox.stomp.frames import Frame
+
+if TYPE_CHECKING:
+    from stompbox.server.connection import Connection
+
+
+def selector_of(connection: Connection, frame: Frame) -> Selector | None:
+    """What the header says, by the listener's rules and limits. Raises SelectorError with the position."""
+    text = frame.headers.get("selector")
+    if text is None:
+        return None
+    options = connection.options
+    limits = Limits(length=options.max_selector_length, terms=options.max_selector_terms, depth=options.max_selector_depth)
+    return compile_selector(text, conversion=options.selector_conversion, limits=limits)
