@@ -75,12 +75,18 @@ class Client:
 
     def _read(self) -> None:
         rest = b""
-        while piece := self.socket.recv(PIECE):
+        while piece := self._piece():
             *frames, rest = (rest + piece).split(b"\0")
             with self._came:
                 self.messages += sum(frame.lstrip(b"\n").startswith(b"MESSAGE") for frame in frames)
                 self._receipts += sum(frame.lstrip(b"\n").startswith(b"RECEIPT") for frame in frames)
                 self._came.notify_all()
+
+    def _piece(self) -> bytes:
+        try:
+            return self.socket.recv(PIECE)
+        except OSError:  # closed by this side
+            return b""
 
     def settle(self, receipts: int = 1) -> None:
         """After `receipts` more receipts, the one that this asks for among them."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import islice
+from operator import attrgetter
 
 from stompbox.broker.cursor import Cursor
 from stompbox.broker.retention import Retention
@@ -115,8 +118,9 @@ class Log:
 
     def unstored(self, start: int) -> Iterator[Run]:
         """Runs from `start` on that are not on disk yet."""
-        for runs in (self.flying, self.pending):
-            for run in runs:
+        for runs in (self.flying, self.pending):  # each in offset order
+            at = max(0, bisect_right(runs, start, key=attrgetter("first")) - 1)
+            for run in islice(runs, at, None):
                 if run.stop > start:
                     yield run
 
