@@ -147,8 +147,8 @@ CASES = [
         send("g2", "/topic/{x}", "3"), hear("g", "MESSAGE", "3"),
     ]),
     Case("requests see their own host", [
-        send("g", "/queue/{x}.1", "1"), send("b", "/queue/{x}.2", "2"), send("m", "/queue/{x}.3", "3"),
-        *request("g", "describe", "destinations:{x}.#", body=DESCRIBED, status="ok"),
+        subscribe("g2", "/queue/{x}.1"), subscribe("b2", "/queue/{x}.2"), subscribe("m", "/queue/{x}.3"),
+        sync("g2"), sync("b2"), sync("m"), *request("g", "describe", "destinations:{x}.#", body=DESCRIBED, status="ok"),
         *request("b", "fetch", "address:{x}.1\nstart:0\nstop:1", status="error", code="no-such-address",
                  message="address '{x}.1' does not exist"),
         *request("m", "fetch", "address:vhost/green.{x}.1\nstart:0\nstop:1", status="error", code="bad-destination"),
