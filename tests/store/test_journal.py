@@ -119,6 +119,30 @@ def test_what_is_not_small_goes_to_the_database(data: Path, commit: Commit) -> N
     assert [message[0] for message in found["messages"][1]] == [message[0] for message in expected["messages"][1]]
 
 
+def test_long_entries_go_to_the_database(data: Path) -> None:
+    store = begun(data, 3)
+    store.apply(Commit(entries={("retained", "1"): b"x" * (journaled.LARGEST + 1)}))
+    assert store._waiting == []
+    forsake(store)
+    assert (data / JOURNAL).stat().st_size == SIZE
+    with closing(opened(data)) as store:
+        assert len(store.recover().entries["retained", "1"]) == journaled.LARGEST + 1
+
+
+def test_a_journal_that_was_cut_short_is_read_before_it_is_made_whole(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = after_a_crash(data, 3)
+    (data / JOURNAL).write_bytes(whole[: FIRST + 3 * SECTOR])
+
+    def ended(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SqliteStore, "apply", ended)
+        with pytest.raises(KeyboardInterrupt):
+            opened(data)
+    assert (data / JOURNAL).read_bytes() == whole[: FIRST + 3 * SECTOR]
+
+
 def test_a_full_journal_begins_again(data: Path) -> None:
     count = 3 * (SIZE - FIRST) // SECTOR
     store = begun(data, count)

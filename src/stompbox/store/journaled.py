@@ -33,6 +33,7 @@ from stompbox.store.rows import Rows
 from stompbox.store.sqlite import SqliteStore
 
 SMALL: Final = 32 << 10  # bytes of a record; from here on the database alone is as fast
+LARGEST: Final = 256 << 10  # bytes; entries of the catalogue may be long
 MOST: Final = 1024  # commits that wait; putting them into the database takes some ms, and other commits wait for it
 EACH: Final = 64  # bytes that a message costs beside its body, at a guess
 LOOKS: Final = 100  # at a journal that is being written to: damage is what stays as it is
@@ -88,11 +89,11 @@ class JournaledStore:
         for sequence, payload in self._journal.records(self._sequence):
             self._waiting.append(_commit_of(payload))
             self._sequence = sequence
+        if self._waiting:
+            self._settle()
+            found = hide_journal(self._database.recover())
         self._journal.begin(identity)
-        if not self._waiting:
-            return found
-        self._settle()
-        return hide_journal(self._database.recover())
+        return found
 
     def recover(self) -> Recovered:
         with self._turn:
@@ -119,6 +120,9 @@ class JournaledStore:
                 self._settle(commit)
                 return
             payload = _payload_of(commit)
+            if len(payload) > LARGEST:
+                self._settle(commit)
+                return
             if len(self._waiting) >= MOST or not self._journal.fits(len(payload)):
                 self._settle()
             self._write(payload)
