@@ -11,7 +11,7 @@ import json
 import struct
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -21,7 +21,7 @@ from cyclopts import App, Parameter
 
 from stompbox.cli.connecting import Header, Url, leaving, parse_headers, url_or_default
 from stompbox.errors import Refused, StompboxError, UsageError
-from stompbox.message import EXPIRATION, SCHEDULED_DELAY, SCHEDULED_TIME, Large
+from stompbox.message import EXPIRATION, SCHEDULED_DELAY, SCHEDULED_TIME
 
 if TYPE_CHECKING:
     from stompbox.client import Client
@@ -195,7 +195,7 @@ async def _copy(client: Client, wanted: _Wanted, done: _Done, report: Callable[[
         while done.offset < last:
             runs, following = await _fetch(client, address, done.offset, last)
             for found in runs:
-                async for offset, headers, body in _messages(client, address, found, done.offset, last):
+                for offset, headers, body in _messages(found, done.offset, last):
                     await pace.next()
                     await publisher.send(wanted.destination, body, {**headers, **wanted.headers})
                     done.offset = offset + 1
@@ -229,25 +229,13 @@ def _records(body: bytes) -> Iterator[tuple[int, bytes]]:
         at += size
 
 
-async def _messages(
-    client: Client, address: str, found: Run, first: int, last: int
-) -> AsyncIterator[tuple[int, dict[str, str], bytes]]:
+def _messages(found: Run, first: int, last: int) -> Iterator[tuple[int, dict[str, str], bytes]]:
     """Offset, headers and body of each message of a run that is wanted."""
     for offset in range(max(found.first, first), min(found.stop, last)):
         index = offset - found.first
         headers = {name: value for name, value in found.headers(index).items() if name not in _NOT_SENT}
         headers.setdefault(ORIGIN, found.shape.destination)
-        body: object = found.bodies[index]
-        yield offset, headers, await _large(client, address, offset) if isinstance(body, Large) else found.bodies[index]
-
-
-async def _large(client: Client, address: str, offset: int) -> bytes:
-    """A body that lies in the store in pieces comes as a stream has it."""
-    where = {"x-stream-offset": f"offset={offset}"}
-    async with client.subscribe(f"/stream/{address}", ack="client-individual", prefetch=1, headers=where) as messages:
-        async for message in messages:
-            return message.body
-    raise Refused("data-lost", f"the large body at offset {offset} of address {address!r} is gone")
+        yield offset, headers, found.bodies[index]
 
 
 class _Pace:
