@@ -1,8 +1,9 @@
-"""Large bodies on their way out: pieces are read from the store as the socket takes them.
+"""What is large on its way out: bodies read from the store as the socket takes them, and long answers that are in memory.
 
 A frame cannot be interrupted by another, so what else is said on the connection waits its turn behind it (connection.out). Other
 connections never wait: a piece is read off the loop, and only when the one before it has left. Two pieces are in memory at the most,
-the one that the system has not yet taken and the next.
+the one that the system has not yet taken and the next. Of an answer the system is given a portion in one turn of the loop: to take
+megabytes costs it milliseconds, in which nobody else would be heard.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("stompbox.connection")
 
 END: Final = b"\0\n"
+PORTION: Final = 64 << 10  # bytes of a long answer in one turn of the loop: about 30 us
 GRACE: Final = 5.0  # seconds in which a connection that ends may take the rest of a frame
 
 
@@ -73,6 +75,40 @@ class Whole(Stream):
         return self._made(whole)
 
 
+class Portions(Stream):
+    """A frame that is in memory, `pieces` joined: its portions are not asked of the store, they wait for the next turn of the loop."""
+
+    def __init__(self, pieces: Sequence[bytes]) -> None:
+        self.left = sum(map(len, pieces))
+        self.is_reading = False
+        self._portions = _portions(pieces)
+        self.ready = next(self._portions)
+
+    def go_on(self) -> None:
+        self.ready = next(self._portions)
+
+    def take(self) -> bytes:
+        data, self.ready = self.ready or b"", None
+        self.left -= len(data)
+        return data
+
+
+def _portions(pieces: Sequence[bytes]) -> Iterator[bytes]:
+    gathered: list[memoryview] = []
+    room = PORTION
+    for piece in pieces:
+        rest = memoryview(piece)
+        while rest:
+            part, rest = rest[:room], rest[room:]
+            gathered.append(part)
+            room -= len(part)
+            if not room:
+                yield b"".join(gathered)
+                gathered, room = [], PORTION
+    if gathered:
+        yield b"".join(gathered)
+
+
 class Outgoing:
     """What one connection is to be sent, from the first large message on until all are written."""
 
@@ -116,6 +152,11 @@ class Outgoing:
     def _read(self, stream: Stream) -> None:
         """The next piece: from memory while it is not durable, else from the store."""
         broker = self.connection.broker
+        if isinstance(stream, Portions):
+            if not stream.is_reading:
+                stream.is_reading = True
+                broker.loop.call_soon(self._go_on, stream)
+            return
         while stream.ready is None and not stream.is_reading:
             found = broker.engine.bodies.piece(stream.large, stream.number)
             if found is None:
@@ -124,6 +165,13 @@ class Outgoing:
                 future.add_done_callback(partial(self._has_read, stream))
             else:
                 stream.came(found)
+
+    def _go_on(self, stream: Portions) -> None:
+        """Others had their turn."""
+        stream.is_reading = False
+        if self.connection.outgoing is self:
+            stream.go_on()
+            self.connection.write_out()
 
     def _has_read(self, stream: Stream, future: asyncio.Future[bytes]) -> None:
         stream.is_reading = False

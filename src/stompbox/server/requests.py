@@ -19,6 +19,7 @@ from stompbox.server.answers import Handler
 from stompbox.server.grouping import group_commit, group_delete, group_list, group_open
 from stompbox.server.logs import describe, fetch, offset_at
 from stompbox.server.operating import block, disable, enable, pause, resume, unblock
+from stompbox.server.outgoing import PORTION, Portions
 from stompbox.server.pressure import Reason
 from stompbox.server.sinks import discard, publish, sink_delete, stage
 from stompbox.stomp.codec import encode_headers
@@ -119,7 +120,12 @@ def _answer(connection: Connection, frame: Frame, headers: dict[str, str], body:
         return
     given = frame.headers["request-id"]
     head = {"subscription": DESTINATION, "destination": DESTINATION, "message-id": f"request-{given}", "request-id": given}
-    lines = encode_headers(head | headers | {"content-length": str(sum(map(len, body)))}, connection.session.version)
-    connection.out += [b"MESSAGE\n%b\n" % lines, *body, b"\0"]
+    size = sum(map(len, body))
+    lines = encode_headers(head | headers | {"content-length": str(size)}, connection.session.version)
+    pieces = [b"MESSAGE\n%b\n" % lines, *body, b"\0"]
+    if size > PORTION:
+        connection.stream(Portions(pieces))
+    else:
+        connection.out += pieces
     connection.write_out()
     connection.broker.flush()
