@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from datetime import UTC, date, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import parquet
@@ -59,3 +60,22 @@ def listed(folder: Path) -> Counter[int]:
 
 def expected(*batches: int, rows: int = 4) -> Counter[int]:
     return Counter(100 * batch + number for batch in batches for number in range(len(DAYS) * rows))
+
+
+def rows_of(kept: Format, folder: Path) -> list[dict[str, Any]]:
+    """All rows, by readers of each format that know nothing of Spark or of us; of Parquet by one that lists the folder."""
+    if kept is Format.DELTA:
+        from deltalake import DeltaTable
+
+        return list(DeltaTable(str(folder)).to_pyarrow_table().to_pylist())
+    if kept is Format.ICEBERG:
+        from pyiceberg.catalog.sql import SqlCatalog
+
+        catalog = SqlCatalog("stompbox", uri=f"sqlite:///{folder / 'catalog.db'}", warehouse=folder.as_uri())
+        return list(catalog.load_table(f"stompbox.{folder.name}").scan().to_arrow().to_pylist())
+    import duckdb
+
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        files = f"read_parquet('{folder}/*=*/*.parquet', hive_partitioning=true, union_by_name=true)"
+        return list(connection.sql(f"SELECT * FROM {files}").to_arrow_table().to_pylist())

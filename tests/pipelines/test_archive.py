@@ -14,6 +14,7 @@ pytest.importorskip("pyspark")
 from stompbox.pipelines.settings import Format
 from stompbox.pipelines.tables import open_table
 from tests.pipelines.conftest import Run, send
+from tests.pipelines.lake import rows_of
 
 FORMATS = [
     Format.PARQUET,
@@ -29,22 +30,6 @@ def archive(name: str, more: str = "") -> str:
 def fill(url: str, name: str, first: int, count: int) -> None:
     for region in ("eu", "us"):
         send(url, f"/queue/{name}.{region}", [b"%d" % number for number in range(first, first + count)])
-
-
-def rows_of(kept: Format, folder: Path) -> list[dict[str, Any]]:
-    """All rows, read without Spark and without us."""
-    if kept is Format.DELTA:
-        from deltalake import DeltaTable
-
-        return list(DeltaTable(str(folder)).to_pyarrow_table().to_pylist())
-    if kept is Format.ICEBERG:
-        from pyiceberg.catalog.sql import SqlCatalog
-
-        catalog = SqlCatalog("stompbox", uri=f"sqlite:///{folder / 'catalog.db'}", warehouse=folder.as_uri())
-        return list(catalog.load_table(f"stompbox.{folder.name}").scan().to_arrow().to_pylist())
-    from pyarrow import dataset
-
-    return list(dataset.dataset(folder, partitioning="hive", exclude_invalid_files=True).to_table().to_pylist())
 
 
 def bodies(rows: list[dict[str, Any]]) -> Counter[tuple[str, int]]:

@@ -1,74 +1,210 @@
-"""`stompbox pipeline run` killed with SIGKILL in the middle of batches, several times: every message is in the table once."""
+"""`stompbox pipeline run` and the broker killed with SIGKILL, at each step of a batch in turn and at random: every message is in each of
+three tables once, by readers that know nothing of Spark or of us.
+
+One pipeline archives the same addresses into a Parquet, a Delta and an Iceberg table. What is killed is started again, and more is sent
+before each start, so that there is always a batch to be cut off. In short here; with SOAK=1 (`make soak`) at each step for each format.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-import selectors
+import random
+import signal
 import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("pyspark")
-
-from pyarrow import parquet
+pytest.importorskip("deltalake")
+pytest.importorskip("pyiceberg")
 
 from stompbox import blocking
 from stompbox.pipelines.settings import Format
-from stompbox.pipelines.tables import open_table
+from stompbox.spark.bounds import EARLIEST
+from stompbox.spark.link import leased
+from stompbox.spark.options import Given, target_of
+from stompbox.spark.requests import describe, open_group
+from tests.conftest import ROOT, Served, end, start_broker
+from tests.pipelines.killing import POINTS
+from tests.pipelines.lake import rows_of
+from tests.spark.soak import free_port, lines_of, of_session
 
-MESSAGES = 1500
-KILLS = 2
-WITHIN = 300.0  # s
-TEXT = """
+SEED = 20
+ADDRESSES = 2
+BATCH = 50  # messages
+WITHIN = 120.0  # s
+FORMATS = tuple(Format)
+QUICK = """[spark.settings]
+"spark.driver.extraJavaOptions" = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"spark.sql.shuffle.partitions" = "1"
+"""
+STEP = """
 [[archive]]
-name = "orders"
+name = "{kept}"
 destinations = ["/queue/killed.#"]
-table = "table"
-format = "{format}"
-max-rows = 250
-compact-files = 4
+table = "{kept}-table"
+format = "{kept}"
+trigger = 0
+max-rows = {batch}
+compact-files = 3
 """
 
 
-def batches_until(command: list[str], environment: dict[str, str], kill_after: int) -> int:
-    """Runs it, and kills it as soon as it has said so many batches; how many it said."""
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
-        assert process.stdout is not None
-        deadline, said, printed = time.monotonic() + WITHIN, 0, b""
-        with selectors.DefaultSelector() as waiting:
-            waiting.register(process.stdout, selectors.EVENT_READ)
-            while waiting.select(max(0.0, deadline - time.monotonic())):
-                octets = os.read(process.stdout.fileno(), 65536)
-                if not octets:
-                    break
-                *lines, printed = (printed + octets).split(b"\n")
-                said += sum(json.loads(line)["event"] == "batch" for line in lines)
-                if said >= kill_after > 0:
-                    process.kill()
-        assert process.wait(WITHIN) in (0, -9)
-    return said
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """`who` is killed: itself at a step of a format; or at any time `delay` s after so many `batches`."""
+
+    who: str  # itself, driver, java, broker
+    kept: Format = Format.PARQUET
+    point: str = ""
+    number: int = 0  # how often the step comes before
+    batches: int = 0
+    delay: float = 0.0
 
 
-@pytest.mark.skipif("SOAK" not in os.environ, reason="takes minutes: make soak")
-@pytest.mark.parametrize("kept", [Format.PARQUET], ids=lambda kept: kept.value)
+def by_chance(chance: random.Random, who: str) -> Kill:
+    return Kill(who, batches=chance.randint(1, 5), delay=chance.uniform(0, 0.5))
+
+
+Rounds = list[tuple[Kill, ...]]
+"""What is killed in one start of the pipeline after another."""
+
+
+def short(seed: int) -> Rounds:
+    """One start: first the broker, then the driver between the commit of a table and that of the checkpoint."""
+    chance = random.Random(seed)
+    return [(by_chance(chance, "broker"), Kill("itself", chance.choice(FORMATS), "committed", 1))]
+
+
+def long(seed: int) -> Rounds:
+    """Each step of each format, some with a kill of the broker before; and each kind at random."""
+    chance = random.Random(seed)
+    rounds: Rounds = [(Kill("itself", kept, point, chance.randint(0, 1)),) for kept in FORMATS for point in POINTS]
+    rounds += [(by_chance(chance, who),) for who in ("driver", "java", "broker") for _ in range(5)]
+    chance.shuffle(rounds)
+    return [(by_chance(chance, "broker"), *kills) if number % 5 == 0 else kills for number, kills in enumerate(rounds)]
+
+
+class Run:
+    """A broker that comes back on its port, a pipeline that is started again, and what was sent."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.url = f"stomp://127.0.0.1:{self.port}"
+        self.broker = self._start_broker()
+        self.sent = 0
+        self.starts = 0
+        self.killed: Counter[str] = Counter()
+        self.file = folder / "lake.toml"
+        steps = [STEP.format(kept=kept.value, batch=BATCH) for kept in FORMATS]
+        self.file.write_text("\n".join([f'url = "{self.url}"\n[spark]\ncores = 2\n{QUICK}', *steps]))
+        with leased(target_of(Given({"url": self.url}))) as link:
+            for number in range(ADDRESSES):
+                for kept in FORMATS:
+                    describe(link, f"/queue/killed.{number}", create=True)
+                    open_group(link, f"lake-{kept.value}", "/queue/killed.#", EARLIEST)
+
+    def _start_broker(self) -> Served:
+        return start_broker(self.folder / "broker", "--listen", f"tcp://127.0.0.1:{self.port}", "--no-admin")
+
+    def send(self, messages: int) -> None:
+        with blocking.connect(self.url) as client, client.publisher() as publisher:
+            for number in range(self.sent, self.sent + messages):
+                publisher.send(f"/queue/killed.{number % ADDRESSES}", b"%d" % number)
+        self.sent += messages
+
+    def start(self, kills: tuple[Kill, ...]) -> int:
+        """One start of the pipeline, with these kills one after another. Its exit code; fails if one of them did not come."""
+        self.starts += 1
+        arguments, waiting = [str(self.file)], [kill for kill in kills if kill.who != "itself"]
+        for kill in kills:
+            if kill.who == "itself":
+                arguments += [kill.kept.value, kill.point, str(kill.number)]
+        with (self.folder / "errors.log").open("ab") as errors, subprocess.Popen(
+            [sys.executable, "-m", "tests.pipelines.killing", *arguments], stdout=subprocess.PIPE, stderr=errors, cwd=ROOT,
+        ) as process:  # fmt: skip
+            done = 0
+            for line in lines_of(process):
+                done += json.loads(line)["event"] == "batch"
+                if waiting and done >= waiting[0].batches:
+                    self._kill(waiting.pop(0), process)
+                    done = 0
+            code = process.wait(WITHIN)
+        assert waiting in ([], [kill for kill in kills if kill.who == "broker"]), f"not killed: {waiting}"
+        expected = {"itself": -signal.SIGKILL, "driver": -signal.SIGKILL, "java": 1, "broker": 0}[kills[-1].who] if kills else 0
+        assert code == expected, f"{kills}: exit code {code}; {self.errors()[-3000:]}"
+        if kills and kills[-1].who == "java":
+            said = self.errors().splitlines()[-1]
+            assert said.startswith("stompbox pipeline: Java has ended, killed or out of memory; ") and "spark.log" in said
+        if kills and kills[-1].who == "itself":
+            self.killed[f"{kills[-1].point} of {kills[-1].kept.value}"] += 1
+        return code
+
+    def _kill(self, kill: Kill, process: subprocess.Popen[bytes]) -> None:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(kill.delay)
+        if kill.who == "broker":
+            self.broker.process.kill()
+            self.broker.process.wait()
+            end(self.broker)
+            self.broker = self._start_broker()
+        elif kill.who == "driver":
+            process.kill()
+        else:
+            for pid in java_of(process.pid):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        self.killed[kill.who] += 1
+
+    def errors(self) -> str:
+        return (self.folder / "errors.log").read_text()
+
+    def check(self) -> None:
+        """Every message once in each table, by a reader of its format; and every group at the end."""
+        for kept in FORMATS:
+            found = Counter(int(row["body"]) for row in rows_of(kept, self.folder / f"{kept.value}-table"))
+            wrong = {number: found[number] for number in {*found, *range(self.sent)} if found[number] != 1}
+            assert not wrong, f"{kept.value}: how often each message is there that is not there once: {wrong}"
+        with leased(target_of(Given({"url": self.url}))) as link:
+            ends = {address: extent.next for address, extent in describe(link, "/queue/killed.#", create=False).extents.items()}
+            for kept in FORMATS:
+                assert open_group(link, f"lake-{kept.value}", "/queue/killed.#", EARLIEST) == ends, kept
+
+    def close(self) -> None:
+        end(self.broker)
+
+
+def java_of(pid: int) -> list[int]:
+    """The Java that this process has started: the first of the sessions of its children (Linux)."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [each for child in children for each, command in of_session(int(child)) if "SparkSubmit" in command]
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Iterator[Run]:
+    with closing(Run(tmp_path)) as run:
+        yield run
+
+
 @pytest.mark.filterwarnings("default")
-def test_every_message_once_over_kills(kept: Format, url: str, tmp_path: Path) -> None:
-    with blocking.connect(url) as client, client.publisher() as publisher:
-        for number in range(MESSAGES):
-            publisher.send(f"/queue/killed.{kept.value}.{number % 3}", b"%d" % number)
-    file = tmp_path / "lake.toml"
-    file.write_text(TEXT.format(format=kept.value).replace("killed.", f"killed.{kept.value}."))
-    command = [sys.executable, "-m", "stompbox", "pipeline", "run", str(file), "--once", "--json"]
-    environment = {**os.environ, "STOMPBOX_URL": url}
-    for kill in range(KILLS):
-        assert batches_until(command, environment, 1 + kill) > 0
-    batches_until(command, environment, 0)
-    found: Counter[int] = Counter()
-    for live in open_table(kept, tmp_path / "table").files():
-        found.update(int(body) for body in parquet.ParquetFile(live.path).read(["body"]).column("body").to_pylist())
-    assert found == Counter(range(MESSAGES))
+def test_every_message_once_over_kills(pipeline: Run) -> None:
+    is_long = "SOAK" in os.environ
+    rounds = (long if is_long else short)(SEED)
+    print(f"seed {SEED}")
+    for kills in [*rounds, ()]:
+        pipeline.send(3 * BATCH if is_long else 2 * BATCH)
+        begun = time.monotonic()
+        code = pipeline.start(kills)
+        killed = ", ".join(f"{kill.who} {kill.kept.value} {kill.point}" for kill in kills)
+        print(f"start {pipeline.starts} of {len(rounds) + 1}, {time.monotonic() - begun:.1f} s, exit code {code}: {killed}", flush=True)
+    pipeline.check()
+    assert "Traceback" not in pipeline.errors()

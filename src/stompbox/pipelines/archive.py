@@ -20,7 +20,7 @@ from stompbox.pipelines.checkpoints import query_id
 from stompbox.pipelines.progress import Compacted, Report
 from stompbox.pipelines.settings import ArchiveTable, Plan, Stream, TransformTable, Written
 from stompbox.pipelines.staging import forget, read, stage
-from stompbox.pipelines.tables import Policy, Table, clear_staging, compact, open_table
+from stompbox.pipelines.tables import Policy, Table, compact, open_table, tidy
 
 FRONTIER: Final = "frontier.json"
 Frontier = dict[str, tuple[int, str]]
@@ -42,7 +42,7 @@ def start(spark: Any, plan: Plan, step: ArchiveTable, report: Report, *, once: b
     rows = spark.readStream.format("stomp").options(**plan.stream_options(step, step, group_of(plan, step))).load()
     rows = rows.withColumn("archived", current_timestamp()).withColumn("date", to_date(col("timestamp")))
     table = open_table(step.format, plan.path(step.table))
-    clear_staging(table.folder)
+    tidy(table)
     checkpoint = plan.state(step.name) / "checkpoint"
     write = partial(_write, table=table, step=step, checkpoint=checkpoint, report=report)
     return started(rows, plan, step, write, once=once)

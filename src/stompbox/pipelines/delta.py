@@ -61,6 +61,9 @@ class DeltaFiles:
             self._commit(table, [added, *(self._removed(file) for file in old)], [])
             return True
 
+    def sweep(self) -> None:
+        """Nothing: whoever reads this table asks its log, never the folder."""
+
     def _open(self) -> DeltaTable | None:
         return DeltaTable(str(self.folder)) if DeltaTable.is_deltatable(str(self.folder)) else None
 

@@ -75,6 +75,9 @@ class IcebergFiles:
                         snapshot.append_data_file(file)
             return True
 
+    def sweep(self) -> None:
+        """Nothing: whoever reads this table asks its log, never the folder."""
+
     @property
     def _identifier(self) -> str:
         return f"{NAMESPACE}.{self.folder.name}"

@@ -69,6 +69,11 @@ class ParquetFiles:
                 disk.remove(file.path)
             return True
 
+    def sweep(self) -> None:
+        with disk.locked(self.folder):
+            number, files, _ = self._read()
+            self._sweep(number, files)
+
     def _logs(self) -> list[int]:
         names = [path.name for path in (self.folder / LOG).iterdir()] if (self.folder / LOG).is_dir() else []
         if any(name.isdigit() for name in names):

@@ -8,12 +8,14 @@ Decides the order, and what Spark's faults read like. What a step does is its mo
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from subprocess import TimeoutExpired
 from threading import Event
 from time import monotonic, sleep
 from typing import Any, Final
@@ -30,6 +32,7 @@ from stompbox.spark.requests import describe
 POLL: Final = 0.1  # s between two looks at the streams
 BETWEEN: Final = 0.02  # s between two looks for the end of a batch
 LOG: Final = "spark.log"  # in the pipeline's folder: what Java and Spark's workers say
+DYING: Final = 0.5  # s
 FINISH_WITHIN: Final = 30.0  # s for the batch under way after a stop
 _OURS: Final = re.compile(r"stompbox\.errors\.(\w+): ([^\n]+)")
 _PYTHONS: Final = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t][^\n]*\n)+(\S[^\n]*)")
@@ -62,12 +65,32 @@ def reach(plan: Plan) -> None:
 def spark_of(plan: Plan) -> Any:
     """A local session for the pipeline, in a process group of its own: Ctrl-C is for us to handle. It writes to a log of its own."""
     settings = {"spark.sql.shuffle.partitions": "4", **plan.pipeline.spark.settings}
-    _launch_apart(plan.path(plan.pipeline.folder) / LOG, settings)
+    log = plan.path(plan.pipeline.folder) / LOG
+    _launch_apart(log, settings)
+    from py4j.protocol import Py4JError
+
     spark = session.local(plan.name, cores=plan.pipeline.spark.cores, settings=settings)
     try:
         yield spark
+    except (LocalError, Py4JError, OSError):
+        if not _has_ended():
+            raise
+        raise LocalError(
+            "spark-ended", f"Java has ended, killed or out of memory; {log} may say why; the next run goes on from here"
+        ) from None
     finally:
-        spark.stop()
+        with suppress(Py4JError, OSError):
+            spark.stop()
+
+
+def _has_ended() -> bool:
+    """Is Java gone? Connections to it break a moment before it is."""
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)
+    with suppress(TimeoutExpired):
+        return process is not None and process.wait(DYING) is not None
+    return False
 
 
 def _launch_apart(log: Path, settings: dict[str, str]) -> None:
@@ -81,6 +104,7 @@ def _launch_apart(log: Path, settings: dict[str, str]) -> None:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         conf = SparkConf().setAll([*session.SETTINGS.items(), *settings.items()])
         log.parent.mkdir(parents=True, exist_ok=True)
+        logging.basicConfig(filename=log, format="%(asctime)s %(levelname)s %(name)s: %(message)s")  # what py4j says has stacks
         with log.open("ab") as said:
             popen = {"start_new_session": True, "stdout": said, "stderr": said}
             SparkContext._ensure_initialized(gateway=launch_gateway(conf, popen), conf=conf)

@@ -6,6 +6,7 @@ Decides how files are written: Parquet with timestamps in microseconds, one fold
 from __future__ import annotations
 
 import shutil
+import uuid
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,12 +18,14 @@ _COPY: Final = "__partition"
 
 
 def stage(frame: Any, folder: Path, kept: Format, batch: str, partition_by: str = "") -> Staged:
-    """The rows of a batch as files; none when it has no rows. What an earlier attempt under the same name left is replaced."""
+    """The rows of a batch as files; none when it has no rows.
+
+    In a folder of this attempt alone: after a kill of the driver Java may still write what an earlier one began.
+    """
     from pyspark.sql.functions import col
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    staging = folder / STAGING / batch
-    shutil.rmtree(staging, ignore_errors=True)
+    staging = folder / STAGING / f"{batch}-{uuid.uuid4().hex[:8]}"
     frame.sparkSession.conf.set(*TIMESTAMPS)  # INT96, Spark's default, is nothing that Delta or Iceberg know
     schema = to_arrow_schema(frame.schema, timezone="UTC")
     if not partition_by:

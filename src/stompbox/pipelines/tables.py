@@ -79,6 +79,9 @@ class Table(Protocol):
     def replace(self, old: Sequence[DataFile], merged: Path) -> bool:
         """`merged` lies in the staging folder. False when somebody else has changed one of `old` meanwhile: nothing happens then."""
 
+    def sweep(self) -> None:
+        """Removes what was put in place and never counted, or counts no more, where readers who list the folder would see it."""
+
 
 def open_table(kept: Format, folder: Path) -> Table:
     """The table in this folder, which need not be there yet."""
@@ -152,9 +155,11 @@ def compact(table: Table, policy: Policy) -> int:
     return rewritten
 
 
-def clear_staging(folder: Path) -> None:
-    """Removes what was staged by a process that was killed; it never counted."""
-    shutil.rmtree(folder / STAGING, ignore_errors=True)
+def tidy(table: Table) -> None:
+    """Removes what a process left that was killed."""
+    shutil.rmtree(table.folder / STAGING, ignore_errors=True)
+    if table.folder.is_dir():
+        table.sweep()
 
 
 def _alike(files: Sequence[DataFile]) -> Iterator[list[DataFile]]:

@@ -17,7 +17,7 @@ from stompbox.pipelines.checkpoints import query_id
 from stompbox.pipelines.progress import Report
 from stompbox.pipelines.settings import Plan, SourceTable, TransformTable
 from stompbox.pipelines.staging import read
-from stompbox.pipelines.tables import Table, clear_staging, open_table
+from stompbox.pipelines.tables import Table, open_table, tidy
 from stompbox.spark.rows import COLUMNS
 
 JSON: Final = "application/json"
@@ -35,7 +35,7 @@ def start(spark: Any, plan: Plan, step: TransformTable, report: Report, *, once:
         send = partial(_send, options=options, checkpoint=checkpoint)
         return started(as_messages(rows), plan, step, send, once=once, mode=step.mode.value)
     table = open_table(step.format, plan.path(step.table or ""))
-    clear_staging(table.folder)
+    tidy(table)
     if step.partition_by and step.partition_by not in rows.columns:
         raise UsageError("missing-column", f"transform {step.name!r}: no column {step.partition_by!r} among {', '.join(rows.columns)}")
     write = partial(_write, table=table, step=step, checkpoint=checkpoint, report=report)
