@@ -85,11 +85,11 @@ class Disk(apsw.VFS):
         with Translated():
             return Connection(apsw.Connection(str(path), vfs=self.name), self)
 
-    def write_through(self, descriptor: int, data: bytes, offset: int) -> None:
+    def write_through(self, descriptor: int, data: bytes | memoryview, offset: int) -> None:
         """Takes the place of `journal.write_through`. What it was given may have arrived when it fails."""
         file = Path(os.readlink(f"/proc/self/fd/{descriptor}")).name
         os.pwrite(descriptor, data, offset)
-        self.operations.append(Write(file, offset, data))
+        self.operations.append(Write(file, offset, bytes(data)))
         self.kinds.append("write")
         if len(self.kinds) == self.fail_at:
             self.failed = "write"

@@ -61,6 +61,8 @@ class Bodies:
 
     @property
     def all_unsaved(self) -> int:
+        if not self._pending and not self._flying:
+            return 0
         return sum(len(data) for pieces in (self._pending, self._flying) for parts in pieces.values() for data in parts.values())
 
     def adopt(self, runs: Iterable[Run]) -> None:
@@ -99,6 +101,9 @@ class Bodies:
 
     def give(self, commit: Commit) -> None:
         """Puts into a commit what is new."""
+        if not self.is_dirty:
+            self._flying = {}
+            return
         self._let_go()
         commit.holds, self._holds = self._holds, {}
         self._flying, self._pending = self._pending, {}

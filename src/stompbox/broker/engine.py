@@ -88,7 +88,7 @@ class Engine:
         self.batches: dict[str, int] = {}  # the last published batch of each sink
         self.ended: dict[str, int] = {}  # addresses that are gone: where their offsets ended
         self.beyond = 0  # where the offsets of all that is forgotten ended
-        self._later: list[Queue] = []
+        self.later: list[Queue] = []  # those that stopped half-way
         self.diverting: dict[Address, None] = {}  # along whose diverts a run is just going
         self.timers = Timers()
         self._next_log = 1
@@ -539,11 +539,11 @@ class Engine:
             action()
 
     def dispatch_later(self, queue: Queue) -> None:
-        self._later.append(queue)
+        self.later.append(queue)
 
     def dispatch_rest(self) -> bool:
         """Goes on with queues that stopped half-way, so that others got their turn. False when there were none."""
-        later, self._later = self._later, []
+        later, self.later = self.later, []
         for queue in later:
             queue.dispatch()
         return bool(later)

@@ -26,7 +26,9 @@ def octets_of(shape: Shape) -> int:
 
 def cost_of(run: Run) -> int:
     """Octets of memory, about: a run of empty bodies is not free."""
-    return (run.size if not run.is_large else 0) + EACH * len(run.bodies) + RUN + octets_of(run.shape)
+    if run.cost < 0:
+        run.cost = (run.size if not run.is_large else 0) + EACH * len(run.bodies) + RUN + octets_of(run.shape)
+    return run.cost
 
 
 class Segment:
@@ -64,6 +66,8 @@ class Segment:
     @property
     def cost(self) -> int:
         """Octets of memory, about."""
+        if self.stop - self.first == len(self.run.bodies):
+            return cost_of(self.run)
         return (self.size if not self.run.is_large else 0) + EACH * (self.stop - self.first) + RUN + octets_of(self.run.shape)
 
     def part(self, first: int, stop: int) -> Segment:

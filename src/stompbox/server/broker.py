@@ -166,7 +166,7 @@ class Broker:
             if not engine.touched:
                 break
             self._write()
-        if (engine.touched or engine.dispatch_rest()) and not self._flush_planned:
+        if (engine.touched or (engine.later and engine.dispatch_rest())) and not self._flush_planned:
             self._flush_planned = True
             self.loop.call_soon(self._flush_again)
         if engine.loads:
@@ -370,6 +370,8 @@ class Broker:
                 self.counting.failed()
         for connection in list(self.waiting):
             connection.release(sequence)
+        if not self._on_durable:
+            return
         due = [waiter for at, waiter in self._on_durable if at <= sequence]
         self._on_durable = [(at, waiter) for at, waiter in self._on_durable if at > sequence]
         for waiter in due:

@@ -178,6 +178,11 @@ def shape_bytes(shape: Shape) -> bytes:
     return found
 
 
+def shape_of(key: bytes) -> Shape:
+    """The shape that these bytes are; one object for most of those that are equal."""
+    return _interned_shape(key) if len(key) <= INTERNED_SIZE else _decoded_shape(key)
+
+
 def _encoded_shape(shape: Shape) -> bytes:
     # surrogatepass: text that is no UTF-8 must not stop a commit, and comes back as it was.
     texts = [text.encode("utf-8", "surrogatepass") for pair in shape.headers.items() for text in pair]
@@ -238,7 +243,7 @@ def tables(blob: bytes | memoryview, where: str = "chunk") -> Tables:
     for _ in range(shapes):
         (size,) = _SIZE.unpack_from(blob, at)
         key = bytes(view[at + 4 : at + 4 + size])
-        found.append(_interned_shape(key) if size <= INTERNED_SIZE else _decoded_shape(key))
+        found.append(shape_of(key))
         at += 4 + size
     numbers_at = at + runs * _RUN.size
     data_at = numbers_at + 4 * numbers

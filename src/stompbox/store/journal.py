@@ -4,7 +4,8 @@
     record   <4s I Q I>         magic, bytes of the payload, sequence, CRC-32 of identity, sequence and payload; then the payload
 
 Little-endian. Each record begins on a sector of its own, so that a write that power loss cuts short harms no record before it.
-The space is written with zeros once: after that no write changes the file's size, and syncing it is one turn of the disk.
+The space is written with zeros once: after that no write changes the file's size, and syncing it is one turn of the disk. Where
+the file system can (O_DIRECT), a record goes from its buffer to the disk, and nobody has to look for it among cached pages.
 What the records say goes into the database later, many at once (journaled.py); then writing begins at the front again.
 
 Reading takes records from the front as long as each has the sequence after the one before. Only the last one can be cut short,
@@ -14,11 +15,12 @@ because each is durable before the next is written: a good one behind a bad one 
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 import struct
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +28,7 @@ from stompbox.errors import StoreError
 from stompbox.store.folder import JOURNAL, make_file, sync_folder
 
 SIZE: Final = 4 << 20  # bytes; what is not in the database yet, and so what starting after a crash reads
+LARGEST: Final = 256 << 10  # bytes of a payload
 SECTOR: Final = 512  # bytes that a disk writes together, or not at all
 FIRST: Final = 4096  # where the first record begins
 IDENTITY: Final = 16  # bytes
@@ -38,7 +41,7 @@ _HEAD_MAGIC: Final = b"SBJ1"
 _MAGIC: Final = b"SBjr"
 
 
-def write_through(descriptor: int, data: bytes, offset: int) -> None:
+def write_through(descriptor: int, data: bytes | memoryview, offset: int) -> None:
     """Returns when the data is on the disk. One call where the system has one: nothing comes between writing and syncing."""
     if hasattr(os, "RWF_DSYNC"):
         if os.pwritev(descriptor, [data], offset, os.RWF_DSYNC) != len(data):
@@ -56,6 +59,8 @@ class Journal:
         self.file = path / JOURNAL
         self.identity = b""
         self._descriptor = -1
+        self._is_direct = False  # what is written must begin and end with a sector, in memory too
+        self._space = memoryview(mmap.mmap(-1, _space(LARGEST)))  # for a record; its memory is taken when it is used
         self._at = FIRST
 
     @property
@@ -69,23 +74,48 @@ class Journal:
         with self._named():
             make_file(self.file)
             self._descriptor = os.open(self.file, os.O_RDWR | os.O_CLOEXEC)
-            if os.fstat(self._descriptor).st_size == SIZE and os.pread(self._descriptor, len(head), 0) == head:
-                return
-            write_through(self._descriptor, bytes(SIZE), 0)
-            write_through(self._descriptor, head, 0)
-            sync_folder(self.file.parent)
+            if os.fstat(self._descriptor).st_size != SIZE or os.pread(self._descriptor, len(head), 0) != head:
+                write_through(self._descriptor, bytes(SIZE), 0)
+                write_through(self._descriptor, head, 0)
+                sync_folder(self.file.parent)
+            self._open(direct=hasattr(os, "O_DIRECT"))
+
+    def _open(self, *, direct: bool) -> None:
+        """Anew: past the cache, or through it where the file system has no other way."""
+        before, self._is_direct = self._descriptor, False
+        if direct:
+            with suppress(OSError):
+                self._descriptor = os.open(self.file, os.O_RDWR | os.O_CLOEXEC | os.O_DIRECT)
+                self._is_direct = True
+        if not self._is_direct:
+            self._descriptor = os.open(self.file, os.O_RDWR | os.O_CLOEXEC)
+        os.close(before)
 
     def fits(self, size: int) -> bool:
         """Whether a payload of so many bytes has room before writing begins at the front again."""
         return self._at + _RECORD.size + size <= SIZE
 
     def append(self, sequence: int, payload: bytes) -> None:
-        """Returns when the record is durable."""
-        data = _RECORD.pack(_MAGIC, len(payload), sequence, zlib.crc32(payload, _seed(sequence, self.identity))) + payload
-        data += bytes(-len(data) % SECTOR)
-        with self._named():
+        """Returns when the record, of LARGEST bytes at the most, is durable."""
+        space, end = self._space, _RECORD.size + len(payload)
+        size = _space(len(payload))
+        _RECORD.pack_into(space, 0, _MAGIC, len(payload), sequence, zlib.crc32(payload, _seed(sequence, self.identity)))
+        space[_RECORD.size : end] = payload
+        space[end:size] = bytes(size - end)
+        try:
+            self._write(space[:size])
+        except OSError as error:
+            raise self._failed(error) from error
+        self._at += size
+
+    def _write(self, data: memoryview) -> None:
+        try:
             write_through(self._descriptor, data, self._at)
-        self._at += len(data)
+        except OSError as error:
+            if not (self._is_direct and error.errno == errno.EINVAL):
+                raise
+            self._open(direct=False)  # its sectors are larger than ours
+            write_through(self._descriptor, data, self._at)
 
     def restart(self) -> None:
         """All of it is in the database: the next record is written over the first one."""
@@ -125,8 +155,11 @@ class Journal:
         try:
             yield
         except OSError as error:
-            code = "disk-full" if error.errno in _FULL else "data-not-writable" if error.errno in _REFUSED else "io-error"
-            raise StoreError(code, f"{self.file}: {error.strerror or error}") from error
+            raise self._failed(error) from error
+
+    def _failed(self, error: OSError) -> StoreError:
+        code = "disk-full" if error.errno in _FULL else "data-not-writable" if error.errno in _REFUSED else "io-error"
+        return StoreError(code, f"{self.file}: {error.strerror or error}")
 
     def __repr__(self) -> str:
         return f"<Journal {self.file} {self._at - FIRST} of {SIZE - FIRST} bytes>"

@@ -24,16 +24,16 @@ from typing import Final
 from msgspec import Struct, field, msgpack
 
 from stompbox.errors import StoreError
+from stompbox.message import Run
 from stompbox.store.base import NOWHERE, Commit, Part, Recovered, StoredChunk
-from stompbox.store.chunks import decode, encode, head
+from stompbox.store.chunks import decode, head, shape_bytes, shape_of
 from stompbox.store.folder import DATABASE
-from stompbox.store.journal import IDENTITY, Journal, identity_of, whole
+from stompbox.store.journal import IDENTITY, LARGEST, Journal, identity_of, whole
 from stompbox.store.looking import looking
 from stompbox.store.rows import Rows
 from stompbox.store.sqlite import SqliteStore
 
 SMALL: Final = 32 << 10  # bytes of a record; from here on the database alone is as fast
-LARGEST: Final = 256 << 10  # bytes; entries of the catalogue may be long
 MOST: Final = 1024  # commits that wait; putting them into the database takes some ms, and other commits wait for it
 EACH: Final = 64  # bytes that a message costs beside its body, at a guess
 LOOKS: Final = 100  # at a journal that is being written to: damage is what stays as it is
@@ -43,10 +43,21 @@ _IDENTITY: Final = (_KIND, "identity")
 _SEQUENCE: Final = (_KIND, "sequence")
 
 
+class Stored(Struct, array_like=True):
+    """A run of it."""
+
+    first: int
+    arrived: int
+    routing: int
+    shape: bytes
+    columns: tuple[list[bytes], ...]
+    bodies: list[bytes]
+
+
 class Record(Struct, array_like=True):
     """A small commit as it stands in the journal."""
 
-    runs: dict[int, bytes] = field(default_factory=dict)  # per log: a chunk
+    runs: dict[int, bytes | list[Stored]] = field(default_factory=dict)  # per log; bytes: a chunk, as it was at first
     next_offsets: dict[int, int] = field(default_factory=dict)
     acknowledged: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     entries: list[tuple[str, str, bytes | None]] = field(default_factory=list)
@@ -139,7 +150,9 @@ class JournaledStore:
                 size += run.size + EACH * len(run.bodies)
                 if size > SMALL:
                     return False
-        return sum(map(len, commit.acknowledged.values())) <= MOST and len(commit.entries) <= MOST
+        if commit.acknowledged and sum(map(len, commit.acknowledged.values())) > MOST:
+            return False
+        return len(commit.entries) <= MOST
 
     def _begin(self) -> bool:
         """Makes the journal, then tells the database of it: one that it does not know is of no account. False: there is none to be had."""
@@ -248,7 +261,11 @@ def is_mergeable(commit: Commit) -> bool:
     is_rare = commit.logs or commit.cursors or commit.delivered or commit.dropped_cursors or commit.dropped_logs
     if is_rare or commit.parts or commit.holds:
         return False
-    return not any(run.is_large for runs in commit.runs.values() for run in runs)  # the database must know that a chunk names the body
+    for runs in commit.runs.values():
+        for run in runs:
+            if run.is_large:  # the database must know that a chunk names the body
+                return False
+    return True
 
 
 def merge(commits: Sequence[Commit]) -> Commit:
@@ -274,20 +291,31 @@ def merge(commits: Sequence[Commit]) -> Commit:
 
 
 def _payload_of(commit: Commit) -> bytes:
-    runs = {log: encode(runs, runs[0].first) for log, runs in commit.runs.items() if runs}
-    entries = [(kind, key, value) for (kind, key), value in commit.entries.items()]
-    return _encode(Record(runs, commit.next_offsets, commit.acknowledged, entries, commit.trims))
+    """A Record, written as the tuples that it is made of."""
+    stored: dict[int, list[tuple[object, ...]]] = {}
+    for log, runs in commit.runs.items():
+        stored[log] = each = []
+        for run in runs:
+            each.append((run.first, run.arrived, run.routing, shape_bytes(run.shape), run.columns, run.bodies))
+    entries = [(*key, value) for key, value in commit.entries.items()] if commit.entries else ()
+    return _encode((stored, commit.next_offsets, commit.acknowledged, entries, commit.trims))
 
 
 def _commit_of(payload: bytes) -> Commit:
     record = _decode(payload)
     return Commit(
-        runs={log: decode(blob, head(blob).first) for log, blob in record.runs.items()},
+        runs={log: _runs_of(stored) for log, stored in record.runs.items()},
         next_offsets=record.next_offsets,
         acknowledged=record.acknowledged,
         entries={(kind, key): value for kind, key, value in record.entries},
         trims=record.trims,
     )
+
+
+def _runs_of(stored: bytes | list[Stored]) -> list[Run]:
+    if isinstance(stored, bytes):
+        return decode(stored, head(stored).first)
+    return [Run(shape_of(one.shape), one.bodies, one.columns, first=one.first, arrived=one.arrived, routing=one.routing) for one in stored]
 
 
 def complete(copy: SqliteStore, journal: bytes) -> None:
