@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -9,13 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import msgpack
 
 from stompbox.errors import StoreError
 from stompbox.store import journal, journaled
 from stompbox.store.backup import copy
 from stompbox.store.base import Commit
+from stompbox.store.chunks import encode
 from stompbox.store.folder import DATABASE, JOURNAL
-from stompbox.store.journal import FIRST, SECTOR
+from stompbox.store.journal import FIRST, SECTOR, Journal, identity_of
 from stompbox.store.journaled import JournaledStore, journal_damage, merge
 from stompbox.store.sqlite import SqliteStore
 from tests.crash.commits import contents
@@ -81,6 +85,40 @@ def test_a_small_commit_is_one_write(data: Path, monkeypatch: pytest.MonkeyPatch
         store.apply(one(1))
         store.apply(one(2))
     assert writes == [(FIRST + SECTOR, SECTOR), (FIRST + 2 * SECTOR, SECTOR)]
+
+
+def test_records_go_past_the_cache_where_the_file_system_can(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sectors may be larger than ours: then the system refuses, and the cache is in between."""
+    through, flags = journal.write_through, []
+
+    def picky(descriptor: int, data: bytes | memoryview, offset: int) -> None:
+        flags.append(fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_DIRECT)
+        if flags[-1] and len(flags) > 3:
+            raise OSError(errno.EINVAL, "no")
+        through(descriptor, data, offset)
+
+    store = begun(data)
+    monkeypatch.setattr(journal, "write_through", picky)
+    for offset in range(6):
+        store.apply(one(offset))
+    cached = flags.index(0, 2)
+    assert not any(flags[cached:])
+    forsake(store)
+    with closing(opened(data)) as again:
+        assert offsets(again) == list(range(6))
+
+
+def test_a_record_that_holds_chunks_is_read(data: Path) -> None:
+    """As the first journals had them."""
+    forsake(begun(data, 2))
+    record = journaled.Record({1: encode([run(2), run(3)], 2)}, entries=[("queue", "last", b"3")])
+    written = Journal(data)
+    written.begin(identity_of((data / JOURNAL).read_bytes()))
+    written._at = FIRST + 2 * SECTOR
+    written.append(3, msgpack.encode(record))
+    written.close()
+    with closing(opened(data)) as store:
+        assert offsets(store) == [0, 1, 2, 3]
 
 
 def test_many_small_commits_become_one_chunk(data: Path) -> None:
