@@ -19,7 +19,7 @@ from stompbox.store.backup import copy
 from stompbox.store.base import Commit
 from stompbox.store.chunks import encode
 from stompbox.store.folder import DATABASE, JOURNAL
-from stompbox.store.journal import FIRST, SECTOR, Journal, identity_of
+from stompbox.store.journal import FIRST, SECTOR, Journal, content, identity_of
 from stompbox.store.journaled import JournaledStore, journal_damage, merge
 from stompbox.store.sqlite import SqliteStore
 from tests.crash.commits import contents
@@ -106,6 +106,15 @@ def test_records_go_past_the_cache_where_the_file_system_can(data: Path, monkeyp
     forsake(store)
     with closing(opened(data)) as again:
         assert offsets(again) == list(range(6))
+
+
+@pytest.mark.parametrize("size", [0, 1, SECTOR, 5 * SECTOR + 7, 300 * SECTOR])
+def test_it_is_read_as_the_disk_has_it(tmp_path: Path, size: int) -> None:
+    file = tmp_path / "a"
+    file.write_bytes(os.urandom(size))
+    assert content(file) == file.read_bytes()
+    with pytest.raises(FileNotFoundError):
+        content(tmp_path / "b")
 
 
 def test_a_record_that_holds_chunks_is_read(data: Path) -> None:

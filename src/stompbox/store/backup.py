@@ -16,6 +16,7 @@ from typing import Final
 from stompbox.errors import StoreError
 from stompbox.store.check import damage
 from stompbox.store.folder import DATABASE, JOURNAL, LOCK, lock_folder, make_file, prepare_folder, store_error, sync_folder
+from stompbox.store.journal import content
 from stompbox.store.journaled import complete
 from stompbox.store.looking import database_of, looking
 from stompbox.store.sqlite import SqliteStore
@@ -74,7 +75,7 @@ def refuse_used(target: Path) -> None:
 def _read_journal(source: Path) -> bytes:
     file = source / JOURNAL
     try:
-        return file.read_bytes()
+        return content(file)
     except FileNotFoundError:
         return b""
     except OSError as error:

@@ -52,6 +52,33 @@ def write_through(descriptor: int, data: bytes | memoryview, offset: int) -> Non
     os.fsync(descriptor)
 
 
+def content(file: Path) -> bytes:
+    """What the disk has: pages that somebody read while it was written past the cache may be older. Raises OSError."""
+    if hasattr(os, "O_DIRECT"):
+        with suppress(OSError):
+            return _uncached(file)
+    return file.read_bytes()
+
+
+def _uncached(file: Path) -> bytes:
+    descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECT)
+    try:
+        size = os.fstat(descriptor).st_size
+        if not size:
+            return b""
+        with mmap.mmap(-1, size) as pages, memoryview(pages) as view:
+            at = 0
+            while at < size and not at % SECTOR:
+                with view[at:] as rest:
+                    found = os.preadv(descriptor, [rest], at)
+                if not found:
+                    break
+                at += found
+            return pages[:at]
+    finally:
+        os.close(descriptor)
+
+
 class Journal:
     """Of the data folder `path`; there is no file before `begin`. Raises StoreError `io-error`, `disk-full`, `data-not-writable`."""
 
@@ -124,7 +151,7 @@ class Journal:
     def records(self, after: int) -> Iterator[tuple[int, bytes]]:
         """(sequence, payload) of what was written after the record `after`. Raises StoreError `data-corrupt`."""
         with self._named():
-            data = self.file.read_bytes()
+            data = content(self.file)
         if identity_of(data) != self.identity:
             what = "belongs to another database than the one beside it" if identity_of(data) else "its head is damaged"
             raise StoreError("data-corrupt", f"{self.file}: {what}")

@@ -28,7 +28,7 @@ from stompbox.message import Run
 from stompbox.store.base import NOWHERE, Commit, Part, Recovered, StoredChunk
 from stompbox.store.chunks import decode, head, shape_bytes, shape_of
 from stompbox.store.folder import DATABASE
-from stompbox.store.journal import IDENTITY, LARGEST, Journal, identity_of, whole
+from stompbox.store.journal import IDENTITY, LARGEST, Journal, content, identity_of, whole
 from stompbox.store.looking import looking
 from stompbox.store.rows import Rows
 from stompbox.store.sqlite import SqliteStore
@@ -345,7 +345,7 @@ def journal_damage(path: Path) -> Iterator[str]:
             for _ in journal.records(int.from_bytes(entries.get(_SEQUENCE, b"\0"), "little")):
                 pass
         except StoreError as error:
-            found = journal.file.read_bytes() if journal.file.is_file() else b""
+            found = content(journal.file) if journal.file.is_file() else b""
             if found == seen:
                 yield error.message
                 return
