@@ -41,7 +41,12 @@ class PeerError(StompboxError):
 
 
 class FrameError(PeerError):
-    """The byte stream is broken or beyond a limit of the codec: ERROR, then close, in every version."""
+    """The byte stream is broken or beyond a limit of the codec: ERROR, then close, in every version.
+
+    `receipt` is what the faulty frame asked for, where its head could be read that far.
+    """
+
+    receipt: str | None = None
 
 
 class IllegalFrame(PeerError):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.script import Case, hear, play, refused, say, send, subscribe, sync
+from tests.conformance.script import Case, Play, hear, play, refused, say, send, subscribe, sync
 
 SENDS = [
     ("priority:x", "bad-priority", "0 to 9"),
@@ -57,6 +57,18 @@ def named(header: str) -> tuple[str, str]:
     return name, "" if name == "selector" else value
 
 
+def empty_receipt(play: Play) -> None:
+    assert play.client("a").expect("RECEIPT").value("receipt-id") == ""
+
+
+def only_the_error(play: Play) -> None:
+    """No RECEIPT comes as well."""
+    if play.version == "1.2":
+        assert play.client("a").hear() is None
+    else:
+        sync("a")(play)
+
+
 CASES = [
     *[Case(f"SEND with {header}", [
         subscribe("a", "/queue/{x}"), say("s", "SEND", "/queue/{x}", "bad", header),
@@ -82,10 +94,12 @@ CASES = [
     Case("ACK of what is no message", [
         say("a", "ACK", headers="message-id:x\nid:x\nsubscription:0"), refused("a", "unknown-message", "x"),
     ], ("1.0", "1.2")),
+    Case("an empty receipt", [say("a", "SEND", "/queue/{x}", headers="receipt:"), empty_receipt]),
     Case("a receipt-id stands in the ERROR", [
         say("a", "SEND", "/queue/{x}", headers="priority:x\nreceipt:r 1"),
         hear("a", "ERROR", receipt_id="r 1", code="bad-priority", content_type="text/plain",
              message="header priority is 'x'; allowed are 0 to 9"),
+        only_the_error,
     ]),
 ]  # fmt: skip
 

@@ -435,7 +435,8 @@ class Connection:
             self.refuse(error, Frame("SEND", headers, b""))
 
     def fail(self, error: FrameError) -> None:
-        self.refuse(error)
+        frame = None if error.receipt is None else Frame("", {"receipt": error.receipt})
+        self.refuse(error, self.upload.frame if frame is None and self.upload is not None else frame)
 
     def end(self, *, is_failure: bool) -> None:
         """Nothing more is obeyed; what it held goes back. The socket closes when all is said."""

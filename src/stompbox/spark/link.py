@@ -23,8 +23,8 @@ from typing import Final
 
 from stompbox.errors import ConnectionLost, FrameError, Refused, UsageError
 from stompbox.spark.options import Target, Tls
-from stompbox.stomp.codec import Limits, content_length, encode, encode_headers, parse_head
-from stompbox.stomp.frames import SERVER_COMMANDS, Frame
+from stompbox.stomp.codec import Limits, encode, encode_headers, parse_head
+from stompbox.stomp.frames import SERVER_COMMANDS, Frame, content_length
 from stompbox.stomp.versions import V12
 
 REQUESTS: Final = "stompbox.requests"

@@ -23,20 +23,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from stompbox.errors import FrameError, UsageError
-from stompbox.stomp.frames import CLIENT_COMMANDS, RAW_COMMANDS, SECRET_HEADERS, SERVER_COMMANDS, Frame
+from stompbox.stomp.frames import CLIENT_COMMANDS, RAW_COMMANDS, SECRET_HEADERS, SERVER_COMMANDS, Frame, content_length
 from stompbox.stomp.large import Body, Ending, Opening, Piece
 from stompbox.stomp.versions import V10, Version
 
 _ESCAPE: Final = re.compile(rb"\\(.?)", re.DOTALL)
 _UNSPEAKABLE: Final = re.compile(r"[\0\r\n\ud800-\udfff]")  # in a header that is not escaped
 _EMPTY_LINE: Final = re.compile(rb"\n\r?\n")
+_RECEIPT: Final = re.compile(rb"\nreceipt:([^\n]*?)\r?(?=\n|\Z)")
 _LF, _CR, _NUL = 10, 13, 0
 _NO_FORM: Final = "\ufffd"
-_DIGITS: Final = 18  # of a content-length: less than 2**63
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,22 +189,32 @@ class Decoder:
         if nul >= 0:
             self._refuse_head(_least_head(data, position, nul))
             text = f"a NUL octet before the empty line that ends the headers, {nul - position} octets into the frame"
-            raise FrameError("nul-in-header", text)
+            raise self._of_frame(FrameError("nul-in-header", text), data[position:nul])
         if end < 0:
             self._refuse_head(_least_head(data, position, len(data)))
             self._keep(data, position)
             return None
         self._refuse_head(end - position)
         head = data[position:end]
-        command, headers = parse_head(head, self.version, self.commands, self.limits.headers)
-        streams = self.large_from > 0 and command == "SEND" and self.may_stream(headers)
-        stop = self._body_end(data, position, body_at, headers, streams=streams)
+        try:
+            command, headers = parse_head(head, self.version, self.commands, self.limits.headers)
+            streams = self.large_from > 0 and command == "SEND" and self.may_stream(headers)
+            stop = self._body_end(data, position, body_at, headers, streams=streams)
+        except FrameError as error:
+            raise self._of_frame(error, head) from None
         if stop is None:
             return None if self._body is None else (Opening(Frame(command, headers)), body_at)
         frame = Frame(command, headers, data[body_at:stop])
         if self.runs is not None and command == "SEND":
             self.runs.learn(head, frame)
         return frame, stop + 1
+
+    def _of_frame(self, error: FrameError, head: bytes) -> FrameError:
+        """The error with the receipt that its frame asks for: the ERROR names it (STOMP 1.2, ERROR: SHOULD)."""
+        with suppress(FrameError, UnicodeDecodeError):  # one that cannot be read is not repeated
+            for asked in _RECEIPT.findall(head)[:1]:
+                error.receipt = unescape(asked, self.version, "").decode().strip(" \t" if self.version.trims else "")
+        return error
 
     def _body_end(self, data: bytes, position: int, body_at: int, headers: Mapping[str, str], *, streams: bool) -> int | None:
         """Where the NUL stands that ends the frame; None when it has not come yet, or the body comes in pieces (`_body`)."""
@@ -331,17 +342,6 @@ def unescape(text: bytes, version: Version, command: str) -> bytes:
         return found
 
     return _ESCAPE.sub(octet, text)
-
-
-def content_length(headers: Mapping[str, str]) -> int | None:
-    """The number in content-length, None without one. Blanks around it are accepted, signs and other scripts' digits are not."""
-    given = headers.get("content-length")
-    if given is None:
-        return None
-    digits = given.strip(" ")
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS):
-        raise FrameError("bad-content-length", f"content-length {given[:80]!r} is not a number of octets (1 to {_DIGITS} digits)")
-    return int(digits)
 
 
 def escape(text: str, version: Version, *, is_name: bool = False) -> str:

@@ -5,7 +5,12 @@ This file names commands; whether one may come now is session.py's table, how on
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
+
+from stompbox.errors import FrameError
+
+_DIGITS: Final = 18  # of a content-length: less than 2**63
 
 # STOMP 1.2, Augmented BNF: client-command, server-command
 CLIENT_COMMANDS: Final = frozenset(
@@ -42,3 +47,14 @@ class Frame:
         pairs = [(k if k.isprintable() else repr(k), "…" if k in SECRET_HEADERS else repr(v)) for k, v in self.headers.items()]
         shown = "".join([f" {name}:{value}" for name, value in pairs])
         return f"<{self.command}{shown} body={len(self.body)}>"
+
+
+def content_length(headers: Mapping[str, str]) -> int | None:
+    """The number in content-length, None without one. Blanks around it are accepted, signs and other scripts' digits are not."""
+    given = headers.get("content-length")
+    if given is None:
+        return None
+    digits = given.strip(" ")
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS):
+        raise FrameError("bad-content-length", f"content-length {given[:80]!r} is not a number of octets (1 to {_DIGITS} digits)")
+    return int(digits)
