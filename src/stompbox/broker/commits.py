@@ -56,6 +56,10 @@ class Commits:
         self.changes += 1
         self._next.entries[kind, key] = None if value is None else json.dumps(value, separators=(",", ":")).encode()
 
+    def owe(self, commit: Commit) -> None:
+        """Entries that could not be stored yet."""
+        self._next.entries |= commit.entries
+
     def add_log(self, log: Log) -> None:
         if not log.is_known:
             self._next.logs[log.id] = log.name

@@ -39,7 +39,7 @@ from stompbox.server.uploads import disk_failed
 from stompbox.stomp.encode import messages, opening
 from stompbox.stomp.runs import Reader
 from stompbox.stomp.versions import VERSIONS
-from stompbox.store.base import Commit, Store
+from stompbox.store.base import REFUSALS, Commit, Store
 
 if TYPE_CHECKING:
     from stompbox.server.connection import Connection
@@ -68,7 +68,7 @@ class Broker:
         recover(self.engine, recovered)
         limits.measure(self.engine, store.sizes)
         retention.outline(self.engine, store.outline)
-        store.apply(Commit(entries={("broker", "epoch"): (epoch + 1).to_bytes(4), DOUBTS: None}))
+        refusal = self._begin(store, Commit(entries={("broker", "epoch"): (epoch + 1).to_bytes(4), DOUBTS: None}))
         self.committer = Committer(store, loop, self._committed)
         self.stagings = Stagings(self.engine, configuration.max_staged_bytes)
         self.users = Users(configuration.users, configuration.authentication_cache_size)
@@ -104,9 +104,22 @@ class Broker:
         self._next_session = 1
         self.tasks: set[asyncio.Task[None]] = set()  # requests and reads under way
         self.sockets: set[Socket] = set()
+        if refusal is not None:
+            self.disk.failed(refusal)
         configure(self.engine, configuration.addresses, configuration.diverts)
         for host in configuration.virtual_hosts:
             configure(self.engine, *configuration.made_of(host))
+
+    def _begin(self, store: Store, first: Commit) -> StoreError | None:
+        """The first commit. One that the disk refuses goes in with the next, before which nothing of this broker is in the store."""
+        try:
+            store.apply(first)
+        except StoreError as error:
+            if error.code not in REFUSALS:
+                raise
+            self.engine.commits.owe(first)
+            return error
+        return None
 
     def now(self) -> int:
         """ms since the epoch."""

@@ -29,10 +29,9 @@ SWITCH_INTERVAL: Final = 0.0005  # seconds after which the committer's thread gi
 def open_store(configuration: Configuration) -> Store:
     if configuration.memory:
         return MemoryStore(overflow=Overflow())
-    from stompbox.store.journaled import JournaledStore
-    from stompbox.store.sqlite import SqliteStore
+    from stompbox.store.patient import PatientStore
 
-    return JournaledStore(SqliteStore(Path(configuration.data)))
+    return PatientStore(Path(configuration.data))
 
 
 class Attached(Protocol):

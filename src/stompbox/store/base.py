@@ -31,6 +31,7 @@ from stompbox.message import Run
 from stompbox.ranges import Ranges
 
 NOWHERE: Final[Mapping[int, int]] = MappingProxyType({})
+REFUSALS: Final = frozenset(("disk-full", "io-error", "data-not-writable"))  # codes: what a disk refuses now it may take another time
 PIECE: Final = 256 << 10  # bytes of each piece of a large body, but for the last
 
 

@@ -11,6 +11,7 @@ Decides who may use the folder and what a failure is called. What the files hold
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import sqlite3
@@ -26,9 +27,11 @@ LOCK: Final = "stompbox.lock"
 FOLDER_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
 
-# SQLite's primary result codes (https://www.sqlite.org/rescode.html) -> our code, and what it means for who reads it.
+# SQLite's result codes (https://www.sqlite.org/rescode.html), the primary ones but where one says more -> our code, and what it
+# means for who reads it.
 _CODES: Final = {
     "SQLITE_FULL": ("disk-full", "the disk is full"),
+    "SQLITE_IOERR_SHMSIZE": ("disk-full", "the disk has no room for the index of the write-ahead log"),
     "SQLITE_IOERR": ("io-error", "the disk reports an error"),
     "SQLITE_CORRUPT": ("data-corrupt", "the file is damaged"),
     "SQLITE_NOTADB": ("data-corrupt", "the file is damaged or no database"),
@@ -41,12 +44,18 @@ _CODES: Final = {
     "SQLITE_TOOBIG": ("message-too-large", "more than the file format can hold in one piece"),
 }
 
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def _refused(error: OSError, what: str) -> StoreError:
+    return StoreError("disk-full" if error.errno in _FULL else "data-not-writable", f"{what}: {error.strerror or error}")
+
 
 def store_error(error: sqlite3.Error, path: Path) -> StoreError:
     """What SQLite said, with our code and the file's name."""
     name = getattr(error, "sqlite_errorname", "") or ""
     primary = "_".join(name.split("_")[:2])  # SQLITE_IOERR_FSYNC is a kind of SQLITE_IOERR
-    code, meaning = _CODES.get(primary, ("store-failed", "the database refused"))
+    code, meaning = _CODES.get(name if name in _CODES else primary, ("store-failed", "the database refused"))
     return StoreError(code, f"{path}: {meaning} ({error}{', ' + name if name else ''})")
 
 
@@ -60,7 +69,7 @@ def prepare_folder(path: Path) -> None:
         if next(path.iterdir(), None) is None and path.stat().st_uid == os.geteuid():
             path.chmod(FOLDER_MODE)
     except OSError as error:
-        raise StoreError("data-not-writable", f"data folder {path}: {error.strerror or error}") from error
+        raise _refused(error, f"data folder {path}") from error
 
 
 def sync_folder(path: Path) -> None:
@@ -76,9 +85,9 @@ def lock_folder(path: Path) -> int:
     """The descriptor that holds the lock; closing it frees the folder. Raises StoreError `data-in-use`."""
     file = path / LOCK
     try:
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        descriptor = _open_lock(file)
     except OSError as error:
-        raise StoreError("data-not-writable", f"{file}: {error.strerror or error}") from error
+        raise _refused(error, str(file)) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -93,9 +102,18 @@ def lock_folder(path: Path) -> int:
     return descriptor
 
 
+def _open_lock(file: Path) -> int:
+    try:
+        return os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+    except OSError as error:
+        if error.errno != errno.EROFS or not file.is_file():
+            raise
+        return os.open(file, os.O_RDONLY | os.O_CLOEXEC)  # it can be locked all the same
+
+
 def make_file(path: Path) -> None:
     """An empty file of the owner's alone, unless it is there; SQLite gives its other files the same mode."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
     except OSError as error:
-        raise StoreError("data-not-writable", f"{path}: {error.strerror or error}") from error
+        raise _refused(error, str(path)) from error

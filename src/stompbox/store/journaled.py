@@ -318,6 +318,15 @@ def _runs_of(stored: bytes | list[Stored]) -> list[Run]:
     return [Run(shape_of(one.shape), one.bodies, one.columns, first=one.first, arrived=one.arrived, routing=one.routing) for one in stored]
 
 
+def waiting_in(path: Path, entries: dict[tuple[str, str], bytes]) -> list[Commit]:
+    """What the journal in folder `path` has for a database with these entries. Raises StoreError `data-corrupt`, `io-error`."""
+    if _IDENTITY not in entries:
+        return []
+    journal = Journal(path)
+    journal.identity = entries[_IDENTITY]
+    return [_commit_of(payload) for _, payload in journal.records(int.from_bytes(entries.get(_SEQUENCE, b"\0"), "little"))]
+
+
 def complete(copy: SqliteStore, journal: bytes) -> None:
     """Puts what a journal holds into a copy of its database that was made after the journal was read."""
     entries = copy.recover().entries

@@ -27,15 +27,16 @@ from typing import Final
 
 from stompbox.errors import StoreError
 from stompbox.ranges import Ranges
-from stompbox.store import chunks, schema
+from stompbox.store import schema
 from stompbox.store.base import NOWHERE, Commit, Part, Recovered, StoredChunk
 from stompbox.store.changes import Changes, CursorState, LogState, encoded, moved
 from stompbox.store.check import refuse_damage
 from stompbox.store.folder import DATABASE, lock_folder, make_file, prepare_folder, store_error
 from stompbox.store.housekeeping import WAL_MOST, Housekeeping
 from stompbox.store.merging import IDLE_PORTION, INSERT, PORTION, Merging
-from stompbox.store.parts import Parts, named_size, read_part
-from stompbox.store.rows import FROM, Rows
+from stompbox.store.parts import Parts, read_part
+from stompbox.store.reading import first_since, parts_of, read_chunks, size_of
+from stompbox.store.rows import Rows
 from stompbox.store.schema import DROPPED, PAGE
 
 CHUNK_BYTES: Final = 1 << 20  # a chunk is read, decoded and deleted whole; larger ones gain nothing (bench/store.py)
@@ -49,19 +50,20 @@ class SqliteStore:
     """The Store of a data folder, which is made if need be.
 
     `chunk_bytes` is about the most that goes into one chunk, unless a single message is larger. Without `synchronous` nothing is
-    fsynced: for what need not outlive the process. Raises StoreError: `data-in-use`, `data-not-writable`, `data-corrupt`,
-    `data-too-new`, `disk-full`, `io-error`.
+    fsynced: for what need not outlive the process. `lock`: that of the folder, where the caller has it; it is closed with the store.
+    Raises StoreError: `data-in-use`, `data-not-writable`, `data-corrupt`, `data-too-new`, `disk-full`, `io-error`.
     """
 
-    def __init__(self, path: Path, *, synchronous: bool = True, chunk_bytes: int = CHUNK_BYTES) -> None:
+    def __init__(self, path: Path, *, synchronous: bool = True, chunk_bytes: int = CHUNK_BYTES, lock: int = -1) -> None:
         self.path = path
         self.file = path / DATABASE
         self._chunk_bytes = chunk_bytes
         self._turn = Lock()  # of the writer's connection
         self._readers: list[sqlite3.Connection] = []
         self._closed = False
-        prepare_folder(path)
-        self._lock = lock_folder(path)
+        if lock < 0:
+            prepare_folder(path)
+        self._lock = lock_folder(path) if lock < 0 else lock
         try:
             make_file(self.file)
             with self._named():
@@ -315,51 +317,27 @@ class SqliteStore:
         return DROPPED if state is None else max(start, state.floor)
 
     def read(self, log: int, start: int, stop: int, max_bytes: int) -> list[StoredChunk]:
-        place = {"log": log, "start": self._floor(log, start), "stop": stop}
-        if start >= stop:
-            return []
         with self._named(), self._reader() as connection:
-            last, size = None, 0
-            for first, more in connection.execute(f"SELECT first, size {FROM} AND first < :stop ORDER BY first", place):
-                size += more
-                if last is not None and size > max_bytes:
-                    break
-                last = first
-            if last is None:
-                return []
-            place["stop"] = last + 1
-            found = connection.execute(f"SELECT first, count, blob {FROM} AND first < :stop ORDER BY first", place).fetchall()
-        for first, _, blob in found:
-            chunks.verify(blob, f"{self.file}: log {log}, chunk at offset {first}")
-        return [StoredChunk(*row) for row in found]
+            return read_chunks(connection, self.file, (log, self._floor(log, start), stop), max_bytes)
 
     def read_part(self, body: int, number: int) -> bytes:
         with self._named(), self._reader() as connection:
             return read_part(connection, self.file, body, number)
 
     def find_time(self, log: int, timestamp: int) -> int:
-        place = {"log": log, "start": self._floor(log), "time": timestamp}
         with self._named(), self._reader() as connection:
-            found = connection.execute(f"SELECT first {FROM} AND newest >= :time ORDER BY first LIMIT 1", place).fetchone()
-        if found:
-            return int(found[0])
+            found = first_since(connection, log, self._floor(log), timestamp)
+        if found is not None:
+            return found
         return self._logs[log].next if log in self._logs else 0
 
     def sizes(self, logs: Iterable[int], since: Mapping[int, int] = NOWHERE) -> dict[int, tuple[int, int]]:
         with self._named(), self._reader() as connection:
-            select = f"SELECT coalesce(sum(messages), 0), coalesce(sum(size), 0) {FROM}"
-            found = {}
-            for log in logs:
-                place = {"log": log, "start": self._floor(log, since.get(log, 0))}
-                messages, size = connection.execute(select, place).fetchone()
-                found[log] = messages, size + named_size(connection, place)
-            return found
+            return {log: size_of(connection, log, self._floor(log, since.get(log, 0))) for log in logs}
 
     def outline(self, log: int) -> Iterator[Part]:
-        place = {"log": log, "start": self._floor(log)}
         with self._named(), self._reader() as connection:
-            for row in connection.execute(f"SELECT first, first + count, size, newest {FROM} ORDER BY first", place):
-                yield Part(*row)
+            yield from parts_of(connection, log, self._floor(log))
 
     # Closing
 
