@@ -14,16 +14,18 @@ from typing import Any
 
 import pytest
 
+from stompbox.store import sqlite
 from stompbox.store.memory import MemoryStore
 from stompbox.store.sqlite import SqliteStore
 from tests.crash.commits import Commits, contents
-from tests.crash.disk import Disk, Operation, Platter
+from tests.crash.disk import Disk, Operation, Platter, Sync
 from tests.crash.stores import CHUNK_BYTES, Opening, alone, make_busy, with_journal
 
 IS_LONG = bool(os.environ.get("SOAK"))
 SEEDS = range(20) if IS_LONG else range(2)
 COMMITS = 60
 EVERY = 1 if IS_LONG else 11  # points of a recording that are tried
+NEVER = 1 << 60
 SHARES = (0.0, 0.5, 1.0)  # of the sectors on their way that arrive
 
 
@@ -34,21 +36,32 @@ def busy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Recording:
-    """`states[n]`: the contents after n commits; `durable[n]`: how many operations had been done when that was promised."""
+    """`states[n]`: the contents after n commits; `durable[n]`: how many operations had been done when that was promised.
+
+    Some commits are loose, so that nothing is promised until the next one that is not.
+    """
 
     def __init__(self, open: Opening, folder: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         disk = Disk(f"recording-{open.__name__}-{seed}")
         random, commits = Random(seed), Commits(seed)
         self.operations: list[Operation] = disk.operations
         self.durable = [0]
+        self.applied = [0]  # how many had been done when the store had the commit
+        self.loose = 0
         with closing(MemoryStore(chunk_bytes=CHUNK_BYTES)) as memory, monkeypatch.context() as patched:
             disk.take_over(patched)
             self.states: list[dict[str, Any]] = [contents(memory)]
             store = open(folder)
             for _ in range(COMMITS):
                 commit = next(commits)
+                commit.is_loose = not commit.logs and random.random() < 0.3
                 store.apply(commit)
-                self.durable.append(len(disk.operations))
+                self.applied.append(len(disk.operations))
+                if commit.is_loose:
+                    self.loose += 1
+                    self.durable.append(NEVER)
+                else:
+                    self.durable.append(len(disk.operations))
                 memory.apply(commit)
                 self.states.append(contents(memory))
                 if random.random() < 0.2:
@@ -75,13 +88,34 @@ def test_a_store_has_its_commits_after_power_was_lost(open: Opening, seed: int, 
         for name, content in platter.after_power_loss(random, random.choice(SHARES)).items():
             (folder / name).write_bytes(content)
         promised = max(number for number, at in enumerate(recording.durable) if at <= cut)
+        applied = max(number for number, at in enumerate(recording.applied) if at <= cut)
         with closing(open(folder)) as store:
             found = contents(store)
-        possible = recording.states[promised : promised + 2]
+        possible = recording.states[promised : applied + 2]
         assert found in possible, f"seed {seed}, power lost after operation {cut}: {found['entries']}, promised {possible[0]['entries']}"
         tried, further = tried + 1, further + (found != possible[0])
     assert tried > 100
     assert further > 0
+    assert recording.loose > 5
+
+
+@pytest.mark.parametrize("open", [alone, with_journal])
+def test_loose_commits_cost_no_sync(open: Opening, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite, "WAL_MOST", 1 << 30)  # a checkpoint syncs, now and then
+    disk, commits = Disk(f"loose-{open.__name__}"), Commits(1)
+    with monkeypatch.context() as patched:
+        disk.take_over(patched)
+        with closing(open(tmp_path / "data")) as store:
+            store.apply(next(commits))
+            before = disk.operations.count(Sync("stompbox.db-wal")), len(disk.operations)
+            for _ in range(10):
+                commit = next(commits)
+                commit.is_loose = True
+                store.apply(commit)
+            assert not any(isinstance(operation, Sync) for operation in disk.operations[before[1] :])
+            assert len(disk.operations) > before[1] + 10, "they are written all the same"
+            store.apply(next(commits))
+            assert disk.operations.count(Sync("stompbox.db-wal")) == before[0] + 1
 
 
 def test_a_disk_that_never_syncs_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

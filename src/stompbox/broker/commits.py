@@ -6,6 +6,7 @@ Decides what goes into a commit and when it counts as stored. When a commit is t
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from stompbox.broker import lifetimes, units
@@ -124,6 +125,7 @@ class Commits:
             ranges = queue.cursor.news(queue.address.log.stored)
             if ranges:
                 commit.acknowledged[queue.id] = ranges
+        commit.is_loose = is_loose(commit, acked)
         return commit
 
     def landed(self) -> None:
@@ -172,3 +174,14 @@ class Commits:
 
     def __repr__(self) -> str:
         return f"<Commits addresses={len(self.dirty)} cursors={len(self.acked)} {'more' if self._next else 'nothing more'}>"
+
+
+def is_loose(commit: Commit, acked: Iterable[Queue]) -> bool:
+    """Whether nothing in it need outlive a loss of power: messages that are in the log for want of memory, what these queues have
+    acknowledged of such, what goes, and pieces of bodies whose message is not there yet (it will be in a commit after them)."""
+    catalogue = commit.logs or commit.cursors or commit.dropped_cursors or commit.entries or commit.dropped_logs
+    if catalogue or commit.next_offsets or commit.delivered:
+        return False
+    if not all(run.is_loose for runs in commit.runs.values() for run in runs):
+        return False
+    return all(first >= queue.address.log.firm for queue in acked for first, _ in commit.acknowledged.get(queue.id, ()))

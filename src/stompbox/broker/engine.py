@@ -367,7 +367,7 @@ class Engine:
         if only is not None and run.routing == ANYCAST and not run.queue:  # what most messages meet: one queue, nothing else
             is_durable = self.is_durable and not address.is_volatile(run)
             if is_durable or only.paged_from >= 0:
-                self.log_run(address, run)
+                self.log_run(address, run, is_loose=not is_durable)
             only.offer(run, run.first, stop)
             return is_durable
         targets = address.exactly(run) if run.queue else address.targets(run)
@@ -393,11 +393,13 @@ class Engine:
         if not is_wanted and not is_volatile and self.is_durable:
             is_wanted = any(queue.cursor.unsaved is not None for queue, _ in targets)
         if is_wanted or any(queue.paged_from >= 0 for queue, _ in targets):
-            self.log_run(address, run)
+            self.log_run(address, run, is_loose=not is_wanted)
         return is_wanted and not is_volatile and self.is_durable
 
-    def log_run(self, address: Address, run: Run) -> None:
+    def log_run(self, address: Address, run: Run, *, is_loose: bool = False) -> None:
+        """`is_loose`: what is not in the log yet goes there for want of memory alone."""
         if address.log.add(run):
+            run.is_loose = is_loose
             self.unsaved += cost_of(run)
             self.commits.dirty[address] = None
 

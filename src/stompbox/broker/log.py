@@ -30,6 +30,7 @@ class Log:
         self.stored = next  # after the last message that the store has, or is about to have
         self.reserved = next if is_known else 0  # the store knows: never again below this
         self.trimmed = first
+        self.firm = next  # after the last message that must outlive a loss of power
         self.pending: list[Run] = []  # for the next commit
         self.flying: list[Run] = []  # what was pending for the commit that the disk works on
         self._before = (next, self.reserved, first)  # stored, reserved and trimmed before that commit
@@ -84,7 +85,8 @@ class Log:
             self._tell(commit)
             commit.runs[self.id] = runs
             self.stored = runs[-1].stop
-            self.reserved = max(self.reserved, self.stored)
+            self.firm = next((run.stop for run in reversed(runs) if not run.is_loose), self.firm)
+            self.reserved = max(self.reserved, self.firm)
         if self.next > self.reserved:
             self._tell(commit)
             self.reserved = self.next + RESERVE

@@ -94,7 +94,7 @@ def is_enough(queue: Queue) -> bool:
 
 def page(engine: Engine, queue: Queue, run: Run, first: int) -> None:
     """From here on the log alone has the queue's messages."""
-    engine.log_run(queue.address, run)
+    engine.log_run(queue.address, run, is_loose=True)
     leave_in_log(queue, first)
 
 

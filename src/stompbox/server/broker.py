@@ -346,6 +346,8 @@ class Broker:
             self._commit_timer = None
         self.is_wanted = False
         commit = self.engine.take_commit()
+        if self.disk.failure is not None:
+            commit.is_loose = False  # it is to show whether the disk keeps again what it is given
         sequence, self.sequence = self.sequence, self.sequence + 1
         if commit or self.disk.failure is not None:
             self.committer.submit(commit or self.disk.probe())

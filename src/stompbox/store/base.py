@@ -58,6 +58,7 @@ class Commit:
     dropped_logs: list[int] = field(default_factory=list)  # with their chunks
     parts: dict[tuple[int, int], bytes] = field(default_factory=dict)  # pieces of large bodies, which memory holds from then on
     holds: dict[int, bool] = field(default_factory=dict)  # bodies: whether memory holds them from now on
+    is_loose: bool = False  # a loss of power may undo it, as long as no later one that is not loose was applied: it costs no fsync
 
     def __bool__(self) -> bool:
         return bool(
@@ -133,7 +134,7 @@ class Store(Protocol):
     def recover(self) -> Recovered: ...
 
     def apply(self, commit: Commit) -> None:
-        """Returns when the commit is durable (fsynced, where the store keeps that promise)."""
+        """Returns when the commit is durable (fsynced, where the store keeps that promise, and the commit is not loose)."""
 
     def read(self, log: int, start: int, stop: int, max_bytes: int) -> list[StoredChunk]:
         """Chunks that overlap start .. stop-1 in offset order, at least one if there is any, then no more than max_bytes of blobs."""

@@ -3,6 +3,7 @@
 | commit                                            | durable when                            | in the database                   |
 |---------------------------------------------------|-----------------------------------------|-----------------------------------|
 | small: messages, acknowledgements, trims, entries | its record is in the journal            | with the next ones, as one commit |
+| the same, and loose                               | the next one that is not loose is       | with the others that wait, or at once |
 | the same, and larger                              | its transaction is, with all that waits | at once                           |
 | anything else                                     | its transaction is, after all that waits | at once                          |
 
@@ -130,6 +131,9 @@ class JournaledStore:
             if not self._may_wait(commit) or not (self._journal.is_open or self._begin()):
                 self._settle(commit)
                 return
+            if commit.is_loose:
+                self._keep_loose(commit)
+                return
             payload = _payload_of(commit)
             if len(payload) > LARGEST:
                 self._settle(commit)
@@ -139,6 +143,14 @@ class JournaledStore:
             self._write(payload)
             self._waiting.append(commit)
             self._touched.update(commit.runs, commit.next_offsets, commit.trims)
+
+    def _keep_loose(self, commit: Commit) -> None:
+        """A small one that may be lost: behind those that wait, if any do, so that nothing overtakes them."""
+        if not self._waiting or len(self._waiting) >= MOST:
+            self._settle(commit)
+            return
+        self._waiting.append(commit)
+        self._touched.update(commit.runs, commit.next_offsets, commit.trims)
 
     def _may_wait(self, commit: Commit) -> bool:
         """A small one, once there is a journal or something to be put into one."""

@@ -6,7 +6,7 @@ cursors after FOLD_ROWS commits, so that acknowledging costs one short row howev
 
 | promise                             | kept by                                                                             |
 |-------------------------------------|-------------------------------------------------------------------------------------|
-| durable when `apply` returns        | synchronous=FULL: one fsync of the write-ahead log per commit                       |
+| durable when `apply` returns        | synchronous=FULL: one fsync of the write-ahead log per commit that is not loose     |
 | whole or not at all                 | the transaction; what memory knows changes after it                                 |
 | no commit waits long                | housekeeping.py: checkpoints, deletions and file space in portions, mostly when idle |
 | ready at once, however much is here | opening and `recover` read indices, never blobs                                     |
@@ -58,6 +58,8 @@ class SqliteStore:
         self.path = path
         self.file = path / DATABASE
         self._chunk_bytes = chunk_bytes
+        self._synchronous = synchronous
+        self._is_loose = False  # nothing is fsynced but by checkpoints
         self._turn = Lock()  # of the writer's connection
         self._readers: list[sqlite3.Connection] = []
         self._closed = False
@@ -114,6 +116,8 @@ class SqliteStore:
     def apply(self, commit: Commit) -> None:
         with self._turn, self._named():
             self._refuse_closed()
+            if commit.is_loose is not self._is_loose:
+                self._sync_for(commit)
             after = moved(self._logs, commit)
             written = encoded(self._logs, commit, after, self._chunk_bytes, self._find)
             if self._house.wal >= WAL_MOST:
@@ -152,6 +156,12 @@ class SqliteStore:
                 self._merging.wrote(log, head, len(blob))
             if self._merging.ready:
                 self._merge_beside()
+
+    def _sync_for(self, commit: Commit) -> None:
+        """It is not fsynced, or it is, and with it all before it: they stand in one file, one after the other."""
+        if self._synchronous:
+            self._db.execute(f"PRAGMA synchronous = {'NORMAL' if commit.is_loose else 'FULL'}")
+        self._is_loose = commit.is_loose
 
     def _merge_beside(self) -> None:
         """The commit is durable, whatever becomes of this."""
