@@ -1,6 +1,6 @@
-"""@stomp/stompjs, the JavaScript client, plays with the broker over WebSocket on the port that speaks TCP too.
+"""JavaScript clients play with the broker, over WebSocket and over TCP on the same port: @stomp/stompjs, webstomp-client, stompit.
 
-node comes as a Python wheel; the client's package is fetched once into build/, by the committed lock file.
+node comes as a Python wheel; the clients' packages are fetched once into build/, by the committed lock file.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def tool(name: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def script() -> Path:
-    """stompjs.mjs beside the packages that it imports; they are fetched again only when the lock file has changed."""
+def scripts() -> Path:
+    """The players beside the packages that they import; those are fetched again only when the lock file has changed."""
     BUILD.mkdir(parents=True, exist_ok=True)
     lock, installed = HERE / "package-lock.json", BUILD / "installed-lock.json"
     if not installed.exists() or installed.read_bytes() != lock.read_bytes():
@@ -38,20 +38,26 @@ def script() -> Path:
         done = subprocess.run(command, cwd=BUILD, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False)
         assert done.returncode == 0, done.stderr
         shutil.copy(lock, installed)
-    return Path(shutil.copy(HERE / "stompjs.mjs", BUILD))
+    for player in HERE.glob("*.mjs"):
+        shutil.copy(player, BUILD)
+    return BUILD
 
 
-@pytest.mark.parametrize("path", ["", "stomp", "ws"])
-def test_stompjs_plays_its_whole_part(broker: tuple[str, int], script: Path, path: str) -> None:
+WAYS = [("stompjs", url) for url in ("ws:/", "ws:/stomp", "ws:/ws", "tcp:")] + [("webstomp", "ws:/ws"), ("stompit", "tcp:")]
+
+
+@pytest.mark.parametrize(("client", "way"), WAYS, ids=str)
+def test_a_client_plays_its_whole_part(broker: tuple[str, int], scripts: Path, client: str, way: str) -> None:
     host, port = broker
-    queue = f"/queue/interop.stompjs.{path or 'root'}"
-    command = [tool("node"), str(script), f"ws://{host}:{port}/{path}", queue]
+    scheme, _, path = way.partition(":")
+    queue = f"/queue/interop.{client}.{scheme}{path.replace('/', '.')}"
+    command = [tool("node"), str(scripts / f"{client}.mjs"), f"{scheme}://{host}:{port}{path}", queue]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PLAY_SECONDS, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {
         "version": "1.2",
         "bodies": ["one", "two: grün", "three"],
-        "colour": "a:b\nc\\d",
+        "colour": "red" if client == "webstomp" else "a:b\nc\\d",  # which does not escape
         "destination": queue,
         "again": [["one", "true"], ["three", "true"]],
         "before": ["outside"],
