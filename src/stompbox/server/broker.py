@@ -101,6 +101,7 @@ class Broker:
         self._tick_at = 0
         self._flush_planned = False
         self._commit_planned = False
+        self._served = 0  # connections that waited for the last commit
         self._next_session = 1
         self.tasks: set[asyncio.Task[None]] = set()  # requests and reads under way
         self.sockets: set[Socket] = set()
@@ -179,9 +180,8 @@ class Broker:
             if not engine.touched:
                 break
             self._write()
-        if (engine.touched or (engine.later and engine.dispatch_rest())) and not self._flush_planned:
-            self._flush_planned = True
-            self.loop.call_soon(self._flush_again)
+        if engine.touched or (engine.later and engine.dispatch_rest()):
+            self._flush_soon()
         if engine.loads:
             self._start_loads()
         if engine.slow:
@@ -206,6 +206,12 @@ class Broker:
                 connection.write_out()
             else:
                 self.errors["slow-consumer"] += 1
+
+    def _flush_soon(self) -> None:
+        """Once more, when others had their turn."""
+        if not self._flush_planned:
+            self._flush_planned = True
+            self.loop.call_soon(self._flush_again)
 
     def _flush_again(self) -> None:
         self._flush_planned = False
@@ -317,7 +323,9 @@ class Broker:
 
     def _commit_when_due(self) -> None:
         if self.is_wanted:
-            if not self._commit_planned:
+            if self._served < 2 and len(self.waiting) < 2:  # nobody else has been here: there is no company to wait for
+                self._commit_wanted()
+            elif not self._commit_planned:
                 self._commit_planned = True
                 self.loop.call_soon(self._commit_wanted)
         elif self._commit_timer is None:
@@ -354,6 +362,7 @@ class Broker:
         else:  # all of it was consumed already
             self.engine.committed()
             self._release(sequence)
+            self._flush_soon()
 
     def _committed(self, commit: Commit, error: StoreError | None) -> None:
         self.committer.is_busy = False
@@ -383,6 +392,7 @@ class Broker:
                 self.counting.landed(sequence)
             else:
                 self.counting.failed()
+        self._served = len(self.waiting)
         for connection in list(self.waiting):
             connection.release(sequence)
         if not self._on_durable:
