@@ -38,7 +38,7 @@ create-address = ["admins", "users"]
 create-durable-queue = ["admins", "users"]
 """
 ROOT, BOB = "root:r00t", "bob:b0b"
-PAGES = ["/", "/metrics", "/api/v1/status", "/api/v1/queues", "/api/v1/connections", "/nowhere"]
+PAGES = ["/", "/console.js", "/metrics", "/api/v1/status", "/api/v1/queues", "/api/v1/connections", "/nowhere"]
 
 
 def test_every_answer_tells_browsers_to_keep_off(served: Served) -> None:
@@ -129,6 +129,7 @@ def test_rights_decide_what_is_shown_and_done(start: Start) -> None:
     for body in ({"queue": "closed.q"}, {"queue": "closed.q::closed.q"}):
         assert post(served.admin, "queues/purge", body, BOB).code == "not-permitted"
     assert post(served.admin, "addresses/block", {"address": "closed.q"}, BOB).code == "not-permitted"
+    assert post(served.admin, "connections/close", {"connection": 1}, BOB).code == "not-permitted"
     assert post(served.admin, "queues/move", {"queue": "open.q", "to": "closed.q"}, BOB).code == "not-permitted"
     assert post(served.admin, "queues/purge", {"queue": "open.q"}, BOB).json["removed"] == 1
 

@@ -56,6 +56,7 @@ def test_every_metric_is_documented_and_every_row_is_a_metric(served: Served) ->
     with Plain(served.port) as client:
         send(client, "/queue/metrics.doc", b"x")
         request(client, "group-open", group="doc", destinations="/queue/metrics.doc", starting="earliest")
+        request(client, "progress", b'{"pipeline": "doc", "steps": [{"step": "s", "kind": "archive", "state": "running"}]}')
         client.send("BEGIN", {"transaction": "t"})
         client.send("BEGIN", {"transaction": "t"})
         assert client.receive().headers["code"] == "transaction-exists"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.admin.asking import JSON, ask, post, queue
+from tests.admin.asking import JSON, ask, post, queue, read
 from tests.admin.conftest import Start
 from tests.admin.test_views import send
 from tests.conftest import Served
@@ -159,3 +159,21 @@ def test_what_an_operator_did_is_there_after_a_kill(start: Start, tmp_path: Path
     served = start("", "--data", f"{tmp_path}/data")
     assert (queue(served.admin, "q")["ready"], queue(served.admin, "p")["ready"]) == (2, 1)
     assert ask(served.admin, "/api/v1/queues?match=r::").json["queues"] == []
+
+
+@pytest.mark.parametrize("version", ["1.1", "1.2"])
+def test_a_closed_connection_is_told_why_and_gives_back_what_it_had(served: Served, version: str) -> None:
+    queue_name = f"ops.close.{version[-1]}"
+    with Plain(served.port, version, {"client-id": queue_name}) as client:
+        send(client, f"/queue/{queue_name}", b"a")
+        client.send("SUBSCRIBE", {"destination": f"/queue/{queue_name}", "id": "1", "ack": "client"})
+        client.receive()
+        [one] = read(served.admin, f"connections?match={queue_name}")["connections"]
+        assert post(served.admin, "connections/close", {"connection": one["id"]}).json == {"connection": one["id"], "is_closed": True}
+        error = client.receive()
+        assert (error.command, error.headers["code"]) == ("ERROR", "closed-by-operator")
+        assert client.is_closed()
+    found = queue(served.admin, queue_name)
+    assert (found["ready"], found["delivering"], found["consumers"]) == (1, 0, 0)
+    assert post(served.admin, "connections/close", {"connection": one["id"]}).status == 404
+    assert post(served.admin, "connections/close", {"connection": "1"}).code == "bad-json"

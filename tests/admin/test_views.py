@@ -40,6 +40,46 @@ def test_status(served: Served) -> None:
     assert status["connections"] >= 1
     assert status["messages"]["received"] >= 1
     assert status["commits"] >= 1
+    assert 0 < status["disk_free"] < status["disk_size"]
+    assert status["resident_bytes"] > 1 << 20
+    assert status["memory_limit"] > 0
+
+
+def test_status_counts_subscriptions_transactions_and_memory(start: Start) -> None:
+    served = start("")
+    with Plain(served.port) as client:
+        send(client, "/queue/q", b"x" * 1000)
+        client.send("SUBSCRIBE", {"destination": "/queue/other", "id": "1"})
+        client.send("BEGIN", {"transaction": "t"})
+        client.sync()
+        status = read(served.admin, "status")
+    assert (status["subscriptions"], status["transactions"]) == (1, 1)
+    assert status["memory_bytes"] >= 1000
+    assert (status["disk_free"], status["disk_size"]) == (None, None), "everything is in memory"
+
+
+def test_dead_letters_are_counted_where_the_settings_send_them(start: Start) -> None:
+    served = start('[[address-setting]]\nmatch = "#"\nmax-delivery-attempts = 1\ndead-letter-address = "DLQ"\nexpiry-address = "late"\n')
+    with Plain(served.port) as client:
+        send(client, "/queue/q", b"a", b"b")
+        client.send("SUBSCRIBE", {"destination": "/queue/q", "id": "1", "ack": "client-individual"})
+        for _ in range(2):
+            client.send("NACK", {"id": client.receive().headers["ack"]})
+        client.sync()
+    assert read(served.admin, "status")["dead_letters"] == [{"address": "DLQ", "messages": 2}]
+    found = {one["name"]: one["is_dead_letters"] for one in read(served.admin, "addresses")["addresses"]}
+    assert (found["DLQ"], found["plain.sync"]) == (True, False)
+
+
+def test_what_the_queues_of_an_address_hold_together(served: Served) -> None:
+    with Plain(served.port, headers={"client-id": "sums"}) as client:
+        for number in ("1", "2"):
+            client.send("SUBSCRIBE", {"destination": "/topic/sums", "id": number, "durable-subscription-name": number, "ack": "client"})
+        client.sync()
+        with Plain(served.port) as sender:
+            send(sender, "/topic/sums", b"a", b"b")
+        [found] = read(served.admin, "addresses?match=sums")["addresses"]
+    assert (found["ready"] + found["delivering"], found["consumers"], found["settled"], found["next"]) == (4, 2, 0, 2)
 
 
 def test_a_queue_from_full_to_empty(served: Served) -> None:
@@ -107,6 +147,7 @@ def test_the_lag_of_a_reader_group(served: Served) -> None:
         assert (group["name"], group["patterns"]) == ("lake", ["views.g"])
         assert (position["address"], position["position"], position["next"], position["lag_messages"]) == ("views.g", 0, 3, 3)
         assert 0 <= position["lag_ms"] <= int(time.time() * 1000) - sent + 60_000
+        assert position["moved"] is None
         request(client, "group-commit", b'{"views.g": 3}', group="lake")
         [position] = read(served.admin, "groups?match=lake")["groups"][0]["addresses"]
         assert (position["position"], position["lag_messages"], position["lag_ms"]) == (3, 0, 0)
@@ -132,6 +173,44 @@ def test_the_age_of_the_first_unread_message_is_its_own(start: Start, tmp_path: 
     assert first["lag_ms"] > 0
 
 
+def test_positions_are_the_groups_by_address(served: Served) -> None:
+    with Plain(served.port) as client:
+        send(client, "/queue/spots.a", b"a")
+        send(client, "/queue/spots.b", b"a", b"b", b"c")
+        request(client, "group-open", group="spots", destinations="/queue/spots.a,/queue/spots.b", starting="earliest")
+        request(client, "group-open", group="spots-none", destinations="/queue/nothing.here.#", starting="earliest")
+        before = int(time.time() * 1000)
+        request(client, "group-commit", b'{"spots.b": 1}', group="spots")
+        found = read(served.admin, "positions?match=spots&sort=-lag_messages")
+    assert [(one["group"], one["address"], one["lag_messages"]) for one in found["positions"]] == [
+        ("spots", "spots.b", 2), ("spots", "spots.a", 1), ("spots-none", None, 0),
+    ]  # fmt: skip
+    first, second, third = found["positions"]
+    assert (first["position"], first["next"], second["moved"]) == (1, 3, None)
+    assert before <= first["moved"] <= found["now"]
+    assert third["patterns"] == ["nothing.here.#"]
+    assert [one["address"] for one in read(served.admin, "positions?address=spots.a")["positions"]] == ["spots.a"]
+
+
+def test_a_list_can_be_sorted_and_cut(served: Served) -> None:
+    with Plain(served.port) as client:
+        for number, depth in enumerate((2, 0, 3, 1)):
+            send(client, f"/queue/sorted.{number}", *[b"x"] * (depth + 1))
+    found = read(served.admin, "addresses?match=sorted.&sort=-ready&limit=2&offset=1")
+    assert [(one["name"], one["ready"]) for one in found["addresses"]] == [("sorted.0", 3), ("sorted.3", 2)]
+    assert (found["total"], found["next"]) == (4, "sorted.3")
+    following = read(served.admin, "addresses?match=sorted.&sort=-ready&after=sorted.3")
+    assert [one["name"] for one in following["addresses"]] == ["sorted.1"]
+    assert [one["name"] for one in read(served.admin, "queues?match=sorted.&sort=ready&limit=1")["queues"]] == ["sorted.1"]
+
+
+def test_connections_are_found_by_what_is_known_of_them(served: Served) -> None:
+    with Plain(served.port, headers={"client-id": "found-by-this", "login": "finder"}):
+        for text in ("found-by-this", "finder"):
+            [found] = read(served.admin, f"connections?match={text}&sort=-since")["connections"]
+            assert found["client_id"] == "found-by-this"
+
+
 def test_pages_of_a_list(served: Served) -> None:
     with Plain(served.port) as client:
         for number in range(5):
@@ -147,7 +226,9 @@ def test_pages_of_a_list(served: Served) -> None:
 def test_wrong_questions(served: Served) -> None:
     for path in ("queues?limit=0", "queues?limit=many", "queues?limit=99999999999"):
         assert ask(served.admin, f"/api/v1/{path}").code == "bad-number"
+    assert ask(served.admin, "/api/v1/queues?offset=-1").code == "bad-number"
+    assert ask(served.admin, "/api/v1/queues?sort=colour").code == "bad-sort"
     assert ask(served.admin, "/api/v1/queues?all=1").code == "bad-boolean"
     assert ask(served.admin, "/api/v1/nothing").status == 404
     assert ask(served.admin, "/metrics", "POST", {}).code == "wrong-method"
-    assert "/api/v1/status" in ask(served.admin, "/").json["pages"]
+    assert "/api/v1/status" in ask(served.admin, "/api/v1").json["pages"]

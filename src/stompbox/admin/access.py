@@ -56,7 +56,8 @@ class Guard:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 date = (b"date", formatdate(usegmt=True).encode())
-                message["headers"] = [*message["headers"], *HEADERS, date]
+                given = {name for name, _ in message["headers"]}  # the console says itself what it may do
+                message["headers"] = [*message["headers"], *[header for header in HEADERS if header[0] not in given], date]
             await send(message)
 
         request = Request(scope)

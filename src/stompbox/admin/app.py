@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.applications import Starlette
@@ -11,17 +12,32 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from stompbox.admin import console
 from stompbox.admin.access import BROKER, Guard, may_see, require, user_of
 from stompbox.admin.answers import json, refusal
 from stompbox.admin.health import reasons
 from stompbox.admin.lag import Lags
+from stompbox.admin.listing import Entry, Field, listed, named, truth
 from stompbox.admin.metrics import Metrics
 from stompbox.admin.operations import OPERATIONS, Operate
-from stompbox.admin.views import STAY, address_view, connection_view, group_view, in_turns, queue_view, status_of
+from stompbox.admin.pipelines import BY_PIPELINE, entries_of
+from stompbox.admin.views import (
+    STAY,
+    address_view,
+    connection_view,
+    dead_letter_addresses,
+    group_view,
+    in_turns,
+    position_view,
+    queue_view,
+    status_of,
+    sums_of,
+)
 from stompbox.broker.address import Address
+from stompbox.broker.depth import depth_of
 from stompbox.broker.queue import Queue
 from stompbox.config import AdminTable
-from stompbox.errors import IllegalFrame, Refused, StompboxError
+from stompbox.errors import Refused, StompboxError
 from stompbox.security import Right
 
 if TYPE_CHECKING:
@@ -30,21 +46,18 @@ if TYPE_CHECKING:
     from stompbox.server.broker import Broker
 
 API: Final = "/api/v1"
-LISTED: Final = 1000  # entries of one answer, if the request does not say how many
-MOST: Final = 10_000
 PAGES: Final = (
-    *[f"{API}/{name}" for name in ("status", "addresses", "queues", "connections", "groups")],
+    *[f"{API}/{name}" for name in ("status", "addresses", "queues", "connections", "groups", "positions", "pipelines")],
     "/metrics", "/healthz", "/readyz",
 )  # fmt: skip
-
-Entry = tuple[str, Any]
 
 
 def build(broker: Broker, table: AdminTable) -> ASGIApp:
     """The whole admin interface as an ASGI app."""
     pages = Pages(broker)
     routes = [
-        Route("/", pages.index),
+        *console.routes(),
+        Route(API, pages.index),
         Route("/healthz", pages.healthz),
         Route("/readyz", pages.readyz),
         Route("/metrics", pages.metrics),
@@ -53,6 +66,8 @@ def build(broker: Broker, table: AdminTable) -> ASGIApp:
         Route(f"{API}/queues", pages.queues),
         Route(f"{API}/connections", pages.connections),
         Route(f"{API}/groups", pages.groups),
+        Route(f"{API}/positions", pages.positions),
+        Route(f"{API}/pipelines", pages.pipelines),
         *[Route(f"{API}/{path}", Operate(broker, operation).post, methods=["POST"]) for path, operation in OPERATIONS.items()],
     ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _no_page, StompboxError: _refused})
@@ -103,78 +118,101 @@ class Pages:
     async def connections(self, request: Request) -> Response:
         require(self.broker, request)
         broker = self.broker
-        found = [(str(one.session_id), one) for one in sorted(broker.connections, key=_session)]
-        return await _listed(request, "connections", found, lambda one: connection_view(broker, one))
+        found = [
+            Entry(str(one.session_id), one, f"{one.session_id} {one.peer} {one.user.name} {one.client_id}")
+            for one in sorted(broker.connections, key=_session)
+        ]
+        return await listed(request, "connections", found, lambda one: connection_view(broker, one), BY_CONNECTION)
 
     async def addresses(self, request: Request) -> Response:
-        found = [(address.name, address) for address in self._shown(request)]
-        return await _listed(request, "addresses", found, address_view)
+        found = [named(address.name, address) for address in self._shown(request)]
+        dead_letters = dead_letter_addresses(self.broker)
+        return await listed(request, "addresses", found, lambda address: address_view(address, dead_letters), BY_ADDRESS)
 
     async def queues(self, request: Request) -> Response:
         """Those that outlive their consumers; all of them with ?all=true."""
-        is_all = _truth(request, "all")
-        wanted = request.query_params.get("address")
-        found: list[tuple[str, Queue]] = []
-        async for address in in_turns(self._shown(request)):
-            if wanted in (None, address.name):
-                shown = (queue for queue in address.queues() if is_all or (queue.kind in STAY and not address.owner))
-                found += [(f"{address.name}::{queue.name}", queue) for queue in shown]
-        return await _listed(request, "queues", found, queue_view)
+        is_all = truth(request, "all")
+        found: list[Entry] = []
+        async for address in in_turns(self._shown(request, request.query_params.get("address"))):
+            shown = (queue for queue in address.queues() if is_all or (queue.kind in STAY and not address.owner))
+            found += [named(f"{address.name}::{queue.name}", queue) for queue in shown]
+        return await listed(request, "queues", found, queue_view, BY_QUEUE)
 
     async def groups(self, request: Request) -> Response:
         broker = self.broker
-        shown = list(self._shown(request))
+        shown = self._shown(request)
         self.lags.forget()
 
         async def view(name: str) -> object:
             return await group_view(broker, self.lags, name, shown)
 
-        return await _listed(request, "groups", [(name, name) for name in sorted(broker.engine.group_patterns)], view)
+        return await listed(request, "groups", [named(name, name) for name in sorted(broker.engine.group_patterns)], view)
 
-    def _shown(self, request: Request) -> list[Address]:
-        """Addresses that the user may see, by name."""
+    async def positions(self, request: Request) -> Response:
+        """Groups by address: the lag of each position by itself."""
+        broker = self.broker
+        shown = self._shown(request, request.query_params.get("address"))
+        self.lags.forget()
+        found: list[tuple[str, Queue | None]] = []
+        async for address in in_turns(shown):
+            found += address.groups.items()
+        if broker.permissions.may(user_of(request), Right.MANAGE, BROKER) and "address" not in request.query_params:
+            waiting = broker.engine.group_patterns.keys() - {name for name, _ in found}
+            found += [(name, None) for name in waiting]
+        entries = [named(f"{name} {queue.address.name if queue else ''}", (name, queue)) for name, queue in found]
+        entries.sort(key=lambda entry: entry.key)
+        return await listed(request, "positions", entries, lambda item: position_view(broker, self.lags, *item), BY_POSITION)
+
+    async def pipelines(self, request: Request) -> Response:
+        """Those of the user; all of them for who may manage the broker."""
         user = user_of(request)
-        addresses = sorted(self.broker.engine.addresses.items())
+        is_all = self.broker.permissions.may(user, Right.MANAGE, BROKER)
+        found = await entries_of(self.broker, None if is_all else user.name)
+        return await listed(request, "pipelines", found, lambda view: view, BY_PIPELINE)
+
+    def _shown(self, request: Request, only: str | None = None) -> list[Address]:
+        """Addresses that the user may see, by name; `only`: no other than this."""
+        user = user_of(request)
+        addresses = self.broker.engine.addresses
+        found = sorted(addresses.items()) if only is None else [(only, addresses[only])] if only in addresses else []
         if self.broker.permissions.may(user, Right.MANAGE, BROKER):
-            return [address for _, address in addresses]
-        return [address for name, address in addresses if may_see(self.broker, user, name)]
+            return [address for _, address in found]
+        return [address for name, address in found if may_see(self.broker, user, name)]
 
 
 def _session(connection: Any) -> int:
     return int(connection.session_id)
 
 
-async def _listed(
-    request: Request, name: str, entries: list[Entry], view: Callable[[Any], object | Awaitable[object]]
-) -> Response:
-    """One page of a list, {NAME: […], "total": …, "next": …}: ?match=TEXT leaves out others, ?limit=N&after=KEY goes on."""
-    match, after = request.query_params.get("match", ""), request.query_params.get("after")
-    limit = _number(request, "limit", LISTED, MOST)
-    entries = [entry for entry in entries if match in entry[0]]
-    total = len(entries)
-    if after is not None:
-        keys = [key for key, _ in entries]
-        entries = entries[keys.index(after) + 1 :] if after in keys else [entry for entry in entries if entry[0] > after]
-    found = []
-    async for _, item in in_turns(entries[:limit]):
-        value = view(item)
-        found.append(await value if isinstance(value, Awaitable) else value)
-    following = entries[limit - 1][0] if len(entries) > limit else None
-    return json({name: found, "total": total, "next": following})
+def _lag(item: tuple[str, Queue | None]) -> int:
+    queue = item[1]
+    return 0 if queue is None else max(0, queue.address.log.next - queue.cursor.position)
 
 
-def _number(request: Request, name: str, default: int, most: int) -> int:
-    text = request.query_params.get(name)
-    if text is None:
-        return default
-    if not (text.isascii() and text.isdigit() and len(text) <= 9 and 1 <= int(text) <= most):
-        raise IllegalFrame("bad-number", f"{name} is {text[:80]!r}; allowed is a number from 1 to {most}")
-    return int(text)
+# What lists can be sorted by
 
-
-def _truth(request: Request, name: str) -> bool:
-    text = request.query_params.get(name, "false")
-    if text not in ("true", "false"):
-        raise IllegalFrame("bad-boolean", f"{name} is {text[:80]!r}; allowed are true and false")
-    return text == "true"
-
+BY_ADDRESS: Final[Mapping[str, Field]] = MappingProxyType(
+    {
+        "name": lambda one: one.name, "next": lambda one: one.log.next, "ready": lambda one: sums_of(one).ready,
+        "delayed": lambda one: sums_of(one).delayed, "delivering": lambda one: sums_of(one).delivering,
+        "consumers": lambda one: sums_of(one).consumers,
+    }
+)  # fmt: skip
+BY_QUEUE: Final[Mapping[str, Field]] = MappingProxyType(
+    {
+        "name": lambda one: one.name, "ready": lambda one: depth_of(one).ready, "delayed": lambda one: depth_of(one).delayed,
+        "delivering": lambda one: depth_of(one).delivering, "consumers": lambda one: one.consumer_count,
+    }
+)  # fmt: skip
+BY_CONNECTION: Final[Mapping[str, Field]] = MappingProxyType(
+    {
+        "id": _session, "peer": lambda one: one.peer, "user": lambda one: one.user.name, "client_id": lambda one: one.client_id,
+        "since": lambda one: one.since, "subscriptions": lambda one: len(one.consumers), "transactions": lambda one: len(one.transactions),
+    }
+)  # fmt: skip
+BY_POSITION: Final[Mapping[str, Field]] = MappingProxyType(
+    {
+        "group": lambda item: item[0], "address": lambda item: item[1].address.name if item[1] else "", "lag_messages": _lag,
+        "moved": lambda item: item[1].moved if item[1] else 0,
+    }
+)  # fmt: skip

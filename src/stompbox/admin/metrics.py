@@ -25,6 +25,7 @@ from stompbox.broker.depth import depth_of
 from stompbox.broker.limits import Limits
 from stompbox.broker.queue import Kind, Queue
 from stompbox.server.pressure import Reason
+from stompbox.server.progress import LOST, State
 
 if TYPE_CHECKING:
     from stompbox.server.broker import Broker
@@ -37,6 +38,7 @@ REMOVED: Final = (
     "overwritten", "purged", "redriven", "replaced", "retention", "unrouted", "withdrawn",
 )  # fmt: skip
 WAITING: Final = (*[reason.value for reason in Reason], Limits.value)
+STATES: Final = (*[state.value for state in State], LOST)
 EVENTS: Final = ("durable-subscriptions-timed-out", "slow-consumers")
 
 QueueLabels = tuple[str, str, str]
@@ -88,7 +90,7 @@ class Metrics(Collector):
     async def look(self) -> Snapshot:
         """Gives way to the loop now and then."""
         snapshot = Snapshot()
-        snapshot.single = [*_of_messages(self.broker), *_of_broker(self.broker), *_of_disk(self.broker)]
+        snapshot.single = [*_of_messages(self.broker), *_of_broker(self.broker), *_of_disk(self.broker), *_of_pipelines(self.broker)]
         snapshot.kinds = Counter({kind.value: 0 for kind in Kind})
         snapshot.left_out = Counter({"addresses": 0, "queues": 0, "groups": 0})
         groups: list[Queue] = []
@@ -179,6 +181,18 @@ def _of_disk(broker: Broker) -> Iterator[Metric]:
         found = os.statvfs(disk.folder)
         yield GaugeMetricFamily("stompbox_disk_free_bytes", "Free on the data folder's disk", value=found.f_bavail * found.f_frsize)
         yield GaugeMetricFamily("stompbox_disk_size_bytes", "Size of the data folder's disk", value=found.f_blocks * found.f_frsize)
+
+
+def _of_pipelines(broker: Broker) -> Iterator[Metric]:
+    broker.progress.forget(broker.now())
+    sessions = {connection.session_id for connection in broker.connections}
+    states = Counter(dict.fromkeys(STATES, 0))
+    states.update(told.state(sessions) for told in broker.progress.told.values())
+    yield _gauge("stompbox_pipeline_steps", "Steps of pipelines, by state", "state", states)
+    rows = CounterMetricFamily("stompbox_pipeline_rows", "Rows of a step in its run", labels=["pipeline", "step", "user"])
+    for told in broker.progress.told.values():
+        rows.add_metric([told.pipeline, told.step.step, told.user], told.step.rows)
+    yield rows
 
 
 def _of_addresses(snapshot: Snapshot) -> Iterator[Metric]:

@@ -2,6 +2,7 @@
 
     queues/purge, redrive, move, pause, resume         {"queue": NAME or ADDRESS::NAME, …}
     addresses/pause, resume, block, unblock            {"address": NAME}
+    connections/close                                  {"connection": ID}          needs `manage` on the broker as a whole
 
 An answer comes when all of it is on disk. What takes longer than ANSWER_WITHIN goes on; its answer says so with "is_done": false.
 """
@@ -50,6 +51,10 @@ class OfQueue(Struct, forbid_unknown_fields=True):
 
 class OfAddress(Struct, forbid_unknown_fields=True):
     address: str
+
+
+class OfConnection(Struct, forbid_unknown_fields=True):
+    connection: int
 
 
 class Going:
@@ -225,11 +230,29 @@ async def _of_address(going: Going, change: Callable[[Address], None]) -> object
     return {"address": address.name, "is_paused": address.is_paused, "is_blocked": address.is_blocked}
 
 
+# Connections
+
+
+async def close_connection(going: Going) -> object:
+    """An ERROR that says so, then the end: what it had and did not acknowledge goes back."""
+    order: OfConnection = await going.order(OfConnection)
+    require(going.broker, going.request)
+    found = next((one for one in going.broker.connections if one.session_id == order.connection and not one.is_ended), None)
+    if found is None:
+        raise Refused("no-such-connection", f"connection {order.connection} is not there, or not any more")
+    going.begin()
+    found.refuse(Refused("closed-by-operator", "an operator has closed this connection"))
+    if not found.is_ended:  # STOMP 1.0 and 1.1 could go on after an ERROR
+        found.end(is_failure=True)
+    found.write_out()
+    return {"connection": order.connection, "is_closed": True}
+
+
 OPERATIONS: Final[Mapping[str, Operation]] = MappingProxyType(
     {
         "queues/purge": purge, "queues/redrive": redrive, "queues/move": move,
         "queues/pause": pause_queue, "queues/resume": resume_queue,
         "addresses/pause": pause_address, "addresses/resume": resume_address,
-        "addresses/block": block_address, "addresses/unblock": unblock_address,
+        "addresses/block": block_address, "addresses/unblock": unblock_address, "connections/close": close_connection,
     }
 )  # fmt: skip

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Collection, Iterable
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from msgspec import Struct
@@ -18,6 +18,7 @@ from stompbox.admin.lag import Lags
 from stompbox.broker.address import Address
 from stompbox.broker.depth import depth_of
 from stompbox.broker.queue import Kind, Queue
+from stompbox.config.settings import given
 from stompbox.message import ANYCAST, MULTICAST
 
 if TYPE_CHECKING:
@@ -31,7 +32,21 @@ _ROUTING: Final = ((ANYCAST, "ANYCAST"), (MULTICAST, "MULTICAST"))
 STAY: Final = frozenset((Kind.ANYCAST, Kind.DURABLE, Kind.READER))  # kinds that outlive their consumers
 
 
+_HOLDS: Final = frozenset((Kind.ANYCAST, Kind.DURABLE, Kind.TOPIC))  # kinds whose messages are theirs
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+
+
+class DeadLetters(Struct, frozen=True):
+    """What waits on an address that the settings name for dead or expired messages."""
+
+    address: str
+    messages: int
+
+
 class Status(Struct, frozen=True):
+    """`memory_bytes` of messages, of which `memory_limit` may be (-1: any), `resident_bytes` of the whole process. `disk_…` None: in
+    memory; `min_disk_free`: what must be free for messages to be stored."""
+
     version: str
     process: int
     epoch: int
@@ -50,10 +65,20 @@ class Status(Struct, frozen=True):
     commits: int
     commits_failed: int
     unsaved_bytes: int
+    subscriptions: int
+    transactions: int
+    memory_bytes: int
+    memory_limit: int
+    resident_bytes: int | None
+    disk_free: int | None
+    disk_size: int | None
+    min_disk_free: int
+    dead_letters: list[DeadLetters]
 
 
 class AddressView(Struct, frozen=True):
-    """`oldest`: the lowest offset that can be read, `committed`: the one after the last on disk, `next`: the next message's."""
+    """`oldest`: the lowest offset that can be read, `committed`: the one after the last on disk, `next`: the next message's. Messages
+    are those of its queues and subscriptions together, as in QueueView; `settled`: the sum of their positions."""
 
     name: str
     routing_types: list[str]
@@ -68,6 +93,13 @@ class AddressView(Struct, frozen=True):
     queues: int
     subscriptions: int
     groups: int
+    ready: int
+    delayed: int
+    delivering: int
+    is_estimate: bool
+    consumers: int
+    settled: int
+    is_dead_letters: bool
 
 
 class QueueView(Struct, frozen=True):
@@ -120,6 +152,21 @@ class GroupPosition(Struct, frozen=True):
     next: int
     lag_messages: int
     lag_ms: int | None
+    moved: int | None
+
+
+class PositionView(Struct, frozen=True):
+    """Where a reader group is on one address; `address` None: it waits for addresses that match its `patterns`. `moved`: when it last
+    went on; None: not since the broker started."""
+
+    group: str
+    patterns: list[str]
+    address: str | None
+    position: int
+    next: int
+    lag_messages: int
+    lag_ms: int | None
+    moved: int | None
 
 
 class GroupView(Struct, frozen=True):
@@ -137,24 +184,83 @@ async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
 
 
 def status_of(broker: Broker) -> Status:
-    engine = broker.engine
+    engine, connections = broker.engine, broker.connections
     why = reasons(broker)
+    space = os.statvfs(broker.disk.folder) if broker.disk.folder is not None else None
     return Status(
         __version__, os.getpid(), engine.epoch, broker.started, broker.now() - broker.started, engine.is_durable, not why, why,
         [str(table.parse()) for table in broker.configuration.listeners],
-        len(broker.connections), len(broker.pressure.waiting), len(engine.addresses), len(engine.queues),
+        len(connections), len(broker.pressure.waiting), len(engine.addresses), len(engine.queues),
         dict(sorted(engine.counters.items())), dict(sorted(broker.errors.items())),
         broker.committer.applied, broker.committer.failed, engine.unsaved,
+        sum([len(connection.consumers) for connection in connections]), sum([len(connection.transactions) for connection in connections]),
+        engine.memory.size, broker.configuration.global_max_size, _resident(),
+        space and space.f_bavail * space.f_frsize, space and space.f_blocks * space.f_frsize, broker.configuration.min_disk_free,
+        _dead_letters(broker),
     )  # fmt: skip
 
 
-def address_view(address: Address) -> AddressView:
-    log = address.log
+def _resident() -> int | None:
+    """Bytes of memory that the process has, where the system says so."""
+    try:
+        with open("/proc/self/statm", "rb") as told:
+            return int(told.read().split()[1]) * _PAGE
+    except OSError:
+        return None
+
+
+def dead_letter_addresses(broker: Broker) -> frozenset[str]:
+    """Where the settings send dead and expired messages to."""
+    configuration = broker.configuration
+    tables = [*configuration.address_settings, *[table for host in configuration.virtual_hosts for table in host.address_settings]]
+    found = {name for table in map(given, tables) for key in ("dead_letter_address", "expiry_address") if (name := table.get(key))}
+    return frozenset([space + name for space in ("", *[host.space for host in configuration.virtual_hosts]) for name in found])
+
+
+def _dead_letters(broker: Broker) -> list[DeadLetters]:
+    found = []
+    for name in sorted(dead_letter_addresses(broker)):
+        address = broker.engine.addresses.get(name)
+        if address is not None:
+            sums = sums_of(address)
+            found.append(DeadLetters(name, sums.ready + sums.delayed + sums.delivering))
+    return found
+
+
+class Sums(Struct):
+    """Of all queues and subscriptions of an address."""
+
+    ready: int = 0
+    delayed: int = 0
+    delivering: int = 0
+    consumers: int = 0
+    settled: int = 0
+    is_estimate: bool = False
+
+
+def sums_of(address: Address) -> Sums:
+    sums = Sums()
+    for queue in address.queues():
+        if queue.kind in _HOLDS:
+            depth = depth_of(queue)
+            sums.ready += depth.ready
+            sums.delayed += depth.delayed
+            sums.delivering += depth.delivering
+            sums.settled += queue.cursor.position
+            sums.is_estimate |= depth.is_estimate
+        sums.consumers += queue.consumer_count
+    return sums
+
+
+def address_view(address: Address, dead_letters: Collection[str] = ()) -> AddressView:
+    """`dead_letters`: the addresses that are for them."""
+    log, sums = address.log, sums_of(address)
     return AddressView(
         address.name, [name for kind, name in _ROUTING if address.kinds & kind], address.is_auto, bool(address.owner),
         address.is_paused, address.is_blocked, address.limits is not None and address.limits.is_full,
         log.oldest, log.committed, log.next, len(address.anycast) + len(address.named),
         len(address.topics) - len(address.named) + len(address.streams), len(address.groups),
+        sums.ready, sums.delayed, sums.delivering, sums.is_estimate, sums.consumers, sums.settled, address.name in dead_letters,
     )  # fmt: skip
 
 
@@ -190,5 +296,18 @@ async def group_view(broker: Broker, lags: Lags, name: str, addresses: Iterable[
         queue = address.groups.get(name)
         if queue is not None:
             lag = await lags.of(queue)
-            positions.append(GroupPosition(address.name, queue.cursor.position, address.log.next, lag.messages, lag.ms))
+            moved = queue.moved or None
+            positions.append(GroupPosition(address.name, queue.cursor.position, address.log.next, lag.messages, lag.ms, moved))
     return GroupView(name, list(broker.engine.group_patterns.get(name, ())), positions)
+
+
+async def position_view(broker: Broker, lags: Lags, name: str, queue: Queue | None) -> PositionView:
+    """`queue`: the group's on one address; None: it has none yet."""
+    patterns = list(broker.engine.group_patterns.get(name, ()))
+    if queue is None:
+        return PositionView(name, patterns, None, 0, 0, 0, 0, None)
+    lag = await lags.of(queue)
+    address = queue.address
+    return PositionView(
+        name, patterns, address.name, queue.cursor.position, address.log.next, lag.messages, lag.ms, queue.moved or None
+    )  # fmt: skip

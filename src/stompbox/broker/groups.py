@@ -57,6 +57,7 @@ def commit_group(engine: Engine, name: str, offsets: Mapping[str, int]) -> None:
         queues.append((address.groups[name], offset))
     for queue, offset in queues:
         if offset > queue.cursor.position:
+            queue.moved = engine.now
             queue.skip(queue.cursor.position, min(offset, queue.address.log.next))
 
 

@@ -96,6 +96,7 @@ class Queue:
         self.uses = 0  # consumers that it has had
         self.is_watched = False  # for slow consumers
         self.redrive: Redrive | None = None  # takes its messages back to where they came from
+        self.moved = 0  # when a reader group's position last went on, ms since the epoch; 0: not since the start
         self.first_use = 0  # and had when the first of those that are there came
         self._takers: dict[Lane, list[Binding]] = {}
         self._turns: dict[Lane, int] = {}

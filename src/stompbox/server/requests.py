@@ -21,6 +21,7 @@ from stompbox.server.logs import describe, fetch, offset_at
 from stompbox.server.operating import block, disable, enable, pause, resume, unblock
 from stompbox.server.outgoing import PORTION, Portions
 from stompbox.server.pressure import Reason
+from stompbox.server.progress import progress
 from stompbox.server.sinks import discard, publish, sink_delete, stage
 from stompbox.stomp.codec import encode_headers
 from stompbox.stomp.frames import Frame
@@ -38,7 +39,7 @@ REQUESTS: Final[Mapping[str, Handler]] = MappingProxyType(
         "describe": describe, "fetch": fetch, "offset-at": offset_at, "group-open": group_open, "group-commit": group_commit,
         "group-delete": group_delete, "groups": group_list, "stage": stage, "publish": publish, "discard": discard,
         "sink-delete": sink_delete, "pause": pause, "resume": resume, "block": block, "unblock": unblock, "disable": disable,
-        "enable": enable,
+        "enable": enable, "progress": progress,
     }
 )  # fmt: skip
 

@@ -78,6 +78,11 @@ def commit_group(link: Link, group: str, offsets: Mapping[str, int]) -> None:
     link.ask(Request("group-commit", {"group": group}, json.dumps(offsets).encode()))
 
 
+def tell_progress(link: Link, pipeline: str, steps: Sequence[Mapping[str, object]]) -> None:
+    """What the steps of a pipeline are at, for the broker's console; docs/protocol.md has the form of a step."""
+    link.ask(Request("progress", {}, json.dumps({"pipeline": pipeline, "steps": steps}).encode()))
+
+
 def fetch(wanted: OffsetRange, max_bytes: int, selector: str = "") -> Request:
     """Chunks that hold the offsets wanted, as many as go into max_bytes; with a selector, what it takes of them."""
     headers = {"address": wanted.address, "start": str(wanted.start), "stop": str(wanted.stop), "max-bytes": str(max_bytes)}

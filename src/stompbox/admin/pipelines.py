@@ -1,0 +1,75 @@
+"""What pipelines have told of themselves, with what the broker knows better: whether they are there, and how far they are behind."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from stompbox.admin.listing import Entry, Field
+from stompbox.admin.views import in_turns
+from stompbox.server.progress import Told
+
+if TYPE_CHECKING:
+    from stompbox.server.broker import Broker
+
+
+class PipelineView(Struct, frozen=True):
+    """A step of a pipeline. `told`: when it last said something; `lag_messages`: of its reader groups, as they are now, else as it said."""
+
+    pipeline: str
+    step: str
+    kind: str
+    state: str
+    reason: str
+    user: str
+    groups: tuple[str, ...]
+    rows: int
+    of: int
+    rate: float
+    lag_messages: int | None
+    batch: int | None
+    batch_at: int | None
+    batch_seconds: float
+    told: int
+
+
+async def entries_of(broker: Broker, user: str | None) -> list[Entry]:
+    """Of one user; None: of all. By pipeline and step."""
+    broker.progress.forget(broker.now())
+    found = [told for told in broker.progress.told.values() if user in (None, told.user)]
+    sessions = {connection.session_id for connection in broker.connections}
+    lags = await _lags(broker) if any(told.groups for told in found) else Counter()
+    views = [_view(broker, told, told.state(sessions), lags) for told in found]
+    keyed = [Entry(f"{view.pipeline}/{view.step}/{view.user}", view, f"{view.pipeline}/{view.step} {view.user}") for view in views]
+    return sorted(keyed, key=lambda entry: entry.key)
+
+
+async def _lags(broker: Broker) -> Counter[str]:
+    """Messages that each reader group has not read, over all addresses."""
+    found: Counter[str] = Counter()
+    async for address in in_turns(list(broker.engine.addresses.values())):
+        for name, queue in address.groups.items():
+            found[name] += max(0, address.log.next - queue.cursor.position)
+    return found
+
+
+def _view(broker: Broker, told: Told, state: str, lags: Counter[str]) -> PipelineView:
+    step, known = told.step, broker.engine.group_patterns
+    is_known = bool(told.groups) and all(group in known for group in told.groups)
+    return PipelineView(
+        told.pipeline, step.step, step.kind, state, step.reason, told.user, told.groups, step.rows, step.of, step.rate,
+        sum([lags[group] for group in told.groups]) if is_known else step.lag,
+        step.batch, told.batch_at, step.batch_seconds, told.at,
+    )  # fmt: skip
+
+
+BY_PIPELINE: Final[Mapping[str, Field]] = MappingProxyType(
+    {
+        "pipeline": lambda one: one.pipeline, "step": lambda one: one.step, "state": lambda one: one.state, "rows": lambda one: one.rows,
+        "rate": lambda one: one.rate, "lag_messages": lambda one: one.lag_messages or 0, "told": lambda one: one.told,
+    }
+)  # fmt: skip
