@@ -18,6 +18,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from stompbox import blocking
+from tests.admin.asking import read
 from tests.conftest import Serve
 
 WITHIN = 120.0  # s until a run has said what it should
@@ -74,7 +75,7 @@ def test_what_is_wrong_is_one_line_and_an_exit_code(text: str, arguments: list[s
 
 @pytest.mark.parametrize("number", [signal.SIGTERM])
 def test_streams_go_on_until_a_signal_and_end_well(number: signal.Signals, serve: Serve, tmp_path: Path) -> None:
-    served = serve("--listen", "tcp://127.0.0.1:0", "--no-admin")
+    served = serve("--listen", "tcp://127.0.0.1:0", "--admin", "127.0.0.1:0")
     url = f"stomp://{served.host}:{served.port}"
     with blocking.connect(url) as client:
         client.send("/queue/orders", b"first")
@@ -106,5 +107,7 @@ def test_streams_go_on_until_a_signal_and_end_well(number: signal.Signals, serve
             assert (code, rows, process.stderr.read()) == (0, 2, b"")
     assert said[0] == {"event": "warning", "step": "audit", "text": "audit runs with --once, or with --step audit"}
     assert said[-1] == {"event": "finished", "step": "orders", "text": "2 rows", "facts": {"rows": 2}}
+    [told] = read(served.admin, "pipelines")["pipelines"]
+    assert (told["pipeline"], told["step"], told["state"], told["rows"], told["lag_messages"]) == ("lake", "orders", "done", 2, 0)
     planned = call("run", file, "--dry-run", url=url)
     assert "(2 rows in " in planned.stdout and "orders: offsets 0 to 2, goes on at 2, 0 waiting" in planned.stdout

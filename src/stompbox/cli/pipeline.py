@@ -142,11 +142,12 @@ def _print_explained(explained: Explained) -> None:
 def _run(plan: Plan, names: Sequence[str], *, once: bool, json_lines: bool) -> bool:
     from stompbox.cli.progress import display
     from stompbox.pipelines import running
+    from stompbox.pipelines.telling import telling
 
     steps, others = running.chosen(plan, names, once=once)
     running.reach(plan)
     stop = threading.Event()
-    with display(json_lines=json_lines) as report:
+    with display(json_lines=json_lines) as shown, telling(plan, steps, shown) as report:
         running.left_out(others, report)
         with running.spark_of(plan) as spark:
             _stop_on_signals(stop)

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from stompbox.pipelines.progress import Batch, Compacted, Event, Finished, Moved, Report, Started, Warned
+from stompbox.pipelines.progress import Batch, Compacted, Event, Failed, Finished, Idle, Moved, Report, Started, Warned
 
 COLUMNS = ("step", "batch", "rows", "rows/s", "waiting", "")
 
@@ -40,6 +40,8 @@ def _print_json(event: Event) -> None:
 
 
 def _print_line(event: Event) -> None:
+    if isinstance(event, Failed):  # the run ends and says so
+        return
     print(f"{event.step}: {line_of(event)}", file=sys.stderr if isinstance(event, Warned) else sys.stdout, flush=True)
 
 
@@ -52,6 +54,8 @@ def line_of(event: Event) -> str:
             return f"batch {event.batch}, {event.rows:,} rows, {event.rate:,.0f}/s, {event.lag:,} waiting"
         case Moved():
             return f"{event.rows:,} of {event.of:,} messages, {event.rate:,.0f}/s"
+        case Idle():
+            return "waits for messages"
         case Compacted():
             return f"{event.files:,} small files rewritten"
         case Finished():
@@ -87,6 +91,10 @@ class _Live:
                 self._rows[event.step] = (str(event.batch), *figures)
             case Moved():
                 self._rows[event.step] = ("", f"{event.rows:,}", f"{event.rate:,.0f}", f"{event.of - event.rows:,}", "")
+            case Idle():
+                self._rows[event.step] = (*self._rows.get(event.step, ("", "", "", "", ""))[:4], "waits for messages")
+            case Failed():  # the run ends and says so
+                pass
             case _:
                 assert self.live is not None
                 self.live.console.print(f"{event.step}: {line_of(event)}", markup=False, highlight=False)

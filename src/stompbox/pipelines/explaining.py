@@ -26,6 +26,7 @@ from stompbox.pipelines.settings import (
     TransformTable,
 )
 from stompbox.pipelines.tables import open_table
+from stompbox.pipelines.transform import group_of as group_of_source
 from stompbox.spark.link import Link, leased
 from stompbox.spark.requests import describe
 
@@ -81,7 +82,7 @@ def _transform(link: Link, plan: Plan, step: TransformTable) -> Explained:
         if source.table:
             reads.append(f"{source.name}: {_table(plan, source.table, source.format)}, as it is when the step starts")
             continue
-        group = source.group or f"{plan.name}-{step.name}-{source.name}"
+        group = group_of_source(plan, step, source)
         late = f", watermark {source.watermark} on {source.watermark_column}" if source.watermark else ""
         reads.append(f"{source.name}: {', '.join(source.destinations)} with group {group}, {_from(plan, step.name, source.starting)}{late}")
         addresses += list(_readings(link, plan, step, source))

@@ -33,6 +33,10 @@ class Batch(Event, frozen=True, kw_only=True, tag="batch"):
     seconds: float
 
 
+class Idle(Event, frozen=True, kw_only=True, tag="idle"):
+    """A stream has read all there is and has had nothing to do for some seconds. Said once, until there is a batch again."""
+
+
 class Moved(Event, frozen=True, kw_only=True, tag="moved"):
     """A step that has an end: how far it is. `of` is 0 where nobody knows."""
 
@@ -46,6 +50,12 @@ class Compacted(Event, frozen=True, kw_only=True, tag="compacted"):
 
 
 class Warned(Event, frozen=True, kw_only=True, tag="warning"):
+    text: str
+
+
+class Failed(Event, frozen=True, kw_only=True, tag="failed"):
+    """A step has failed, and the run ends."""
+
     text: str
 
 

@@ -20,10 +20,10 @@ from threading import Event
 from time import monotonic, sleep
 from typing import Any, Final
 
-from stompbox.errors import ConnectionLost, LocalError, UsageError
+from stompbox.errors import ConnectionLost, LocalError, StompboxError, UsageError
 from stompbox.pipelines import archive, audit, replay, transform
 from stompbox.pipelines import report as reports
-from stompbox.pipelines.progress import Finished, Report, Started, Warned, batch_of
+from stompbox.pipelines.progress import Failed, Finished, Idle, Report, Started, Warned, batch_of
 from stompbox.pipelines.settings import KINDS, ArchiveTable, AuditTable, Plan, ReplayTable, ReportTable, Step, TransformTable
 from stompbox.spark import session
 from stompbox.spark.link import leased
@@ -33,6 +33,8 @@ POLL: Final = 0.1  # s between two looks at the streams
 BETWEEN: Final = 0.02  # s between two looks for the end of a batch
 LOG: Final = "spark.log"  # in the pipeline's folder: what Java and Spark's workers say
 DYING: Final = 0.5  # s
+LOOK_EVERY: Final = 1.0  # s between two looks for whether a stream has something to do
+IDLE_AFTER: Final = 5.0  # s without anything to do
 FINISH_WITHIN: Final = 30.0  # s for the batch under way after a stop
 _OURS: Final = re.compile(r"stompbox\.errors\.(\w+): ([^\n]+)")
 _PYTHONS: Final = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t][^\n]*\n)+(\S[^\n]*)")
@@ -119,7 +121,7 @@ def run(spark: Any, plan: Plan, steps: Sequence[Step], report: Report, stop: Eve
     for step in steps:
         if not isinstance(step, Streaming) and not stop.is_set():
             report(Started(step=step.name, kind=KINDS[type(step)]))
-            with named(step):
+            with named(step, report):
                 done = _finish(spark, plan, step, report, stop)
             good = good and done.ok
             report(done)
@@ -143,6 +145,9 @@ class _Stream:
         self.query: Final = query
         self.rows = 0
         self._last = -1
+        self._busy = self._looked = monotonic()  # when it last had something to do, and when that was looked for
+        self._has_begun = False
+        self._is_idle = False
 
     def tell(self, report: Report) -> None:
         """The batches that are done since the last time."""
@@ -150,7 +155,22 @@ class _Stream:
             if progress.batchId > self._last and progress.numInputRows:
                 self.rows += int(progress.numInputRows)
                 report(batch_of(self.step.name, progress, self.rows))
+                self._busy, self._is_idle = monotonic(), False
             self._last = max(self._last, progress.batchId)
+        self._look(report, monotonic())
+
+    def _look(self, report: Report, now: float) -> None:
+        """Whether it waits for messages, which Spark says of a query that is under way."""
+        if self._is_idle or now < self._looked + LOOK_EVERY or not self.query.isActive:
+            return
+        self._looked = now
+        status = self.query.status
+        self._has_begun = self._has_begun or status["message"].startswith("Waiting")  # before that it only prepares itself
+        if status["isDataAvailable"] or not self._has_begun:
+            self._busy = now
+        elif now >= self._busy + IDLE_AFTER:
+            self._is_idle = True
+            report(Idle(step=self.step.name))
 
     def stop(self, deadline: float) -> None:
         """Between two batches, if there is such a moment before the deadline."""
@@ -163,7 +183,7 @@ def _stream(spark: Any, plan: Plan, steps: Sequence[Streaming], report: Report, 
     streams: list[_Stream] = []
     try:
         for step in steps:
-            with named(step):
+            with named(step, report):
                 starter: Callable[..., Any] = archive.start if isinstance(step, ArchiveTable) else transform.start
                 streams.append(_Stream(step, starter(spark, plan, step, report, once=once)))
             report(Started(step=step.name, kind=KINDS[type(step)]))
@@ -178,7 +198,7 @@ def _stream(spark: Any, plan: Plan, steps: Sequence[Streaming], report: Report, 
         for stream in streams:
             stream.stop(deadline)
     for stream in failed:
-        with named(stream.step):
+        with named(stream.step, report):
             raise stream.query.exception()
     for stream in streams:
         stream.tell(report)
@@ -191,15 +211,20 @@ def left_out(steps: Sequence[Step], report: Report) -> None:
 
 
 @contextmanager
-def named(step: Step) -> Any:
-    """Faults of Spark as one line that names the step."""
+def named(step: Step, report: Report) -> Any:
+    """Faults of Spark as one line that names the step. Whatever ends it is reported."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     try:
         yield
     except (PySparkException, Py4JError) as fault:
-        raise _plain(f"{KINDS[type(step)]} {step.name!r}", str(fault)) from fault
+        plain = _plain(f"{KINDS[type(step)]} {step.name!r}", str(fault))
+        report(Failed(step=step.name, text=plain.message))
+        raise plain from fault
+    except StompboxError as fault:
+        report(Failed(step=step.name, text=fault.message))
+        raise
 
 
 def _plain(step: str, text: str) -> LocalError | ConnectionLost:

@@ -23,6 +23,10 @@ from stompbox.spark.rows import COLUMNS
 JSON: Final = "application/json"
 
 
+def group_of(plan: Plan, step: TransformTable, source: SourceTable) -> str:
+    return source.group or f"{plan.name}-{step.name}-{source.name}"
+
+
 def start(spark: Any, plan: Plan, step: TransformTable, report: Report, *, once: bool) -> Any:
     """The streaming query of a transform."""
     session = spark.newSession()  # whose views are this step's own
@@ -49,8 +53,8 @@ def _source(spark: Any, plan: Plan, step: TransformTable, source: SourceTable) -
             there = f"there is no row in {plan.path(source.table)}"
             raise UsageError("no-such-table", f"transform {step.name!r}: source {source.name!r}: {there}")
         return rows
-    group = f"{plan.name}-{step.name}-{source.name}"
-    rows = spark.readStream.format("stomp").options(**plan.stream_options(step, source, group)).load()
+    options = plan.stream_options(step, source, group_of(plan, step, source))
+    rows = spark.readStream.format("stomp").options(**options).load()
     return rows.withWatermark(source.watermark_column, source.watermark) if source.watermark else rows
 
 

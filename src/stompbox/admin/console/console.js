@@ -274,6 +274,13 @@ class Table {
   }
 }
 
+/** A number with a bar below it: how much it is of `whole`. */
+function part(cell, text, value, whole) {
+  tell(cell, text);
+  cell.classList.toggle("part", whole > 0);
+  cell.style.setProperty("--part", `${whole > 0 ? Math.min(100, (100 * value) / whole) : 0}%`);
+}
+
 /** Draws a cell again only when what it depends on has changed. */
 function drawn(cell, depends, draw) {
   const now = JSON.stringify(depends);
@@ -698,6 +705,7 @@ function connection(id) {
 
 function groups() {
   const rates = new Rates();
+  let most = 0; // the largest lag of those that are shown
   const columns = [
     { title: "Group", sort: "group", kind: "name", text: (row) => row.group },
     { title: "Address", sort: "address", kind: "name", draw: (cell, row) => drawn(cell, [row.address, row.patterns], () => (
@@ -706,13 +714,13 @@ function groups() {
         : [make("a", { href: `#addresses/${encodeURIComponent(row.address)}` }, row.address)])) },
     { title: "Position", kind: "number", text: (row) => count(row.position) },
     { title: "End", kind: "number", text: (row) => count(row.next) },
-    { title: "Lag", sort: "lag_messages", kind: "number", text: (row) => count(row.lag_messages) },
+    { title: "Lag", sort: "lag_messages", kind: "number", draw: (cell, row) => part(cell, count(row.lag_messages), row.lag_messages, most) },
     { title: "Behind for", kind: "number", text: (row) => (row.lag_messages ? span(row.lag_ms) : "–") },
     { title: "Read/s", kind: "number", text: (row) => rate(rates.of(`${row.group} ${row.address}`, row.position, row.now)) },
     { title: "Last moved", sort: "moved", kind: "number", text: (row) => ago(row.moved, row.now) },
   ];
   return new Listed("Reader groups", "positions", columns, (row) => `${row.group} ${row.address}`, {
-    filter: "Filter by group or address", sort: "group",
+    filter: "Filter by group or address", sort: "group", before: (found) => { most = Math.max(0, ...found.positions.map((row) => row.lag_messages)); },
     empty: "There is no reader group. Spark makes one for its option group, a pipeline for each step that reads; it keeps messages until they are read.",
   });
 }
@@ -725,7 +733,7 @@ function pipelines() {
     { title: "Step", sort: "step", kind: "name", draw: (cell, row) => drawn(cell, [row.step, row.kind, row.reason], () => [
       row.step, make("span", { class: "note" }, row.kind), row.reason ? make("span", { class: "note bad" }, row.reason) : ""]) },
     { title: "State", sort: "state", draw: (cell, row) => drawn(cell, row.state, () => [mark(row.state)]) },
-    { title: "Rows", sort: "rows", kind: "number", text: (row) => count(row.rows) + (row.of ? ` of ${count(row.of)}` : "") },
+    { title: "Rows", sort: "rows", kind: "number", draw: (cell, row) => part(cell, count(row.rows) + (row.of ? ` of ${count(row.of)}` : ""), row.rows, row.of) },
     { title: "Rows/s", sort: "rate", kind: "number", text: (row) => rate(row.rate) },
     { title: "Waiting", sort: "lag_messages", kind: "number", text: (row) => (row.lag_messages === null ? "–" : count(row.lag_messages)) },
     { title: "Last batch", kind: "number", text: (row) => (row.batch_at === null ? "–" : `${ago(row.batch_at, row.now)}, took ${tenth.format(row.batch_seconds)} s`) },
