@@ -226,6 +226,23 @@ def test_purge_asks_first_and_says_what_is_lost(served: Served, visit: Open) -> 
         assert queue(served.admin, "purged")["ready"] == 0
 
 
+def test_looking_into_a_queue_takes_nothing(served: Served, visit: Open) -> None:
+    with Plain(served.port) as client:
+        send(client, "/queue/looked.into", b"first", HOSTILE.encode(), mark=HOSTILE)
+        send(client, "/queue/looked.into", bytes(range(128, 256)))
+    page = visit(served.admin, "addresses/looked.into")
+    page.get_by_role("button", name="Look…").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("The first 3 messages")
+    expect(dialog.get_by_role("article")).to_have_count(3)
+    expect(dialog.locator("pre").nth(1)).to_have_text(HOSTILE)
+    expect(dialog.get_by_role("definition").get_by_text(HOSTILE).first).to_be_visible()
+    expect(dialog).to_contain_text("The body is not shown: it is no text, or too large.")
+    page.get_by_role("button", name="Close").click()
+    expect(dialog).to_be_hidden()
+    assert queue(served.admin, "looked.into")["ready"] == 3
+
+
 def test_move_says_what_was_wrong_and_then_moves(served: Served, visit: Open) -> None:
     with Plain(served.port) as client:
         send(client, "/queue/moved.from", b"1", b"2", b"3")
@@ -374,7 +391,8 @@ def test_without_a_login_there_is_nothing(start: Start, browser: Any) -> None:
 
 
 def test_the_page_refuses_markup_code_and_other_hosts(served: Served, visit: Open) -> None:
-    page = visit(served.admin, may_say=("Connecting to", "Evaluating a string", "This document requires", "Refused to"))
+    complaints = ("Connecting to", "Evaluating a string", "This document requires", "Refused to", "Fetch API cannot load")
+    page = visit(served.admin, may_say=complaints)
     expect(page.locator("#state")).to_have_text("ready")
     for code in ("document.body.innerHTML = '<b>x</b>'", "document.write('x')", "eval('1')", "new Function('return 1')"):
         tried = f"try {{ {code}; done('done') }} catch (error) {{ done(error.name) }}"  # later: what playwright itself runs may do it

@@ -12,14 +12,14 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from stompbox.admin import console
+from stompbox.admin import console, messages
 from stompbox.admin.access import BROKER, Guard, may_see, require, user_of
 from stompbox.admin.answers import json, refusal
 from stompbox.admin.health import reasons
 from stompbox.admin.lag import Lags
-from stompbox.admin.listing import Entry, Field, listed, named, truth
+from stompbox.admin.listing import Entry, Field, listed, named, number, truth
 from stompbox.admin.metrics import Metrics
-from stompbox.admin.operations import OPERATIONS, Operate
+from stompbox.admin.operations import OPERATIONS, Operate, find_queue
 from stompbox.admin.pipelines import BY_PIPELINE, entries_of
 from stompbox.admin.views import (
     STAY,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 API: Final = "/api/v1"
 PAGES: Final = (
-    *[f"{API}/{name}" for name in ("status", "addresses", "queues", "connections", "groups", "positions", "pipelines")],
+    *[f"{API}/{name}" for name in ("status", "addresses", "queues", "connections", "groups", "positions", "pipelines", "messages")],
     "/metrics", "/healthz", "/readyz",
 )  # fmt: skip
 
@@ -68,6 +68,7 @@ def build(broker: Broker, table: AdminTable) -> ASGIApp:
         Route(f"{API}/groups", pages.groups),
         Route(f"{API}/positions", pages.positions),
         Route(f"{API}/pipelines", pages.pipelines),
+        Route(f"{API}/messages", pages.messages),
         *[Route(f"{API}/{path}", Operate(broker, operation).post, methods=["POST"]) for path, operation in OPERATIONS.items()],
     ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _no_page, StompboxError: _refused})
@@ -169,6 +170,13 @@ class Pages:
         is_all = self.broker.permissions.may(user, Right.MANAGE, BROKER)
         found = await entries_of(self.broker, None if is_all else user.name)
         return await listed(request, "pipelines", found, lambda view: view, BY_PIPELINE)
+
+    async def messages(self, request: Request) -> Response:
+        """The first ones of a queue, ?queue=NAME."""
+        queue = find_queue(self.broker, request.query_params.get("queue", ""))
+        require(self.broker, request, Right.BROWSE, queue.address.name)
+        count = number(request, "limit", messages.LISTED, messages.MOST)
+        return json({"queue": queue.name, "messages": await messages.first_messages(self.broker, queue, count)})
 
     def _shown(self, request: Request, only: str | None = None) -> list[Address]:
         """Addresses that the user may see, by name; `only`: no other than this."""

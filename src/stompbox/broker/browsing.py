@@ -85,7 +85,7 @@ def browse(engine: Engine, shown: Queue, consumer: Consumer, *, goes_on: bool, f
     left = max(shown.paged_from, first, shown.cursor.position) if shown.paged_from >= 0 else next  # from here on the log has it
     browser = Browser(engine, shown, consumer, engine.volatile_cursor(left), end=NO_END if goes_on else next)
     engine.add_queue(browser)
-    for segment in sorted(_held(shown), key=_offset):
+    for segment in sorted(held(shown), key=_offset):
         start = max(segment.first, first)
         if start < segment.stop:
             for part in _seen(browser.selector, browser, Segment(segment.run, start, segment.stop)):
@@ -101,7 +101,7 @@ def browse(engine: Engine, shown: Queue, consumer: Consumer, *, goes_on: bool, f
     return browser
 
 
-def _held(queue: Queue) -> list[Segment]:
+def held(queue: Queue) -> list[Segment]:
     """What a queue has in memory: what waits for consumers, and what they have and have not acknowledged."""
     found = queue.backlog.segments()
     for binding in queue.bindings:

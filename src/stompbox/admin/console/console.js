@@ -361,6 +361,7 @@ function confirm({ title, text, verb, isDanger = false, fields = [], act }) {
   const labels = fields.map((field, at) => make("label", {}, field.label, inputs[at]));
   dialog.onkeydown = (event) => { if (event.key === "Enter" && event.target.tagName === "INPUT") go.click(); };
   const heading = make("h2", { id: "dialog-title" }, title);
+  dialog.className = "";
   dialog.replaceChildren(heading, make("p", {}, text), ...labels, wrong, make("div", { class: "buttons" }, stay, go));
   dialog.showModal();
   (inputs[0] ?? stay).focus();
@@ -612,7 +613,7 @@ function queueActions(shown, full) {
   const pause = row.is_paused
     ? doing("Resume", () => act("queues/resume", { queue }, `${row.name} goes on`))
     : doing("Pause", () => act("queues/pause", { queue }, `${row.name} is paused: nothing goes out of it until it is resumed`));
-  return [pause, doing("Redrive…", () => redrive(shown.row, queue)), doing("Move…", () => move(shown.row, queue)), doing("Purge…", () => purge(shown.row, queue))];
+  return [doing("Look…", () => lookInto(shown.row, queue)), pause, doing("Redrive…", () => redrive(shown.row, queue)), doing("Move…", () => move(shown.row, queue)), doing("Purge…", () => purge(shown.row, queue))];
 }
 
 function purge(row, queue) {
@@ -623,6 +624,29 @@ function purge(row, queue) {
     text: `All messages that wait in queue ${row.name} of address ${row.address} are dropped: ${exact(row, waiting)} now, and those that come until then. They cannot be brought back.${rest}`,
     act: async () => `${plural((await ask("queues/purge", { queue })).removed, "message")} dropped from ${row.name}`,
   });
+}
+
+/** The first messages of a queue, as they were when they were asked for. */
+async function lookInto(row, queue) {
+  const dialog = document.getElementById("dialog");
+  let found;
+  try {
+    found = (await ask(`messages?${query({ queue })}`)).messages;
+  } catch (error) {
+    return say(error instanceof Refusal ? `${error.message} (${error.code})` : "The broker does not answer.");
+  }
+  const shown = found.map((one) => make(
+    "article", { class: "message" },
+    make("h3", {}, `Offset ${count(one.offset)}`, make("span", { class: "soft" }, ` ${clock.format(one.arrived)}, ${bytes(one.size)}`), one.is_delivering ? mark("in delivery") : ""),
+    make("dl", { class: "facts" }, ...Object.entries(one.headers).flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)])),
+    one.body === null ? make("p", { class: "soft" }, "The body is not shown: it is no text, or too large.") : make("pre", { tabindex: 0 }, one.body + (one.is_cut ? " …" : "")),
+  ));
+  const about = found.length ? `The first ${plural(found.length, "message")} that wait or are in delivery. Looking takes nothing from the queue.` : "It holds no message now.";
+  const close = make("button", { type: "button", onclick: () => dialog.close() }, "Close");
+  dialog.className = "wide";
+  dialog.replaceChildren(make("h2", { id: "dialog-title" }, `Messages of ${row.name}`), make("p", { class: "soft" }, about), ...shown, make("div", { class: "buttons" }, close));
+  dialog.showModal();
+  close.focus({ preventScroll: true });
 }
 
 const moved = (answer, text) => `${plural(answer.moved, "message")} ${text}${answer.is_done ? "" : " so far; the rest follows"}`;

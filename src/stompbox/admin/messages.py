@@ -1,0 +1,83 @@
+"""The first messages of a queue, to be looked at: nothing is taken, and nobody notices.
+
+What the queue has in memory comes from there, what is in the log alone from the store. Messages that wait for their time are left out.
+Decides how much of a message is shown: all headers, and the first BODY bytes of a body that is text.
+"""
+
+from __future__ import annotations
+
+from codecs import getincrementaldecoder
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from stompbox.broker.address import wanted
+from stompbox.broker.browsing import held
+from stompbox.broker.queue import Queue
+from stompbox.message import Run
+
+if TYPE_CHECKING:
+    from stompbox.server.broker import Broker
+
+LISTED: Final = 20  # messages, if the request does not say how many
+MOST: Final = 100
+BODY: Final = 4096  # bytes
+LOOK: Final = 256 << 10  # bytes of one read of the log
+LOOKS: Final = 20  # reads without enough messages for the queue in them
+_DECODER: Final = getincrementaldecoder("utf-8")
+
+
+class MessageView(Struct, frozen=True):
+    """`arrived`: ms since the epoch. `body` None: it is no text, or too large to be in memory; `is_cut`: there is more of it."""
+
+    offset: int
+    arrived: int
+    is_delivering: bool
+    size: int
+    headers: dict[str, str]
+    body: str | None
+    is_cut: bool
+
+
+async def first_messages(broker: Broker, queue: Queue, count: int) -> list[MessageView]:
+    """In the order of offsets."""
+    with_consumers = [(part.first, part.stop) for one in queue.bindings for of, part in one.consumer.ledger if of is one]
+    segments = sorted(held(queue), key=lambda segment: segment.first)
+    found = list(islice(((offset, segment.run) for segment in segments for offset in range(segment.first, segment.stop)), count))
+    if len(found) < count and queue.paged_from >= 0:
+        found += await _stored(broker, queue, count - len(found))
+    return [_view(run, at, is_delivering=any(first <= at < stop for first, stop in with_consumers)) for at, run in found]
+
+
+async def _stored(broker: Broker, queue: Queue, count: int) -> list[tuple[int, Run]]:
+    """What the log alone has."""
+    log, at = queue.address.log, max(queue.paged_from, queue.cursor.position)
+    found: list[tuple[int, Run]] = []
+    for _ in range(LOOKS):
+        if at >= log.committed or len(found) >= count:
+            break
+        runs, stop = await broker.committer.load(log.id, at, log.committed, LOOK)
+        for run in runs:
+            for first, end in queue.still_in_log(max(at, run.first), min(stop, run.stop)) if queue.wants(run) else ():
+                selector = queue.selector
+                parts = [(first, end)] if selector is None else wanted(selector, run, first, end, queue.address)
+                found += [(offset, run) for low, high in parts for offset in range(low, min(high, low + count))]
+        at = max(stop, at + 1)
+    return found[:count]
+
+
+def _view(run: Run, offset: int, *, is_delivering: bool) -> MessageView:
+    index = offset - run.first
+    body = b"" if run.is_large else run.bodies[index]
+    is_cut = len(body) > BODY
+    text = None if run.is_large else _text(body[:BODY], is_whole=not is_cut)
+    return MessageView(offset, run.arrived, is_delivering, len(run.bodies[index]), run.headers(index), text, is_cut)
+
+
+def _text(body: bytes, *, is_whole: bool) -> str | None:
+    """UTF-8, which may be cut in the middle of a character where it is not whole."""
+    try:
+        return _DECODER().decode(body, is_whole)
+    except UnicodeDecodeError:
+        return None
