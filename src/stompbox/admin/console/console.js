@@ -6,6 +6,8 @@
 const EVERY = 2000; // ms between two questions
 const PATIENCE = 15000; // ms until a broker that does not answer counts as away
 const ROWS = 100; // of one page of a list
+const FEW = 5; // of what the overview has of a list
+const MUCH = 2000; // addresses: beyond, the overview looks for the largest of them less often
 const SAMPLES = 300; // of the drawing: ten minutes
 const TABS = { overview, addresses, connections, groups, pipelines };
 
@@ -386,7 +388,7 @@ function overview() {
   const card = (name, title, hasMeter = false) => {
     const [value, note] = [make("dd"), make("dd", { class: "note" })];
     const meter = hasMeter ? make("meter", { min: 0, max: 1, "aria-label": title }) : null;
-    cards[name] = { value, note, meter, element: make("div", { class: "card" }, make("dt", {}, title), value, meter, note) };
+    cards[name] = { value, note, meter, element: make("div", { class: "card" }, make("dt", {}, title), value, meter && make("dd", { class: "gauge" }, meter), note) };
     return cards[name].element;
   };
   const list = make(
@@ -411,9 +413,16 @@ function overview() {
   const problem = make("p", { class: "empty", role: "status" });
   const about = make("section", { class: "panel" }, make("h2", {}, "This broker"), facts);
   const gone = make("section", { class: "panel" }, make("h2", {}, "Refused and removed"), lost.element);
-  const panels = [list, chart.element, make("div", { class: "pair" }, about, gone)];
+  const tops = [
+    new Top("Most messages ready", "addresses", "-ready", ({ name, ready, in: incoming, done }) => [name, ready, incoming, done], addressColumns(new Rates()), (row) => row.name, NO_ADDRESS),
+    new Top("Reader groups furthest behind", "positions", "-lag_messages", ({ group, address: of, lag, behind }) => [group, of, lag, behind], groupColumns(new Rates()), (row) => `${row.group} ${row.address}`, NO_GROUP),
+    new Top("Pipelines", "pipelines", "-told", ({ pipeline, step, state: at, rows, rate: speed, lag, batch }) => [pipeline, step, at, rows, speed, lag, batch], pipelineColumns(), stepKey, NO_PIPELINE),
+  ];
+  const [deepest, behind, pipes] = tops.map((top) => top.element);
+  const panels = [list, chart.element, make("div", { class: "pair" }, deepest, behind), pipes, make("div", { class: "pair" }, gone, about)];
 
-  function show(found) {
+  function show({ found, listed }) {
+    tops.forEach((top, at) => top.show(listed[at]));
     const [last, messages] = [state.samples.at(-1), found.messages];
     put("in", rate(last.in), `${count(messages.received ?? 0)} since the start`);
     put("out", rate(last.out), `${count(messages.delivered ?? 0)} since the start`);
@@ -441,11 +450,34 @@ function overview() {
     const errors = Object.entries(found.errors).filter(([, value]) => value).map(([code, value]) => ({ what: `errors ${code}`, count: value }));
     lost.show([...removed, ...errors], "Nothing was refused, and every message went its way.");
   }
-  async function load() {
+  async function load(signal) {
     if (!state.status) throw new Refusal(403, { code: "not-permitted", message: state.mayNot });
-    return state.status; // asked for already, as for every view
+    const found = state.status; // asked for already, as for every view
+    const isMuch = found.addresses > MUCH && state.samples.length % 5 > 0;
+    return { found, listed: await Promise.all(tops.map((top) => (isMuch && top.found) || top.load(signal))) };
   }
   return { elements: [make("h1", { class: "unseen" }, "Overview"), problem, ...panels], panels, problem, load, show };
+}
+
+/** The first few of a list, for the overview. */
+class Top {
+  constructor(title, name, sort, choose, columns, key, empty) {
+    Object.assign(this, { name, sort, empty, found: null });
+    this.table = new Table(title, choose(columns).map(({ sort: _, ...column }) => column), key);
+    const head = make("h2", {}, make("a", { href: `#${name === "positions" ? "groups" : name}` }, title));
+    this.element = make("section", { class: "panel" }, head, this.table.element);
+  }
+
+  async load(signal) {
+    return (this.found = await ask(`${this.name}?${query({ sort: this.sort, limit: FEW })}`, undefined, signal));
+  }
+
+  show(found) {
+    const rows = found[this.name];
+    for (const row of rows) row.now = found.now;
+    if (this.name === "positions") mostLag(rows);
+    this.table.show(rows, this.empty);
+  }
 }
 
 /** Messages in and out per second, as far back as the page has looked. */
@@ -525,22 +557,29 @@ function withMarks(row, href) {
 
 function addresses(name) {
   if (name !== undefined) return address(name);
-  const rates = new Rates();
-  const columns = [
-    { title: "Address", sort: "name", kind: "name", draw: (cell, row) => withMarks(row, `#addresses/${encodeURIComponent(row.name)}`)(cell) },
-    { title: "Type", text: (row) => row.routing_types.map((type) => (type === "ANYCAST" ? "queue" : "topic")).join(", ") },
-    { title: "Ready", sort: "ready", kind: "number", text: (row) => exact(row, row.ready) },
-    { title: "In delivery", sort: "delivering", kind: "number", text: (row) => count(row.delivering) },
-    { title: "Delayed", sort: "delayed", kind: "number", text: (row) => count(row.delayed) },
-    { title: "Consumers", sort: "consumers", kind: "number", text: (row) => count(row.consumers) },
-    { title: "In/s", kind: "number", text: (row) => rate(rates.of(`in ${row.name}`, row.next, row.now)) },
-    { title: "Done/s", kind: "number", text: (row) => rate(rates.of(`out ${row.name}`, row.settled, row.now, row.queues + row.subscriptions)) },
-    { title: "Sent in all", sort: "next", kind: "number", text: (row) => count(row.next) },
-  ];
+  const columns = Object.values(addressColumns(new Rates()));
   return new Listed("Addresses", "addresses", columns, (row) => row.name, {
-    filter: "Filter by name", sort: "name", empty: "There is no address yet: the first SEND or SUBSCRIBE makes one.",
+    filter: "Filter by name", sort: "name", empty: NO_ADDRESS,
   });
 }
+
+const NO_ADDRESS = "There is no address yet: the first SEND or SUBSCRIBE makes one.";
+
+function addressColumns(rates) {
+  return {
+    name: { title: "Address", sort: "name", kind: "name", draw: (cell, row) => withMarks(row, `#addresses/${encodeURIComponent(row.name)}`)(cell) },
+    type: { title: "Type", text: types },
+    ready: { title: "Ready", sort: "ready", kind: "number", text: (row) => exact(row, row.ready) },
+    delivering: { title: "In delivery", sort: "delivering", kind: "number", text: (row) => count(row.delivering) },
+    delayed: { title: "Delayed", sort: "delayed", kind: "number", text: (row) => count(row.delayed) },
+    consumers: { title: "Consumers", sort: "consumers", kind: "number", text: (row) => count(row.consumers) },
+    in: { title: "In/s", kind: "number", text: (row) => rate(rates.of(`in ${row.name}`, row.next, row.now)) },
+    done: { title: "Done/s", kind: "number", text: (row) => rate(rates.of(`out ${row.name}`, row.settled, row.now, row.queues + row.subscriptions)) },
+    sent: { title: "Sent in all", sort: "next", kind: "number", text: (row) => count(row.next) },
+  };
+}
+
+const types = (row) => row.routing_types.map((type) => (type === "ANYCAST" ? "queue" : "topic")).join(", ");
 
 function address(name) {
   const rates = new Rates();
@@ -577,7 +616,7 @@ function address(name) {
     drawn(buttons, [one.is_paused, one.is_blocked], () => addressActions(one));
     const incoming = rate(rates.of("in", one.next, now));
     const rows = [
-      ["Type", one.routing_types.map((type) => (type === "ANYCAST" ? "queue" : "topic")).join(", ")], ["Messages in per second", incoming], ["Sent in all", count(one.next)],
+      ["Type", types(one)], ["Messages in per second", incoming], ["Sent in all", count(one.next)],
       ["Can be read", one.next > one.oldest ? `from offset ${count(one.oldest)} on` : "nothing is kept"], ["On disk below", `offset ${count(one.committed)}`],
       ["Reader groups", count(one.groups)], ["Made", one.is_auto ? "by a client" : "by the configuration"],
     ];
@@ -674,7 +713,7 @@ function redrive(row, queue) {
 function connections(id) {
   if (id !== undefined) return connection(id);
   const columns = [
-    { title: "Id", sort: "id", kind: "name", draw: (cell, row) => drawn(cell, row.id, () => [make("a", { href: `#connections/${row.id}` }, String(row.id))]) },
+    { title: "Id", sort: "id", draw: (cell, row) => drawn(cell, row.id, () => [make("a", { href: `#connections/${row.id}` }, String(row.id))]) },
     { title: "User", sort: "user", text: (row) => row.user || "–" },
     { title: "Client address", sort: "peer", text: (row) => row.peer },
     { title: "Client id", sort: "client_id", text: (row) => row.client_id || "–" },
@@ -687,7 +726,7 @@ function connections(id) {
     { title: "Waits for", text: (row) => row.waits_for.join(", ") },
   ];
   return new Listed("Connections", "connections", columns, (row) => row.id, {
-    filter: "Filter by id, user, client address or client id", sort: "id", empty: "Nobody is connected.",
+    filter: "Filter by id, user, address, client id", sort: "id", empty: "Nobody is connected.",
   });
 }
 
@@ -728,46 +767,59 @@ function connection(id) {
 // ---- Reader groups ----
 
 function groups() {
-  const rates = new Rates();
-  let most = 0; // the largest lag of those that are shown
-  const columns = [
-    { title: "Group", sort: "group", kind: "name", text: (row) => row.group },
-    { title: "Address", sort: "address", kind: "name", draw: (cell, row) => drawn(cell, [row.address, row.patterns], () => (
+  return new Listed("Reader groups", "positions", Object.values(groupColumns(new Rates())), (row) => `${row.group} ${row.address}`, {
+    filter: "Filter by group or address", sort: "group", before: (found) => mostLag(found.positions), empty: NO_GROUP,
+  });
+}
+
+const NO_GROUP = "There is no reader group. Spark makes one for its option group, a pipeline for each step that reads; it keeps messages until they are read.";
+
+/** Tells each row what the largest lag is of those that are shown. */
+function mostLag(rows) {
+  const most = Math.max(0, ...rows.map((row) => row.lag_messages));
+  for (const row of rows) row.most = most;
+}
+
+function groupColumns(rates) {
+  return {
+    group: { title: "Group", sort: "group", kind: "name", text: (row) => row.group },
+    address: { title: "Address", sort: "address", kind: "name", draw: (cell, row) => drawn(cell, [row.address, row.patterns], () => (
       row.address === null
         ? [make("span", { class: "soft" }, `none yet that is ${row.patterns.join(", ")}`)]
         : [make("a", { href: `#addresses/${encodeURIComponent(row.address)}` }, row.address)])) },
-    { title: "Position", kind: "number", text: (row) => count(row.position) },
-    { title: "End", kind: "number", text: (row) => count(row.next) },
-    { title: "Lag", sort: "lag_messages", kind: "number", draw: (cell, row) => part(cell, count(row.lag_messages), row.lag_messages, most) },
-    { title: "Behind for", kind: "number", text: (row) => (row.lag_messages ? span(row.lag_ms) : "–") },
-    { title: "Read/s", kind: "number", text: (row) => rate(rates.of(`${row.group} ${row.address}`, row.position, row.now)) },
-    { title: "Last moved", sort: "moved", kind: "number", text: (row) => ago(row.moved, row.now) },
-  ];
-  return new Listed("Reader groups", "positions", columns, (row) => `${row.group} ${row.address}`, {
-    filter: "Filter by group or address", sort: "group", before: (found) => { most = Math.max(0, ...found.positions.map((row) => row.lag_messages)); },
-    empty: "There is no reader group. Spark makes one for its option group, a pipeline for each step that reads; it keeps messages until they are read.",
-  });
+    position: { title: "Position", kind: "number", text: (row) => count(row.position) },
+    end: { title: "End", kind: "number", text: (row) => count(row.next) },
+    lag: { title: "Lag", sort: "lag_messages", kind: "number", draw: (cell, row) => part(cell, count(row.lag_messages), row.lag_messages, row.most) },
+    behind: { title: "Behind for", kind: "number", text: (row) => (row.lag_messages ? span(row.lag_ms) : "–") },
+    read: { title: "Read/s", kind: "number", text: (row) => rate(rates.of(`${row.group} ${row.address}`, row.position, row.now)) },
+    moved: { title: "Last moved", sort: "moved", kind: "number", text: (row) => ago(row.moved, row.now) },
+  };
 }
 
 // ---- Pipelines ----
 
 function pipelines() {
-  const columns = [
-    { title: "Pipeline", sort: "pipeline", kind: "name", text: (row) => row.pipeline },
-    { title: "Step", sort: "step", kind: "name", draw: (cell, row) => drawn(cell, [row.step, row.kind, row.reason], () => [
-      row.step, make("span", { class: "note" }, row.kind), row.reason ? make("span", { class: "note bad" }, row.reason) : ""]) },
-    { title: "State", sort: "state", draw: (cell, row) => drawn(cell, row.state, () => [mark(row.state)]) },
-    { title: "Rows", sort: "rows", kind: "number", draw: (cell, row) => part(cell, count(row.rows) + (row.of ? ` of ${count(row.of)}` : ""), row.rows, row.of) },
-    { title: "Rows/s", sort: "rate", kind: "number", text: (row) => rate(row.rate) },
-    { title: "Waiting", sort: "lag_messages", kind: "number", text: (row) => (row.lag_messages === null ? "–" : count(row.lag_messages)) },
-    { title: "Last batch", kind: "number", text: (row) => (row.batch_at === null ? "–" : `${ago(row.batch_at, row.now)}, took ${tenth.format(row.batch_seconds)} s`) },
-    { title: "Told", sort: "told", kind: "number", text: (row) => ago(row.told, row.now) },
-    { title: "User", text: (row) => row.user || "–" },
-  ];
-  return new Listed("Pipelines", "pipelines", columns, (row) => `${row.user}/${row.pipeline}/${row.step}`, {
-    filter: "Filter by pipeline, step or user", sort: "pipeline",
-    empty: "No pipeline has told of itself. stompbox pipeline run FILE does, for as long as it runs.",
+  return new Listed("Pipelines", "pipelines", Object.values(pipelineColumns()), stepKey, {
+    filter: "Filter by pipeline, step or user", sort: "pipeline", empty: NO_PIPELINE,
   });
+}
+
+const NO_PIPELINE = "No pipeline has told of itself. stompbox pipeline run FILE does, for as long as it runs.";
+const stepKey = (row) => `${row.user}/${row.pipeline}/${row.step}`;
+
+function pipelineColumns() {
+  return {
+    pipeline: { title: "Pipeline", sort: "pipeline", kind: "name", text: (row) => row.pipeline },
+    step: { title: "Step", sort: "step", kind: "name", draw: (cell, row) => drawn(cell, [row.step, row.kind, row.reason], () => [
+      row.step, make("span", { class: "note" }, row.kind), row.reason ? make("span", { class: "note bad" }, row.reason) : ""]) },
+    state: { title: "State", sort: "state", draw: (cell, row) => drawn(cell, row.state, () => [mark(row.state)]) },
+    rows: { title: "Rows", sort: "rows", kind: "number", draw: (cell, row) => part(cell, count(row.rows) + (row.of ? ` of ${count(row.of)}` : ""), row.rows, row.of) },
+    rate: { title: "Rows/s", sort: "rate", kind: "number", text: (row) => rate(row.rate) },
+    lag: { title: "Waiting", sort: "lag_messages", kind: "number", text: (row) => (row.lag_messages === null ? "–" : count(row.lag_messages)) },
+    batch: { title: "Last batch", kind: "number", text: (row) => (row.batch_at === null ? "–" : `${ago(row.batch_at, row.now)}, took ${tenth.format(row.batch_seconds)} s`) },
+    told: { title: "Told", sort: "told", kind: "number", text: (row) => ago(row.told, row.now) },
+    user: { title: "User", text: (row) => row.user || "–" },
+  };
 }
 
 // ---- Where the reader is ----
