@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
+from stompbox.broker import scheduling
+from stompbox.broker.depth import depth_of
 from stompbox.config.settings import AddressSetting
-from tests.broker.world import NOW, World
+from stompbox.message import MULTICAST
+from tests.broker.world import NOW, Got, World
 
 DAY = 86_400_000
 LATER = {"AMQ_SCHEDULED_DELAY": "1000"}
@@ -113,3 +118,181 @@ def test_hundred_thousand_wait_and_the_rest_flows() -> None:
     assert len(world.engine.timers) <= 2, "one timer for all of a queue"
     world.tick(DAY)
     assert len(world.settle()) == 100
+
+
+# More than memory has room for
+
+SIZE = 1000
+
+
+@pytest.fixture
+def little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory has room for some of what is for later, and two of it are read at a time."""
+    monkeypatch.setattr(scheduling, "MOST", 8 * SIZE)
+    monkeypatch.setattr(scheduling, "PORTION", 2)
+
+
+def at(offset: int) -> dict[str, str]:
+    return {"AMQ_SCHEDULED_TIME": str(NOW + offset)}
+
+
+def drained(world: World) -> list[Got]:
+    """All that comes without the clock being moved; each is acknowledged."""
+    found: list[Got] = []
+    while got := world.settle():
+        for one in got:
+            world.ack(next(iter(one.queue.bindings)).consumer, one)
+        found += got
+        world.commit()
+    return found
+
+
+@pytest.mark.usefixtures("little")
+@pytest.mark.parametrize("kind", ["anycast", "durable", "topic"])
+@pytest.mark.parametrize("persistent", [True, False])
+@pytest.mark.parametrize("committed", ["at once", "now and then", "late"])
+def test_they_come_in_order_of_time_although_memory_has_only_their_places(kind: str, committed: str, *, persistent: bool) -> None:
+    world, random = World(page_size=10 * SIZE, chunk_bytes=5 * SIZE), Random(1)
+    if kind == "anycast":
+        world.on_queue(world.consumer(), "q")
+    elif kind == "durable":
+        world.on_durable(world.consumer(), "name", "q")
+    else:
+        world.on_topic(world.consumer(), "q")
+    times = random.sample(range(1, 1000), 100)
+    for time in times:
+        routing = 1 if kind == "anycast" else MULTICAST
+        world.send("q", b"%03d" % time + bytes(SIZE), headers=at(time), persistent=persistent, routing=routing)
+        if committed == "at once" or (committed == "now and then" and not random.randrange(10)):
+            world.commit()
+    (queue,) = world.engine.queues.values()
+    assert queue.later is not None
+    assert queue.waits.size + queue.backlog.size <= 8 * SIZE
+    assert world.engine.memory.size == queue.waits.size
+    assert depth_of(queue).delayed == 100
+    if committed != "late":
+        world.commit()
+    found: list[int] = []
+    for time in range(1000):
+        world.tick(1)
+        came = [int(got.body[:3]) for got in drained(world)]
+        assert came in ([], [time + 1])
+        found += came
+    assert found == sorted(times)
+    assert queue.later is None
+    assert world.engine.memory.size == 0
+    assert world.engine.addresses["q"].log.low_water() == 100
+
+
+@pytest.mark.usefixtures("little")
+def test_many_that_are_due_together_are_read_as_there_is_room() -> None:
+    world = World(page_size=10 * SIZE, chunk_bytes=5 * SIZE)
+    for number in range(200):
+        world.send("q", b"%03d" % number + bytes(SIZE), headers=at(1000))
+    world.commit()
+    world.tick(1000)
+    assert world.settle() == []
+    assert world.queue("q").backlog.size < 20 * SIZE
+    world.on_queue(world.consumer(prefetch=3), "q")
+    most, seen = 0, []
+    while got := world.settle():
+        seen += [int(one.body[:3]) for one in got]
+        for one in got:
+            world.ack(next(iter(one.queue.bindings)).consumer, one)
+        most = max(most, world.engine.memory.size)
+    assert sorted(seen) == list(range(200))
+    assert most < 20 * SIZE
+
+
+@pytest.mark.usefixtures("little")
+def test_all_of_them_survive_a_restart() -> None:
+    world = World(page_size=10 * SIZE, chunk_bytes=5 * SIZE)
+    times = Random(2).sample(range(1, 1000), 60)
+    for time in times:
+        world.send("q", b"%03d" % time + bytes(SIZE), headers=at(time))
+    world.commit()
+    for _ in range(2):
+        world = world.restart()
+        world.on_queue(world.consumer(), "q")
+        assert drained(world) == []
+        assert world.queue("q").waits.size <= 8 * SIZE
+        assert depth_of(world.queue("q")).delayed == 60
+    found = []
+    for _ in range(1000):
+        world.tick(1)
+        found += [int(got.body[:3]) for got in drained(world)]
+    assert found == sorted(times)
+
+
+@pytest.mark.usefixtures("little")
+def test_a_purge_takes_them_too() -> None:
+    world = World(page_size=10 * SIZE, chunk_bytes=5 * SIZE)
+    for time in range(1, 61):
+        world.send("q", bytes(SIZE), headers=at(time))
+    world.commit()
+    world.queue("q").purge()
+    assert world.engine.counters["purged"] == 60
+    assert depth_of(world.queue("q")).total == 0
+    world.on_queue(world.consumer(), "q")
+    world.tick(100)
+    assert world.settle() == []
+    world.commit()
+    assert world.engine.addresses["q"].log.low_water() == 60
+
+
+@pytest.mark.usefixtures("little")
+def test_they_expire_in_the_log_too() -> None:
+    world = World(AddressSetting(match="q", expiry_address="expired"), page_size=10 * SIZE, chunk_bytes=5 * SIZE)
+    for number in range(40):
+        world.send("q", bytes(SIZE), headers=at(1000 + number), expires=NOW + 500)
+    world.commit()
+    world.tick(500)
+    world.settle()
+    assert world.engine.counters["expired"] == 40
+
+
+@pytest.mark.usefixtures("little")
+def test_what_could_not_be_stored_does_not_come() -> None:
+    world = World(page_size=10 * SIZE, chunk_bytes=5 * SIZE)
+    world.on_queue(world.consumer(), "q")
+    for time in range(1, 31):
+        world.engine.commits.begin()
+        world.send("q", b"%03d" % time + bytes(SIZE), headers=at(time))
+        world.engine.commits.end(is_stored=True)
+        if time == 10:
+            world.commit()
+    world.engine.commit_failed(world.engine.take_commit())
+    for time in range(31, 41):
+        world.send("q", b"%03d" % time + bytes(SIZE), headers=at(time))
+    world.tick(50)
+    assert sorted(int(got.body[:3]) for got in drained(world)) == [*range(1, 11), *range(31, 41)]
+    assert world.engine.addresses["q"].log.low_water() == 40
+
+
+def test_what_waits_counts_as_memory() -> None:
+    world = World()
+    world.engine.memory.limit(5 * SIZE, -1)
+    for _ in range(20):
+        world.send("q", bytes(SIZE), headers=LATER)
+    assert world.engine.memory.is_full
+    assert world.engine.memory.size < 7 * SIZE
+    world.send("other", b"pages")
+    assert world.queue("other").is_paged
+    world.commit()
+    world.on_queue(world.consumer(), "q")
+    world.tick(1000)
+    assert len(drained(world)) == 20
+    assert not world.engine.memory.is_full
+
+
+@pytest.mark.usefixtures("little")
+def test_the_last_value_of_a_key_counts_when_it_is_due() -> None:
+    world = World(AddressSetting(match="q", default_last_value_key="k"), page_size=10 * SIZE, chunk_bytes=5 * SIZE)
+    for number in range(30):
+        world.send("q", b"%02d" % number + bytes(SIZE), headers={"k": str(number % 3), **at(10 + number)})
+    world.commit()
+    world.tick(100)
+    world.settle()
+    world.on_queue(world.consumer(), "q")
+    assert len(drained(world)) == 3
+    assert world.engine.counters["replaced"] == 27

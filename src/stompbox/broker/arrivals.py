@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from stompbox.broker import seeking
+from stompbox.broker import scheduling, seeking
 from stompbox.broker.messagegroups import Groups
 from stompbox.broker.segments import Segment
 
@@ -32,7 +32,7 @@ def arrive(queue: Queue, run: Run, first: int, stop: int) -> None:
         queue.reach_to(first, stop)
     segment = Segment(run, first, stop)
     if due > now:
-        _wait(queue, segment, due)
+        _wait(queue, segment, due, is_new=True)
         return
     for part in _admitted(queue, segment):
         queue.offer_lanes(part)
@@ -51,7 +51,7 @@ def take(queue: Queue, segment: Segment) -> None:
         queue.intake.paged -= min(queue.intake.paged, len(segment))
     due = _due(run)
     if due > queue.engine.now:
-        _wait(queue, segment, due)
+        _wait(queue, segment, due, is_new=False)
         return
     if due > run.arrived:  # browsers were not shown it then
         queue.show(run, segment.first, segment.stop)
@@ -60,23 +60,27 @@ def take(queue: Queue, segment: Segment) -> None:
 
 
 def wake(queue: Queue) -> None:
-    """Scheduled messages, and those that waited for their redelivery: each goes to its place, before what is newer."""
-    now = queue.engine.now
-    for segment in queue.waits.due(now):
-        if segment.run.is_withdrawn:
-            queue.drop(segment, "withdrawn")
-            continue
-        if 0 < segment.run.shape.expires <= now:
-            queue.expired(segment)
-            continue
-        is_new = not segment.deliveries
-        if is_new:
-            queue.show(segment.run, segment.first, segment.stop)
-        for part in _admitted(queue, segment) if is_new else (segment,):
-            queue.backlog.put_back(part)
+    """Scheduled messages, and those that waited for their redelivery. Those in the log alone are read when it is dispatched."""
+    for segment in queue.waits.due(queue.engine.now):
+        wake_one(queue, segment)
     if queue.intake is not None:
         queue.intake.settle(queue)
     queue.dispatch()
+
+
+def wake_one(queue: Queue, segment: Segment) -> None:
+    """It goes to its place, before what is newer."""
+    if segment.run.is_withdrawn:
+        queue.drop(segment, "withdrawn")
+        return
+    if 0 < segment.run.shape.expires <= queue.engine.now:
+        queue.expired(segment)
+        return
+    is_new = not segment.deliveries
+    if is_new:
+        queue.show(segment.run, segment.first, segment.stop)
+    for part in _admitted(queue, segment) if is_new else (segment,):
+        queue.backlog.put_back(part)
 
 
 def _due(run: Run) -> int:
@@ -85,10 +89,16 @@ def _due(run: Run) -> int:
     return special.delivery_time(run.arrived) if special is not None else 0
 
 
-def _wait(queue: Queue, segment: Segment, due: int) -> None:
+def _wait(queue: Queue, segment: Segment, due: int, *, is_new: bool) -> None:
     """Until it is due, or expires."""
     expires = segment.run.shape.expires
-    queue.waits.add(segment, min(due, expires) if expires else due)
+    when = min(due, expires) if expires else due
+    if scheduling.fits(queue, segment):
+        queue.waits.add(segment, when)
+        return
+    if is_new:
+        queue.engine.log_run(queue.address, segment.run, is_loose=True)
+    scheduling.leave_in_log(queue, segment, when)
 
 
 def _admitted(queue: Queue, segment: Segment) -> Iterable[Segment]:

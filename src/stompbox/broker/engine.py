@@ -26,7 +26,7 @@ from stompbox.broker import (
     paging,
     retained,
     retention,
-    seeking,
+    scheduling,
     transactions,
     units,
 )
@@ -257,6 +257,7 @@ class Engine:
         queue.address.remove(queue)
         queue.backlog.clear()
         queue.waits.clear()
+        scheduling.forget(queue)
         self.commits.drop_cursor(queue)
         if queue.is_durable:
             self.put("queue", str(queue.id), None)
@@ -557,10 +558,7 @@ class Engine:
         if load.queue.id not in self.queues:
             return
         self.bodies.adopt(runs)
-        if load.is_search:
-            seeking.found(load.queue, runs, load.start, stop)
-        else:
-            load.queue.loaded(runs, load.start, stop)
+        load.then(load.queue, runs, load.start, stop)
 
     # Commits
 

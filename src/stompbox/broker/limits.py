@@ -170,7 +170,7 @@ class Tally:
 
     def look(self, queue: Queue) -> tuple[int, int]:
         """(bytes, messages). What was only guessed at, after a restart, is put right when the queue is empty."""
-        if not (queue.delivering or queue.backlog.count or queue.waits.count or queue.paged_from >= 0):
+        if not (queue.delivering or queue.backlog.count or queue.waits.count or queue.later or queue.paged_from >= 0):
             self.clear()
         return max(0, self.size), max(0, self.count)
 

@@ -10,7 +10,7 @@ A queue with a stored cursor holds them in the log by that; one without, by a ma
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from stompbox.broker.cursor import FAR, Cursor
@@ -25,13 +25,17 @@ if TYPE_CHECKING:
 SHARE: Final = 256 << 10  # octets that a queue may have in memory although memory is full
 
 
+Then = Callable[["Queue", "list[Run]", int, int], None]
+"""The queue, runs of the log from an offset on, complete up to another."""
+
+
 class Load:
-    """Read `log` from start (to stop at the most, about max_bytes) and answer with Engine.loaded. `is_search`: see seeking.py."""
+    """Read `log` from start (to stop at the most, about max_bytes) and answer with Engine.loaded, which hands it on to `then`."""
 
-    __slots__ = ("is_search", "log", "max_bytes", "queue", "start", "stop")
+    __slots__ = ("log", "max_bytes", "queue", "start", "stop", "then")
 
-    def __init__(self, queue: Queue, start: int, stop: int, *, is_search: bool = False) -> None:
-        self.is_search = is_search
+    def __init__(self, queue: Queue, start: int, stop: int, then: Then) -> None:
+        self.then = then
         self.queue = queue
         self.log = queue.address.log.id
         self.start = start
@@ -132,7 +136,7 @@ def load(engine: Engine, queue: Queue) -> None:
     if start >= log.committed:
         queue.loaded(list(log.unstored(start)), start, log.next)
     else:
-        engine.loads.append(Load(queue, start, log.committed))
+        engine.loads.append(Load(queue, start, log.committed, type(queue).loaded))
 
 
 def sifted(queue: Queue, run: Run, first: int, stop: int) -> Iterator[tuple[Segment, bool]]:

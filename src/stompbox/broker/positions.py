@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from stompbox.broker import paging
+from stompbox.broker import paging, scheduling
 from stompbox.broker.address import Address
 from stompbox.broker.consumer import Consumer
 from stompbox.broker.cursor import FAR
@@ -51,6 +51,7 @@ def _leave(queue: Queue) -> None:
     queue.address.look_again()
     queue.backlog.clear()
     queue.waits.clear()
+    scheduling.forget(queue)
     queue.paged_from = -1
     queue.is_loading = False
     queue.cursor.reach = FAR

@@ -14,7 +14,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from stompbox.broker import arrivals, choosing, counts, messagegroups, paging, seeking, slowness
+from stompbox.broker import arrivals, choosing, counts, messagegroups, paging, scheduling, seeking, slowness
 from stompbox.broker.consumer import Binding, Consumer
 from stompbox.broker.cursor import Cursor
 from stompbox.broker.expiring import Expiring
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from stompbox.broker.engine import Engine
     from stompbox.broker.limits import Tally
     from stompbox.broker.redrive import Redrive
+    from stompbox.broker.scheduling import Later
 
 DISPATCH_ROUNDS: Final = 1000  # segments handed out in one go, so that one backlog does not hold up the rest
 
@@ -74,7 +75,8 @@ class Queue:
         self.expiring = Expiring(engine.timers, self._expire)
         self.backlog = Lanes(address, self.expiring, queue=self.id)
         self.tally: Tally | None = None  # what it has not consumed, where that is limited (limits.py)
-        self.waits = Waits(engine.timers, partial(arrivals.wake, self))
+        self.waits = Waits(engine.timers, partial(arrivals.wake, self), address.memory)
+        self.later: Later | None = None  # messages for later that the log alone has (scheduling.py)
         self.delivering = 0  # messages that consumers have and have not acknowledged
         self.paged_from = -1  # from this offset on the log alone has them; -1: all are in memory
         self.suspect_below = 0  # stored before a restart
@@ -231,6 +233,9 @@ class Queue:
         gone = [*self.backlog.clear(), *self.waits.clear()]
         for segment in gone:
             self.drop(segment, "purged")
+        for low, high in scheduling.forget(self):
+            self.engine.counters["purged"] += high - low
+            self.skip(low, high)
         if self.paged_from >= 0:
             stop = self.address.log.next
             for low, high in self.still_in_log(self.paged_from, stop):
@@ -248,7 +253,7 @@ class Queue:
         """Some of what waits has expired. There may be room now for what is in the log alone."""
         for segment in self.expiring.due(self.engine.now):
             self.expired(self.backlog.remove(segment))
-        if self.paged_from >= 0:
+        if self.paged_from >= 0 or self.later is not None:
             self.dispatch()
 
     def expired(self, segment: Segment) -> None:
@@ -274,6 +279,8 @@ class Queue:
                 self._dispatch_common([only] if is_one and only is not None else self.takers)
         else:
             self._dispatch_lanes()
+        if self.later is not None:
+            scheduling.read_due(self, self.later)
         if self.paged_from >= 0 and self.takers:
             if paging.wants_more(self):
                 paging.load(self.engine, self)

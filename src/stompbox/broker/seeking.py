@@ -40,7 +40,7 @@ def seek(engine: Engine, queue: Queue) -> None:
         _hand_out(queue, list(log.unstored(start)), start, log.next)
     else:
         queue.is_loading = True
-        engine.loads.append(Load(queue, start, log.committed, is_search=True))
+        engine.loads.append(Load(queue, start, log.committed, found))
 
 
 def found(queue: Queue, runs: list[Run], start: int, stop: int) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
+from stompbox.broker.memory import Memory
 from stompbox.broker.segments import Segment
 from stompbox.broker.timers import Alarm, Timers
 
@@ -19,9 +20,10 @@ if TYPE_CHECKING:
 class Waits:
     """`count` messages of about `size` octets. `on_due` is called when `due` has something."""
 
-    __slots__ = ("_alarm", "_heap", "_on_due", "_turn", "count", "size")
+    __slots__ = ("_alarm", "_heap", "_memory", "_on_due", "_turn", "count", "size")
 
-    def __init__(self, timers: Timers, on_due: Callable[[], None]) -> None:
+    def __init__(self, timers: Timers, on_due: Callable[[], None], memory: Memory | None = None) -> None:
+        self._memory = memory if memory is not None else Memory()
         self._alarm = Alarm(timers, self._ring)
         self._on_due = on_due
         self._heap: list[tuple[int, int, Segment]] = []
@@ -35,6 +37,11 @@ class Waits:
         heappush(self._heap, (when, self._turn, segment))
         self.count += len(segment)
         self.size += segment.cost
+        self._memory.hold(segment.run)
+        self._alarm.by(when)
+
+    def ring_by(self, when: int) -> None:
+        """`on_due` is called then, whatever waits here."""
         self._alarm.by(when)
 
     def _ring(self) -> None:
@@ -58,6 +65,7 @@ class Waits:
     def _went(self, segment: Segment) -> Segment:
         self.count -= len(segment)
         self.size -= segment.cost
+        self._memory.release(segment.run)
         return segment
 
     def __repr__(self) -> str:
