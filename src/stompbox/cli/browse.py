@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
 
-from cyclopts import App, Parameter
+from cyclopts import App
 
-from stompbox.cli.connecting import Header, Url, parse_headers, run, url_or_default
+from stompbox.cli.connecting import AsJson, Header, SelectorText, ShowHeaders, Url, parse_headers, run, url_or_default
 from stompbox.cli.subscribe import Form, form_of
 
 app = App(name="browse", help="Print what a queue holds, and leave it there.")
@@ -21,10 +20,10 @@ def browse(
     *,
     url: Url = None,
     header: Header = None,
-    selector: str | None = None,
+    selector: SelectorText = None,
     count: int | None = None,
-    json_lines: Annotated[bool, Parameter(name="--json", negative="")] = False,
-    show_headers: Annotated[bool, Parameter(name="--headers", negative="")] = False,
+    json_lines: AsJson = False,
+    show_headers: ShowHeaders = False,
 ) -> None:
     """Print the messages that a queue holds now, waiting or being delivered.
 
@@ -32,18 +31,8 @@ def browse(
     ----------
     destination
         The queue, such as /queue/orders.
-    url
-        Broker, stomp://login:passcode@host:port; else STOMPBOX_URL, else stomp://127.0.0.1:61613.
-    header
-        A header of the SUBSCRIBE frame, name:value; may be given several times.
-    selector
-        Only messages whose headers match.
     count
         So many at most.
-    json_lines
-        One JSON object a line: headers, and body as text (or body_base64 when it is not UTF-8).
-    show_headers
-        Headers before each body.
     """
     form = form_of(json_lines=json_lines, show_headers=show_headers)
     run("browse", _browse(destination, url_or_default(url), header, selector=selector, count=count, form=form))

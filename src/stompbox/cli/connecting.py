@@ -19,8 +19,16 @@ WRONG_USE = 2
 NOT_REACHED = 3
 INTERRUPTED = 130
 
-Url = Annotated[str | None, Parameter(name=["--url", "-u"], help="Broker, stomp://login:passcode@host:port; else STOMPBOX_URL.")]
-Header = Annotated[list[str] | None, Parameter(name=["--header", "-H"], consume_multiple=False, help="A header, name:value; repeatable.")]
+_URL_HELP = f"Broker, stomp://login:passcode@host:port; else STOMPBOX_URL, else {DEFAULT_URL}."
+_HEADER_HELP = "A header of the frame, name:value; may be given several times."
+_JSON_HELP = "One JSON object a line: headers, and body as text (or body_base64 when it is not UTF-8)."
+
+# Parameters of several commands, with their help
+Url = Annotated[str | None, Parameter(name=["--url", "-u"], help=_URL_HELP)]
+Header = Annotated[list[str] | None, Parameter(name=["--header", "-H"], consume_multiple=False, negative="", help=_HEADER_HELP)]
+SelectorText = Annotated[str | None, Parameter(name="--selector", help="Only messages whose headers match.")]
+AsJson = Annotated[bool, Parameter(name="--json", negative="", help=_JSON_HELP)]
+ShowHeaders = Annotated[bool, Parameter(name="--headers", negative="", help="Headers before each body.")]
 
 
 def url_or_default(given: str | None) -> str:

@@ -61,8 +61,6 @@ def replay(
         The address, such as orders, /queue/orders or /topic/prices. No wildcards.
     destination
         Where the copies go, such as /queue/orders.again.
-    url
-        Broker, stomp://login:passcode@host:port; else STOMPBOX_URL, else stomp://127.0.0.1:61613.
     first
         Where to begin: earliest, latest, an offset, or a time such as 2026-11-22T05:00:00Z.
     last

@@ -35,10 +35,6 @@ def send(
         Where to, such as /queue/orders.
     body
         The body; without it (and without --file) stdin is read.
-    url
-        Broker, stomp://login:passcode@host:port; else STOMPBOX_URL, else stomp://127.0.0.1:61613.
-    header
-        A header of the messages, name:value; may be given several times.
     file
         The body is this file's.
     lines

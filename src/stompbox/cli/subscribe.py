@@ -6,11 +6,11 @@ import base64
 import json
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from cyclopts import App, Parameter
+from cyclopts import App
 
-from stompbox.cli.connecting import Header, Url, parse_headers, run, url_or_default
+from stompbox.cli.connecting import AsJson, Header, SelectorText, ShowHeaders, Url, parse_headers, run, url_or_default
 
 if TYPE_CHECKING:
     from stompbox.client.message import Message
@@ -26,13 +26,13 @@ def subscribe(
     *,
     url: Url = None,
     header: Header = None,
-    selector: str | None = None,
+    selector: SelectorText = None,
     durable: str | None = None,
     client_id: str | None = None,
     count: int | None = None,
     timeout: float | None = None,
-    json_lines: Annotated[bool, Parameter(name="--json", negative="")] = False,
-    show_headers: Annotated[bool, Parameter(name="--headers", negative="")] = False,
+    json_lines: AsJson = False,
+    show_headers: ShowHeaders = False,
 ) -> None:
     """Print messages until interrupted; each is acknowledged when it has been written.
 
@@ -40,12 +40,6 @@ def subscribe(
     ----------
     destination
         Where from, such as /queue/orders or /topic/prices.#.
-    url
-        Broker, stomp://login:passcode@host:port; else STOMPBOX_URL, else stomp://127.0.0.1:61613.
-    header
-        A header of the SUBSCRIBE frame, name:value; may be given several times.
-    selector
-        Only messages whose headers match.
     durable
         Name of a durable subscription; needs --client-id.
     client_id
@@ -54,10 +48,6 @@ def subscribe(
         Stop after so many messages.
     timeout
         Stop when nothing came for so many seconds.
-    json_lines
-        One JSON object a line: headers, and body as text (or body_base64 when it is not UTF-8).
-    show_headers
-        Headers before each body.
     """
     work = _subscribe(
         destination,
