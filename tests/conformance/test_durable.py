@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-
-import pytest
-
-from tests.conformance.brokers import Brokers
-from tests.conformance.script import Case, Step, bye, hear, leave, play, refused, say, send, subscribe, sync
+from tests.conformance.playing import played
+from tests.conformance.script import Case, Step, bye, hear, leave, refused, say, send, subscribe, sync
 
 CONFIGURATION = """
 memory = true
@@ -127,23 +122,6 @@ CASES = [
     ], versions=("1.2",), broker="durable", login={"a": "client-id:known"}),
 ]  # fmt: skip
 
+CONFIGURATIONS = {"durable": CONFIGURATION}
 
-@pytest.fixture(scope="module")
-def brokers(broker: tuple[str, int], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], tuple[str, int]]]:
-    with ExitStack() as stack:
-        yield Brokers(broker, {"durable": CONFIGURATION}, tmp_path_factory, stack).address
-
-
-ROWS = [(case, version) for case in CASES for version in case.versions]
-
-
-@pytest.mark.parametrize(("case", "version"), ROWS, ids=str)
-def test_over_tcp(brokers: Callable[[str], tuple[str, int]], case: Case, version: str) -> None:
-    play(brokers(case.broker), case, version, "tcp")
-    assert case.steps
-
-
-@pytest.mark.parametrize("case", [case for case in CASES if len(case.versions) > 1][::3], ids=str)
-def test_over_websocket(brokers: Callable[[str], tuple[str, int]], case: Case) -> None:
-    play(brokers(case.broker), case, case.versions[-1], "websocket")
-    assert case.steps
+test_over_tcp, test_over_websocket = played(CASES, [case for case in CASES if len(case.versions) > 1][::3])

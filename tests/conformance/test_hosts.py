@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
-import pytest
-
-from tests.conformance.brokers import Brokers
+from tests.conformance.playing import played
 from tests.conformance.script import Case, Play, Step, bye, hear, keep, play, refused, say, send, subscribe, sync
 from tests.conftest import Serve
 
@@ -184,23 +180,11 @@ def test_hosts_stay_apart_over_a_restart(tmp_path: Path, serve: Serve) -> None:
     play((served.host, served.port), find_them, "1.2", "tcp")
 
 
-@pytest.fixture(scope="module")
-def brokers(broker: tuple[str, int], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], tuple[str, int]]]:
-    with ExitStack() as stack:
-        yield Brokers(broker, {"hosts": CONFIGURATION}, tmp_path_factory, stack).address
+CONFIGURATIONS = {"hosts": CONFIGURATION}
 
 
 def placed(case: Case) -> Case:
     return Case(case.name, case.steps, case.versions, "hosts", case.login or LOGIN)
 
 
-@pytest.mark.parametrize(("case", "version"), [(placed(case), version) for case in CASES for version in case.versions], ids=str)
-def test_over_tcp(brokers: Callable[[str], tuple[str, int]], case: Case, version: str) -> None:
-    play(brokers(case.broker), case, version, "tcp")
-    assert case.steps
-
-
-@pytest.mark.parametrize("case", [placed(case) for case in CASES], ids=str)
-def test_over_websocket(brokers: Callable[[str], tuple[str, int]], case: Case) -> None:
-    play(brokers(case.broker), case, case.versions[-1], "websocket")
-    assert case.steps
+test_over_tcp, test_over_websocket = played([placed(case) for case in CASES])

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from dataclasses import replace
 
 import pytest
 
-from tests.conformance.brokers import Brokers
-from tests.conformance.script import Case, Play, Step, hear, keep, leave, play, refused, say, send, subscribe, sync
+from tests.conformance.playing import played
+from tests.conformance.script import Case, Play, Step, hear, keep, leave, refused, say, send, subscribe, sync
 from tests.conformance.wire import Client
 
 OPENMQ = """
@@ -203,23 +202,7 @@ ARTEMIS_CASES = [
     ], broker="artemis"),
 ]  # fmt: skip
 
+CONFIGURATIONS = {"openmq": OPENMQ, "artemis": ARTEMIS}
 
-@pytest.fixture(scope="module")
-def brokers(broker: tuple[str, int], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], tuple[str, int]]]:
-    with ExitStack() as stack:
-        yield Brokers(broker, {"openmq": OPENMQ, "artemis": ARTEMIS}, tmp_path_factory, stack).address
-
-
-ROWS = [(case, version) for case in (*CASES, *ARTEMIS_CASES) for version in case.versions]
-
-
-@pytest.mark.parametrize(("case", "version"), ROWS, ids=str)
-def test_over_tcp(brokers: Callable[[str], tuple[str, int]], case: Case, version: str) -> None:
-    play(brokers(case.broker or "openmq"), case, version, "tcp")
-    assert case.steps
-
-
-@pytest.mark.parametrize("case", CASES[8:12], ids=str)
-def test_over_websocket(brokers: Callable[[str], tuple[str, int]], case: Case) -> None:
-    play(brokers("openmq"), case, "1.2", "websocket")
-    assert case.steps
+PLACED = [replace(case, broker=case.broker or "openmq") for case in CASES]
+test_over_tcp, test_over_websocket = played([*PLACED, *ARTEMIS_CASES], PLACED[8:12])

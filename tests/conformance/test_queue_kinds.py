@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-
-import pytest
-
-from tests.conformance.brokers import Brokers
-from tests.conformance.script import Case, Step, bye, hear, play, refused, say, send, subscribe, sync
+from tests.conformance.playing import played
+from tests.conformance.script import Case, Step, bye, hear, refused, say, send, subscribe, sync
 
 CONFIGURATION = """
 memory = true
@@ -178,20 +173,6 @@ CASES = [
     ]),
 ]  # fmt: skip
 
+CONFIGURATIONS = {"kinds": CONFIGURATION}
 
-@pytest.fixture(scope="module")
-def brokers(broker: tuple[str, int], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], tuple[str, int]]]:
-    with ExitStack() as stack:
-        yield Brokers(broker, {"kinds": CONFIGURATION}, tmp_path_factory, stack).address
-
-
-@pytest.mark.parametrize(("case", "version"), [(case, version) for case in CASES for version in case.versions], ids=str)
-def test_over_tcp(brokers: Callable[[str], tuple[str, int]], case: Case, version: str) -> None:
-    play(brokers(case.broker), case, version, "tcp")
-    assert case.steps
-
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_over_websocket(brokers: Callable[[str], tuple[str, int]], case: Case) -> None:
-    play(brokers(case.broker), case, case.versions[-1], "websocket")
-    assert case.steps
+test_over_tcp, test_over_websocket = played(CASES)

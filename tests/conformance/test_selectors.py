@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-
 import pytest
 
-from tests.conformance.brokers import Brokers
-from tests.conformance.script import Case, Step, bye, hear, keep, leave, play, refused, say, send, subscribe, sync
+from tests.conformance.playing import played
+from tests.conformance.script import Case, Step, bye, hear, keep, leave, refused, say, send, subscribe, sync
 from tests.conformance.wire import Client, connected
 from tests.selectors.test_cases import CASES as TABLE
 from tests.selectors.test_cases import REFUSED, TRUE
@@ -152,27 +149,12 @@ CASES = [
     ], broker="selectors"),
 ]  # fmt: skip
 
+CONFIGURATIONS = {
+    "selectors": CONFIGURATION.format(options=""),
+    "small": CONFIGURATION.format(options="maxSelectorLength=100;maxSelectorTerms=5;maxSelectorDepth=3"),
+}
 
-@pytest.fixture(scope="module")
-def brokers(broker: tuple[str, int], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], tuple[str, int]]]:
-    configurations = {
-        "selectors": CONFIGURATION.format(options=""),
-        "small": CONFIGURATION.format(options="maxSelectorLength=100;maxSelectorTerms=5;maxSelectorDepth=3"),
-    }
-    with ExitStack() as stack:
-        yield Brokers(broker, configurations, tmp_path_factory, stack).address
-
-
-@pytest.mark.parametrize(("case", "version"), [(case, version) for case in CASES for version in case.versions], ids=str)
-def test_over_tcp(brokers: Callable[[str], tuple[str, int]], case: Case, version: str) -> None:
-    play(brokers(case.broker), case, version, "tcp")
-    assert case.steps
-
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_over_websocket(brokers: Callable[[str], tuple[str, int]], case: Case) -> None:
-    play(brokers(case.broker), case, case.versions[-1], "websocket")
-    assert case.steps
+test_over_tcp, test_over_websocket = played(CASES)
 
 
 ON_THE_WIRE = [case for case in TABLE if ":int=" not in case[2] and ":long=" not in case[2] and ":bool=" not in case[2]]

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
-import pytest
-
-from tests.conformance.brokers import Brokers
-from tests.conformance.script import Case, Play, Step, bye, hear, keep, leave, play, refused, say, send, subscribe, sync
+from tests.conformance.playing import played
+from tests.conformance.script import Case, Play, Step, bye, hear, keep, leave, refused, say, send, subscribe, sync
 from tests.conftest import end, start_broker
 from tests.system.plain import Plain
 
@@ -155,23 +151,9 @@ CASES = [
     ], broker="streams"),
 ]  # fmt: skip
 
+CONFIGURATIONS = {"streams": CONFIGURATION}
 
-@pytest.fixture(scope="module")
-def brokers(broker: tuple[str, int], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], tuple[str, int]]]:
-    with ExitStack() as stack:
-        yield Brokers(broker, {"streams": CONFIGURATION}, tmp_path_factory, stack).address
-
-
-@pytest.mark.parametrize(("case", "version"), [(case, version) for case in CASES for version in case.versions], ids=str)
-def test_over_tcp(brokers: Callable[[str], tuple[str, int]], case: Case, version: str) -> None:
-    play(brokers(case.broker), case, version, "tcp")
-    assert case.steps
-
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_over_websocket(brokers: Callable[[str], tuple[str, int]], case: Case) -> None:
-    play(brokers(case.broker), case, case.versions[-1], "websocket")
-    assert case.steps
+test_over_tcp, test_over_websocket = played(CASES)
 
 
 def test_position_scheduled_and_duplicates_outlive_the_broker(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.script import Case, Play, Step, bye, hear, keep, leave, play, refused, say, send, subscribe, sync
+from tests.conformance.playing import played
+from tests.conformance.script import Case, Play, Step, bye, hear, keep, leave, refused, say, send, subscribe, sync
 
 NUMBERED = ("1.1", "1.2")  # subscriptions must have an id
 
@@ -174,14 +175,4 @@ CASES = [
     ]),
 ]  # fmt: skip
 
-
-@pytest.mark.parametrize(("case", "version"), [(case, version) for case in CASES for version in case.versions], ids=str)
-def test_over_tcp(broker: tuple[str, int], case: Case, version: str) -> None:
-    play(broker, case, version, "tcp")
-    assert case.steps
-
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_over_websocket(broker: tuple[str, int], case: Case) -> None:
-    play(broker, case, case.versions[-1], "websocket")
-    assert case.steps
+test_over_tcp, test_over_websocket = played(CASES)

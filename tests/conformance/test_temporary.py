@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
-from tests.conformance.script import Case, Play, bye, hear, keep, play, refused, say, send, subscribe, sync
+from tests.conformance.playing import played
+from tests.conformance.script import Case, Play, bye, hear, keep, refused, say, send, subscribe, sync
 
 
 def bare_name(play: Play) -> None:
@@ -84,15 +83,4 @@ CASES = [
     ], login={"": "client-id:{x}"}),
 ]  # fmt: skip
 
-
-@pytest.mark.parametrize("version", ("1.0", "1.1", "1.2"))
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_over_tcp(broker: tuple[str, int], case: Case, version: str) -> None:
-    play(broker, case, version, "tcp")
-    assert case.steps
-
-
-@pytest.mark.parametrize("case", CASES[:4], ids=str)
-def test_over_websocket(broker: tuple[str, int], case: Case) -> None:
-    play(broker, case, "1.2", "websocket")
-    assert case.steps
+test_over_tcp, test_over_websocket = played(CASES, CASES[:4])

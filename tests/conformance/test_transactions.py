@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-
-import pytest
-
-from tests.conformance.brokers import Brokers
-from tests.conformance.script import Case, Play, Step, bye, hear, keep, leave, play, refused, say, send, subscribe, sync
+from tests.conformance.playing import played
+from tests.conformance.script import Case, Play, Step, bye, hear, keep, leave, refused, say, send, subscribe, sync
 
 CONFIGURATION = """
 memory = true
@@ -225,25 +220,10 @@ CASES = [
     ], broker="brief-openmq"),
 ]  # fmt: skip
 
+CONFIGURATIONS = {
+    "small": CONFIGURATION.format(top="", options="maxTransactions=2;maxTransactionSize=100"),
+    "brief": CONFIGURATION.format(top="transaction-timeout = 100", options=""),
+    "brief-openmq": CONFIGURATION.format(top="transaction-timeout = 100", options="dialect=openmq;requireLogin=false"),
+}
 
-@pytest.fixture(scope="module")
-def brokers(broker: tuple[str, int], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], tuple[str, int]]]:
-    configurations = {
-        "small": CONFIGURATION.format(top="", options="maxTransactions=2;maxTransactionSize=100"),
-        "brief": CONFIGURATION.format(top="transaction-timeout = 100", options=""),
-        "brief-openmq": CONFIGURATION.format(top="transaction-timeout = 100", options="dialect=openmq;requireLogin=false"),
-    }
-    with ExitStack() as stack:
-        yield Brokers(broker, configurations, tmp_path_factory, stack).address
-
-
-@pytest.mark.parametrize(("case", "version"), [(case, version) for case in CASES for version in case.versions], ids=str)
-def test_over_tcp(brokers: Callable[[str], tuple[str, int]], case: Case, version: str) -> None:
-    play(brokers(case.broker), case, version, "tcp")
-    assert case.steps
-
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_over_websocket(brokers: Callable[[str], tuple[str, int]], case: Case) -> None:
-    play(brokers(case.broker), case, case.versions[-1], "websocket")
-    assert case.steps
+test_over_tcp, test_over_websocket = played(CASES)

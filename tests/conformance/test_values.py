@@ -5,9 +5,8 @@
 
 from __future__ import annotations
 
-import pytest
-
-from tests.conformance.script import Case, Play, hear, play, refused, say, send, subscribe, sync
+from tests.conformance.playing import played
+from tests.conformance.script import Case, Play, hear, refused, say, send, subscribe, sync
 
 SENDS = [
     ("priority:x", "bad-priority", "0 to 9"),
@@ -103,14 +102,4 @@ CASES = [
     ]),
 ]  # fmt: skip
 
-
-@pytest.mark.parametrize(("case", "version"), [(case, version) for case in CASES for version in case.versions], ids=str)
-def test_over_tcp(broker: tuple[str, int], case: Case, version: str) -> None:
-    play(broker, case, version, "tcp")
-    assert case.steps
-
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_over_websocket(broker: tuple[str, int], case: Case) -> None:
-    play(broker, case, case.versions[-1], "websocket")
-    assert case.steps
+test_over_tcp, test_over_websocket = played(CASES)
