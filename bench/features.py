@@ -132,6 +132,7 @@ def selectors(messages: int) -> None:
         ("values that come again, `k = 'v7'`", lambda n: f"k:v{n % SUBSCRIPTIONS}", lambda n: f"k = 'v{n}'"),
         ("values that never come again, `k = 'v7'`", lambda n: f"k:v{n}", lambda n: f"k = 'v{n}'"),
         ("values that never come again, `k < -7`", lambda n: f"k:{n}", lambda n: f"k < {-n}"),
+        ("the same, `k BETWEEN 7 AND 8`", lambda n: f"k:{n % SUBSCRIPTIONS}.{n}", lambda n: f"k BETWEEN {n} AND {n + 1}"),
         ("all alike, nothing taken, `k > 7`", lambda _: "k:3", lambda n: f"k > {n + 3}"),
     ]
     for title, line, selector in kinds:

@@ -1,26 +1,32 @@
 """Which topic subscriptions take the messages of a shape, where it depends on the values of each message's headers.
 
-Selectors that hold a header to be equal to a text (`k = 'v'`, alone or with AND) are found by that text: of thousands of
-subscribers that each wait for a text of their own only those are asked who may get the message.
+Selectors that hold a header to be equal to a text (`k = 'v'`, alone or with AND) are found by that text, those that compare it with
+numbers (`k < 7`, `k BETWEEN 1 AND 5`) by the number that it is: of thousands of subscribers that each wait for values of their own
+only those are asked who may get the message.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from stompbox.selectors import Selector
 from stompbox.selectors.facts import Value
+from stompbox.selectors.intervals import Interval, Intervals
+from stompbox.selectors.values import number_of_text
 
 if TYPE_CHECKING:
     from stompbox.broker.address import Settings
     from stompbox.broker.queue import Queue
 
 
+FEW: Final = 8  # selectors that compare one header with numbers; so few are asked sooner than found
+
+
 class Plan:
     """Of one shape at one address: looked at once, until subscriptions change."""
 
-    __slots__ = ("_by_text", "_others", "always", "at", "by_message", "by_value", "known", "settings", "version")
+    __slots__ = ("_bounded", "_by_number", "_by_text", "_others", "always", "at", "by_message", "by_value", "known", "settings", "version")
 
     def __init__(self, version: object, settings: Settings) -> None:
         self.version = version
@@ -31,24 +37,47 @@ class Plan:
         self.known: dict[tuple[bytes, ...], tuple[Selector, ...]] = {}  # values of these holes -> those of by_value that take them
         self.by_message: list[Selector] = []  # those that look at each message
         self._by_text: dict[tuple[str, ...], dict[str, list[Selector]]] = {}  # of by_value, by the headers and the text they must have
+        self._bounded: dict[tuple[str, ...], list[tuple[Interval, Selector]]] = {}  # the same by the numbers
+        self._by_number: list[tuple[tuple[str, ...], Intervals[Selector]]] | None = None  # made of _bounded when a message asks first
         self._others: list[Selector] = []
 
     def add_by_value(self, selector: Selector) -> None:
         self.by_value.append(selector)
-        if selector.key is None:
-            self._others.append(selector)
-        else:
+        if selector.key is not None:
             names, text = selector.key
             self._by_text.setdefault(names, {}).setdefault(text, []).append(selector)
+        elif selector.bounds is not None:
+            names, interval = selector.bounds
+            self._bounded.setdefault(names, []).append((interval, selector))
+        else:
+            self._others.append(selector)
 
     def takers(self, headers: Mapping[str, str], facts: Mapping[str, Value]) -> tuple[Selector, ...]:
         """Those of `by_value` that take a message."""
+        by_number = self._by_number
+        if by_number is None:
+            by_number = self._by_number = self._numbered()
         asked = self._others
         for names, by_text in self._by_text.items():
-            text = next((headers[name] for name in names if name in headers), None)
+            text = _first(headers, names)
             if text in by_text:
                 asked = asked + by_text[text]
+        for names, intervals in by_number:
+            text = _first(headers, names)
+            number = None if text is None else number_of_text(text)
+            if number is not None:
+                asked = asked + intervals.around(number)
         return tuple([selector for selector in asked if selector.matches(headers, facts)])
+
+    def _numbered(self) -> list[tuple[tuple[str, ...], Intervals[Selector]]]:
+        for bounded in self._bounded.values():
+            if len(bounded) < FEW:
+                self._others += [selector for _, selector in bounded]
+        return [(names, Intervals(bounded)) for names, bounded in self._bounded.items() if len(bounded) >= FEW]
 
     def __repr__(self) -> str:
         return f"<Plan always={len(self.always)} by_value={len(self.by_value)} by_message={len(self.by_message)}>"
+
+
+def _first(headers: Mapping[str, str], names: tuple[str, ...]) -> str | None:
+    return next((headers[name] for name in names if name in headers), None)

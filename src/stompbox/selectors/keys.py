@@ -1,37 +1,101 @@
-"""The text that a header must have for a selector to be true: by it a selector is found among many without asking it."""
+"""What a header must be for a selector to be true, a text or a number between two: so a selector is found among many without asking it."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from typing import Final
 
 from stompbox.selectors.facts import BY_SPECIAL_NAME
-from stompbox.selectors.nodes import Comparison, Identifier, Literal, Logic, Node
+from stompbox.selectors.intervals import EVERYTHING, Interval, Number
+from stompbox.selectors.nodes import Between, Comparison, Identifier, Literal, Logic, Node, Unary
 
-Key = tuple[tuple[str, ...], str]
+Names = tuple[str, ...]  # headers that carry a value, in the order in which they are looked at
+Key = tuple[Names, str]
+Bounds = tuple[Names, Interval]
+
+_MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 _IN_HEADERS: Final = frozenset(("correlation_id", "type", "reply_to", "group_id"))  # facts that no broker says, only a header
 
 
 def key_of(root: Node) -> Key | None:
-    """Of the first `header = 'text'` that must hold: the headers that carry it, in the order in which they are looked at, and the text."""
-    waiting = [root]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, Logic) and node.operator == "AND":
-            waiting += (node.right, node.left)
-        elif isinstance(node, Comparison) and node.operator == "=":
+    """Of the first `header = 'text'` that must hold: the headers, and the text."""
+    for node in _terms(root):
+        if isinstance(node, Comparison) and node.operator == "=":
             found = _equal(node.left, node.right) or _equal(node.right, node.left)
             if found is not None:
                 return found
     return None
 
 
+def bounds_of(root: Node) -> Bounds | None:
+    """Of the first comparison of a header with a number that must hold: the headers, and between which numbers all such comparisons of
+    them leave room. It may be too wide (`<` is taken for `<=`), never too narrow: a text that is no number makes each of them FALSE."""
+    found: Bounds | None = None
+    for node in _terms(root):
+        bounds = _bounds(node)
+        if bounds is None:
+            continue
+        if found is None:
+            found = bounds
+        elif found[0] == bounds[0]:
+            found = found[0], found[1].within(bounds[1])
+    return found
+
+
+def _terms(root: Node) -> Iterator[Node]:
+    """What must hold, all of it, from left to right."""
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Logic) and node.operator == "AND":
+            waiting += (node.right, node.left)
+        else:
+            yield node
+
+
 def _equal(side: Node, other: Node) -> Key | None:
-    if not (isinstance(side, Identifier) and isinstance(other, Literal) and isinstance(other.value, str)):
+    names = _names(side)
+    return (names, other.value) if names and isinstance(other, Literal) and isinstance(other.value, str) else None
+
+
+def _bounds(node: Node) -> Bounds | None:
+    if isinstance(node, Between) and not node.negated:
+        names, low, high = _names(node.operand), _number(node.low), _number(node.high)
+        return (names, Interval(low, high)) if names and low is not None and high is not None else None
+    if not isinstance(node, Comparison) or node.operator not in _MIRRORED:
         return None
-    fact = BY_SPECIAL_NAME.get(side.name)
+    for side, other, operator in ((node.left, node.right, node.operator), (node.right, node.left, _MIRRORED[node.operator])):
+        names, number = _names(side), _number(other)
+        if names and number is not None:
+            return names, _interval(operator, number)
+    return None
+
+
+def _interval(operator: str, number: Number) -> Interval:
+    if operator == "=":
+        return Interval(number, number)
+    return Interval(EVERYTHING.low, number) if operator.startswith("<") else Interval(number, EVERYTHING.high)
+
+
+def _number(node: Node) -> Number | None:
+    """Of a literal, with or without a sign."""
+    sign = 1
+    while isinstance(node, Unary) and node.operator in ("+", "-"):
+        sign, node = -sign if node.operator == "-" else sign, node.operand
+    if not isinstance(node, Literal) or isinstance(node.value, bool | str | None) or not math.isfinite(node.value):
+        return None
+    return sign * node.value
+
+
+def _names(node: Node) -> Names:
+    """Of a header that the sender says; empty for all else."""
+    if not isinstance(node, Identifier):
+        return ()
+    fact = BY_SPECIAL_NAME.get(node.name)
     if fact is None:
-        return (side.name,), other.value
+        return (node.name,)
     if fact.name not in _IN_HEADERS:
-        return None
-    return tuple(dict.fromkeys(name for name in (side.name, fact.fallback) if name)), other.value
+        return ()
+    return tuple(dict.fromkeys(name for name in (node.name, fact.fallback) if name))

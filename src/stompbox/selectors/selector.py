@@ -29,13 +29,14 @@ class Selector:
     headers: headers its verdict can depend on: the names, and those that the facts it reads are derived from.
     needs_body: it has an XPATH.
     key: headers, the first that is there counts, and the text that this one must be, or the selector takes nothing; None: no such rule.
+    bounds: the same with two numbers, between which or at which it must be.
     """
 
-    __slots__ = ("_conversion", "_hash", "_limits", "_run", "facts", "headers", "key", "names", "needs_body", "text")
+    __slots__ = ("_conversion", "_hash", "_limits", "_run", "bounds", "facts", "headers", "key", "names", "needs_body", "text")
 
     def __init__(self, text: str, root: Node, *, conversion: bool, dialect_conversion: bool, limits: Limits) -> None:
         from stompbox.selectors.codegen import generate
-        from stompbox.selectors.keys import key_of
+        from stompbox.selectors.keys import bounds_of, key_of
         from stompbox.selectors.nodes import BodyTest, Identifier, in_order_of_evaluation
 
         nodes = in_order_of_evaluation(root)
@@ -46,6 +47,7 @@ class Selector:
         self.headers = self.names.union(*(fact.headers for fact in facts))
         self.needs_body = any(isinstance(node, BodyTest) and node.xpath is not None for node in nodes)
         self.key = key_of(root)
+        self.bounds = bounds_of(root)
         self._run: Compiled = generate(root, conversion=dialect_conversion)
         self._conversion = conversion
         self._limits = limits
