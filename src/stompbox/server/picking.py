@@ -1,8 +1,9 @@
 """Chunks without the messages that a selector does not take: what a `fetch` leaves out before it travels.
 
-The selector is asked once per shape where the shape decides: a chunk whose shapes all agree is not taken apart, and runs that it does not
-take are passed over unread. Where headers vary from message to message it is asked once for each set of values that a run has, and only
-where it looks at times, sizes or bodies once per message. Runs in a thread beside the loop, so it reads nothing that the engine changes.
+The selector is asked once per shape where the shape decides: a chunk whose shapes all agree is not taken apart, and of others the runs that
+it takes are copied as they lie there, in stretches. Where headers vary from message to message it is asked once for each set of values
+that a run has, and only where it looks at times, sizes or bodies once per message. Runs in a thread beside the loop, so it reads nothing
+that the engine changes.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from stompbox.message import Run, Shape
 from stompbox.selectors import Selector
 from stompbox.store.base import StoredChunk
 from stompbox.store.chunks import decode, encode, tables
+from stompbox.store.extracts import extract
 
 
 class Picking:
@@ -30,13 +32,14 @@ class Picking:
 
     def of(self, chunk: StoredChunk) -> StoredChunk:
         """The same offsets with the messages that are taken; an empty blob when there are none. Raises StoreError for a corrupt chunk."""
-        verdicts = [self._verdict(shape) for shape in tables(chunk.blob, f"chunk at offset {chunk.first}").shapes]
+        table = tables(chunk.blob, f"chunk at offset {chunk.first}")
+        verdicts = [self._verdict(shape) for shape in table.shapes]
         if all(verdicts):
             return chunk
-        kept: list[Run] = []
-        if any(verdict is not False for verdict in verdicts):
-            left = frozenset(index for index, verdict in enumerate(verdicts) if verdict is False)
-            kept = [part for run in decode(chunk.blob, chunk.first, left) for part in self._taken(run)]
+        if None not in verdicts:
+            return StoredChunk(chunk.first, chunk.count, extract(table, {at for at, taken in enumerate(verdicts) if taken}))
+        left = frozenset(index for index, verdict in enumerate(verdicts) if verdict is False)
+        kept = [part for run in decode(chunk.blob, chunk.first, left) for part in self._taken(run)]
         return StoredChunk(chunk.first, chunk.count, encode(kept, chunk.first) if kept else b"")
 
     def _verdict(self, shape: Shape) -> bool | None:

@@ -159,6 +159,15 @@ def _arrivals(group: Sequence[Run]) -> tuple[int, Sequence[int]]:
     return latest, found
 
 
+def assembled(head: ChunkHead, shapes: Sequence[Shape], runs: Sequence[memoryview], rest: Sequence[memoryview], numbers: int) -> bytes:
+    """A blob of rows as they lie in another one, but for the places of shapes; `rest` begins with so many numbers, then comes the data."""
+    keys = b"".join([_SIZE.pack(len(key)) + key for key in map(shape_bytes, shapes)])
+    rows = b"".join(runs)
+    magic = WITH_HANDLES if any(routing & HANDLES for *_, routing, _ in _RUN.iter_unpack(rows)) else MAGIC
+    fixed = (0, magic, head.first, head.count, head.newest, head.messages, len(shapes), len(keys), len(rows) // _RUN.size, numbers)
+    return _sealed(b"".join((_HEAD.pack(*fixed), keys, rows, *rest)))
+
+
 def _sealed(blob: bytes) -> bytes:
     """The blob with its checksum. BytesIO hands its own bytes over, so that nothing is copied."""
     if len(blob) > MAX_BLOB:
