@@ -11,7 +11,7 @@ import pytest
 from stompbox.errors import FrameError, Refused, UsageError
 from stompbox.spark.bodies import decoding_of
 from stompbox.spark.bounds import parse_bound
-from stompbox.spark.link import leased
+from stompbox.spark.link import Link, Request, leased
 from stompbox.spark.offsets import Extent, OffsetRange
 from stompbox.spark.options import Given, SourceOptions, source_options
 from stompbox.spark.reading import View, batches, resolved
@@ -159,3 +159,19 @@ def test_bounds_outside_the_log(fake: FakeBroker) -> None:
         assert resolved("startingOffsets", parse_bound("x", "1"), extents, link, strict=False) == {"a": 2}
         with pytest.raises(UsageError, match=r"'startingOffsets' names 'z'; the addresses to read are a"):
             resolved("startingOffsets", parse_bound("x", '{"z": 1}'), extents, link, strict=True)
+
+
+def test_the_next_range_is_asked_for_before_one_is_given_out(fake: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    for address in "abc":
+        fake.send(f"/topic/{address}", [b"x"])
+    told = []
+    begin = Link.begin
+
+    def asked(link: Link, request: Request) -> None:
+        told.append(f"asked {request.headers['address']}")
+        begin(link, request)
+
+    monkeypatch.setattr(Link, "begin", asked)
+    for batch in batches(options(fake), [OffsetRange(address, 0, 1) for address in "abc"], BODIES):
+        told.append(f"given {batch.column('address')[0]}")
+    assert told == ["asked a", "asked b", "given a", "asked c", "given b", "given c"]

@@ -93,6 +93,30 @@ def test_null_headers_and_slices() -> None:
     ]
 
 
+def test_null_is_the_same_destination_as_the_options() -> None:
+    destinations = [None, "/queue/other", "/queue/default", None, "/queue/other", "/queue/default"]
+    found = messages(runs_of({"body": [b"%d" % row for row in range(6)], "destination": destinations}))
+    for destination, bodies in (("/queue/default", [b"0", b"2", b"3", b"5"]), ("/queue/other", [b"1", b"4"])):
+        assert [body for headers, body in found if headers["destination"] == destination] == bodies
+
+
+def test_many_destinations_make_one_run_each() -> None:
+    """With headers of several kinds, and a slice of a larger batch."""
+    rows = range(3000)
+    columns = {
+        "body": [b"%d" % row for row in rows],
+        "destination": [f"/queue/{row * 7 % 100}" for row in rows],
+        "headers": pa.array([[("id", str(row)), *([("odd", "x")] if row * 7 % 100 % 2 else [])] for row in rows], MAP),
+    }
+    runs = RowsToRuns("").runs(pa.RecordBatch.from_pydict(columns)[500:2500])
+    assert sorted(len(run) for run in runs) == [20] * 100
+    for headers, body in messages(runs):
+        row = int(body)
+        odd = {"odd": "x"} if row * 7 % 100 % 2 else {}
+        assert headers == {"destination": f"/queue/{row * 7 % 100}", "id": str(row), **odd}
+    assert all([*map(int, run.bodies)] == sorted(map(int, run.bodies)) for run in runs)
+
+
 def test_no_rows() -> None:
     assert RowsToRuns("/queue/d").runs(pa.RecordBatch.from_pydict({"body": pa.array([], pa.binary())})) == []
 

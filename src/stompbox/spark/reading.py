@@ -7,6 +7,7 @@ plans nothing.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -44,15 +45,14 @@ def batches(options: SourceOptions, ranges: Iterable[OffsetRange], view: View) -
     """The rows of the ranges as RecordBatches."""
     selection, pushed = selection_of(view.selector), pushed_of(view.selector)
     with leased(options.target) as link:
-        for wanted in ranges:
-            for found in _answers(link, wanted, options, pushed):
-                if not found.blobs:
-                    continue
-                runs = joined(found.blobs)
-                kept = OffsetRange(wanted.address, max(wanted.start, found.first), wanted.stop)  # a chunk may hold what is deleted
-                rows = rows_of(runs, kept, None if found.is_selected else selection)
-                if len(rows):
-                    yield from sliced(_seen(runs, rows, wanted.address, view))
+        for wanted, found in _answers(link, ranges, options, pushed):
+            if not found.blobs:
+                continue
+            runs = joined(found.blobs)
+            kept = OffsetRange(wanted.address, max(wanted.start, found.first), wanted.stop)  # a chunk may hold what is deleted
+            rows = rows_of(runs, kept, None if found.is_selected else selection)
+            if len(rows):
+                yield from sliced(_seen(runs, rows, wanted.address, view))
 
 
 def _seen(runs: Runs, rows: Rows, address: str, view: View) -> Any:
@@ -65,24 +65,29 @@ def _seen(runs: Runs, rows: Rows, address: str, view: View) -> Any:
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([fields[name] for name in view.names]))
 
 
-def _answers(link: Link, wanted: OffsetRange, options: SourceOptions, selector: str) -> Iterator[Fetched]:
-    """All answers for one range, of what `selector` takes where it is given; the next is asked for before the one before is given out."""
-    rest = wanted
-    link.begin(fetch(rest, options.fetch_bytes, selector))
-    while True:
-        found = _finished(link, rest, options)
-        if found is None:
-            return
-        if rest.start >= found.next:
+def _answers(
+    link: Link, ranges: Iterable[OffsetRange], options: SourceOptions, selector: str
+) -> Iterator[tuple[OffsetRange, Fetched]]:
+    """All answers, of what `selector` takes where it is given, each with the range that was asked for.
+
+    The next, which may be the first for the next range, is asked for before the one before is given out.
+    """
+    waiting = deque(ranges)
+    if waiting:
+        link.begin(fetch(waiting[0], options.fetch_bytes, selector))
+    while waiting:
+        wanted = waiting.popleft()
+        found = _finished(link, wanted, options)
+        if found is not None and wanted.start >= found.next:
             raise FrameError(
-                "bad-answer", f"the broker's answer to fetch {rest.address} from {rest.start} does not go on: next is {found.next}"
+                "bad-answer", f"the broker's answer to fetch {wanted.address} from {wanted.start} does not go on: next is {found.next}"
             )
-        rest = OffsetRange(rest.address, found.next, rest.stop)
-        if rest.start < rest.stop:
-            link.begin(fetch(rest, options.fetch_bytes, selector))
-        yield found
-        if rest.start >= rest.stop:
-            return
+        if found is not None and found.next < wanted.stop:
+            waiting.appendleft(OffsetRange(wanted.address, found.next, wanted.stop))
+        if waiting:
+            link.begin(fetch(waiting[0], options.fetch_bytes, selector))
+        if found is not None:
+            yield wanted, found
 
 
 def _finished(link: Link, wanted: OffsetRange, options: SourceOptions) -> Fetched | None:

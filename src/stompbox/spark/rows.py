@@ -79,6 +79,7 @@ class RowsToRuns:
         """Raises UsageError naming the column for a value that cannot be sent."""
         if not len(batch):
             return []
+        batch = self._by_destination(batch)
         columns = {name: batch.column(name) for name in batch.schema.names if name in COLUMNS}
         destinations = self._destinations(columns.get("destination"), len(batch))
         fixed = {_HEADER_OF[name]: _texts_of(name, column) for name, column in columns.items() if name in _HEADER_OF}
@@ -86,12 +87,21 @@ class RowsToRuns:
         bodies = columns["body"].cast(pa.binary()).fill_null(b"").to_pylist()
         codes, values = zip(*(_coded(texts) for texts in (destinations, *fixed.values())), strict=True)
         kinds = _combined([*codes, headers.kinds])
-        order = np.argsort(codes[0], kind="stable") if len(values[0]) > 1 else np.arange(len(batch))
+        edges = [0, *(np.flatnonzero(np.diff(kinds) != 0) + 1).tolist(), len(batch)]
         found: list[Run] = []
-        for rows in np.split(order, np.flatnonzero(np.diff(kinds[order]) != 0) + 1):
-            given = {name: value for name, value in _given(("destination", *fixed), codes, values, rows[0]) if value is not None}
-            found += self._of_kind(given, headers, rows.tolist(), bodies)
+        for start, stop in pairwise(edges):
+            given = {name: value for name, value in _given(("destination", *fixed), codes, values, start) if value is not None}
+            found += self._of_kind(given, headers, start, bodies[start:stop])
         return found
+
+    def _by_destination(self, batch: Any) -> Any:
+        """The rows of each destination together, in their order: whole columns change places at once."""
+        if "destination" not in batch.schema.names:
+            return batch
+        codes, values = _coded(self._destinations(batch.column("destination"), len(batch)))  # where NULL stands, too, for the option's
+        if len(values) == 1 or (np.diff(codes) >= 0).all():
+            return batch
+        return batch.take(pa.array(np.argsort(codes, kind="stable")))
 
     def _destinations(self, column: Any, rows: int) -> Any:
         if column is None:
@@ -102,20 +112,23 @@ class RowsToRuns:
             raise UsageError("missing-destination", "column 'destination' is NULL or empty in a row, and there is no option 'destination'")
         return column
 
-    def _of_kind(self, given: Mapping[str, str], headers: _Headers, rows: list[int], bodies: list[bytes]) -> Iterator[Run]:
-        """The runs of rows that differ only in the values of their headers."""
-        names = [name for name in headers.names(rows[0]) if name not in given and name not in BROKER_HEADERS]
-        columns = [headers.column(name, rows) for name in names]
-        same = [column.count(column[0]) == len(column) for column in columns]
-        split = [at for at, name in enumerate(names) if not same[at] and not _may_be_hole(name, columns[at])]
+    def _of_kind(self, given: Mapping[str, str], headers: _Headers, start: int, bodies: list[bytes]) -> Iterator[Run]:
+        """The runs of the rows from `start` on, one for each body, that differ only in the values of their headers."""
+        every = headers.names(start)
+        places = [at for at, name in enumerate(every) if name not in given and name not in BROKER_HEADERS]
+        names = [every[at] for at in places]
+        columns = [headers.column(at, start, start + len(bodies)) for at in places]
+        split = [
+            at for at, column in enumerate(columns) if column.count(column[0]) != len(column) and not _may_be_hole(names[at], column)
+        ]
         if split:
             keys = list(zip(*(columns[at] for at in split), strict=True))
-            for _, part in groupby(range(len(rows)), keys.__getitem__):
-                places = list(part)
-                yield self._run(given, names, [[column[at] for at in places] for column in columns], [bodies[rows[at]] for at in places])
+            for _, part in groupby(range(len(bodies)), keys.__getitem__):
+                rows = list(part)
+                whole = slice(rows[0], rows[-1] + 1)
+                yield self._run(given, names, [column[whole] for column in columns], bodies[whole])
         else:
-            whole = len(rows) == len(bodies) and rows[0] == 0 and rows[-1] == len(rows) - 1
-            yield self._run(given, names, columns, bodies if whole else [bodies[row] for row in rows])
+            yield self._run(given, names, columns, bodies)
 
     def _run(self, given: Mapping[str, str], names: Sequence[str], columns: Sequence[list[bytes]], bodies: list[bytes]) -> Run:
         varies = [column.count(column[0]) != len(column) for column in columns]
@@ -146,7 +159,7 @@ class _Headers:
         self._names: list[str] = []
         self._values: list[bytes] = []
         self._codes: Integers = np.zeros(0, np.int64)
-        self._starts: Integers = np.zeros(rows + 1, np.int64)
+        self._starts = [0] * (rows + 1)  # where the entries of each row begin
         if column is None:
             return
         keys, items, counts = _entries(column)
@@ -156,7 +169,7 @@ class _Headers:
             raise UsageError("bad-header", "column 'headers' holds an empty name")
         self._values = items.cast(pa.binary()).to_pylist()
         self._codes = coded.indices.to_numpy().astype(np.int64)
-        np.cumsum(counts, out=self._starts[1:])
+        self._starts = [0, *np.cumsum(counts).tolist()]
         self.kinds = self._kinds(counts)
 
     def _kinds(self, counts: Integers) -> Integers:
@@ -166,20 +179,15 @@ class _Headers:
             if (table == table[0]).all():
                 return np.zeros(len(counts), np.int64)
         known: dict[bytes, int] = {}
-        starts = self._starts.tolist()
-        return np.array([known.setdefault(self._codes[a:b].tobytes(), len(known)) for a, b in pairwise(starts)], np.int64)
+        return np.array([known.setdefault(self._codes[a:b].tobytes(), len(known)) for a, b in pairwise(self._starts)], np.int64)
 
     def names(self, row: int) -> list[str]:
-        return [self._names[code] for code in self._codes[self._starts[row] : self._starts[row + 1]]]
+        return [self._names[code] for code in self._codes[self._starts[row] : self._starts[row + 1]].tolist()]
 
-    def column(self, name: str, rows: list[int]) -> list[bytes]:
-        """The values of one header in rows of one kind."""
-        at = self.names(rows[0]).index(name)
-        starts = self._starts
-        if rows[-1] - rows[0] + 1 == len(rows):  # neighbours: their values lie at even distances
-            width = int(starts[rows[0] + 1] - starts[rows[0]])
-            return self._values[int(starts[rows[0]]) + at : int(starts[rows[-1] + 1]) : width]
-        return [self._values[place] for place in (starts[rows] + at).tolist()]
+    def column(self, at: int, start: int, stop: int) -> list[bytes]:
+        """The values of the header that stands at this place in each of the rows start .. stop-1, which are of one kind."""
+        begin, end = self._starts[start], self._starts[stop]
+        return self._values[begin + at : end : (end - begin) // (stop - start)]
 
 
 def _entries(column: Any) -> tuple[Any, Any, Integers]:
