@@ -26,13 +26,15 @@ def sink(*, streaming: bool = False, **given: str) -> SinkOptions:
 def test_defaults_of_a_read() -> None:
     found = source()
     assert (found.target.host, found.target.port, found.target.tls, found.target.virtual_host) == ("broker", 1234, None, "broker")
-    assert (found.starting.kind, found.ending.kind, found.max_rows, found.fail_on_data_loss) == (Kind.EARLIEST, Kind.LATEST, 500_000, True)
+    assert (found.starting.kind, found.ending.kind, found.fail_on_data_loss) == (Kind.EARLIEST, Kind.LATEST, True)
+    assert (found.max_rows, found.max_bytes, found.usual_bytes) == (1_000_000, 0, 256 << 20)
     assert 1 <= found.partitions <= 4
 
 
 def test_names_are_read_in_any_case() -> None:
     found = source_options(Given({"URL": "stomp://b", "Destination": "/queue/x", "MAXROWSPERTRIGGER": "7"}), streaming=True)
     assert (found.destination, found.max_rows, found.target.port) == ("/queue/x", 7, 61613)
+    assert found.usual_bytes == 0, "who says one limit has no other"
 
 
 @pytest.mark.parametrize("name", ["queryName", "checkpointLocation", "path", "spark.sql.shuffle.partitions", "__internal", "outputMode"])

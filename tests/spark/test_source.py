@@ -16,6 +16,7 @@ from pyspark.sql.types import IntegerType, LongType, MapType, StringType, Struct
 
 from stompbox.errors import Refused, SelectorError, UsageError
 from stompbox.spark.columns import TYPES
+from stompbox.spark.offsets import Extent
 from stompbox.spark.source import Ranges, StompReader, StompSource, StompStreamReader
 from tests.spark.fake_broker import FakeBroker
 
@@ -179,7 +180,51 @@ def test_limits(fake: FakeBroker, limit: ReadLimit, given: dict[str, str], end: 
 
 def test_the_limit_is_an_option(fake: FakeBroker) -> None:
     assert stream(fake, maxRowsPerTrigger="7").getDefaultReadLimit() == ReadMaxRows(7)
-    assert stream(fake).getDefaultReadLimit() == ReadMaxRows(500_000)
+    assert stream(fake).getDefaultReadLimit() == ReadMaxRows(1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("given", "end", "asked"),
+    [
+        ({}, 1, 1),
+        ({"maxRowsPerTrigger": "7"}, 7, 0),
+        ({"maxRowsPerTrigger": "7", "maxBytesPerTrigger": "1"}, 1, 1),
+        ({"maxBytesPerTrigger": "1g"}, 10, 1),
+    ],
+)
+def test_where_no_limit_is_given_bytes_are_one(
+    fake: FakeBroker, monkeypatch: pytest.MonkeyPatch, given: dict[str, str], end: int, asked: int
+) -> None:
+    monkeypatch.setattr("stompbox.spark.options.DEFAULT_MAX_BYTES", 1)
+    monkeypatch.setattr("stompbox.spark.source.SIZED_ROWS", 9)
+    fill(fake)
+    found = stream(fake, **given)
+    assert found.latestOffset({"flights.UA": 0}, found.getDefaultReadLimit()) == {"flights.UA": end}
+    assert sum("sizes-from" in frame.headers for frame in fake.named("describe")) == asked
+    assert stream(fake, **given).latestOffset({"flights.UA": 0}, ALL) == {"flights.UA": 10}
+
+
+def test_a_small_batch_is_not_measured(fake: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stompbox.spark.options.DEFAULT_MAX_BYTES", 1)
+    fill(fake)
+    found = stream(fake)
+    assert found.latestOffset({"flights.UA": 0}, found.getDefaultReadLimit()) == {"flights.UA": 10}
+    assert not [frame for frame in fake.named("describe") if "sizes-from" in frame.headers]
+
+
+def test_an_address_that_goes_while_a_batch_is_measured_stays_in_it(fake: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of it is passed over: its tasks find that it is gone, and the next look says so."""
+    fill(fake)
+    found = stream(fake)
+    monkeypatch.setattr("stompbox.spark.source.SIZED_ROWS", 9)
+    looked = found._look
+
+    def look(start: dict[str, int]) -> dict[str, Extent]:
+        extents = looked(start)
+        return {**extents, "flights.gone": Extent(0, 10)}
+
+    monkeypatch.setattr(found, "_look", look)
+    assert found.latestOffset({"flights.UA": 0}, found.getDefaultReadLimit()) == {"flights.UA": 10, "flights.gone": 10}
 
 
 def test_available_now_ends_where_the_log_ended(fake: FakeBroker) -> None:

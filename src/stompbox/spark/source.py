@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -27,7 +28,7 @@ from stompbox.spark import link as links
 from stompbox.spark.bodies import decoding_of
 from stompbox.spark.bounds import Bound, Kind
 from stompbox.spark.columns import TYPES
-from stompbox.spark.offsets import Extent, Loss, OffsetRange, Offsets, advance, between, dealt, losses, ordered
+from stompbox.spark.offsets import Extent, Loss, OffsetRange, Offsets, advance, available, between, dealt, losses, ordered
 from stompbox.spark.options import Given, SourceOptions, sink_options, source_options
 from stompbox.spark.reading import View, batches, report, resolved
 from stompbox.spark.requests import commit_group, describe, open_group
@@ -35,6 +36,7 @@ from stompbox.spark.selection import selection_of
 from stompbox.spark.sink import BatchWriter, StreamWriter
 
 FORMAT: Final = "stomp"
+SIZED_ROWS: Final = 10_000  # from here on it is worth a request to know how large a micro-batch is
 
 
 class StompSource(DataSource):  # type: ignore[misc]
@@ -162,6 +164,8 @@ class StompStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
         size = limit.max_bytes if isinstance(limit, ReadMaxBytes) else 0
         if not isinstance(limit, ReadAllAvailable):
             size = size or self._options.max_bytes
+            if self._options.usual_bytes and sum(map(len, available(start, extents))) > SIZED_ROWS:
+                extents, size = self._sized(start, extents), size or self._options.usual_bytes
         return advance(start, extents, max_rows=rows, max_bytes=size)
 
     def reportLatestOffset(self) -> Offsets | None:
@@ -195,6 +199,14 @@ class StompStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
             self._acknowledge(link, start)
             sizes_from = start if options.max_bytes else None
             return describe(link, options.destination, create=self._latest is None, sizes_from=sizes_from).extents
+
+    def _sized(self, start: Offsets, extents: Mapping[str, Extent]) -> dict[str, Extent]:
+        """The same logs with how many messages and bytes wait in them."""
+        with links.leased(self._options.target) as link:
+            found = describe(link, self._options.destination, create=False, sizes_from=start).extents
+        none = Extent(0, 0)  # it is gone since: the next look says so
+        sizes = {address: found.get(address, none) for address in extents}
+        return {address: replace(extent, messages=sizes[address].messages, size=sizes[address].size) for address, extent in extents.items()}
 
     def _acknowledge(self, link: links.Link, offsets: Offsets) -> None:
         if self._options.group and offsets != self._acknowledged:
