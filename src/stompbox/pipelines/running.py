@@ -68,7 +68,7 @@ def spark_of(plan: Plan) -> Any:
     """A local session for the pipeline, in a process group of its own: Ctrl-C is for us to handle. It writes to a log of its own."""
     settings = {"spark.sql.shuffle.partitions": "4", **plan.pipeline.spark.settings}
     log = plan.path(plan.pipeline.folder) / LOG
-    _launch_apart(log, settings)
+    _launch_apart(log, settings, plan.pipeline.spark.nice)
     from py4j.protocol import Py4JError
 
     spark = session.local(plan.name, cores=plan.pipeline.spark.cores, settings=settings)
@@ -95,7 +95,7 @@ def _has_ended() -> bool:
     return False
 
 
-def _launch_apart(log: Path, settings: dict[str, str]) -> None:
+def _launch_apart(log: Path, settings: dict[str, str], nice: int) -> None:
     try:
         from pyspark import SparkConf, SparkContext
         from pyspark.java_gateway import launch_gateway
@@ -109,7 +109,7 @@ def _launch_apart(log: Path, settings: dict[str, str]) -> None:
         logging.basicConfig(filename=log, format="%(asctime)s %(levelname)s %(name)s: %(message)s")  # what py4j says has stacks
         with log.open("ab") as said:
             popen = {"start_new_session": True, "stdout": said, "stderr": said}
-            SparkContext._ensure_initialized(gateway=launch_gateway(conf, popen), conf=conf)
+            session.giving_way(nice, lambda: SparkContext._ensure_initialized(gateway=launch_gateway(conf, popen), conf=conf))
 
 
 def run(spark: Any, plan: Plan, steps: Sequence[Step], report: Report, stop: Event, *, once: bool) -> bool:

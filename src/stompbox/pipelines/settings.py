@@ -49,7 +49,7 @@ class Stream(Table, frozen=True, kw_only=True):
     """What the steps share that read destinations as they fill."""
 
     trigger: Annotated[float, key("Time between the begins of two batches; 0: the next at once.", "s", at_least=0)] = 1.0
-    max_rows: Annotated[int, key("Rows in one batch, at most.", "rows", at_least=1)] = 500_000
+    max_rows: Annotated[int, key("Rows in one batch, at most; default: the data source's limits.", "rows", at_least=1)] | None = None
     max_bytes: Annotated[int, key("Bytes in one batch, about and at most.", "bytes", at_least=1)] | None = None
     fail_on_data_loss: Annotated[bool, key("Fail when messages to read are gone; false: go on with those that are there.")] = True
 
@@ -129,6 +129,7 @@ class AuditTable(Table, frozen=True, kw_only=True):
 
 class SparkTable(Table, frozen=True, kw_only=True):
     cores: Annotated[int, key("Processors of the local session; 0: all.", "processors", at_least=0)] = 0
+    nice: Annotated[int, key("How much Spark gives way on this machine; 20: it gets what nobody wants.", at_least=0, at_most=20)] = 10
     settings: Annotated[dict[str, str], key("Spark's own settings.")] = field(default_factory=dict)
 
 
@@ -220,9 +221,10 @@ class Plan(Struct, frozen=True):
         """The options of one streaming source."""
         options = {
             **self.connection(), "destination": ",".join(source.destinations), "group": source.group or group,
-            "startingOffsets": source.starting, "maxRowsPerTrigger": str(step.max_rows),
-            "failOnDataLoss": str(step.fail_on_data_loss).lower(),
+            "startingOffsets": source.starting, "failOnDataLoss": str(step.fail_on_data_loss).lower(),
         }  # fmt: skip
+        if step.max_rows:
+            options["maxRowsPerTrigger"] = str(step.max_rows)
         if step.max_bytes:
             options["maxBytesPerTrigger"] = str(step.max_bytes)
         if source.schema:

@@ -14,8 +14,8 @@ import shlex
 import shutil
 import sys
 import tempfile
-import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +23,8 @@ from typing import Any, Final
 from stompbox.errors import UsageError
 
 MISSING_MODULE: Final = "--add-modules=jdk.incubator.vector"  # SPARK-48021: in the launcher's arguments since Spark 4.0
+NICE: Final = 10  # what runs on a machine beside a broker is to leave it, and its clients, their turn
+LEAST: Final = 20  # of `nice`: beyond what the system calls so, Spark gets what nobody else wants
 SETTINGS: Final[Mapping[str, str]] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -32,14 +34,16 @@ SETTINGS: Final[Mapping[str, str]] = {
 }
 
 
-def local(name: str = "stompbox", *, cores: int = 0, settings: Mapping[str, str] | None = None, nice: int = 0) -> Any:
+def local(name: str = "stompbox", *, cores: int = 0, settings: Mapping[str, str] | None = None, nice: int = NICE) -> Any:
     """A SparkSession on `cores` processors (0: all) that listens on loopback only.
 
-    `settings` are Spark's own, and win over these: {"spark.sql.shuffle.partitions": "4"}. `nice` (0 to 19, Linux) is how much Spark
-    gives way to other processes, as to a broker on the same machine; this process does not. Sets JAVA_HOME where it must, and
-    PYSPARK_PYTHON to this interpreter unless it is set: else Spark's workers are whatever `python3` is on PATH. Raises UsageError when
-    there is no pyspark or no Java.
+    `settings` are Spark's own, and win over these: {"spark.sql.shuffle.partitions": "4"}. `nice` (Linux) is how much Spark gives way to
+    other processes, as to a broker on the same machine: from 0, not at all, to 19, and 20: it gets only the time that nobody else wants.
+    This process does not. Sets JAVA_HOME where it must, and PYSPARK_PYTHON to this interpreter unless it is set: else Spark's workers are
+    whatever `python3` is on PATH. Raises UsageError when there is no pyspark or no Java.
     """
+    if not 0 <= nice <= LEAST:
+        raise UsageError("bad-argument", f"nice is {nice}; allowed are 0 (does not give way) to {LEAST} (gets what nobody else wants)")
     try:
         from pyspark import SparkConf, SparkContext
         from pyspark.sql import SparkSession
@@ -48,20 +52,31 @@ def local(name: str = "stompbox", *, cores: int = 0, settings: Mapping[str, str]
     os.environ["JAVA_HOME"] = str(java_home(os.environ))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     wanted = {"spark.master": f"local[{cores or '*'}]", **SETTINGS, **(settings or {})}
-    if nice and sys.platform == "linux":
-        # Priorities are a thread's own, and Java inherits that of the thread that starts it.
-        thread = threading.Thread(target=_start_java, args=(SparkContext, SparkConf().setAll(list(wanted.items())), nice))
-        thread.start()
-        thread.join()
+    if SparkContext._gateway is None:
+        conf = SparkConf().setAll(list(wanted.items()))
+        giving_way(nice, lambda: SparkContext._ensure_initialized(conf=conf))
     builder = SparkSession.builder.appName(name)
     for key, value in wanted.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
 
 
-def _start_java(context: Any, conf: Any, nice: int) -> None:
-    os.setpriority(os.PRIO_PROCESS, 0, min(19, nice))
-    context._ensure_initialized(conf=conf)
+def giving_way(nice: int, start: Callable[[], object]) -> None:
+    """Calls what starts Java, which then gives way so much, with all that it starts.
+
+    In a thread: priorities are a thread's own, and who is started inherits that of the thread that does it.
+    """
+    with ThreadPoolExecutor(1) as thread:
+        if sys.platform == "linux" and nice:
+            thread.submit(_lower, nice).result()
+        thread.submit(start).result()
+
+
+def _lower(nice: int) -> None:
+    if nice == LEAST:
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    else:
+        os.setpriority(os.PRIO_PROCESS, 0, max(nice, os.getpriority(os.PRIO_PROCESS, 0)))  # nobody may take back what he gave
 
 
 def java_home(environment: Mapping[str, str]) -> Path:
