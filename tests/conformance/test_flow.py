@@ -42,13 +42,13 @@ def individual(client: str, destination: str = "/queue/{x}", headers: str = "", 
     return subscribe(client, destination, id=id, headers=f"ack:client-individual\n{headers}")
 
 
-def answer(client: str, command: str, id: str = "0") -> Step:
+def answer(client: str, command: str, headers: str = "", id: str = "0") -> Step:
     """ACK or NACK of the message that `taken` has kept last."""
 
     def step(play: object) -> None:
         version = play.version  # type: ignore[attr-defined]
         lines = "id:{ack}" if version == "1.2" else "message-id:{ack}" + (f"\nsubscription:{id}" if version == "1.1" else "")
-        say(client, command, headers=lines)(play)  # type: ignore[arg-type]
+        say(client, command, headers=f"{lines}\n{headers}")(play)  # type: ignore[arg-type]
 
     return step
 
@@ -68,6 +68,22 @@ CASES = [
         hear("d", "MESSAGE", "1", colour="red", original_destination="/queue/{x}", _AMQ_ORIG_ADDRESS="{x}", _AMQ_ORIG_QUEUE="{x}",
              **{"dead-letter-reason": "max-delivery-attempts"}),
     ], NACKING, broker="flow"),
+    Case("a NACK that wants no redelivery", [
+        *[send("s", "/queue/{x}", str(n)) for n in range(2)], individual("a"), taken("a"), answer("a", "NACK", "requeue:false"),
+        taken("a"), answer("a", "NACK", "requeue:True"), hear("a", "MESSAGE", "1", redelivered="true"), sync("a"),
+        subscribe("d", "/queue/dead::DLQ.{x}"), hear("d", "MESSAGE", "0", **{"dead-letter-reason": "rejected"}), sync("d"),
+    ], NACKING, broker="flow"),
+    Case("a NACK in a transaction that wants no redelivery", [
+        send("s", "/queue/{x}", "1"), individual("a"), taken("a"), say("a", "BEGIN", headers="transaction:t"),
+        answer("a", "NACK", "transaction:t\nrequeue:false"), say("a", "ABORT", headers="transaction:t"), sync("a"),
+        say("a", "BEGIN", headers="transaction:t"), answer("a", "NACK", "transaction:t\nrequeue:false"), sync("a"),
+        say("a", "COMMIT", headers="transaction:t"), sync("a"),
+        subscribe("d", "/queue/dead::DLQ.{x}"), hear("d", "MESSAGE", "1", **{"dead-letter-reason": "rejected"}), sync("d"),
+    ], NACKING, broker="flow"),
+    Case("a requeue that is no truth", [
+        send("s", "/queue/{x}", "1"), individual("a"), taken("a"), answer("a", "NACK", "requeue:perhaps"),
+        refused("a", "bad-boolean", "requeue", "perhaps"),
+    ], NACKING),
     Case("a NACK of a subscription with ack:client is cumulative", [
         *[send("s", "/queue/{x}", str(n)) for n in range(3)], subscribe("a", "/queue/{x}", headers="ack:client\nprefetch-count:2"),
         hear("a", "MESSAGE", "0"), taken("a"), answer("a", "NACK"), hear("a", "MESSAGE", "0", redelivered="true"),

@@ -1,7 +1,7 @@
 """Messages that could not be delivered: copies with the reason in their headers, to a dead letter or expiry address.
 
     original-destination, _AMQ_ORIG_ADDRESS, _AMQ_ORIG_QUEUE, _AMQ_ORIG_MESSAGE_ID   where they came from, the first time
-    dead-letter-reason     expired, max-delivery-attempts, no-route
+    dead-letter-reason     expired, max-delivery-attempts, rejected (NACK with requeue:false), no-route
     _AMQ_ACTUAL_EXPIRY     expired ones: when, ms since the epoch
 
 With auto-create-dead-letter-resources (or -expiry-) each address has a queue of its own there, DLQ.<address> (EXP.<address>).

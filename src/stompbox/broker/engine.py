@@ -434,9 +434,9 @@ class Engine:
         if consumer.starved:
             self.feed(consumer)
 
-    def refuse(self, consumer: Consumer, sent: list[Sent]) -> None:
-        """NACK: failed deliveries."""
-        self._give_back(sent, is_failure=True)
+    def refuse(self, consumer: Consumer, sent: list[Sent], *, is_final: bool = False) -> None:
+        """NACK: failed deliveries; dead letters at once if `is_final`."""
+        self._give_back(sent, is_failure=True, is_final=is_final)
         if consumer.starved:
             self.feed(consumer)
 
@@ -466,14 +466,14 @@ class Engine:
             del starved[queue]
             queue.feed(consumer.bindings[queue.id])
 
-    def _give_back(self, sent: Iterable[Sent], *, is_failure: bool, written: int = FAR) -> None:
+    def _give_back(self, sent: Iterable[Sent], *, is_failure: bool, is_final: bool = False, written: int = FAR) -> None:
         """What was delivered and not acknowledged; what was handed out after `written` never left. Dispatch follows when all are back."""
         queues: dict[Queue, None] = {}
         for binding, segment in sent:
             if binding.queue.id not in self.queues:
                 continue
             if segment.turn <= written:
-                binding.queue.give_back(segment, is_failure=is_failure)
+                binding.queue.give_back(segment, is_failure=is_failure, is_final=is_final)
             else:
                 segment.is_suspect |= self.counts_first
                 binding.queue.take_back(segment)

@@ -421,17 +421,17 @@ class Queue:
             if segment.run.is_withdrawn:
                 self.drop(self.backlog.remove(segment), "withdrawn")
 
-    def give_back(self, segment: Segment, *, is_failure: bool) -> None:
-        """Delivered and not acknowledged: to its place, after its redelivery delay, or to the dead letters."""
+    def give_back(self, segment: Segment, *, is_failure: bool, is_final: bool = False) -> None:
+        """Delivered and not acknowledged: to its place, after its redelivery delay, or to the dead letters (at once if `is_final`)."""
         segment.deliveries += 1
         segment.failures += is_failure
         counts.tell(self, segment)
         settings = self.address.settings
         if segment.run.is_withdrawn:
             self.take_back(segment)
-        elif is_failure and 0 <= settings.max_delivery_attempts <= segment.failures:
+        elif is_final or (is_failure and 0 <= settings.max_delivery_attempts <= segment.failures):
             self.delivering -= len(segment)
-            self.engine.dead_letter(self, segment, "max-delivery-attempts")
+            self.engine.dead_letter(self, segment, "rejected" if is_final else "max-delivery-attempts")
             self._answered(segment)
         elif is_failure and settings.redelivery_delay > 0:
             self.delivering -= len(segment)

@@ -10,15 +10,22 @@ from stompbox.message import Run
 class Transaction:
     """Nothing of it is visible before COMMIT; what its ACKs and NACKs name stays held until then, or until ABORT."""
 
-    __slots__ = ("acked", "is_refusable", "nacked", "name", "sends", "size")
+    __slots__ = ("acked", "is_refusable", "nacked", "name", "rejected", "sends", "size")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.sends: list[tuple[Address, Run]] = []
         self.acked: list[tuple[Consumer, list[Sent]]] = []
         self.nacked: list[tuple[Consumer, list[Sent]]] = []
+        self.rejected: list[tuple[Consumer, list[Sent]]] = []  # NACKs that want no redelivery
         self.is_refusable = False  # after COMMIT: its sender gets an ERROR when it cannot be stored
         self.size = 0  # octets it holds in memory
 
+    @property
+    def answered(self) -> list[tuple[Consumer, list[Sent]]]:
+        """All that it holds of subscriptions."""
+        return [*self.acked, *self.nacked, *self.rejected]
+
     def __repr__(self) -> str:
-        return f"<Transaction {self.name} sends={len(self.sends)} acks={len(self.acked)} nacks={len(self.nacked)} bytes={self.size}>"
+        nacks = len(self.nacked) + len(self.rejected)
+        return f"<Transaction {self.name} sends={len(self.sends)} acks={len(self.acked)} nacks={nacks} bytes={self.size}>"

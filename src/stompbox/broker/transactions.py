@@ -22,12 +22,14 @@ def commit(engine: Engine, transaction: Transaction, *, is_answered: bool) -> bo
     except StompboxError:
         abort(engine, transaction)
         raise
-    is_durable = any(binding.queue.is_durable for _, sent in (*transaction.acked, *transaction.nacked) for binding, _ in sent)
+    is_durable = any(binding.queue.is_durable for _, sent in transaction.answered for binding, _ in sent)
     is_durable |= _publish(engine, transaction, is_answered=is_answered)
     for consumer, sent in transaction.acked:
         engine.acknowledge(consumer, sent)
     for consumer, sent in transaction.nacked:
         engine.refuse(consumer, sent)
+    for consumer, sent in transaction.rejected:
+        engine.refuse(consumer, sent, is_final=True)
     return is_durable and engine.is_durable
 
 
@@ -63,7 +65,7 @@ def _still_there(engine: Engine, sends: list[tuple[Address, Run]]) -> list[tuple
 def abort(engine: Engine, transaction: Transaction) -> None:
     """What it had acknowledged is unacknowledged again (and back in its queue when the subscription is gone)."""
     held: dict[Consumer, list[Sent]] = {}
-    for consumer, sent in (*transaction.acked, *transaction.nacked):
+    for consumer, sent in transaction.answered:
         held.setdefault(consumer, []).extend(sent)
     for consumer, sent in held.items():
         engine.unhold(consumer, sent)

@@ -8,6 +8,7 @@ from stompbox.broker.consumer import AckMode, Consumer, Sent
 from stompbox.broker.transaction import Transaction
 from stompbox.errors import IllegalFrame
 from stompbox.server.transactions import transaction_of
+from stompbox.server.values import truth
 from stompbox.stomp.frames import Frame
 from stompbox.stomp.runs import Acks
 
@@ -59,11 +60,12 @@ def ack(connection: Connection, frame: Frame) -> None:
 
 
 def nack(connection: Connection, frame: Frame) -> None:
-    """A failed delivery: redelivered, or dead after too many."""
-    _answer(connection, frame, is_good=False)
+    """A failed delivery: redelivered, or dead after too many, or at once where the client wants it so (RabbitMQ's header requeue)."""
+    is_final = "requeue" in frame.headers and not truth(frame, "requeue")
+    _answer(connection, frame, is_good=False, is_final=is_final)
 
 
-def _answer(connection: Connection, frame: Frame, *, is_good: bool) -> None:
+def _answer(connection: Connection, frame: Frame, *, is_good: bool, is_final: bool = False) -> None:
     engine = connection.broker.engine
     name = frame.headers.get("transaction")
     if connection.options.ack_in_transaction.value == "ignore":
@@ -80,12 +82,15 @@ def _answer(connection: Connection, frame: Frame, *, is_good: bool) -> None:
         consumer.hold_again(sent)
         raise IllegalFrame("nack-on-browser", "a browser takes nothing that it could give back")
     if transaction is not None:
-        (transaction.acked if is_good else transaction.nacked).append((consumer, sent))
+        (transaction.acked if is_good else transaction.rejected if is_final else transaction.nacked).append((consumer, sent))
         engine.feed(consumer)  # an ACK in a transaction frees credit when it arrives
         connection.answer(frame, waits=False)
         return
     is_durable = any(binding.queue.is_durable for binding, _ in sent)
-    (engine.acknowledge if is_good else engine.refuse)(consumer, sent)
+    if is_good:
+        engine.acknowledge(consumer, sent)
+    else:
+        engine.refuse(consumer, sent, is_final=is_final)
     connection.answer(frame, waits=is_durable and engine.is_durable and "receipt" in frame.headers)
 
 
