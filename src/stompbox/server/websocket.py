@@ -7,8 +7,10 @@ client speaks text, else as binary.
 from __future__ import annotations
 
 import http
+import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from websockets.frames import Frame, Opcode
@@ -18,12 +20,18 @@ from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
 from stompbox.config import Listener, is_loopback
+from stompbox.errors import PeerError, Refused, StompboxError
 from stompbox.server.connection import Connection
 
 if TYPE_CHECKING:
     from stompbox.server.broker import Broker
     from stompbox.server.tcp import Socket
 
+log = logging.getLogger("stompbox.connection")
+_library = logging.getLogger("stompbox.websockets")  # what it says of each connection is said here
+_library.setLevel(logging.WARNING)
+STATUS: Final = MappingProxyType({"no-such-path": http.HTTPStatus.NOT_FOUND, "origin-refused": http.HTTPStatus.FORBIDDEN})
+_BAD_REQUEST: Final = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 SUBPROTOCOLS = [Subprotocol(name) for name in ("v12.stomp", "v11.stomp", "v10.stomp")]
 
 
@@ -46,10 +54,12 @@ class WebSocket:
             select_subprotocol=_select,
             extensions=extensions,
             max_size=options.web_socket_max_frame_payload_length,
+            logger=_library,
         )
         self.connection: Connection | None = None
         self.speaks_text = True
         self._parts: list[bytes] = []
+        self._is_refused = False
         self._deadline = broker.loop.call_later(options.handshake_timeout / 1000, self._late)
 
     def _late(self) -> None:
@@ -65,6 +75,10 @@ class WebSocket:
                 self._accept(event)
             elif isinstance(event, Frame):
                 self._frame(event)
+        fault = self.protocol.handshake_exc
+        if self.connection is None and fault is not None and not self._is_refused:  # nothing that HTTP could answer to
+            self._refuse(PeerError("bad-handshake", f"the WebSocket hand-shake is no HTTP request: {str(fault)[:200]!r}"))
+            self.socket.write(_BAD_REQUEST)
         self._send()
         if self.protocol.close_expected():
             self.socket.close()
@@ -79,19 +93,31 @@ class WebSocket:
             self.connection.lost()
 
     def _accept(self, request: Request) -> None:
-        path = urlsplit(request.path).path
-        origins = request.headers.get_all("Origin")
-        if path not in self.listener.options.web_socket_path:
-            response = self.protocol.reject(http.HTTPStatus.NOT_FOUND, f"STOMP is at {', '.join(self.listener.options.web_socket_path)}\n")
-        elif origins and not self._may_come_from(origins[0], request.headers.get("Host", "")):
-            self.broker.errors["origin-refused"] += 1
-            response = self.protocol.reject(http.HTTPStatus.FORBIDDEN, "this Origin is not allowed here (listener option allowedOrigins)\n")
-        else:
-            response = self.protocol.accept(request)
+        error = self._fault(request)
+        response = self.protocol.accept(request) if error is None else self.protocol.reject(STATUS[error.code], f"{error.message}\n")
+        if error is None and response.status_code != http.HTTPStatus.SWITCHING_PROTOCOLS:
+            error = PeerError("bad-handshake", f"no WebSocket hand-shake: {str(self.protocol.handshake_exc)[:200]!r}")
+        if error is not None:
+            self._refuse(error)
         self.protocol.send_response(response)
         if self.protocol.state is State.OPEN:
             self._deadline.cancel()
             self.connection = Connection(self.broker, self.listener, self, self.peer)
+
+    def _fault(self, request: Request) -> StompboxError | None:
+        path, paths = urlsplit(request.path).path, self.listener.options.web_socket_path
+        origins = request.headers.get_all("Origin")
+        if path not in paths:
+            return PeerError("no-such-path", f"nothing is at {path[:80]!r}; STOMP over WebSocket is at {', '.join(paths)}")
+        if origins and not self._may_come_from(origins[0], request.headers.get("Host", "")):
+            return Refused("origin-refused", f"the Origin {origins[0][:80]!r} is not allowed here (listener option allowedOrigins)")
+        return None
+
+    def _refuse(self, error: StompboxError) -> None:
+        """Told in HTTP, counted and logged as everything that is refused."""
+        self._is_refused = True
+        self.broker.errors[error.code] += 1
+        log.info("connection from %s: %s (%s), closed", self.peer, error.message, error.code)
 
     def _may_come_from(self, origin: str, host: str) -> bool:
         """Browsers say where a page is from; one of a stranger must not use a broker that trusts this machine."""

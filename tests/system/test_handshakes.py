@@ -1,0 +1,59 @@
+"""HTTP on a STOMP port: what opens no WebSocket is answered in HTTP, logged with its code, and harms nobody."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+
+import pytest
+
+from tests.conftest import Served
+
+WITHIN = 20.0  # seconds
+UPGRADE = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+KEY = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"  # RFC 6455, 1.3
+
+REFUSED = [
+    ("GET /nowhere HTTP/1.1\r\nHost: localhost\r\n" + UPGRADE + KEY, "404", "no-such-path"),
+    ("GET /ws/info HTTP/1.1\r\nHost: localhost\r\n", "404", "no-such-path"),  # SockJS
+    ("GET /ws HTTP/1.1\r\nHost: localhost\r\nOrigin: https://elsewhere.example\r\n" + UPGRADE + KEY, "403", "origin-refused"),
+    ("GET /ws HTTP/1.1\r\nHost: localhost\r\n", "426", "bad-handshake"),  # a browser that looks at it
+    ("GET /ws HTTP/1.1\r\nHost: localhost\r\n" + UPGRADE, "400", "bad-handshake"),  # no key
+    ("GET /ws HTTP/1.1\r\nHost: localhost\r\nSec-WebSocket-Protocol: ,\x01\r\n" + UPGRADE + KEY, "400", "bad-handshake"),
+    ("GET nothing\r\n", "400", "bad-handshake"),
+]
+
+
+def answer_to(port: int, request: str) -> str:
+    """The status line, or what else came, until the broker closed."""
+    with socket.create_connection(("127.0.0.1", port), WITHIN) as stream:
+        stream.sendall(f"{request}\r\n".encode())
+        came = b""
+        while octets := stream.recv(4096):
+            came += octets
+            if "101" in came.decode("latin-1").partition("\r\n")[0]:
+                break
+    return came.decode("latin-1").partition("\r\n")[0]
+
+
+def test_what_opens_no_websocket_is_answered_and_told(serve: Callable[..., Served]) -> None:
+    served = serve("--memory", "--no-admin", "--listen", "tcp://127.0.0.1:0")
+    for request, status, _ in REFUSED:
+        assert answer_to(served.port, request).split(" ")[1] == status, request
+    assert answer_to(served.port, "GET /ws HTTP/1.1\r\nHost: localhost\r\n" + UPGRADE + KEY).split(" ")[1] == "101"
+    assert served.stop() == 0
+    told = [line for line in served.log.read_text().splitlines() if "closed" in line and "connection from 127.0.0.1" in line]
+    assert [line.rpartition("(")[2].partition(")")[0] for line in told] == [code for _, _, code in REFUSED]
+    assert "Traceback" not in served.log.read_text()
+
+
+@pytest.mark.parametrize("offered", ["v12.stomp", "v10.stomp, v11.stomp", "mqtt, v12.stomp"])
+def test_the_highest_version_that_both_know_is_chosen(broker: tuple[str, int], offered: str) -> None:
+    request = f"GET /stomp HTTP/1.1\r\nHost: localhost\r\nSec-WebSocket-Protocol: {offered}\r\n{UPGRADE}{KEY}\r\n"
+    with socket.create_connection(broker, WITHIN) as stream:
+        stream.sendall(request.encode())
+        came = b""
+        while b"\r\n\r\n" not in came:
+            came += stream.recv(4096)
+    lines = came.decode().splitlines()
+    assert f"Sec-WebSocket-Protocol: {offered.rsplit(', ', maxsplit=1)[-1]}" in lines
