@@ -12,6 +12,7 @@ import pytest
 from stompbox import blocking
 from tests.conftest import end, start_broker
 
+FORMATS = ("parquet", "delta", "iceberg")
 Run = Callable[..., dict[str, Any]]
 
 
@@ -29,8 +30,12 @@ def spark() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A durable broker, which the tests of a module share: addresses of your own."""
-    served = start_broker(tmp_path_factory.mktemp("broker"), "--data", "data", "--listen", "tcp://127.0.0.1:0", "--no-admin")
+    """A durable broker, which the tests of a module share: addresses of your own. Retention passes those that begin with `kept-`."""
+    folder = tmp_path_factory.mktemp("broker")
+    settings = [f'[[address-setting]]\nmatch = "kept-{kept}.#"\nretention-messages = 10\n' for kept in FORMATS]
+    (folder / "kept.toml").write_text("".join(settings))
+    arguments = ("--data", "data", "--listen", "tcp://127.0.0.1:0", "--no-admin", "--config", "kept.toml")
+    served = start_broker(folder, *arguments)
     yield f"stomp://{served.host}:{served.port}"
     end(served)
 

@@ -11,8 +11,12 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from stompbox.errors import LocalError
 from stompbox.pipelines.settings import Format
 from stompbox.pipelines.tables import open_table
+from stompbox.spark.link import Request, leased
+from stompbox.spark.options import Given, target_of
+from stompbox.spark.requests import describe
 from tests.pipelines.conftest import Run, send
 from tests.pipelines.lake import rows_of
 
@@ -23,13 +27,13 @@ FORMATS = [
 ]
 
 
-def archive(name: str, more: str = "") -> str:
-    return f'[[archive]]\nname = "{name}"\ndestinations = ["/queue/{name}.#"]\ntable = "table"\ncompact-files = 3\n{more}'
+def archive(name: str, more: str = "", kind: str = "queue") -> str:
+    return f'[[archive]]\nname = "{name}"\ndestinations = ["/{kind}/{name}.#"]\ntable = "table"\ncompact-files = 3\n{more}'
 
 
-def fill(url: str, name: str, first: int, count: int) -> None:
+def fill(url: str, name: str, first: int, count: int, kind: str = "queue") -> None:
     for region in ("eu", "us"):
-        send(url, f"/queue/{name}.{region}", [b"%d" % number for number in range(first, first + count)])
+        send(url, f"/{kind}/{name}.{region}", [b"%d" % number for number in range(first, first + count)])
 
 
 def bodies(rows: list[dict[str, Any]]) -> Counter[tuple[str, int]]:
@@ -60,20 +64,57 @@ def test_every_message_is_in_the_table_once(kept: Format, run: Run, url: str, tm
     assert all(row["archived"] >= row["timestamp"] for row in rows)
 
 
-def test_a_lost_checkpoint_doubles_nothing(run: Run, url: str, spark: Any, tmp_path: Path) -> None:
-    """The new group is behind the table. Three batches make enough small files to be rewritten meanwhile."""
-    text = archive("lost", "max-rows = 10\n")
-    fill(url, "lost", 0, 15)
-    run(text, "lost")
-    table = open_table(Format.PARQUET, tmp_path / "table")
-    assert len(table.files()) == 1, "not rewritten"
+@pytest.mark.parametrize("kept", FORMATS, ids=lambda kept: kept.value)
+def test_a_lost_checkpoint_goes_on_where_the_group_is(kept: Format, run: Run, url: str, tmp_path: Path) -> None:
+    name = f"again-{kept.value}"
+    text = archive(name, f'format = "{kept.value}"\n')
+    fill(url, name, 0, 15)
+    run(text, name)
     shutil.rmtree(tmp_path / "pipeline-state")
-    again = text.replace('name = "lost"', 'name = "lost"\ngroup = "another"')  # which begins with the first message
-    fill(url, "lost", 15, 5)
-    run(again, "lost")
-    assert bodies(rows_of(Format.PARQUET, tmp_path / "table")) == each(20)
-    read = spark.read.parquet(str(tmp_path / "table"))  # by the log that Spark knows as its own
-    assert (read.count(), read.select("address", "offset").distinct().count()) == (40, 40)
+    fill(url, name, 15, 5)
+    assert run(text, name)[name].facts == {"rows": 10}
+    assert bodies(rows_of(kept, tmp_path / "table")) == each(20)
+
+
+@pytest.mark.parametrize("kept", FORMATS, ids=lambda kept: kept.value)
+def test_a_lost_checkpoint_doubles_nothing(kept: Format, run: Run, url: str, spark: Any, tmp_path: Path) -> None:
+    """The new group is behind the table. Three batches make enough small files to be rewritten meanwhile."""
+    name = f"lost-{kept.value}"
+    text = archive(name, f'max-rows = 10\nformat = "{kept.value}"\n')
+    fill(url, name, 0, 15)
+    run(text, name)
+    assert len(open_table(kept, tmp_path / "table").files()) == 1, "not rewritten"
+    shutil.rmtree(tmp_path / "pipeline-state")
+    again = text.replace(f'name = "{name}"', f'name = "{name}"\ngroup = "another-{kept.value}"')  # which begins with the first message
+    fill(url, name, 15, 5)
+    assert run(again, name)[name].facts == {"rows": 40}
+    assert bodies(rows_of(kept, tmp_path / "table")) == each(20)
+    if kept is Format.PARQUET:
+        read = spark.read.parquet(str(tmp_path / "table"))  # by the log that Spark knows as its own
+        assert (read.count(), read.select("address", "offset").distinct().count()) == (40, 40)
+
+
+@pytest.mark.parametrize("kept", FORMATS, ids=lambda kept: kept.value)
+def test_what_retention_has_taken_is_an_error_or_counted(kept: Format, run: Run, url: str, tmp_path: Path) -> None:
+    """The group was deleted by hand and retention has passed the checkpoint."""
+    name = f"kept-{kept.value}"
+    text = archive(name, f'format = "{kept.value}"\n', "topic")
+    fill(url, name, 0, 5, "topic")
+    run(text, name)
+    with leased(target_of(Given({"url": url}))) as link:
+        link.ask(Request("group-delete", {"group": f"lake-{name}"}))
+        fill(url, name, 5, 35, "topic")
+        first = {address: extent.first for address, extent in describe(link, f"/topic/{name}.#", create=False).extents.items()}
+    assert all(5 < offset <= 30 for offset in first.values()), first
+    with pytest.raises(LocalError, match=rf"archive '{name}': offsets 5 to \d+ of '{name}.eu' were deleted .*failOnDataLoss=false"):
+        run(text, name)
+    assert bodies(rows_of(kept, tmp_path / "table")) == each(5)
+    found = run(text + "fail-on-data-loss = false\n", name)[name]
+    skipped = sum(offset - 5 for offset in first.values())
+    assert found.facts == {"rows": 70 - skipped, "skipped": skipped}
+    assert found.text == f"{70 - skipped} rows, {skipped} offsets skipped"
+    expected = {(address.rpartition(".")[2], number) for address, offset in first.items() for number in (*range(5), *range(offset, 40))}
+    assert bodies(rows_of(kept, tmp_path / "table")) == Counter(expected)
 
 
 def test_bodies_become_columns(run: Run, url: str, tmp_path: Path) -> None:

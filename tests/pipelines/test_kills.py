@@ -35,6 +35,7 @@ from stompbox.spark.requests import describe, open_group
 from tests.conftest import ROOT, Served, end, start_broker
 from tests.pipelines.killing import POINTS
 from tests.pipelines.lake import rows_of
+from tests.spark.archive import QUICK
 from tests.spark.soak import free_port, lines_of, of_session
 
 SEED = 20
@@ -42,10 +43,6 @@ ADDRESSES = 2
 BATCH = 50  # messages
 WITHIN = 120.0  # s
 FORMATS = tuple(Format)
-QUICK = """[spark.settings]
-"spark.driver.extraJavaOptions" = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"spark.sql.shuffle.partitions" = "1"
-"""
 STEP = """
 [[archive]]
 name = "{kept}"
@@ -105,8 +102,9 @@ class Run:
         self.starts = 0
         self.killed: Counter[str] = Counter()
         self.file = folder / "lake.toml"
+        settings = "".join([f'"{name}" = "{value}"\n' for name, value in {**QUICK, "spark.sql.shuffle.partitions": "1"}.items()])
         steps = [STEP.format(kept=kept.value, batch=BATCH) for kept in FORMATS]
-        self.file.write_text("\n".join([f'url = "{self.url}"\n[spark]\ncores = 2\n{QUICK}', *steps]))
+        self.file.write_text("\n".join([f'url = "{self.url}"\n[spark]\ncores = 2\n[spark.settings]\n{settings}', *steps]))
         with leased(target_of(Given({"url": self.url}))) as link:
             for number in range(ADDRESSES):
                 for kept in FORMATS:

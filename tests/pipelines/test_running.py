@@ -10,7 +10,8 @@ pytest.importorskip("pyspark")
 
 from stompbox.errors import UsageError
 from stompbox.pipelines.example import EXAMPLE
-from stompbox.pipelines.running import _plain, chosen
+from stompbox.pipelines.faults import plain
+from stompbox.pipelines.running import chosen
 from stompbox.pipelines.settings import read_plan
 
 STACK = "\tat org.apache.spark.Somewhere.run(Somewhere.scala:1)\n"
@@ -56,5 +57,5 @@ def test_a_step_that_is_none_is_refused_with_those_that_are(tmp_path: Path) -> N
     ],
 )
 def test_what_spark_says_becomes_one_line(text: str, code: str, said: str) -> None:
-    fault = _plain("archive 'a'", text)
+    fault = plain("archive 'a'", text)
     assert (fault.code, fault.message) == (code, said)

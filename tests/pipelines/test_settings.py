@@ -63,6 +63,18 @@ def test_the_passcode_may_come_from_the_environment_and_is_not_shown(tmp_path: P
     assert not any("geheim" in repr(shown) for shown in (plan, plan.pipeline, plan.target()))
 
 
+def test_the_passcode_may_be_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "passcode").write_text("geheim\nand a remark\n")
+    plan = plan_of('login = "lake"\npasscode-file = "passcode"\n' + ARCHIVE, tmp_path, {"STOMPBOX_PASSCODE": "other"})
+    assert plan.target().passcode == "geheim"
+    assert not any("geheim" in repr(shown) for shown in (plan, plan.pipeline, plan.target()))
+
+
+def test_the_password_of_a_key_may_come_from_the_environment(tmp_path: Path) -> None:
+    text = 'url = "stomps://broker"\n' + ARCHIVE
+    assert plan_of(text, tmp_path, {"STOMPBOX_KEY_STORE_PASSWORD": "geheim"}).connection()["keyStorePassword"] == "geheim"
+
+
 @pytest.mark.parametrize(
     ("text", "line", "refusal"),
     [
@@ -79,6 +91,10 @@ def test_the_passcode_may_come_from_the_environment_and_is_not_shown(tmp_path: P
         (ARCHIVE + "selector = \"a = \"\n", 5, "archive[0].selector: "),
         ('url = "http://x"\n' + ARCHIVE, 1, "url: the key 'url' is 'http://x'; allowed are stomp://host:port"),
         ('key-path = "k.pem"\n' + ARCHIVE, 1, "key-path: the key 'key-path' is for TLS"),
+        ('passcode-file = "none"\n' + ARCHIVE, 1, "none cannot be read: No such file or directory"),
+        ('passcode-file = "/dev/null"\n' + ARCHIVE, 1, "passcode-file: the first line of /dev/null is empty"),
+        ('passcode = "a"\npasscode-file = "b"\n' + ARCHIVE, 2, "passcode-file: there is a passcode as well"),
+        (ARCHIVE + 'schema = "n INTEGRAL"\n', 5, "archive[0].schema: the key 'schema': 'n INTEGRAL' is no column; allowed is Spark DDL"),
         ('[[archive]]\nname = "a"\ntable = "t"\n', 1, "archive[0]: the key 'destinations' is missing"),
         ('[[archive]]\nname = "../a"\ntable = "t"\ndestinations = ["x"]\n', 2, "archive[0].name: '../a' cannot name a folder"),
         ('[[archive]]\nname = "a"\ntable = "t"\ndestinations = []\n', 4, "archive[0].destinations: expected at least one destination"),

@@ -71,3 +71,42 @@ def test_wrong_sql_is_one_line(run: Run, url: str) -> None:
     assert (caught.value.code, "\n" in str(caught.value)) == ("step-failed", False)
     assert str(caught.value).startswith("transform 'wrong': ")
     assert "amuont" in str(caught.value)
+
+
+@pytest.mark.parametrize("dies", ["before the commit", "after the commit"])
+def test_windows_and_watermarks_over_a_death(dies: str, run: Run, url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A window is in the table once, with all its rows, when the watermark has passed it; what comes later than that is left out."""
+    from pyarrow import dataset
+
+    name = f"windows-{dies.split(maxsplit=1)[0]}"
+    sql = "SELECT window.start AS minute, count(*) AS orders, sum(n) AS total FROM orders GROUP BY window(at, '1 minute')"
+    text = (
+        f'[[transform]]\nname = "{name}"\nsql = "{sql}"\ntable = "windows"\nmax-rows = 4\n'
+        f'[[transform.source]]\nname = "orders"\ndestinations = ["/queue/{name}"]\nschema = "at TIMESTAMP, n INT"\n'
+        'watermark = "30 seconds"\nwatermark-column = "at"\n'
+    )
+    commit = transform_module._write
+    deaths = 0
+
+    def dying(*arguments: Any, **named: Any) -> None:
+        nonlocal deaths
+        if dies.startswith("after"):
+            commit(*arguments, **named)
+        deaths += 1
+        raise RuntimeError("as the test asked")
+
+    def second(number: int) -> bytes:
+        return json.dumps({"at": f"2026-03-01T00:{number // 60:02}:{number % 60:02}Z", "n": number}).encode()
+
+    for first in (0, 100, 200, 300):  # s; each of them closes windows of those before
+        send(url, f"/queue/{name}", [second(number) for number in range(first, first + 100, 10)])
+        with monkeypatch.context() as patched, pytest.raises(LocalError, match="as the test asked"):
+            patched.setattr(transform_module, "_write", dying)
+            run(text, name)
+        run(text, name)
+    send(url, f"/queue/{name}", [second(5), second(1000)])  # one too late, and one that closes all
+    run(text, name)
+    rows = dataset.dataset(tmp_path / "windows", partitioning="hive", exclude_invalid_files=True).to_table().to_pylist()
+    found = sorted((row["minute"].minute, row["orders"], row["total"]) for row in rows)
+    assert found == [(minute, len(own), sum(own)) for minute in range(7) if (own := [n for n in range(0, 400, 10) if n // 60 == minute])]
+    assert deaths == 4

@@ -53,7 +53,7 @@ BODY = b"%d" + b"." * 150
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """`kind` is killed `delay` seconds after another `batches` batches were done."""
+    """`kind` is killed `delay` seconds after another `batches` batches were done; 0: so long after the kill before."""
 
     kind: str
     batches: int
@@ -111,10 +111,11 @@ class Soak:
                 assert octets, received
                 received += octets
 
-    def run(self, kills: Sequence[Kill], *, batch: int, master: str = CLUSTER) -> Outcome:
+    def run(self, kills: Sequence[Kill], *, batch: int, master: str = CLUSTER, quick: bool = False) -> Outcome:
         """Until the application has ended by itself, however often it had to be started."""
         begun, waiting = time.monotonic(), list(kills)
-        while not self._application(waiting, batch, master):
+        arguments = ["--rows", str(batch), "--master", master, *(["--quick"] if quick else [])]
+        while not self._application(waiting, arguments):
             assert self.outcome.starts <= len(kills) + 5, f"the application fails again and again: {self.log().read_text()[-3000:]}"
         self.outcome.seconds = time.monotonic() - begun
         assert not waiting, f"everything was read before {waiting} came; there must be more rows"
@@ -123,14 +124,14 @@ class Soak:
     def log(self) -> Path:
         return self.folder / "application.log"
 
-    def _application(self, kills: list[Kill], batch: int, master: str) -> bool:
+    def _application(self, kills: list[Kill], arguments: Sequence[str]) -> bool:
         """One start of it. True when it has come to its end."""
         self.outcome.starts += 1
         command = [sys.executable, "-m", "tests.spark.archive", self.url, str(self.folder), ",".join(FORMS)]
         with (
             self.log().open("ab") as log,
             subprocess.Popen(
-                [*command, "--rows", str(batch), "--master", master],
+                [*command, *arguments],
                 stdout=subprocess.PIPE, stderr=log, cwd=ROOT, start_new_session=True,
             ) as process,
         ):  # fmt: skip
@@ -149,10 +150,12 @@ class Soak:
             if not line.startswith("batch "):
                 continue
             done += 1
-            if kills and done >= kills[0].batches:
-                kill, done = kills.pop(0), 0
+            while kills and done >= kills[0].batches:
                 with suppress(subprocess.TimeoutExpired):
-                    process.wait(kill.delay)
+                    process.wait(kills[0].delay)
+                    if kills[0].kind != "broker":
+                        return False  # it has failed over the kill before; this one is the next start's
+                kill, done = kills.pop(0), 0
                 self._kill(kill.kind, process.pid)
                 if kill.kind == "driver":
                     return False

@@ -62,7 +62,7 @@ def test_new_addresses_join_from_zero() -> None:
 @pytest.mark.parametrize(
     ("start", "extents", "words", "count"),
     [
-        ({"a": 5}, {}, "is gone from the broker; the checkpoint is at offset 5", -1),
+        ({"a": 5}, {}, "is gone from the broker, or from the destinations; the checkpoint is at offset 5", -1),
         ({"a": 5}, {"a": Extent(0, 3)}, "ends at offset 3, before the checkpoint's 5", -1),
         ({"a": 5}, {"a": Extent(9, 12)}, "offsets 5 to 8 of 'a' were deleted", 4),
     ],

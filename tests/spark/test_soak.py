@@ -11,17 +11,18 @@ pytest.importorskip("pyspark")
 
 from tests.spark.soak import KINDS, Kill, Soak, is_executor, plan
 
-ROWS = 20_000
-SEED = 1
+ROWS = 5_000
+ONE_EXECUTOR = "local-cluster[1,2,1024]"
+KILLS = [Kill("executor", 1, 0.2), Kill("broker", 1, 0.1), Kill("driver", 0, 0.2)]  # the application starts twice
 
 
 def test_everything_arrives_once_although_everything_is_killed(tmp_path: Path) -> None:
     soak = Soak(tmp_path)
     try:
         soak.fill(ROWS)
-        outcome = soak.run(plan(SEED, len(KINDS), 3), batch=2000)
+        outcome = soak.run(KILLS, batch=1000, master=ONE_EXECUTOR, quick=True)
         assert outcome.kills == Counter(KINDS)
-        assert outcome.starts > 1
+        assert outcome.starts > 1, "nothing was started again"
         soak.check(ROWS)
     finally:
         soak.close()

@@ -137,6 +137,13 @@ def test_users_see_one_clear_sentence(spark: Any, fake: FakeBroker, given: dict[
     assert words in str(caught.value)
 
 
+def test_no_plan_shows_a_passcode(spark: Any, fake: FakeBroker) -> None:
+    settings = f"url '{fake.url}', login 'lake', passcode 'geheim', destination '/topic/a'"
+    plan = spark.sql(f"EXPLAIN EXTENDED CREATE TEMPORARY VIEW hidden USING stomp OPTIONS ({settings})").collect()[0][0]
+    assert "geheim" not in plan
+    assert "login=lake" in plan, "it shows the other options"
+
+
 def test_a_task_that_fails_says_why(spark: Any, fake: FakeBroker) -> None:
     frame = spark.range(1).selectExpr("'x' AS body", "12 AS priority")
     with pytest.raises(PythonException, match="column 'priority' holds 12"):

@@ -95,6 +95,8 @@ def run(
         _leave(error.message, NOT_REACHED)
     except StompboxError as error:
         _leave(error.message, FAILED)
+    except OSError as error:  # the pipeline's own folder
+        _leave(str(error), FAILED)
     except KeyboardInterrupt:  # before the streams ran
         raise SystemExit(INTERRUPTED) from None
     raise SystemExit(0 if good else FAILED)

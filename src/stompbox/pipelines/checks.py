@@ -30,6 +30,7 @@ from stompbox.pipelines.settings import (
     keys_of_options,
 )
 from stompbox.selectors import compile_selector
+from stompbox.spark.bodies import check_columns
 from stompbox.spark.options import Given, source_options
 
 _LIBRARIES: Final = {Format.DELTA: "deltalake", Format.ICEBERG: "pyiceberg"}
@@ -47,6 +48,7 @@ def check(plan: Plan) -> None:
         plan.target()
     except UsageError as error:
         _refuse_option(plan, (), error)
+    _check_files(plan)
     for path, step in steps:
         if isinstance(step, ArchiveTable):
             _check_archive(plan, path, step)
@@ -57,6 +59,16 @@ def check(plan: Plan) -> None:
         else:
             _check_reading(plan, path, step)
     _check_tables(plan, steps)
+
+
+def _check_files(plan: Plan) -> None:
+    for key in ("trust_store_path", "key_store_path", "key_path"):
+        text = getattr(plan.pipeline, key)
+        try:
+            if text:
+                plan.path(text).read_bytes()
+        except OSError as fault:
+            plan.origins.refuse((key.replace("_", "-"),), f"{plan.path(text)} cannot be read: {fault.strerror}")
 
 
 def _placed(plan: Plan) -> Iterator[tuple[Path, Step]]:
@@ -121,6 +133,7 @@ def _check_source(plan: Plan, path: Path, step: Stream, source: ArchiveTable | S
         plan.origins.refuse((*path, "destinations"), "expected at least one destination")
     try:
         source_options(Given(plan.stream_options(step, source, "group")), streaming=True)
+        check_columns(source.schema or "")
         if source.selector:
             compile_selector(source.selector)
     except UsageError as error:

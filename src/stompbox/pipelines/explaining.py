@@ -13,6 +13,7 @@ from msgspec import Struct
 from stompbox.errors import StompboxError
 from stompbox.pipelines.archive import group_of
 from stompbox.pipelines.checkpoints import batches_done, positions
+from stompbox.pipelines.faults import first_line
 from stompbox.pipelines.settings import (
     KINDS,
     ArchiveTable,
@@ -127,7 +128,7 @@ def _readings(link: Link, plan: Plan, step: ArchiveTable | TransformTable, sourc
 
 def _missing(step: ArchiveTable, addresses: Sequence[Reading]) -> Iterator[str]:
     if not addresses:
-        yield f"no address is there yet for {', '.join(step.destinations)}; one without wildcard is made at the start"
+        yield f"no address that may be read is there yet for {', '.join(step.destinations)}; one without wildcard is made at the start"
 
 
 def _from(plan: Plan, step: str, starting: str) -> str:
@@ -146,5 +147,7 @@ def _table(plan: Plan, folder: str, kept: Format, partition_by: str | None = Non
         files = table.files()
     except StompboxError as error:
         return f"{table.folder}: {error.message}"
+    except Exception as fault:  # of the format's library: the plan says what it can
+        return f"{kept.value} table {table.folder}, which cannot be read: {first_line(fault)}"
     there = f"{sum(file.rows for file in files):,} rows in {len(files):,} files" if files else "not there yet"
     return f"{kept.value} table {table.folder}{f' by {partition_by}' if partition_by else ''} ({there})"

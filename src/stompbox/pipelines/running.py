@@ -3,14 +3,14 @@
 Streams (archive, transform) go on until they are stopped, or with `once` to the end of what is there. Replay, report and audit run with
 `once`, when they are named, or when the file has nothing else. A stop lets the batch under way finish; what is cut off is done again.
 
-Decides the order, and what Spark's faults read like. What a step does is its module's.
+Decides the order. What a step does is its module's; what its faults read like, faults.py's.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import os
-import re
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager, suppress
@@ -20,10 +20,11 @@ from threading import Event
 from time import monotonic, sleep
 from typing import Any, Final
 
-from stompbox.errors import ConnectionLost, LocalError, StompboxError, UsageError
+from stompbox.errors import LocalError, UsageError
 from stompbox.pipelines import archive, audit, replay, transform
 from stompbox.pipelines import report as reports
-from stompbox.pipelines.progress import Failed, Finished, Idle, Report, Started, Warned, batch_of
+from stompbox.pipelines.faults import named, plain, quieten
+from stompbox.pipelines.progress import Finished, Idle, Report, Started, Warned, batch_of
 from stompbox.pipelines.settings import KINDS, ArchiveTable, AuditTable, Plan, ReplayTable, ReportTable, Step, TransformTable
 from stompbox.spark import session
 from stompbox.spark.link import leased
@@ -36,8 +37,6 @@ DYING: Final = 0.5  # s
 LOOK_EVERY: Final = 1.0  # s between two looks for whether a stream has something to do
 IDLE_AFTER: Final = 5.0  # s without anything to do
 FINISH_WITHIN: Final = 30.0  # s for the batch under way after a stop
-_OURS: Final = re.compile(r"stompbox\.errors\.(\w+): ([^\n]+)")
-_PYTHONS: Final = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t][^\n]*\n)+(\S[^\n]*)")
 
 Streaming = ArchiveTable | TransformTable
 
@@ -70,8 +69,12 @@ def spark_of(plan: Plan) -> Any:
     log = plan.path(plan.pipeline.folder) / LOG
     _launch_apart(log, settings, plan.pipeline.spark.nice)
     from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
 
-    spark = session.local(plan.name, cores=plan.pipeline.spark.cores, settings=settings)
+    try:
+        spark = session.local(plan.name, cores=plan.pipeline.spark.cores, settings=settings)
+    except (PySparkException, Py4JError) as fault:
+        raise plain("Spark", str(fault)) from None
     try:
         yield spark
     except (LocalError, Py4JError, OSError):
@@ -98,6 +101,7 @@ def _has_ended() -> bool:
 def _launch_apart(log: Path, settings: dict[str, str], nice: int) -> None:
     try:
         from pyspark import SparkConf, SparkContext
+        from pyspark.errors import PySparkException
         from pyspark.java_gateway import launch_gateway
     except ImportError as fault:
         raise UsageError("no-spark", f"{fault}: pip install 'stompbox[spark]'") from None
@@ -107,13 +111,17 @@ def _launch_apart(log: Path, settings: dict[str, str], nice: int) -> None:
         conf = SparkConf().setAll([*session.SETTINGS.items(), *settings.items()])
         log.parent.mkdir(parents=True, exist_ok=True)
         logging.basicConfig(filename=log, format="%(asctime)s %(levelname)s %(name)s: %(message)s")  # what py4j says has stacks
-        with log.open("ab") as said:
-            popen = {"start_new_session": True, "stdout": said, "stderr": said}
-            session.giving_way(nice, lambda: SparkContext._ensure_initialized(gateway=launch_gateway(conf, popen), conf=conf))
+        try:
+            with log.open("ab") as said:
+                popen = {"start_new_session": True, "stdout": said, "stderr": said}
+                session.giving_way(nice, lambda: SparkContext._ensure_initialized(gateway=launch_gateway(conf, popen), conf=conf))
+        except PySparkException:
+            raise LocalError("spark-ended", f"Java did not start; {log} says why") from None
 
 
 def run(spark: Any, plan: Plan, steps: Sequence[Step], report: Report, stop: Event, *, once: bool) -> bool:
     """Runs the steps; False when an audit found differences. Raises StompboxError when a step fails."""
+    quieten()
     streams = [step for step in steps if isinstance(step, Streaming)]
     if streams:
         _stream(spark, plan, streams, report, stop, once=once)
@@ -144,6 +152,7 @@ class _Stream:
         self.step: Final = step
         self.query: Final = query
         self.rows = 0
+        self.skipped = 0  # offsets that held no message any more
         self._last = -1
         self._busy = self._looked = monotonic()  # when it last had something to do, and when that was looked for
         self._has_begun = False
@@ -156,6 +165,9 @@ class _Stream:
                 self.rows += int(progress.numInputRows)
                 report(batch_of(self.step.name, progress, self.rows))
                 self._busy, self._is_idle = monotonic(), False
+            if progress.batchId > self._last and (count := self._skipped(progress)):
+                self.skipped += count
+                report(Warned(step=self.step.name, text=f"batch {progress.batchId}: {count:,} offsets held no message any more, skipped"))
             self._last = max(self._last, progress.batchId)
         self._look(report, monotonic())
 
@@ -172,11 +184,26 @@ class _Stream:
             self._is_idle = True
             report(Idle(step=self.step.name))
 
+    def _skipped(self, progress: Any) -> int:
+        """Offsets of a batch that are no rows of it. With a selector nobody knows, and a step that fails on loss has none."""
+        sources = [self.step] if isinstance(self.step, ArchiveTable) else self.step.sources
+        if self.step.fail_on_data_loss or any(source.selector for source in sources):
+            return 0
+        return sum(max(0, offsets_of(source.startOffset, source.endOffset) - source.numInputRows) for source in progress.sources)
+
     def stop(self, deadline: float) -> None:
         """Between two batches, if there is such a moment before the deadline."""
         while self.query.isActive and self.query.status["isTriggerActive"] and monotonic() < deadline:
             sleep(BETWEEN)
         self.query.stop()
+
+
+def offsets_of(start: str | None, end: str | None) -> int:
+    """How many lie between two positions as Spark prints them; 0 where one of them is not known. Logs that were made anew begin at 0."""
+    first, last = (json.loads(text or "null") for text in (start, end))
+    if not isinstance(first, dict) or not isinstance(last, dict):
+        return 0
+    return sum(offset - (begin if (begin := first.get(address, 0)) <= offset else 0) for address, offset in last.items())
 
 
 def _stream(spark: Any, plan: Plan, steps: Sequence[Streaming], report: Report, stop: Event, *, once: bool) -> None:
@@ -202,38 +229,11 @@ def _stream(spark: Any, plan: Plan, steps: Sequence[Streaming], report: Report, 
             raise stream.query.exception()
     for stream in streams:
         stream.tell(report)
-        report(Finished(step=stream.step.name, text=f"{stream.rows:,} rows", facts={"rows": stream.rows}))
+        skipped = {"skipped": stream.skipped} if stream.skipped else {}
+        text = f"{stream.rows:,} rows" + (f", {stream.skipped:,} offsets skipped" if skipped else "")
+        report(Finished(step=stream.step.name, text=text, facts={"rows": stream.rows, **skipped}))
 
 
 def left_out(steps: Sequence[Step], report: Report) -> None:
     for step in steps:
         report(Warned(step=step.name, text=f"{KINDS[type(step)]} runs with --once, or with --step {step.name}"))
-
-
-@contextmanager
-def named(step: Step, report: Report) -> Any:
-    """Faults of Spark as one line that names the step. Whatever ends it is reported."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
-    try:
-        yield
-    except (PySparkException, Py4JError) as fault:
-        plain = _plain(f"{KINDS[type(step)]} {step.name!r}", str(fault))
-        report(Failed(step=step.name, text=plain.message))
-        raise plain from fault
-    except StompboxError as fault:
-        report(Failed(step=step.name, text=fault.message))
-        raise
-
-
-def _plain(step: str, text: str) -> LocalError | ConnectionLost:
-    """What one of us has said, from under the stacks of Java and Python; else Spark's own first line."""
-    said = _OURS.findall(text)
-    if said and said[-1][0] == "ConnectionLost":
-        return ConnectionLost("broker-away", f"{step}: {said[-1][1]}")
-    raised = _PYTHONS.findall(text)
-    if not said and raised:
-        return LocalError("step-failed", f"{step}: {raised[-1]}")
-    lines = [line.strip(" :") for line in text.splitlines() if line.strip() and not line.startswith(("===", "An error occurred"))]
-    return LocalError("step-failed", f"{step}: {said[-1][1] if said else lines[0] if lines else 'Spark gave no reason'}")

@@ -146,11 +146,12 @@ class Pipeline(Table, frozen=True, kw_only=True):
     url: Annotated[str | None, key("The broker; default: STOMPBOX_URL, else stomp://127.0.0.1:61613.", kind="secret")] = None
     login: Annotated[str | None, key("User name.")] = None
     passcode: Annotated[str | None, key("Password; default: STOMPBOX_PASSCODE.", kind="secret")] = None
+    passcode_file: Annotated[str | None, key("Or: file whose first line it is.", kind="name")] = None
     virtual_host: Annotated[str | None, key("Virtual host; default: the url's host.")] = None
     trust_store_path: Annotated[str | None, key("PEM file of the CAs that may have signed the broker's certificate.")] = None
     key_store_path: Annotated[str | None, key("PEM file of the client's certificate chain.")] = None
     key_path: Annotated[str | None, key("Its key, unless it is in there.")] = None
-    key_store_password: Annotated[str | None, key("That key's password.", kind="secret")] = None
+    key_store_password: Annotated[str | None, key("That key's password; default: STOMPBOX_KEY_STORE_PASSWORD.", kind="secret")] = None
     verify_host: Annotated[bool | None, key("Must the certificate be for the host of the url?")] = None
     reconnect_timeout: Annotated[int, key("How long a broker that is away is waited for.", "ms", at_least=0)] = 30_000
     folder: Annotated[str, key("Folder of checkpoints and of what is under way.", kind="name")] = "pipeline-state"
@@ -185,6 +186,7 @@ class Plan(Struct, frozen=True):
     file: Path
     url: str
     passcode: str | None
+    key_password: str | None = None
 
     def __repr__(self) -> str:
         return f"Plan({str(self.file)!r})"
@@ -206,7 +208,7 @@ class Plan(Struct, frozen=True):
         pipeline = self.pipeline
         given = {
             "url": self.url, "login": pipeline.login, "passcode": self.passcode, "virtualHost": pipeline.virtual_host,
-            "keyStorePassword": pipeline.key_store_password, "reconnectTimeout": str(pipeline.reconnect_timeout),
+            "keyStorePassword": self.key_password, "reconnectTimeout": str(pipeline.reconnect_timeout),
             "verifyHost": None if pipeline.verify_host is None else str(pipeline.verify_host).lower(),
         }  # fmt: skip
         files = {"trustStorePath": pipeline.trust_store_path, "keyStorePath": pipeline.key_store_path, "keyPath": pipeline.key_path}
@@ -247,7 +249,23 @@ def read_plan(file: Path, environ: dict[str, str]) -> Plan:
     """The pipeline of a file; not checked beyond its keys. Raises ConfigError that names file, line and key."""
     pipeline, origins = read_file(file, Pipeline, PAGE)
     url = pipeline.url or environ.get("STOMPBOX_URL") or DEFAULT_URL
-    return Plan(pipeline, origins, file, url, pipeline.passcode or environ.get("STOMPBOX_PASSCODE"))
+    passcode = _passcode_of(pipeline, origins, file) or environ.get("STOMPBOX_PASSCODE")
+    return Plan(pipeline, origins, file, url, passcode, pipeline.key_store_password or environ.get("STOMPBOX_KEY_STORE_PASSWORD"))
+
+
+def _passcode_of(pipeline: Pipeline, origins: Origins, file: Path) -> str | None:
+    if pipeline.passcode_file is None:
+        return pipeline.passcode
+    if pipeline.passcode is not None:
+        origins.refuse(("passcode-file",), "there is a passcode as well; one of them is enough", "config-conflict")
+    path = file.parent / pipeline.passcode_file
+    try:
+        first = path.read_text("utf-8").partition("\n")[0].rstrip("\r")
+    except (OSError, UnicodeDecodeError) as fault:
+        origins.refuse(("passcode-file",), f"{path} cannot be read: {getattr(fault, 'strerror', None) or 'it is no text'}")
+    if not first:
+        origins.refuse(("passcode-file",), f"the first line of {path} is empty")
+    return first
 
 
 def keys_of_options() -> dict[str, str]:

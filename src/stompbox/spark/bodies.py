@@ -10,14 +10,23 @@ types: those are Spark's.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from re import DOTALL, fullmatch
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from stompbox.errors import UsageError
+from stompbox.spark.columns import TYPES
 
 FORMATS: Final = ("json", "csv")
+_DDL: Final = frozenset(  # the first word of a type
+    (
+        "BOOLEAN", "TINYINT", "BYTE", "SMALLINT", "SHORT", "INT", "INTEGER", "BIGINT", "LONG", "FLOAT", "REAL", "DOUBLE", "DECIMAL", "DEC",
+        "NUMERIC", "DATE", "TIME", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "STRING", "CHAR", "CHARACTER", "VARCHAR", "BINARY",
+        "INTERVAL", "ARRAY", "MAP", "STRUCT", "VARIANT", "VOID",
+    )
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +57,38 @@ class Decoding:
         """One row per body, or something else where a body is not what it should be."""
         joined = pc.binary_join(pa.ListArray.from_arrays([0, len(bodies)], bodies), "\n")[0].as_buffer()
         return _read_json(bodies, joined, self.fields) if self.format == "json" else _read_csv(joined, self.fields)
+
+
+def check_columns(schema: str) -> bool:
+    """Are there any? Raises UsageError naming what in the option `schema` is no column: Spark's own words would count its letters from
+    the beginning of our columns. What stands inside of a type is left to it."""
+    names = {name.lower() for name in TYPES}
+    for part in _parts(schema):
+        found = fullmatch(r"\s*(`(?:[^`]|``)+`|\w+)(?:\s*:\s*|\s+)([A-Za-z_]+)\b.*", part, DOTALL)
+        if found is None or found[2].upper() not in _DDL:
+            raise UsageError(
+                "bad-option", f"option 'schema': {part.strip()[:80]!r} is no column; allowed is Spark DDL: carrier STRING, delay INT"
+            )
+        name = found[1].strip("`").lower()
+        if name in names:
+            raise UsageError("bad-option", f"option 'schema' names the column {name!r}, which is there already; take another name")
+        names.add(name)
+    return bool(schema)
+
+
+def _parts(schema: str) -> list[str]:
+    """What stands between the commas that are not inside of a type, a name or a comment."""
+    parts, depth, quote = [""], 0, ""
+    for letter in schema:
+        if letter == quote or (not quote and letter in "`'\""):
+            quote = "" if quote else letter
+        elif not quote:
+            depth += (letter in "<(") - (letter in ">)")
+            if letter == "," and not depth:
+                parts.append("")
+                continue
+        parts[-1] += letter
+    return parts if schema.strip() else []
 
 
 def _unreadable(field: Any, format_: str, why: str) -> UsageError:

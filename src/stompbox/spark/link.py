@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from stompbox.errors import ConnectionLost, FrameError, Refused, UsageError
@@ -233,19 +234,27 @@ def _refusal_of(fault: Exception) -> Refused | None:
         return Refused(
             "tls-refused", f"the broker's certificate was not accepted (options trustStorePath, verifyHost): {fault.verify_message}"
         )
-    if isinstance(fault, FileNotFoundError | PermissionError | IsADirectoryError):
-        return Refused("tls-file", f"a file named by the TLS options cannot be read: {fault}")
     return None
 
 
 def _context(tls: Tls) -> ssl.SSLContext:
+    """Raises Refused and UsageError that name the option whose file it is."""
+    for name, path in (("trustStorePath", tls.trust_store), ("keyStorePath", tls.key_store), ("keyPath", tls.key)):
+        try:
+            if path:
+                Path(path).read_bytes()
+        except OSError as fault:
+            raise Refused("tls-file", f"option {name!r}: {path} cannot be read: {fault.strerror}") from None
     try:
         context = ssl.create_default_context(cafile=tls.trust_store or None)
-        context.check_hostname = tls.verify_host
+    except ssl.SSLError:
+        raise UsageError("bad-option", f"option 'trustStorePath': {tls.trust_store} holds no certificate; allowed is a PEM file") from None
+    context.check_hostname = tls.verify_host
+    try:
         if tls.key_store:
-            context.load_cert_chain(tls.key_store, tls.key or None, tls.password or None)
+            context.load_cert_chain(tls.key_store, tls.key or None, tls.password)
     except ssl.SSLError as fault:
-        raise UsageError("bad-option", f"options trustStorePath, keyStorePath, keyPath: {fault}") from None
+        raise UsageError("bad-option", f"options keyStorePath, keyPath, keyStorePassword: {fault.reason or fault}") from None
     return context
 
 

@@ -67,7 +67,8 @@ def losses(start: Mapping[str, int], extents: Mapping[str, Extent]) -> list[Loss
         extent = extents.get(address)
         if extent is None:
             if offset:  # a log of which nothing was read yet has lost nothing
-                found.append(Loss(address, f"address {address!r} is gone from the broker; the checkpoint is at offset {offset}", -1))
+                text = f"address {address!r} is gone from the broker, or from the destinations; the checkpoint is at offset {offset}"
+                found.append(Loss(address, text, -1))
         elif extent.next < offset:
             found.append(Loss(address, f"the log of {address!r} ends at offset {extent.next}, before the checkpoint's {offset}", -1))
         elif extent.first > offset:

@@ -231,6 +231,20 @@ def _bad(name: str, given: str, allowed: str) -> UsageError:
     return UsageError("bad-option", f"option {name!r} is {given[:80]!r}; allowed are {allowed}")
 
 
+def check_reading(given: Given) -> Given:
+    """Raises UsageError naming an option that is wrong for batch reads and streams alike."""
+    given.refuse_others(frozenset((Role.BOTH, Role.READ, Role.STREAM, Role.BATCH)), "reading")
+    target_of(given)
+    _destinations(given)
+    for name in ("startingOffsets", "endingOffsets"):
+        given.bound(name)
+    given.boolean("failOnDataLoss")
+    if given.is_given("numPartitions"):
+        given.number("numPartitions")
+    _body_format(given)
+    return given
+
+
 def source_options(given: Given, *, streaming: bool) -> SourceOptions:
     """The options of a read. Raises UsageError naming the option."""
     roles = frozenset((Role.BOTH, Role.READ, Role.STREAM if streaming else Role.BATCH))
@@ -247,10 +261,8 @@ def source_options(given: Given, *, streaming: bool) -> SourceOptions:
         partitions=given.number("numPartitions") if given.is_given("numPartitions") else min(4, cpu_count() or 1),
         fail_on_data_loss=given.boolean("failOnDataLoss"),
         selector=given.text("selector"),
-        body_format=given.choice("bodyFormat", ("json", "csv")) if given.text("schema") else "",
+        body_format=_body_format(given),
     )
-    if given.is_given("bodyFormat") and not found.body_format:
-        raise UsageError("missing-option", "option 'bodyFormat' needs the option 'schema': " + OPTIONS["schema"][2])
     if streaming and found.starting == LATEST and not found.group:
         # Spark asks again where to begin after a crash in its first batch: without a cursor the second answer would skip messages.
         raise UsageError(
@@ -279,6 +291,14 @@ def sink_options(given: Given, *, streaming: bool) -> SinkOptions:
     return SinkOptions(target_of(given), given.text("destination"), sink, batch)
 
 
+def _body_format(given: Given) -> str:
+    if given.text("schema"):
+        return given.choice("bodyFormat", ("json", "csv"))
+    if given.is_given("bodyFormat"):
+        raise UsageError("missing-option", "option 'bodyFormat' needs the option 'schema': " + OPTIONS["schema"][2])
+    return ""
+
+
 def _destinations(given: Given) -> str:
     names = [name.strip() for name in given.required("destination").split(",")]
     if not all(names):
@@ -292,6 +312,7 @@ def target_of(given: Given) -> Target:
     try:
         parts = urlsplit(url)
         port = parts.port or DEFAULT_PORT
+        (parts.hostname or "").encode("idna")
     except ValueError as fault:
         raise UsageError("bad-option", f"option 'url' is not a URL: {fault}") from None
     if parts.scheme not in _TLS_SCHEMES | _PLAIN_SCHEMES or not parts.hostname:

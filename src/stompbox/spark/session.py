@@ -31,6 +31,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
+    "spark.redaction.regex": "(?i)secret|password|passcode|token|access[.]?key",  # in plans; its default does not know passcodes
 }
 
 

@@ -25,6 +25,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from stompbox.errors import StompboxError, UsageError
 from stompbox.message import Run
+from stompbox.spark.faults import plain
 from stompbox.spark.link import Link, leased
 from stompbox.spark.options import SinkOptions
 from stompbox.spark.requests import Staging, delete_sink, discard, publish, stage
@@ -138,9 +139,11 @@ class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
         self._sink: Final = options.sink or f"job-{uuid4().hex}"
         self._batch: Final = max(0, options.batch)
 
+    @plain
     def write(self, iterator: Iterator[Any]) -> Staged:
         return _staged(self._options, self._sink, self._batch, iterator)
 
+    @plain
     def commit(self, messages: list[Staged | None]) -> None:
         _publish(self._options, messages)
 
@@ -155,6 +158,7 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         check_columns(types, options.destination)
         self._options: Final = options
 
+    @plain
     def write(self, iterator: Iterator[Any]) -> Staged:
         context = TaskContext.get()
         query = context.getLocalProperty(QUERY_ID) if context else None
@@ -163,6 +167,7 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
             raise UsageError("no-query", f"Spark did not say which batch this is (local properties {QUERY_ID} and {BATCH_ID})")
         return _staged(self._options, f"query-{query}", int(batch), iterator)
 
+    @plain
     def commit(self, messages: list[Staged | None], batchId: int) -> None:
         _publish(self._options, messages, batchId)
 

@@ -23,13 +23,14 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from stompbox.errors import UsageError
+from stompbox.errors import StompboxError, UsageError
 from stompbox.spark import link as links
-from stompbox.spark.bodies import decoding_of
+from stompbox.spark.bodies import check_columns, decoding_of
 from stompbox.spark.bounds import Bound, Kind
 from stompbox.spark.columns import TYPES
+from stompbox.spark.faults import plain
 from stompbox.spark.offsets import Extent, Loss, OffsetRange, Offsets, advance, available, between, dealt, losses, ordered
-from stompbox.spark.options import Given, SourceOptions, sink_options, source_options
+from stompbox.spark.options import Given, SourceOptions, check_reading, sink_options, source_options
 from stompbox.spark.reading import View, batches, report, resolved
 from stompbox.spark.requests import commit_group, describe, open_group
 from stompbox.spark.selection import selection_of
@@ -42,6 +43,7 @@ SIZED_ROWS: Final = 10_000  # from here on it is worth a request to know how lar
 class StompSource(DataSource):  # type: ignore[misc]
     """`spark.read.format("stomp")` and its three sisters. Options: stompbox.spark.options.OPTIONS."""
 
+    @plain
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)
         self._given: Final = Given(options)
@@ -50,24 +52,33 @@ class StompSource(DataSource):  # type: ignore[misc]
     def name(cls) -> str:
         return FORMAT
 
+    @plain
     def schema(self) -> str:
+        """Asked for by load(): what is wrong for any read is refused there, before a query is started."""
+        given = check_reading(self._given).text("schema")
         own = ", ".join(f"{name} {kind}" for name, kind in TYPES.items())
-        given = self._given.text("schema")
-        return f"{own}, {given}" if given else own
+        return f"{own}, {given}" if check_columns(given) else own
 
+    @plain
     def reader(self, schema: StructType) -> StompReader:
         options = source_options(self._given, streaming=False)
         return StompReader(options, _view(schema, options))
 
-    def streamReader(self, schema: StructType) -> StompStreamReader:
-        options = source_options(self._given, streaming=True)
-        return StompStreamReader(options, _view(schema, options))
+    @plain
+    def streamReader(self, schema: StructType) -> StompStreamReader | RefusedStreamReader:
+        try:
+            options = source_options(self._given, streaming=True)
+            return StompStreamReader(options, _view(schema, options))
+        except StompboxError as fault:
+            return RefusedStreamReader(fault)
 
+    @plain
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:  # Spark's signature
         if overwrite:
             raise UsageError("bad-mode", "mode overwrite is not possible: messages are only added; use mode append")
         return BatchWriter(sink_options(self._given, streaming=False), _types(schema))
 
+    @plain
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # Spark's signature
         return StreamWriter(sink_options(self._given, streaming=True), _types(schema))
 
@@ -105,10 +116,10 @@ class _Reading:
         self._options: Final = options
         self._view: Final = view
 
+    @plain
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        if partition.value is None:  # Spark's stand-in where there are no partitions
-            return iter(())
-        return batches(self._options, partition.value, self._view)
+        if partition.value is not None:  # Spark's stand-in where there are no partitions
+            yield from batches(self._options, partition.value, self._view)
 
     def _dealt(self, start: Mapping[str, int], end: Mapping[str, int]) -> list[Ranges]:
         return [Ranges(ranges) for ranges in dealt(between(start, end), self._options.partitions)]
@@ -117,6 +128,7 @@ class _Reading:
 class StompReader(_Reading, DataSourceReader):  # type: ignore[misc]
     """A batch read: from startingOffsets to endingOffsets of the logs that are there."""
 
+    @plain
     def partitions(self) -> list[Ranges]:
         options = self._options
         with links.leased(options.target) as link:
@@ -139,6 +151,7 @@ class StompStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
         self._latest: Offsets | None = None
         self._reported: set[str] = set()  # losses that were logged already
 
+    @plain
     def initialOffset(self) -> Offsets:
         options = self._options
         with links.leased(options.target) as link:
@@ -147,12 +160,14 @@ class StompStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
                 # As with latest: what it means changes until that time has come.
                 raise UsageError("missing-option", "startingOffsets in the future needs the option 'group', a cursor that keeps the place")
             if options.group:
-                return open_group(link, options.group, options.destination, options.starting)
+                positions = open_group(link, options.group, options.destination, options.starting)
+                return {address: offset for address, offset in positions.items() if address in extents}  # it may have had others
             return resolved("startingOffsets", options.starting, extents, link, strict=options.fail_on_data_loss)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self._options.max_rows)
 
+    @plain
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
         extents = self._look(start)
         for loss in losses(start, extents):
@@ -171,17 +186,20 @@ class StompStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
     def reportLatestOffset(self) -> Offsets | None:
         return self._latest
 
+    @plain
     def prepareForTriggerAvailableNow(self) -> None:
         with links.leased(self._options.target) as link:
             extents = describe(link, self._options.destination, create=True).extents
         self._target = {address: extent.next for address, extent in extents.items()}
 
+    @plain
     def partitions(self, start: Offsets, end: Offsets) -> list[Ranges]:
         for address, offset in start.items():
             if end.get(address, offset) < offset:
                 self._report(Loss(address, f"the log of {address!r} was made anew and is shorter than offset {offset}", -1))
         return self._dealt(start, end)
 
+    @plain
     def commit(self, end: Offsets) -> None:
         with links.leased(self._options.target) as link:
             self._acknowledge(link, end)
@@ -220,6 +238,39 @@ class StompStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
         if fails or loss.text not in self._reported:
             self._reported.add(loss.text)
             report(loss, fail=fails)
+
+
+class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+    """What a streaming read becomes whose options are wrong. Where there is no reader at all, Spark's worker fails over that instead."""
+
+    def __init__(self, fault: StompboxError) -> None:
+        self._fault: Final = fault
+
+    @plain
+    def initialOffset(self) -> Offsets:
+        raise self._fault
+
+    @plain
+    def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
+        raise self._fault
+
+    @plain
+    def getDefaultReadLimit(self) -> ReadLimit:
+        raise self._fault
+
+    @plain
+    def prepareForTriggerAvailableNow(self) -> None:
+        raise self._fault
+
+    @plain
+    def partitions(self, start: Offsets, end: Offsets) -> list[Ranges]:
+        raise self._fault
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        raise self._fault
+
+    def stop(self) -> None:
+        links.forget()
 
 
 def _up_to(extents: Mapping[str, Extent], target: Offsets) -> dict[str, Extent]:

@@ -1,0 +1,77 @@
+"""Faults of steps as users read them: one line that names the step. The stacks are in the pipeline's spark.log.
+
+Decides what a fault of Spark, of Java or of a library reads like. What is ours says it itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from stompbox.errors import ConnectionLost, LocalError, Refused, StompboxError
+from stompbox.pipelines.progress import Failed, Report
+from stompbox.pipelines.settings import KINDS, Step
+
+_OURS: Final = re.compile(r"stompbox\.errors\.(\w+): ([^\n]+)")
+_JAVAS: Final = re.compile(r"An error occurred while calling [^\n]*\n: ([^\n]+)")
+_PYTHONS: Final = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t][^\n]*\n)+(\S[^\n]*)")
+
+_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+
+_log: Final = logging.getLogger(__name__)
+
+
+def quieten() -> None:
+    """What PySpark logs of faults in SQL, as JSON with stacks, goes where all logs go, and not to the terminal as well."""
+    from pyspark.logger import PySparkLogger
+
+    for name in _LOGGERS:
+        PySparkLogger.getLogger(name).handlers.clear()
+
+
+@contextmanager
+def named(step: Step, report: Report) -> Iterator[None]:
+    """Whatever fails inside becomes one line with the step's name, and is reported."""
+    try:
+        yield
+    except Exception as fault:
+        found = _named(f"{KINDS[type(step)]} {step.name!r}", fault)
+        report(Failed(step=step.name, text=found.message))
+        if found is fault:
+            raise
+        raise found from fault
+
+
+def _named(name: str, fault: Exception) -> StompboxError:
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    if isinstance(fault, Refused):
+        return Refused(fault.code, f"{name}: {fault.message}")
+    if isinstance(fault, StompboxError):
+        return fault
+    if isinstance(fault, PySparkException | Py4JError):
+        return plain(name, str(fault))
+    _log.error("%s failed", name, exc_info=fault)  # of a library, or a bug of ours: this is the shell of a step
+    return LocalError("step-failed", f"{name}: {first_line(fault)}")
+
+
+def first_line(fault: Exception) -> str:
+    """What an exception says, in one line, with its kind where it says little."""
+    said = str(fault).strip().partition("\n")[0]
+    return said if isinstance(fault, OSError) and said else f"{type(fault).__name__}: {said}".rstrip(" :")
+
+
+def plain(step: str, text: str) -> LocalError | ConnectionLost:
+    """What one of us has said, from under the stacks of Java and Python; else Spark's own first line."""
+    said = _OURS.findall(text)
+    if said and said[-1][0] == "ConnectionLost":
+        return ConnectionLost("broker-away", f"{step}: {said[-1][1]}")
+    raised = _JAVAS.findall(text) or _PYTHONS.findall(text)
+    if not said and raised:
+        return LocalError("step-failed", f"{step}: {raised[-1]}")
+    lines = [line.strip(" :") for line in text.splitlines() if line.strip() and not line.startswith(("===", "An error occurred"))]
+    return LocalError("step-failed", f"{step}: {said[-1][1] if said else lines[0] if lines else 'Spark gave no reason'}")
