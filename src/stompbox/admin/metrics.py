@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 from stompbox import __version__
 from stompbox.admin.health import reasons
 from stompbox.admin.lag import Lag, Lags
+from stompbox.admin.pipelines import told_of
 from stompbox.admin.views import STAY, in_turns
 from stompbox.broker.depth import depth_of
 from stompbox.broker.limits import Limits
@@ -184,13 +185,13 @@ def _of_disk(broker: Broker) -> Iterator[Metric]:
 
 
 def _of_pipelines(broker: Broker) -> Iterator[Metric]:
-    broker.progress.forget(broker.now())
+    found = told_of(broker)
     sessions = {connection.session_id for connection in broker.connections}
     states = Counter(dict.fromkeys(STATES, 0))
-    states.update(told.state(sessions) for told in broker.progress.told.values())
+    states.update(told.state(sessions) for told in found)
     yield _gauge("stompbox_pipeline_steps", "Steps of pipelines, by state", "state", states)
     rows = CounterMetricFamily("stompbox_pipeline_rows", "Rows of a step in its run", labels=["pipeline", "step", "user"])
-    for told in broker.progress.told.values():
+    for told in found:
         rows.add_metric([told.pipeline, told.step.step, told.user], told.step.rows)
     yield rows
 

@@ -37,10 +37,17 @@ class PipelineView(Struct, frozen=True):
     told: int
 
 
+def told_of(broker: Broker) -> list[Told]:
+    """The last word of every step."""
+    if broker.progress is None:
+        return []
+    broker.progress.forget(broker.now())
+    return list(broker.progress.told.values())
+
+
 async def entries_of(broker: Broker, user: str | None) -> list[Entry]:
     """Of one user; None: of all. By pipeline and step."""
-    broker.progress.forget(broker.now())
-    found = [told for told in broker.progress.told.values() if user in (None, told.user)]
+    found = [told for told in told_of(broker) if user in (None, told.user)]
     sessions = {connection.session_id for connection in broker.connections}
     lags = await _lags(broker) if any(told.groups for told in found) else Counter()
     views = [_view(broker, told, told.state(sessions), lags) for told in found]

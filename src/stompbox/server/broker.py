@@ -33,7 +33,6 @@ from stompbox.server.hosts import Hosts
 from stompbox.server.naming import Names
 from stompbox.server.outgoing import Stream, Whole
 from stompbox.server.pressure import Pressure
-from stompbox.server.progress import Progress
 from stompbox.server.timeouts import Timeouts
 from stompbox.server.transforming import Transform, load_transform, outward
 from stompbox.server.uploads import disk_failed
@@ -44,6 +43,7 @@ from stompbox.store.base import REFUSALS, Commit, Store
 
 if TYPE_CHECKING:
     from stompbox.server.connection import Connection
+    from stompbox.server.progress import Progress
     from stompbox.server.tcp import Door, Socket
 
 log = logging.getLogger("stompbox")
@@ -86,7 +86,7 @@ class Broker:
         self.waiting: dict[Connection, None] = {}  # those with receipts that a commit must come before
         self.pressure = Pressure(self)
         self.counting = Counting(self) if configuration.persist_delivery_count_before_delivery and is_durable else None
-        self.progress = Progress()
+        self.progress: Progress | None = None  # of pipelines, once one has told of itself
         self.timeouts = Timeouts(self, configuration.transaction_timeout)
         self.disk = Disk(self, Path(configuration.data) if is_durable else None)
         self._names: dict[tuple[ListenerOptions, str], Names] = {}

@@ -141,14 +141,15 @@ async def progress(connection: Connection, frame: Frame) -> Answer:
     report = _report(frame)
     broker, names = connection.broker, connection.names
     pipeline, user = names.placed(report.pipeline), connection.user.name
+    kept = broker.progress = broker.progress or Progress()
     found = []
     for step in report.steps:
         placed = tuple([names.placed(group) for group in step.groups])
-        before = broker.progress.told.get((user, pipeline, step.step))
+        before = kept.told.get((user, pipeline, step.step))
         if before is None or before.groups != placed:
             _require(connection, placed)
         found.append(Told(user, pipeline, step, placed, connection.session_id, broker.now()))
-    broker.progress.tell(pipeline, found, {one.session_id for one in broker.connections})
+    kept.tell(pipeline, found, {one.session_id for one in broker.connections})
     return json_answer({})
 
 

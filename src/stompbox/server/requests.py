@@ -15,13 +15,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from stompbox.errors import IllegalFrame, StompboxError
-from stompbox.server.answers import Handler
+from stompbox.server.answers import Answer, Handler
 from stompbox.server.grouping import group_commit, group_delete, group_list, group_open
 from stompbox.server.logs import describe, fetch, offset_at
 from stompbox.server.operating import block, disable, enable, pause, resume, unblock
 from stompbox.server.outgoing import PORTION, Portions
 from stompbox.server.pressure import Reason
-from stompbox.server.progress import progress
 from stompbox.server.sinks import discard, publish, sink_delete, stage
 from stompbox.stomp.codec import encode_headers
 from stompbox.stomp.frames import Frame
@@ -33,6 +32,13 @@ log = logging.getLogger("stompbox.requests")
 
 DESTINATION: Final = "stompbox.requests"
 MOST_WAITING: Final = 16  # requests of one connection; beyond, it is not read
+
+
+async def progress(connection: Connection, frame: Frame) -> Answer:
+    from stompbox.server.progress import progress as told  # most brokers are never told of any
+
+    return await told(connection, frame)
+
 
 REQUESTS: Final[Mapping[str, Handler]] = MappingProxyType(
     {
