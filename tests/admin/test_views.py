@@ -78,7 +78,7 @@ def test_what_the_queues_of_an_address_hold_together(served: Served) -> None:
         client.sync()
         with Plain(served.port) as sender:
             send(sender, "/topic/sums", b"a", b"b")
-        [found] = read(served.admin, "addresses?match=sums")["addresses"]
+        [found] = read(served.admin, "addresses?address=sums")["addresses"]
     assert (found["ready"] + found["delivering"], found["consumers"], found["settled"], found["next"]) == (4, 2, 0, 2)
 
 
@@ -209,6 +209,8 @@ def test_connections_are_found_by_what_is_known_of_them(served: Served) -> None:
         for text in ("found-by-this", "finder"):
             [found] = read(served.admin, f"connections?match={text}&sort=-since")["connections"]
             assert found["client_id"] == "found-by-this"
+        assert read(served.admin, f"connections?connection={found['id']}")["connections"] == [found]
+    assert read(served.admin, "connections?connection=0")["connections"] == []
 
 
 def test_pages_of_a_list(served: Served) -> None:

@@ -118,15 +118,16 @@ class Pages:
 
     async def connections(self, request: Request) -> Response:
         require(self.broker, request)
-        broker = self.broker
+        broker, only = self.broker, request.query_params.get("connection")
         found = [
             Entry(str(one.session_id), one, f"{one.session_id} {one.peer} {one.user.name} {one.client_id}")
             for one in sorted(broker.connections, key=_session)
+            if only in (None, str(one.session_id))
         ]
         return await listed(request, "connections", found, lambda one: connection_view(broker, one), BY_CONNECTION)
 
     async def addresses(self, request: Request) -> Response:
-        found = [named(address.name, address) for address in self._shown(request)]
+        found = [named(address.name, address) for address in self._shown(request, request.query_params.get("address"))]
         dead_letters = dead_letter_addresses(self.broker)
         return await listed(request, "addresses", found, lambda address: address_view(address, dead_letters), BY_ADDRESS)
 

@@ -604,9 +604,9 @@ function address(name) {
 
   async function load(signal) {
     const [found, listed] = await Promise.all([
-      ask(`addresses?${query({ match: name, limit: 10000 })}`, undefined, signal), ask(`queues?${query({ address: name, all: true, limit: 1000 })}`, undefined, signal),
+      ask(`addresses?${query({ address: name })}`, undefined, signal), ask(`queues?${query({ address: name, all: true, limit: 1000 })}`, undefined, signal),
     ]);
-    const one = found.addresses.find((each) => each.name === name);
+    const [one] = found.addresses;
     if (!one) throw new Refusal(404, { code: "no-such-address", message: `Address ${name} is not there, or not any more` });
     return { one, listed, now: found.now };
   }
@@ -744,8 +744,8 @@ function connection(id) {
     act: async () => (await ask("connections/close", { connection: Number(id) }), `Connection ${id} is closed`),
   }));
   async function load(signal) {
-    const found = await ask(`connections?${query({ match: id, limit: 10000 })}`, undefined, signal);
-    const one = found.connections.find((each) => String(each.id) === id);
+    const found = await ask(`connections?${query({ connection: id })}`, undefined, signal);
+    const [one] = found.connections;
     close.disabled = !one;
     if (!one) throw new Refusal(404, { code: "no-such-connection", message: `Connection ${id} is not there, or not any more` });
     return { ...one, now: found.now };
