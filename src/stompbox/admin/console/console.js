@@ -321,7 +321,8 @@ class Listed {
   }
 
   load(signal) {
-    const given = { match: this.filter.value, sort: this.table.sort, limit: ROWS, offset: this.offset || "" };
+    const sort = this.table.sort === this.options.sort ? "" : this.table.sort; // that is the order they have anyway
+    const given = { match: this.filter.value, sort, limit: ROWS, offset: this.offset || "" };
     return ask(`${this.name}?${query(given)}`, undefined, signal);
   }
 
