@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import Served
 from tests.system.plain import Plain
 
 
@@ -154,3 +155,22 @@ def test_a_data_folder_of_an_older_version_is_taken_over(serve: Callable[..., ob
         client.send("SUBSCRIBE", {"destination": "/queue/orders", "id": "orders"})
         got = [client.receive() for _ in range(3)]
     assert [(frame.body, frame.headers["redelivered"]) for frame in got] == [(b"order %d" % number, "true") for number in (2, 3, 5)]
+
+
+@pytest.mark.parametrize("last", [b"", b"DISCONNECT\nreceipt:last\n\n\0"])
+def test_who_ends_its_side_still_gets_its_receipts(serve: Callable[..., Served], tmp_path: Path, last: bytes) -> None:
+    """As with `nc -N`: all is said, then only read. Receipts wait for the disk, and what was not acknowledged goes back."""
+    served = serve("--data", str(tmp_path / "data"), "--no-admin", "--listen", "tcp://127.0.0.1:0")
+    sends = b"".join([b"SEND\ndestination:/queue/half\nreceipt:%d\n\nx\0" % number for number in range(100)])
+    subscribe = b"SUBSCRIBE\nid:1\ndestination:/queue/half\nack:client\n\n\0"
+    with socket.create_connection(("127.0.0.1", served.port), 20) as stream:
+        stream.sendall(b"CONNECT\naccept-version:1.2\nhost:h\n\n\0" + subscribe + sends + last)
+        stream.shutdown(socket.SHUT_WR)
+        came = b""
+        while octets := stream.recv(65536):
+            came += octets
+    receipts = [line for line in came.split(b"\n") if line.startswith(b"receipt-id:")]
+    assert receipts == [b"receipt-id:%d" % number for number in range(100)] + [b"receipt-id:last"] * bool(last)
+    with Plain(served.port) as client:
+        client.send("SUBSCRIBE", {"destination": "/queue/half", "id": "1"})
+        assert [client.receive().body for _ in range(100)] == [b"x"] * 100

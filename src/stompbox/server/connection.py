@@ -457,6 +457,15 @@ class Connection:
             self.out.clear()
         self.write_out()
 
+    def says_its_last(self) -> bool:
+        """The client has ended its side; whether there are answers that it waits for. The socket closes when they are said."""
+        if not self.pending:
+            return False
+        if not self.is_ended:
+            self.end(is_failure=True)
+            self.broker.flush()
+        return True
+
     def lost(self) -> None:
         """The socket is gone."""
         if self.is_lost:

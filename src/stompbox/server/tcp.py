@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from stompbox.server.websocket import WebSocket
 
 TLS_HELLO = b"\x16\x03"  # how a TLS client begins (RFC 8446, 5.1: handshake, version 3.x)
+LAST_WORDS = 10.0  # seconds in which the disk must have what a peer waits for that says no more itself
 LINGER = 1.0  # seconds in which the peer may read what was last said (STOMP 1.2, Connection Lingering)
 
 
@@ -28,6 +29,7 @@ class Socket(asyncio.Protocol):
         self.listener = listener
         self.is_clogged = False
         self._closing = False
+        self._is_half_closed = False
         self._receiver: Connection | WebSocket | None = None
         self._first = b""
         self._awaits_proxy = listener.options.proxy_protocol_enabled
@@ -110,7 +112,16 @@ class Socket(asyncio.Protocol):
             self._receiver.drained()
 
     def eof_received(self) -> bool:
-        return False  # the transport closes, after what is still to be written
+        """The peer says no more, and may still read (`nc -N`): what waits for the disk is said first. Else the transport closes."""
+        self._is_half_closed = True
+        receiver = self._receiver
+        if self._closing or not isinstance(receiver, Connection) or not self._transport.can_write_eof():
+            return False
+        if not receiver.says_its_last():
+            return False
+        self._deadline.cancel()
+        self._deadline = self.broker.loop.call_later(LAST_WORDS, self._transport.close)
+        return True
 
     def connection_lost(self, error: Exception | None) -> None:
         self._deadline.cancel()
@@ -143,6 +154,10 @@ class Socket(asyncio.Protocol):
         if self._closing:
             return
         self._closing = True
+        if self._is_half_closed:
+            self._deadline.cancel()
+            self._transport.close()
+            return
         if self._transport.can_write_eof():
             self._transport.write_eof()
             self._transport.resume_reading()
