@@ -22,7 +22,7 @@ def spark() -> Iterator[Any]:
     pytest.importorskip("pyspark")
     from stompbox.spark import session
 
-    found = session.local("stompbox-tests", cores=2, settings={"spark.sql.shuffle.partitions": "2"})
+    found = session.local("stompbox-tests", cores=2, settings={"spark.sql.shuffle.partitions": "2"}, nice=0)
     found.sparkContext.setLogLevel("ERROR")
     yield found
     found.stop()

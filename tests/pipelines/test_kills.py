@@ -104,7 +104,7 @@ class Run:
         self.file = folder / "lake.toml"
         settings = "".join([f'"{name}" = "{value}"\n' for name, value in {**QUICK, "spark.sql.shuffle.partitions": "1"}.items()])
         steps = [STEP.format(kept=kept.value, batch=BATCH) for kept in FORMATS]
-        self.file.write_text("\n".join([f'url = "{self.url}"\n[spark]\ncores = 2\n[spark.settings]\n{settings}', *steps]))
+        self.file.write_text("\n".join([f'url = "{self.url}"\n[spark]\ncores = 2\nnice = 0\n[spark.settings]\n{settings}', *steps]))
         with leased(target_of(Given({"url": self.url}))) as link:
             for number in range(ADDRESSES):
                 for kept in FORMATS:

@@ -92,7 +92,7 @@ def pipeline(served: Served, user: str, folder: Path, steps: str = STEPS) -> Pat
     file = folder / "lake.toml"
     head = f'name = "{user}"\nurl = "{url_of(served)}"\nlogin = "{user}"\npasscode-file = "secret/passcode"\ntrust-store-path = "{PEM}"\n'
     settings = "".join([f'"{name}" = "{value}"\n' for name, value in QUICK.items()])
-    file.write_text(f"{head}[spark]\ncores = 2\n[spark.settings]\n{settings}{steps}")
+    file.write_text(f"{head}[spark]\ncores = 2\nnice = 0\n[spark.settings]\n{settings}{steps}")
     return file
 
 

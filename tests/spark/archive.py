@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     given = parser.parse_args()
     settings = {**SETTINGS, **({"spark.master": given.master} if given.master else {}), **(QUICK if given.quick else {})}
-    spark = session.local("archive", cores=2, settings=settings)
+    spark = session.local("archive", cores=2, settings=settings, nice=0)
     spark.sparkContext.setLogLevel("ERROR")
     queries = {form: started(spark, given.url, given.folder, form, given.rows) for form in given.forms.split(",")}
     done = dict.fromkeys(queries, -1)

@@ -35,9 +35,8 @@ def spark() -> Iterator[Any]:
     """One local Spark for all tests: its start takes six seconds."""
     from stompbox.spark import session
 
-    found = session.local(
-        "stompbox-tests", cores=2, settings={"spark.sql.shuffle.partitions": "2", "spark.sql.streaming.pollingDelay": "20ms"}
-    )
+    settings = {"spark.sql.shuffle.partitions": "2", "spark.sql.streaming.pollingDelay": "20ms"}
+    found = session.local("stompbox-tests", cores=2, settings=settings, nice=0)
     found.sparkContext.setLogLevel("ERROR")
     yield found
     found.stop()
