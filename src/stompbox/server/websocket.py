@@ -1,14 +1,14 @@
 """STOMP over WebSocket (RFC 6455): the hand-shake, and frames in messages of the kind that the client sends.
 
-A message from the client may hold any part of the stream; what goes out is whole frames, as text where it is UTF-8 and the
-client speaks text, else as binary.
+A message from the client may hold any part of the stream; what goes out is whole frames (large ones in pieces), several in one message
+as long as they are small, as text where they are UTF-8 and the client speaks text, else as binary.
 """
 
 from __future__ import annotations
 
 import http
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -31,6 +31,8 @@ log = logging.getLogger("stompbox.connection")
 _library = logging.getLogger("stompbox.websockets")  # what it says of each connection is said here
 _library.setLevel(logging.WARNING)
 STATUS: Final = MappingProxyType({"no-such-path": http.HTTPStatus.NOT_FOUND, "origin-refused": http.HTTPStatus.FORBIDDEN})
+MESSAGE: Final = 8192  # octets of a message with several frames: what the strictest clients take (Tomcat; Jetty 64 KiB, Python 1 MiB)
+_CONTENT_LENGTH: Final = b"\ncontent-length:"
 _BAD_REQUEST: Final = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 SUBPROTOCOLS = [Subprotocol(name) for name in ("v12.stomp", "v11.stomp", "v10.stomp")]
 
@@ -141,9 +143,9 @@ class WebSocket:
             self.connection.receive(data)
 
     def _send(self) -> None:
-        for data in self.protocol.data_to_send():
-            if data:
-                self.socket.write(data)
+        data = b"".join(self.protocol.data_to_send())
+        if data:
+            self.socket.write(data)
 
     # The transport of a Connection
 
@@ -159,10 +161,12 @@ class WebSocket:
         if self.protocol.state is not State.OPEN:
             return
         kind = self.listener.options.web_socket_encoder_type.value
-        if (kind == "text" or (kind == "auto" and self.speaks_text)) and _is_utf8(data):
-            self.protocol.send_text(data)
-        else:
-            self.protocol.send_binary(data)
+        wants_text = kind == "text" or (kind == "auto" and self.speaks_text)
+        for part in messages(data):
+            if wants_text and _is_utf8(part):
+                self.protocol.send_text(part)
+            else:
+                self.protocol.send_binary(part)
         self._send()
 
     def pause_reading(self) -> None:
@@ -184,6 +188,25 @@ class WebSocket:
 def _select(protocol: ServerProtocol, offered: Sequence[Subprotocol]) -> Subprotocol | None:
     """The highest version that both know; a client that offers none is let in, too."""
     return next((name for name in SUBPROTOCOLS if name in offered), None)
+
+
+def messages(data: bytes) -> Iterator[bytes]:
+    """`data` cut between frames, so that none has several frames in more than MESSAGE octets. A frame is not cut."""
+    start = at = 0
+    size = len(data)
+    while size - start > MESSAGE and at < size:
+        head = data.find(b"\n\n", at)
+        line = data.rfind(b"\n", at, head)
+        if not data.startswith(_CONTENT_LENGTH, line):  # which comes last, but for what a transformer made
+            line = data.find(_CONTENT_LENGTH, at, head)
+        counted = data[line + 16 : data.find(b"\n", line + 1)] if line >= 0 else b""
+        stop = head + 2 + int(counted) if counted.isdigit() else data.find(b"\0", head + 2)
+        end = stop + 2 if head >= 0 and 0 <= stop < size - 2 else size  # NUL and LF; or all: a piece of a large frame
+        if end - start > MESSAGE and at > start:
+            yield data[start:at]
+            start = at
+        at = end
+    yield data[start:]
 
 
 def _is_utf8(data: bytes) -> bool:
