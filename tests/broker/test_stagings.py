@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stompbox.broker.address import Address
-from stompbox.broker.stagings import IDLE, Stagings
+from stompbox.broker.stagings import IDLE, Gathered, Stagings
 from stompbox.errors import Refused
 from stompbox.message import ANYCAST, Run
 from tests.broker.world import NOW, World, run_of
@@ -102,3 +102,26 @@ def test_a_sink_that_is_forgotten() -> None:
     world.commit()
     assert stagings.size == 0
     assert world.restart().engine.batches == {}
+
+
+def test_runs_that_were_gathered_are_published_in_place_of_many() -> None:
+    world = World()
+    stagings = made(world)
+    stagings.stage("lake", 0, (0, 1), [*messages(b"a"), *messages(b"b")])
+    chosen = stagings.chosen("lake", 0, [(0, 1)])
+    assert chosen is not None
+    gathered = Gathered(chosen, messages(b"a", b"b"))
+    assert stagings.publish("lake", 0, [(0, 1)], lambda run: world.address("q"), gathered) == 2
+    assert world.engine.addresses["q"].log.next == 2
+    assert stagings.chosen("lake", 0, [(0, 1)]) is None
+
+
+def test_what_was_staged_anew_meanwhile_is_not_published_as_it_was() -> None:
+    world = World()
+    stagings = made(world)
+    stagings.stage("lake", 0, (0, 1), messages(b"old"))
+    chosen = stagings.chosen("lake", 0, [(0, 1)])
+    assert chosen is not None
+    gathered = Gathered(chosen, messages(b"old"))
+    stagings.stage("lake", 0, (0, 1), messages(b"new", b"newer"))
+    assert stagings.publish("lake", 0, [(0, 1)], lambda run: world.address("q"), gathered) == 2

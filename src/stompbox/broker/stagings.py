@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
+from operator import is_
 from typing import Final
 
 from stompbox.broker.address import Address
@@ -36,6 +37,14 @@ class Staged:
     @property
     def size(self) -> int:
         return sum([run.size for runs in self.parts.values() for run in runs])
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """The messages of some attempts in fewer runs; good for as long as the attempts have the lists `of`."""
+
+    of: list[list[Run]]
+    runs: list[Run]
 
 
 class Stagings:
@@ -79,10 +88,9 @@ class Stagings:
             if gone.run not in ended:
                 self.ended[sink] = ended = [*ended, gone.run][-8:]
 
-    def publish(self, sink: str, batch: int, attempts: Iterable[Part], route: Callable[[Run], Address]) -> int | None:
-        """Publishes the winning attempts in one commit: how many messages; None when this batch was published before."""
+    def chosen(self, sink: str, batch: int, attempts: Iterable[Part]) -> list[list[Run]] | None:
+        """What the winning attempts have staged; None when this batch was published before. Raises Refused where it is gone."""
         if batch <= self.engine.batches.get(sink, -1):
-            self.discard(sink, batch)
             return None
         attempts = list(dict.fromkeys(attempts))
         found = self.batches.get((sink, batch))
@@ -91,7 +99,19 @@ class Stagings:
         if missing:
             text = f"sink {sink!r} batch {batch}: nothing is staged for {len(missing)} of {len(attempts)} attempts"
             raise Refused("not-staged", f"{text}, the first (partition, attempt) {missing[0]}; the broker may have been started anew")
-        routed = [(route(run), run) for part in attempts for run in staged[part]]
+        return [staged[part] for part in attempts]
+
+    def publish(
+        self, sink: str, batch: int, attempts: Iterable[Part], route: Callable[[Run], Address], gathered: Gathered | None = None
+    ) -> int | None:
+        """Publishes the winning attempts in one commit: how many messages; None when this batch was published before."""
+        chosen = self.chosen(sink, batch, attempts)
+        if chosen is None:
+            self.discard(sink, batch)
+            return None
+        is_good = gathered is not None and len(gathered.of) == len(chosen) and all(map(is_, gathered.of, chosen))
+        runs = gathered.runs if gathered is not None and is_good else [run for part in chosen for run in part]
+        routed = [(route(run), run) for run in runs]
         self.engine.prepare(routed)
         unit = self.engine.commits.begin()
         unit.undo.append(partial(self._remember, sink, self.engine.batches.get(sink)))
