@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -421,3 +422,30 @@ def test_nothing_is_wrong_with_a_journal_that_is_in_use(data: Path, running: Jou
     assert list(journal_damage(data)) == []
     running.apply(one(5))
     assert list(journal_damage(data)) == []
+
+
+def loose(offset: int) -> Commit:
+    commit = one(offset)
+    commit.is_loose = True
+    return commit
+
+
+def test_a_loose_commit_waits_in_memory_alone(data: Path, tmp_path: Path) -> None:
+    with closing(begun(data, 3)) as store:
+        before = Journal(data).file.read_bytes()
+        store.apply(loose(3))
+        assert Journal(data).file.read_bytes() == before
+        shutil.copytree(data, tmp_path / "killed")
+        assert offsets(store) == [0, 1, 2, 3]
+    with closing(opened(tmp_path / "killed")) as store:
+        assert offsets(store) == [0, 1, 2]
+
+
+def test_loose_commits_are_written_when_they_are_many(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journaled, "LOOSE", 3)
+    with closing(begun(data, 1)) as store:
+        for offset in range(1, 9):
+            store.apply(loose(offset))
+            assert len(store._waiting) <= 4
+        store.apply(one(9))
+        assert offsets(store) == list(range(10))

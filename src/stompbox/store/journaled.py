@@ -3,7 +3,7 @@
 | commit                                            | durable when                            | in the database                   |
 |---------------------------------------------------|-----------------------------------------|-----------------------------------|
 | small: messages, acknowledgements, trims, entries | its record is in the journal            | with the next ones, as one commit |
-| the same, and loose                               | the next one that is not loose is       | with the others that wait, or at once |
+| the same, and loose                               | never for certain                       | with the next ones                |
 | the same, and larger                              | its transaction is, with all that waits | at once                           |
 | anything else                                     | its transaction is, after all that waits | at once                          |
 
@@ -36,6 +36,7 @@ from stompbox.store.sqlite import SqliteStore
 
 SMALL: Final = 32 << 10  # bytes of a record; from here on the database alone is as fast
 MOST: Final = 1024  # commits that wait; putting them into the database takes some ms, and other commits wait for it
+LOOSE: Final = 128  # commits that wait in memory alone
 EACH: Final = 64  # bytes that a message costs beside its body, at a guess
 LOOKS: Final = 100  # at a journal that is being written to: damage is what stays as it is
 
@@ -77,6 +78,7 @@ class JournaledStore:
         self._journal = Journal(database.path)
         self._turn = RLock()
         self._waiting: list[Commit] = []  # durable, and not in the database
+        self._loose = 0  # of them, so many are not durable, and need not be
         self._touched: set[int] = set()  # logs of which there is something among them
         self._known: set[int] = set()  # logs
         self._sequence = 0  # of the last record
@@ -145,10 +147,11 @@ class JournaledStore:
             self._touched.update(commit.runs, commit.next_offsets, commit.trims)
 
     def _keep_loose(self, commit: Commit) -> None:
-        """A small one that may be lost: behind those that wait, if any do, so that nothing overtakes them."""
-        if not self._waiting or len(self._waiting) >= MOST:
+        """A small one that may be lost waits in memory alone."""
+        if self._loose >= LOOSE:
             self._settle(commit)
             return
+        self._loose += 1
         self._waiting.append(commit)
         self._touched.update(commit.runs, commit.next_offsets, commit.trims)
 
@@ -200,9 +203,11 @@ class JournaledStore:
                 self._database.apply(more)
             return
         merged = merge(self._waiting if more is None else [*self._waiting, more])
+        merged.is_loose = self._loose == len(self._waiting) and not self._is_unsure and (more is None or more.is_loose)
         merged.entries[_SEQUENCE] = self._sequence.to_bytes(8, "little")
         self._database.apply(merged)
         self._waiting = []
+        self._loose = 0
         self._touched.clear()
         self._is_unsure = False
         self._journal.restart()
