@@ -17,7 +17,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from stompbox.broker import durables, groups
+from stompbox.broker import durables, groups, windows
 from stompbox.broker.consumer import AckMode, Consumer
 from stompbox.broker.queue import Kind, Queue
 from stompbox.broker.transaction import Transaction
@@ -393,6 +393,14 @@ class Life(RuleBasedStateMachine):
     def serve(self, data: st.DataObject, max_bytes: int) -> None:
         self.start(data)
         self.world.serve(max_bytes=max_bytes)
+
+    @rule(data=st.data())
+    def give_back(self, data: st.DataObject) -> None:
+        """Memory is full, and this queue's window is the idlest. Nobody can tell."""
+        self.start(data)
+        queues = list(self.world.engine.queues.values())
+        if queues:
+            windows.give_back(self.draw(*queues))
 
     @rule(data=st.data(), ms=st.sampled_from([10, 100, 1000]))
     def tick(self, data: st.DataObject, ms: int) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from stompbox.broker import (
@@ -29,6 +30,7 @@ from stompbox.broker import (
     scheduling,
     transactions,
     units,
+    windows,
 )
 from stompbox.broker.address import Address, Settings, Targets
 from stompbox.broker.bodies import Bodies
@@ -40,7 +42,7 @@ from stompbox.broker.memory import Memory
 from stompbox.broker.paging import Load
 from stompbox.broker.queue import Kind, Queue
 from stompbox.broker.segments import Segment, cost_of
-from stompbox.broker.timers import Timers
+from stompbox.broker.timers import Alarm, Timers
 from stompbox.broker.transaction import Transaction
 from stompbox.broker.units import Trouble
 from stompbox.broker.watching import Watcher, is_named
@@ -91,6 +93,7 @@ class Engine:
         self.later: list[Queue] = []  # those that stopped half-way
         self.diverting: dict[Address, None] = {}  # along whose diverts a run is just going
         self.timers = Timers()
+        self.relief = Alarm(self.timers, partial(windows.relieve, self))
         self._next_log = 1
         self._next_cursor = 1
         self._next_volatile = epoch * EPOCH_IDS

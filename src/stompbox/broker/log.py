@@ -66,6 +66,7 @@ class Log:
         if at and pending[at - 1] is run:
             return False
         pending.insert(at, run)
+        run.is_logged = True
         return True
 
     def kept_from(self, now: int) -> int:

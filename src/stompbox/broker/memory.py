@@ -13,12 +13,14 @@ FAR: Final = 1 << 62  # no limit
 class Memory:
     """`whole`: that of the engine, of which this one is a part."""
 
-    __slots__ = ("count", "most", "most_messages", "size", "whole")
+    __slots__ = ("count", "is_pressed", "looked", "most", "most_messages", "size", "whole")
 
     def __init__(self, whole: Memory | None = None) -> None:
         self.whole = whole
         self.size = self.count = 0
         self.most = self.most_messages = FAR
+        self.is_pressed = False  # as a whole: it was full since windows.py has looked, at `looked`
+        self.looked = -FAR
 
     def limit(self, size: int, messages: int) -> None:
         """-1: no limit."""
@@ -40,6 +42,8 @@ class Memory:
         self.count += count
         if self.whole is not None:
             self.whole._add(size, count)
+        elif self.size >= self.most or self.count >= self.most_messages:
+            self.is_pressed = True
 
     def takes(self, size: int, count: int) -> bool:
         """Whether there is room for so much more here; as a whole, whether there is any."""

@@ -141,6 +141,7 @@ def load(engine: Engine, queue: Queue) -> None:
 
 def sifted(queue: Queue, run: Run, first: int, stop: int) -> Iterator[tuple[Segment, bool]]:
     """What was found in the log, and whether it is for this queue."""
+    run.is_logged = True
     is_old = first < queue.suspect_below
     if not queue.wants(run) or (is_old and queue.address.is_volatile(run)):
         yield Segment(run, first, stop), False

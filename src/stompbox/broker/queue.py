@@ -95,6 +95,7 @@ class Queue:
         self.is_simple = True
         self.owner = ""  # the durable subscription that it belongs to
         self.is_auto = False  # a frame made it: it goes when nobody needs it (lifetimes.py)
+        self.used = engine.now  # when it had something to hand out, or somebody to hand it to
         self.uses = 0  # consumers that it has had
         self.is_watched = False  # for slow consumers
         self.redrive: Redrive | None = None  # takes its messages back to where they came from
@@ -273,6 +274,7 @@ class Queue:
 
     def _hand_out(self, only: Binding | None) -> None:
         self.is_halfway = False
+        self.used = self.engine.now
         if self.is_simple:
             if self.takers:
                 is_one = only is not None and self.takers is self.bindings

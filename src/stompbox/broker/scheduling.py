@@ -26,10 +26,11 @@ PORTION: Final = 1000  # that are due and read together
 class Later:
     """Of one queue. `due`: places that are to be read now; those whose time has not come stand in `places`."""
 
-    __slots__ = ("due", "is_reading", "places")
+    __slots__ = ("due", "is_reading", "places", "stop")
 
     def __init__(self) -> None:
         self.places = Places()
+        self.stop = 0  # after the last message there ever was
         self.due: deque[tuple[int, int]] = deque()
         self.is_reading = False
 
@@ -52,6 +53,10 @@ def leave_in_log(queue: Queue, segment: Segment, when: int) -> None:
         if not queue.is_durable:
             mark = queue.address.log.cursors[mark_of(queue)] = Cursor(queue.id, segment.first, is_durable=False)
             mark.reach = FAR
+    elif not queue.is_durable:
+        mark = queue.address.log.cursors[mark_of(queue)]
+        mark.position = min(mark.position, segment.first)
+    later.stop = max(later.stop, segment.stop)
     later.places.add(when, segment.first, segment.stop)
     queue.waits.ring_by(when)
 

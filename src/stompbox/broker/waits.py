@@ -6,7 +6,7 @@ They hold up nobody: what is not due is not in the backlog.
 from __future__ import annotations
 
 from collections.abc import Callable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
 from stompbox.broker.memory import Memory
@@ -55,6 +55,19 @@ class Waits:
         while self._heap and self._heap[0][0] <= now:
             found.append(self._went(heappop(self._heap)[2]))
         return found
+
+    def take_fresh(self, start: int) -> list[tuple[int, Segment]]:
+        """Takes out what was never delivered and lies from `start` on in the log, with its times."""
+        fresh = [entry for entry in self._heap if not entry[2].deliveries and entry[2].first >= start]
+        if fresh:
+            self._heap = [entry for entry in self._heap if entry[2].deliveries or entry[2].first < start]
+            heapify(self._heap)
+        return [(when, self._went(segment)) for when, _, segment in fresh]
+
+    @property
+    def stop(self) -> int:
+        """After the last message that waits."""
+        return max([segment.stop for _, _, segment in self._heap], default=0)
 
     def clear(self) -> list[Segment]:
         """Takes out everything."""

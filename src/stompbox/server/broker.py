@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stompbox.broker import limits, retention
+from stompbox.broker import limits, retention, windows
 from stompbox.broker.address import Address
 from stompbox.broker.consumer import AckMode, Consumer, Output
 from stompbox.broker.engine import Engine
@@ -188,6 +188,8 @@ class Broker:
             self._start_loads()
         if engine.slow:
             self._deal_with_slow()
+        if engine.memory.is_pressed:
+            windows.relieve(engine)
         if self.pressure.full:
             self.pressure.let_in()
         if engine.full:
