@@ -30,6 +30,7 @@ class Bodies:
         self._gone: deque[int] = deque()  # whose last handle may be gone; whichever thread dropped it says so
         self._known: set[int] = set()  # bodies that the store has heard of
         self._holds: dict[int, bool] = {}  # what the next commit has to say
+        self._telling: dict[int, bool] = {}  # and what the one says that the disk works on
         self._pending: Pieces = {}
         self._flying: Pieces = {}  # of the commit that the disk works on
 
@@ -81,6 +82,10 @@ class Bodies:
         self._holds[large.id] = True
         return self._watched(large)
 
+    def is_untold(self, large: Large) -> bool:
+        """Whether the store does not know yet that memory holds this body: it may go, when no chunk names it any more."""
+        return large.id in self._holds or large.id in self._telling
+
     # Commits
 
     @property
@@ -105,14 +110,15 @@ class Bodies:
             self._flying = {}
             return
         self._let_go()
-        commit.holds, self._holds = self._holds, {}
+        self._telling = commit.holds = self._holds
+        self._holds = {}
         self._flying, self._pending = self._pending, {}
         self._known.update(self._flying)
         commit.parts = {(id, number): data for id, parts in self._flying.items() for number, data in parts.items()}
 
     def landed(self) -> None:
         """The commit that was given is durable."""
-        self._flying = {}
+        self._flying, self._telling = {}, {}
 
     def failed(self, commit: Commit) -> None:
         """It is not in the store: all of it waits for the next one."""
@@ -120,7 +126,7 @@ class Bodies:
         for id, parts in self._flying.items():
             if id in self._alive:
                 self._pending[id] = parts | self._pending.get(id, {})
-        self._flying = {}
+        self._flying, self._telling = {}, {}
         commit.holds, commit.parts = {}, {}
 
     def __repr__(self) -> str:

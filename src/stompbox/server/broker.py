@@ -9,6 +9,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from stompbox.broker.address import Address
 from stompbox.broker.consumer import AckMode, Consumer, Output
 from stompbox.broker.engine import Engine
 from stompbox.broker.paging import Load
+from stompbox.broker.queue import Kind
 from stompbox.broker.recovery import DOUBTS, note_doubts, recover
 from stompbox.broker.stagings import Stagings
 from stompbox.config import Configuration, ListenerOptions
@@ -247,7 +249,7 @@ class Broker:
         for output in consumer.outbox:
             run = output.run
             if run.is_large:
-                self._stream(output, connection)
+                self._stream(consumer, output, connection)
                 continue
             extra = connection.extra_headers(output) if output.is_redelivered else b""
             start = output.first - run.first
@@ -257,14 +259,27 @@ class Broker:
         if consumer.ack is AckMode.AUTO:
             connection.unflushed[consumer] = None
 
-    def _stream(self, output: Output, connection: Connection) -> None:
+    def _stream(self, consumer: Consumer, output: Output, connection: Connection) -> None:
         """The same for messages whose bodies are in the store."""
         run = output.run
         extra = connection.extra_headers(output) if output.is_redelivered else b""
         for index in range(output.first - run.first, output.stop - run.first):
             head = opening(output.binding.head, run, index, redelivered=output.is_redelivered, extra=extra)
-            connection.stream(Stream(head, run.large(index)))
+            connection.stream(Stream(head, run.large(index), self._on_gone(consumer, output, run.first + index)))
             self.engine.counters["delivered"] += 1
+
+    def _on_gone(self, consumer: Consumer, output: Output, offset: int) -> Callable[[], None] | None:
+        """What is done about a large message that is gone before it is written, to a reader who holds nothing up."""
+        if output.binding.queue.kind not in (Kind.STREAM, Kind.BROWSER):
+            return None
+        return partial(self._pass_by, consumer, output, offset)
+
+    def _pass_by(self, consumer: Consumer, output: Output, offset: int) -> None:
+        """As with one that is gone before it is read: the reader goes on with the next."""
+        if output.binding.queue.kind is Kind.STREAM:
+            self.engine.counters["retention"] += 1
+        if not consumer.is_closed:
+            self.engine.acknowledge(consumer, consumer.withdraw(output.binding, offset))
 
     def _encode_transformed(self, consumer: Consumer, connection: Connection, transform: Transform) -> None:
         """The same, one by one. What the transformer does not take is a failed delivery."""
@@ -273,7 +288,8 @@ class Broker:
             for offset in range(output.first, output.stop):
                 if output.run.is_large:
                     made = partial(self._transformed_whole, consumer, transform, output, offset)
-                    connection.stream(Whole(output.run.large(offset - output.run.first), made))
+                    gone = self._on_gone(consumer, output, offset)
+                    connection.stream(Whole(output.run.large(offset - output.run.first), made, gone))
                     continue
                 connection.out.append(self._transformed(consumer, transform, output, output.run, offset))
                 if consumer.is_closed:

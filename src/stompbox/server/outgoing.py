@@ -29,11 +29,15 @@ GRACE: Final = 5.0  # seconds in which a connection that ends may take the rest 
 
 
 class Stream:
-    """One large message. `opening`: its frame up to the body."""
+    """One large message. `opening`: its frame up to the body. `on_gone`: who reads it holds nothing up, so its body may be gone when its
+    turn comes; then nothing of it is written, and this is done instead. Without, that is damage."""
 
-    def __init__(self, opening: bytes, large: Large) -> None:
+    def __init__(self, opening: bytes, large: Large, on_gone: Callable[[], None] | None = None) -> None:
         self.opening = opening
         self.large = large
+        self.on_gone = on_gone
+        self.is_begun = False  # some of it was written
+        self.is_told = on_gone is None  # the store keeps the body for it from now on
         self.left = large.size
         self.number = 0  # of the next piece
         self.ready: bytes | None = b"" if not large.size else None  # that piece
@@ -47,6 +51,7 @@ class Stream:
         data, self.ready = self.ready or b"", None
         self.left -= len(data)
         self.number += 1
+        self.is_begun = True
         opening, self.opening = self.opening, b""
         return b"".join((opening, data, END if self.left <= 0 else b""))
 
@@ -58,8 +63,8 @@ class Stream:
 class Whole(Stream):
     """One that must be seen whole by a transformer: `made` gives its frame, or nothing when it could not."""
 
-    def __init__(self, large: Large, made: Callable[[bytes], bytes]) -> None:
-        super().__init__(b"", large)
+    def __init__(self, large: Large, made: Callable[[bytes], bytes], on_gone: Callable[[], None] | None = None) -> None:
+        super().__init__(b"", large, on_gone)
         self._made = made
         self._parts: list[bytes] = []
 
@@ -157,6 +162,8 @@ class Outgoing:
                 stream.is_reading = True
                 broker.loop.call_soon(self._go_on, stream)
             return
+        if not (stream.is_told or stream.is_reading) and broker.engine.bodies.is_untold(stream.large):
+            self._tell(stream)
         while stream.ready is None and not stream.is_reading:
             found = broker.engine.bodies.piece(stream.large, stream.number)
             if found is None:
@@ -165,6 +172,22 @@ class Outgoing:
                 future.add_done_callback(partial(self._has_read, stream))
             else:
                 stream.came(found)
+
+    def _tell(self, stream: Stream) -> None:
+        """Reading begins when the store keeps the body for us: it does not go half-way then."""
+        broker = self.connection.broker
+        stream.is_reading = True
+        told: asyncio.Future[None] = broker.loop.create_future()
+        told.add_done_callback(partial(self._has_told, stream))
+        broker.when_durable(told)
+
+    def _has_told(self, stream: Stream, told: asyncio.Future[None]) -> None:
+        """When the disk refuses, what is there is read all the same."""
+        stream.is_reading, stream.is_told = False, True
+        if not told.cancelled() and told.exception() is not None:
+            log.debug("%s: a large body is read before the store knows of it", self.connection.name)
+        if self.connection.outgoing is self:
+            self._write_on()
 
     def _go_on(self, stream: Portions) -> None:
         """Others had their turn."""
@@ -176,15 +199,22 @@ class Outgoing:
     def _has_read(self, stream: Stream, future: asyncio.Future[bytes]) -> None:
         stream.is_reading = False
         error = None if future.cancelled() else future.exception()
-        connection, broker = self.connection, self.connection.broker
-        if future.cancelled() or connection.outgoing is not self:
+        if future.cancelled() or self.connection.outgoing is not self:
             return
-        if error is not None:
+        if isinstance(error, StoreError) and error.code == "no-such-body" and stream.on_gone is not None and not stream.is_begun:
+            self.items.popleft()
+            stream.on_gone()
+        elif error is not None:
             self._fail(error)
             return
-        stream.came(future.result())
+        else:
+            stream.came(future.result())
+        self._write_on()
+
+    def _write_on(self) -> None:
+        broker = self.connection.broker
         broker.engine.now = broker.now()
-        connection.write_out()
+        self.connection.write_out()
         broker.flush()
 
     def _fail(self, error: BaseException) -> None:
