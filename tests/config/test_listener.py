@@ -176,7 +176,11 @@ def test_a_wrong_query_is_refused(query: str, problem: str) -> None:
         ("tcp://*:1", "listener: tcp://*:1: '*' is not a host; 0.0.0.0 or [::] stands for every address of this machine"),
         ("tcp://a/b:1", "listener: tcp://a/b:1: 'a/b' is not a host; 0.0.0.0 or [::] stands for every address of this machine"),
         ("tcp://me:secret@h:1", "listener: login and passcode do not belong in a listener URL; users stand in [[user]]"),
-        ("ssl://h:1", "listener: ssl://h:1: ssl needs the option keyStorePath, a PEM file with certificate and key"),
+        ("ssl://h:1", "listener: ssl://h:1: ssl needs the option keyStorePath, a file with certificate and key"),
+        (
+            "ssl://h:1?keyStorePath=a&keyPath=b&keyStoreType=PKCS12",
+            "listener: ssl://h:1: keyPath goes with keyStoreType=PEM: a PKCS12 file has its key in it",
+        ),
         (
             "ssl://h:1?keyStorePath=s;needClientAuth=true",
             "listener: ssl://h:1: needClientAuth needs the option trustStorePath, the CAs of client certificates",

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import ssl
+import subprocess
 import time
 from pathlib import Path
 
@@ -148,6 +149,32 @@ def test_certificates_are_read_again(serve: Serve, file: Path, tmp_path: Path) -
     reload(served, file, text, said="the listeners stay as they were")
     assert certificate(served.port) == replaced
     assert str(pem) in served.log.read_text()
+
+
+def test_a_pkcs12_key_store_is_read_again(serve: Serve, file: Path, tmp_path: Path) -> None:
+    pytest.importorskip("cryptography", reason="the extra stompbox[pkcs12]")
+    store, pems = tmp_path / "broker.p12", [tmp_path / "one.pem", tmp_path / "other.pem"]
+    pems[0].write_text("".join((ROOT / "tests/client" / name).read_text() for name in ("tls-certificate.pem", "tls-key.pem")))
+    pems[1].write_text((ROOT / "tests/spark/broker.pem").read_text())
+    url = f"ssl://127.0.0.1:0?keyStorePath={store}&keyStoreType=PKCS12&keyStorePassword=s3cret"
+    text = f'data = "{tmp_path / "data"}"\n[[listener]]\nurl = "{url}"\n'
+    file.write_text(text)
+    found = []
+    served = None
+    for pem in pems:
+        export = ["openssl", "pkcs12", "-export", "-in", str(pem), "-out", str(store), "-passout", "pass:s3cret"]
+        subprocess.run(export, check=True, capture_output=True)
+        if served is None:
+            served = serve("--no-admin")
+        else:
+            reload(served, file, text, said="the configuration was read again")
+        found.append(ssl.DER_cert_to_PEM_cert(certificate(served.port)).split()[2])
+        assert found[-1] in pem.read_text()
+    assert found[0] != found[1]
+    assert served is not None
+    store.write_text("damaged")
+    reload(served, file, text, said="the listeners stay as they were")
+    assert ssl.DER_cert_to_PEM_cert(certificate(served.port)).split()[2] == found[1]
 
 
 def test_options_of_a_listener_count_for_those_who_come(serve: Serve, file: Path, tmp_path: Path) -> None:

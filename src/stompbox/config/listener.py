@@ -146,7 +146,9 @@ class ListenerOptions(Struct, frozen=True, kw_only=True, rename="camel"):
     # TLS.
     key_store_path: Annotated[str | None, key("Certificate chain, and the key unless `keyPath` has it.", source=_ARTEMIS)] = None
     key_store_password: Annotated[str | None, key("Password of the key.", kind="secret", source=_ARTEMIS)] = None
-    key_store_type: Annotated[KeyStoreType, key("Format of that file.", source="Stompbox (Artemis: JKS)")] = KeyStoreType.PEM
+    key_store_type: Annotated[
+        KeyStoreType, key("Format of that file. PKCS12 needs `pip install 'stompbox[pkcs12]'`.", source="Stompbox (Artemis: JKS)")
+    ] = KeyStoreType.PEM
     key_path: Annotated[str | None, key("The private key, in PEM.", source=_OWN)] = None
     trust_store_path: Annotated[str | None, key("CAs that sign client certificates, in PEM.", source=_ARTEMIS)] = None
     need_client_auth: Annotated[bool, key("Clients must show a certificate; its CN can be a user.", source=_ARTEMIS)] = False
@@ -384,7 +386,9 @@ def is_module_function(text: str) -> bool:
 def _check_together(listener: Listener, where: str) -> None:
     options = listener.options
     if listener.is_tls and options.key_store_path is None:
-        _refuse(where, "ssl needs the option keyStorePath, a PEM file with certificate and key")
+        _refuse(where, "ssl needs the option keyStorePath, a file with certificate and key")
+    if options.key_store_type is KeyStoreType.PKCS12 and options.key_path is not None:
+        _refuse(where, "keyPath goes with keyStoreType=PEM: a PKCS12 file has its key in it")
     if not listener.is_tls and (options.key_store_path or options.key_path or options.trust_store_path or options.need_client_auth):
         _refuse(where, "TLS options on a tcp listener; write ssl:// for TLS")
     if listener.is_tls and options.proxy_protocol_enabled:

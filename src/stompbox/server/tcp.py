@@ -11,6 +11,7 @@ from stompbox.config import Listener
 from stompbox.errors import ConfigError, FrameError, IllegalFrame, PeerError
 from stompbox.server import proxy
 from stompbox.server.connection import Connection
+from stompbox.server.keystores import load_key_store
 
 if TYPE_CHECKING:
     from stompbox.server.broker import Broker
@@ -205,12 +206,12 @@ def tls_context(listener: Listener) -> ssl.SSLContext:
 def load_certificates(context: ssl.SSLContext, listener: Listener) -> None:
     options = listener.options
     if not options.key_store_path:
-        raise ConfigError("config-value", f"{listener}: ssl:// needs keyStorePath, a PEM file with certificate chain and key")
+        raise ConfigError("config-value", f"{listener}: ssl:// needs keyStorePath, a file with certificate chain and key")
     try:
-        context.load_cert_chain(options.key_store_path, options.key_path, options.key_store_password)
+        load_key_store(context, options)
         if options.trust_store_path:
             context.load_verify_locations(options.trust_store_path)
-    except (OSError, ssl.SSLError) as error:
+    except (OSError, ssl.SSLError, ValueError) as error:
         raise ConfigError("config-value", f"{listener}: keyStorePath {options.key_store_path!r} cannot be used: {error}") from None
     context.verify_mode = ssl.CERT_REQUIRED if options.need_client_auth else ssl.CERT_NONE
 
