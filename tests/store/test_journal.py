@@ -177,9 +177,9 @@ def test_long_entries_go_to_the_database(data: Path) -> None:
         assert len(store.recover().entries["retained", "1"]) == journaled.LARGEST + 1
 
 
-def test_a_journal_that_was_cut_short_is_read_before_it_is_made_whole(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = after_a_crash(data, 3)
-    (data / JOURNAL).write_bytes(whole[: FIRST + 3 * SECTOR])
+def test_a_journal_that_is_too_long_is_read_before_it_is_made_anew(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = after_a_crash(data, 3) + bytes(SECTOR)
+    (data / JOURNAL).write_bytes(whole)
 
     def ended(*_: Any) -> None:
         raise KeyboardInterrupt
@@ -188,7 +188,14 @@ def test_a_journal_that_was_cut_short_is_read_before_it_is_made_whole(data: Path
         patched.setattr(SqliteStore, "apply", ended)
         with pytest.raises(KeyboardInterrupt):
             opened(data)
-    assert (data / JOURNAL).read_bytes() == whole[: FIRST + 3 * SECTOR]
+    assert (data / JOURNAL).read_bytes() == whole
+
+
+def test_a_journal_that_was_cut_short_may_lack_records(data: Path) -> None:
+    """It has its size before the first of them is written."""
+    whole = after_a_crash(data, 3)
+    (data / JOURNAL).write_bytes(whole[: FIRST + 2 * SECTOR])
+    assert f"is cut short, {FIRST + 2 * SECTOR} of {SIZE} bytes" in refusal(data)
 
 
 def test_a_full_journal_begins_again(data: Path) -> None:

@@ -66,11 +66,23 @@ def damage(path: Path, progress: Callable[[int, int], None] | None = None) -> It
     """
     file = path / DATABASE
     with looking(path) as connection:
+        yield from _length(connection, file)
         yield from (f"{file}: {problem}" for problem in _pages(connection, "", whole=True))
         yield from _rows(connection, file)
         yield from _places(connection, file)
         yield from _blobs(connection, file, progress)
         yield from _bodies(connection, file)
+
+
+def _length(connection: sqlite3.Connection, file: Path) -> Iterator[str]:
+    """Whether the file is shorter than it says. While there is a write-ahead log it may be: the rest is in there."""
+    log = file.with_name(f"{DATABASE}-wal")
+    if log.exists() and log.stat().st_size:
+        return
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    (page,) = connection.execute("PRAGMA page_size").fetchone()
+    if file.stat().st_size < pages * page:
+        yield f"{file}: is cut short, {file.stat().st_size} of {pages * page} bytes"
 
 
 def _pages(connection: sqlite3.Connection, table: str, *, whole: bool = False) -> Iterator[str]:
@@ -98,6 +110,9 @@ def _places(connection: sqlite3.Connection, file: Path) -> Iterator[str]:
             yield f"{file}: cursor {cursor} is of log {log}, which is not there"
     before, end = None, 0
     for log, first, count in connection.execute("SELECT log, first, count FROM chunk ORDER BY log, first"):
+        if not (isinstance(first, int) and isinstance(count, int)):
+            yield f"{file}: log {log}, a row of table chunk is damaged: first {first!r:.40}, count {count!r:.40}"
+            continue
         if log != before:
             before, end = log, first
             if log not in known:
@@ -119,6 +134,9 @@ def _blobs(connection: sqlite3.Connection, file: Path, progress: Callable[[int, 
     select = "SELECT log, first, count, messages, newest, size, blob FROM chunk ORDER BY id"
     for at, (log, *said, size, blob) in enumerate(connection.execute(select), 1):
         where = f"{file}: log {log}, chunk at offset {said[0]}"
+        if not isinstance(blob, bytes):
+            yield f"{where}: the row has no blob"
+            continue
         try:
             found = chunks.verify(blob, where)
         except StoreError as error:

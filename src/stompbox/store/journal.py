@@ -155,6 +155,8 @@ class Journal:
         if identity_of(data) != self.identity:
             what = "belongs to another database than the one beside it" if identity_of(data) else "its head is damaged"
             raise StoreError("data-corrupt", f"{self.file}: {what}")
+        if len(data) < SIZE:
+            raise StoreError("data-corrupt", f"{self.file}: is cut short, {len(data)} of {SIZE} bytes")
         found = list(whole(data))
         last = found[-1][0] if found else 0
         end = FIRST + sum(_space(len(payload)) for _, payload in found)

@@ -34,9 +34,9 @@ def read_part(connection: sqlite3.Connection, file: Path, body: int, number: int
     if found is None:
         raise StoreError("no-such-body", f"{file}: piece {number} of body {body} is not there (any more)")
     said, data = found
-    if zlib.crc32(data) != said:
+    if not isinstance(data, bytes) or zlib.crc32(data) != said:
         raise StoreError("data-corrupt", f"{file}: piece {number} of body {body} is damaged (checksum)")
-    return bytes(data)
+    return data
 
 
 def named_size(connection: sqlite3.Connection, place: Mapping[str, int]) -> int:
@@ -62,10 +62,10 @@ def damaged_bodies(connection: sqlite3.Connection, file: Path) -> Iterator[str]:
         stored = 0
         rows = connection.execute("SELECT number, checksum, data FROM part WHERE body = ? ORDER BY number", (body,))
         for at, (number, said, data) in enumerate(rows):
-            stored += len(data)
-            if number != at or zlib.crc32(data) != said:
+            if number != at or not isinstance(data, bytes) or zlib.crc32(data) != said:
                 yield f"{file}: piece {at} of body {body} is damaged (checksum) or missing"
                 break
+            stored += len(data)
         else:
             if stored != size:
                 yield f"{file}: body {body} has {stored} bytes, should have {size}"
