@@ -234,9 +234,7 @@ class Queue:
         gone = [*self.backlog.clear(), *self.waits.clear()]
         for segment in gone:
             self.drop(segment, "purged")
-        for low, high in scheduling.forget(self):
-            self.engine.counters["purged"] += high - low
-            self.skip(low, high)
+        scheduling.purge(self)
         if self.paged_from >= 0:
             stop = self.address.log.next
             for low, high in self.still_in_log(self.paged_from, stop):
