@@ -1,4 +1,4 @@
-"""The two stores of a data folder, opened on whatever disk, and made to do often what they do now and then."""
+"""The stores of a data folder, opened on whatever disk, and made to do often what they do now and then."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import pytest
 
 from stompbox.store import housekeeping, journal, journaled, merging, sqlite
 from stompbox.store.journaled import JournaledStore
+from stompbox.store.patient import PatientStore
 from stompbox.store.sqlite import SqliteStore
 
 CHUNK_BYTES = 4000
-Opening = Callable[[Path], SqliteStore | JournaledStore]
+AnyStore = SqliteStore | JournaledStore | PatientStore
+Opening = Callable[[Path], AnyStore]
 
 
 def alone(folder: Path) -> SqliteStore:
@@ -21,6 +23,10 @@ def alone(folder: Path) -> SqliteStore:
 
 def with_journal(folder: Path) -> JournaledStore:
     return JournaledStore(SqliteStore(folder, chunk_bytes=CHUNK_BYTES))
+
+
+def patient(folder: Path) -> PatientStore:
+    return PatientStore(folder)
 
 
 def make_busy(monkeypatch: pytest.MonkeyPatch, *, fold_rows: int, wal_most: int, wal_idle: int, waiting: int) -> None:

@@ -13,12 +13,10 @@ from pathlib import Path
 import pytest
 
 from stompbox.errors import StoreError
-from stompbox.store.journaled import JournaledStore
 from stompbox.store.memory import MemoryStore
-from stompbox.store.sqlite import SqliteStore
 from tests.crash.commits import Commits, contents
 from tests.crash.disk import Disk
-from tests.crash.stores import CHUNK_BYTES, Opening, alone, make_busy, with_journal
+from tests.crash.stores import CHUNK_BYTES, AnyStore, Opening, alone, make_busy, patient, with_journal
 
 IS_LONG = bool(os.environ.get("SOAK"))
 COMMITS = 30 if IS_LONG else 9
@@ -71,9 +69,9 @@ class Trial:
                 assert self.twice(lambda store=store: contents(store)) == contents(memory)
         self.twice(store.close)
 
-    def opened(self) -> SqliteStore | JournaledStore:
+    def opened(self) -> AnyStore:
         found = self.twice(lambda: self.open(self.folder))
-        assert isinstance(found, SqliteStore | JournaledStore)
+        assert isinstance(found, AnyStore)
         return found
 
 
@@ -105,7 +103,7 @@ def failing(open: Opening, folder: Path, monkeypatch: pytest.MonkeyPatch, kinds:
     [("sync", False, 5), ("open delete truncate", False, 1), ("read", False, 1), ("write", False, 5), ("write", True, 5)],
     ids=["sync", "open, delete, truncate", "read", "write", "write, disk full"],
 )
-@pytest.mark.parametrize("open", [alone, with_journal])
+@pytest.mark.parametrize("open", [alone, with_journal, patient])
 def test_a_store_survives_the_failure_of_any_call(
     open: Opening, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kinds: str, noticed: int, *, is_full: bool
 ) -> None:
