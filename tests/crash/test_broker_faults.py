@@ -10,6 +10,7 @@ import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
 
@@ -82,5 +83,6 @@ def test_a_broker_survives_the_failure_of_any_call(
         story = told(tmp_path / str(number), disk, monkeypatch)
         check(tmp_path / str(number), story, disk)
         refused += story.refused
+        rmtree(tmp_path / str(number))
     assert set(refused) <= codes
     assert refused or kinds in ("read", "open delete truncate"), "nobody was refused anything"

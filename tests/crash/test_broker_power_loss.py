@@ -10,6 +10,7 @@ import asyncio
 import os
 from pathlib import Path
 from random import Random
+from shutil import rmtree
 
 import pytest
 
@@ -54,6 +55,7 @@ def test_a_broker_has_what_it_confirmed_after_power_was_lost(seed: int, tmp_path
         problems = list(broken(story, cut, there))
         assert not problems, f"seed {seed}, power lost after operation {cut} of {len(disk.operations)}: {problems}"
         tried, kept = tried + 1, kept + sum(map(len, there.values()))
+        rmtree(data.parent)
     assert tried > 20
     assert kept > tried
 

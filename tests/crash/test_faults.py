@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
 
@@ -116,5 +117,6 @@ def test_a_store_survives_the_failure_of_any_call(
         errors += trial.errors
         with closing(open(trial.folder)) as store:
             assert contents(store)["entries"]["serial", ""] == b"%d" % COMMITS
+        rmtree(trial.folder)
     assert len(errors) >= noticed
     assert {error.code for error in errors} == {"disk-full"} or not is_full

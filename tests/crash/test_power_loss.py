@@ -10,6 +10,7 @@ import os
 from contextlib import closing
 from pathlib import Path
 from random import Random
+from shutil import rmtree
 from typing import Any
 
 import pytest
@@ -94,6 +95,7 @@ def test_a_store_has_its_commits_after_power_was_lost(open: Opening, seed: int, 
         possible = recording.states[promised : applied + 2]
         assert found in possible, f"seed {seed}, power lost after operation {cut}: {found['entries']}, promised {possible[0]['entries']}"
         tried, further = tried + 1, further + (found != possible[0])
+        rmtree(folder)
     assert tried > 100
     assert further > 0
     assert recording.loose > 5
