@@ -10,7 +10,7 @@ pytest.importorskip("pyspark")
 
 from stompbox.errors import UsageError
 from stompbox.pipelines.example import EXAMPLE
-from stompbox.pipelines.faults import plain
+from stompbox.pipelines.faults import plain, quieten
 from stompbox.pipelines.running import chosen
 from stompbox.pipelines.settings import read_plan
 
@@ -59,3 +59,14 @@ def test_a_step_that_is_none_is_refused_with_those_that_are(tmp_path: Path) -> N
 def test_what_spark_says_becomes_one_line(text: str, code: str, said: str) -> None:
     fault = plain("archive 'a'", text)
     assert (fault.code, fault.message) == (code, said)
+
+
+def test_what_pyspark_logs_of_sql_is_not_printed(capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
+    from pyspark.logger import PySparkLogger
+
+    quieten()
+    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
+    logger.propagate = False  # as PySpark does
+    logger.error("no such column")
+    assert capfd.readouterr() == ("", "")
+    assert "no such column" in caplog.text

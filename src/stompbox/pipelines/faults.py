@@ -28,8 +28,8 @@ def quieten() -> None:
     """What PySpark logs of faults in SQL, as JSON with stacks, goes where all logs go, and not to the terminal as well."""
     from pyspark.logger import PySparkLogger
 
-    for name in _LOGGERS:
-        PySparkLogger.getLogger(name).handlers.clear()
+    for name in _LOGGERS:  # which pass nothing on to the root, and without a handler write to the terminal all the same
+        PySparkLogger.getLogger(name).handlers[:] = logging.getLogger().handlers or [logging.NullHandler()]
 
 
 @contextmanager
