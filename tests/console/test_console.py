@@ -266,11 +266,12 @@ def test_pause_and_block_and_back(served: Served, visit: Open) -> None:
         head = page.locator(".head")
         head.get_by_role("button", name=name).click()
         page.get_by_role("dialog").get_by_role("button", name=verb, exact=True).click()
-        expect(page.get_by_role("heading", name="held")).to_contain_text(mark)
+        expect(page.get_by_role("dialog")).to_be_hidden()
+        expect(page.get_by_role("heading", level=1)).to_contain_text(mark)
         [found] = read(served.admin, "addresses?match=held")["addresses"]
         assert found[f"is_{mark}"]
         head.get_by_role("button", name=back, exact=True).click()
-        expect(page.get_by_role("heading", name="held")).not_to_contain_text(mark)
+        expect(page.get_by_role("heading", level=1)).not_to_contain_text(mark)
 
 
 def test_a_connection_can_be_closed(served: Served, visit: Open) -> None:
