@@ -181,3 +181,30 @@ def test_who_consumes_and_sends_can_acknowledge_while_it_waits(start: Callable[[
             seen.append(int(frame.body[:4]))
             client.send("ACK", {"id": frame.headers["ack"]})
         assert (seen, receipts) == (list(range(count)), ["last"])
+
+
+@pytest.mark.parametrize("where", ["--memory", "--data"])
+def test_queues_that_nobody_reads_stop_nobody(serve: Serve, tmp_path: Path, where: str) -> None:
+    """Together they have all the memory there is; it is given back when somebody needs it, and nothing of what they hold is lost."""
+    folder = tmp_path / "broker"
+    folder.mkdir()
+    rules = '[[address-setting]]\nmatch = "busy"\naddress-full-policy = "BLOCK"\n'
+    (folder / "stompbox.toml").write_text('global-max-size = "1MiB"\n' + rules)
+    place = [where] if where == "--memory" else [where, str(tmp_path / "data")]
+    served = serve(*place, "--no-admin", "--listen", "tcp://127.0.0.1:0")
+    with Plain(served.port) as client, Plain(served.port) as consumer:
+        for number in range(12):
+            client.socket.sendall(run_of_sends(f"/queue/idle.{number}", 10, 10_000))
+            assert {command for command, *_ in said(client, 10)} == {"RECEIPT"}
+        consumer.send("SUBSCRIBE", {"destination": "/queue/busy", "id": "1", "ack": "client"})
+        consumer.sync()
+        sending = Thread(target=client.socket.sendall, args=(run_of_sends("/queue/busy", 300, 10_000),))
+        sending.start()
+        for number in range(300):
+            frame = consumer.receive()
+            assert frame.body[:3] == b"%03d" % number
+            consumer.send("ACK", {"id": frame.headers["ack"]})
+        sending.join(WITHIN)
+        assert {command for command, *_ in said(client, 300)} == {"RECEIPT"}
+    for number in range(12):
+        assert taken(served, f"/queue/idle.{number}", 10) == [b"%03d" % at for at in range(10)]

@@ -93,7 +93,7 @@ class Limits:
     def has_room_again(self) -> bool:
         """Whether those who wait may go on: some room has come, so that they do not stop at once again."""
         size, count = self.room()
-        if size <= self._bytes // 8 or count <= self._messages // 8:
+        if size <= max(0, self._bytes // 8) or count <= max(0, self._messages // 8):
             return False
         if self.is_full:
             self.turn()
