@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stompbox.spark.offsets import Extent, OffsetRange, advance, available, between, dealt, losses
+from stompbox.spark.offsets import Extent, OffsetRange, advance, available, between, dealt, losses, place
 
 ADDRESSES = st.sampled_from(["a", "b", "c", "d.e"])
 OFFSETS = st.dictionaries(ADDRESSES, st.integers(0, 1000))
@@ -59,6 +59,20 @@ def test_new_addresses_join_from_zero() -> None:
     assert between({"a": 5}, {"a": 6, "b": 2}) == [OffsetRange("a", 5, 6), OffsetRange("b", 0, 2)]
 
 
+def test_what_a_new_address_began_with_is_no_loss() -> None:
+    """It was there before, or its first messages are gone: where it is read from is in the offsets before any of it is read."""
+    logs = {"a": Extent(0, 6), "b": Extent(100, 150)}
+    first = advance({"a": 5}, logs)
+    assert first == {"a": 6, "b": ~100}
+    assert between({"a": 5}, first) == [OffsetRange("a", 5, 6)]
+    assert losses(first, logs) == []
+    second = advance(first, logs)
+    assert second == {"a": 6, "b": 150}
+    assert between(first, second) == [OffsetRange("b", 100, 150)]
+    assert losses(first, {"a": Extent(0, 6), "b": Extent(120, 150)}) != [], "gone between the two"
+    assert (place(~100), place(100), place(0)) == (100, 100, 0)
+
+
 @pytest.mark.parametrize(
     ("start", "extents", "words", "count"),
     [
@@ -84,12 +98,12 @@ def test_batches_follow_one_another_to_the_end(start: dict[str, int], extents: d
     for _ in range(5000):
         end = advance(offsets, extents, max_rows=limit)
         assert list(end) == sorted(end)
-        if not available(offsets, extents):
-            break
         ranges = between(offsets, end)
-        assert ranges
-        fresh = sum(len(part) for part in available(offsets, extents)) - sum(len(part) for part in available(end, extents))
-        assert not limit or fresh <= limit
+        marked = [address for address, offset in end.items() if offset < 0 and address not in offsets]
+        if not ranges and not marked:
+            break
+        assert bool(ranges) is bool(available(offsets, extents))
+        assert not limit or sum(map(len, ranges)) <= limit + sum(max(0, extents[part.address].first - part.start) for part in ranges)
         for part in ranges:
             seen.setdefault(part.address, []).append(part)
         offsets = json.loads(json.dumps(end))
@@ -100,6 +114,8 @@ def test_batches_follow_one_another_to_the_end(start: dict[str, int], extents: d
             assert before.stop == after.start
         if parts:
             assert parts[-1].stop == extent.next
+        if address not in start:
+            assert [part.start for part in parts[:1]] == ([extent.first] if extent.next > extent.first else [])
 
 
 RANGES = st.lists(

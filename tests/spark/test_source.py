@@ -164,6 +164,23 @@ def test_new_addresses_join_from_zero(fake: FakeBroker) -> None:
     assert rows(found, found.partitions(start, end)) == [0, 1, 4, 5, 6, 7, 8, 9]
 
 
+def test_a_new_address_is_read_from_where_its_log_begins(fake: FakeBroker) -> None:
+    """It was there before the query knew of it, and has gone and come back."""
+    fill(fake)
+    found = stream(fake, group="lake")
+    start = found.latestOffset(found.initialOffset(), ALL)
+    fill(fake, 4, carrier="DL")
+    fake.logs["flights.DL"].trim(4)
+    fill(fake, 3, carrier="DL")
+    seen = []
+    while (end := found.latestOffset(start, ALL)) != start:
+        seen += rows(found, found.partitions(start, end))
+        start = end
+    assert seen == [4, 5, 6]
+    assert start == {"flights.DL": 7, "flights.UA": 10}
+    assert all(offset >= 0 for frame in fake.named("group-commit") for offset in json.loads(frame.body).values())
+
+
 @pytest.mark.parametrize(
     ("limit", "given", "end"),
     [

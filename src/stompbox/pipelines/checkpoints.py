@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from stompbox.spark.offsets import place
+
 
 def query_id(checkpoint: Path) -> str:
     """The id of the query, which lives as long as its checkpoint; empty without one."""
@@ -33,7 +35,7 @@ def positions(checkpoint: Path) -> dict[str, int]:
     found: dict[str, int] = {}
     for offsets in _sources(checkpoint / "offsets" / str(done)):
         for address, offset in offsets.items():
-            found[address] = min(offset, found.get(address, offset))
+            found[address] = min(place(offset), found.get(address, place(offset)))
     return found
 
 

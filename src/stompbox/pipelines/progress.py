@@ -11,6 +11,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from stompbox.spark.offsets import place
+
 
 class Event(Struct, frozen=True, kw_only=True, tag_field="event", omit_defaults=True):
     step: str
@@ -87,4 +89,4 @@ def _lag(source: Any) -> int:
         return 0
     if not isinstance(end, dict) or not isinstance(latest, dict):
         return 0
-    return sum(max(0, offset - end.get(address, 0)) for address, offset in latest.items())
+    return sum(max(0, offset - place(end.get(address, 0))) for address, offset in latest.items())

@@ -28,6 +28,7 @@ from stompbox.pipelines.progress import Finished, Idle, Report, Started, Warned,
 from stompbox.pipelines.settings import KINDS, ArchiveTable, AuditTable, Plan, ReplayTable, ReportTable, Step, TransformTable
 from stompbox.spark import session
 from stompbox.spark.link import leased
+from stompbox.spark.offsets import between
 from stompbox.spark.requests import describe
 
 POLL: Final = 0.1  # s between two looks at the streams
@@ -203,7 +204,7 @@ def offsets_of(start: str | None, end: str | None) -> int:
     first, last = (json.loads(text or "null") for text in (start, end))
     if not isinstance(first, dict) or not isinstance(last, dict):
         return 0
-    return sum(offset - (begin if (begin := first.get(address, 0)) <= offset else 0) for address, offset in last.items())
+    return sum(map(len, between(first, last)))
 
 
 def _stream(spark: Any, plan: Plan, steps: Sequence[Streaming], report: Report, stop: Event, *, once: bool) -> None:

@@ -3,7 +3,8 @@
 Decides what one micro-batch takes, and how ranges of offsets are dealt out to tasks: from the two ends alone, so that a batch that is
 planned again after a crash is the same batch. Asks the broker nothing.
 
-    an address that stands in `end` and not in `start`   is new: it is read from 0
+    an address that stands in `end` and not in `start`   is new: it is read from 0, unless what it begins with is gone already
+    an offset below 0, ~first                            such a new one: nothing of it is in this batch, the next one goes on at `first`
     an address that stands in `start` and not in `end`   is gone from the broker: nothing of it is read
     an end below its start                               the log was made anew: it is read from 0 (failOnDataLoss=false only)
 """
@@ -56,6 +57,15 @@ class Loss:
     count: int
 
 
+def place(offset: int) -> int:
+    """The offset that is meant, of one in a checkpoint."""
+    return offset if offset >= 0 else ~offset
+
+
+def places(offsets: Mapping[str, int]) -> Offsets:
+    return {address: place(offset) for address, offset in offsets.items()}
+
+
 def ordered(offsets: Mapping[str, int]) -> Offsets:
     return dict(sorted(offsets.items()))
 
@@ -63,7 +73,7 @@ def ordered(offsets: Mapping[str, int]) -> Offsets:
 def losses(start: Mapping[str, int], extents: Mapping[str, Extent]) -> list[Loss]:
     """What is between the checkpoint and the broker: vanished, shorter and trimmed logs."""
     found = []
-    for address, offset in start.items():
+    for address, offset in places(start).items():
         extent = extents.get(address)
         if extent is None:
             if offset:  # a log of which nothing was read yet has lost nothing
@@ -81,11 +91,18 @@ def available(start: Mapping[str, int], extents: Mapping[str, Extent]) -> list[O
     """What there is to read after `start`, by address."""
     found = []
     for address, extent in sorted(extents.items()):
-        offset = start.get(address, 0)
+        if _is_to_be_marked(address, extent, start):
+            continue
+        offset = place(start.get(address, 0))
         begin = max(extent.first, 0 if extent.next < offset else offset)  # made anew, or trimmed
         if extent.next > begin:
             found.append(OffsetRange(address, begin, extent.next))
     return found
+
+
+def _is_to_be_marked(address: str, extent: Extent, start: Mapping[str, int]) -> bool:
+    """It is new, and what it began with was never there to be read: where it is read from must stand in the offsets."""
+    return address not in start and extent.first > 0
 
 
 def advance(start: Mapping[str, int], extents: Mapping[str, Extent], *, max_rows: int = 0, max_bytes: int = 0) -> Offsets:
@@ -102,6 +119,7 @@ def advance(start: Mapping[str, int], extents: Mapping[str, Extent], *, max_rows
     if max_bytes and size * share > max_bytes:
         share = max_bytes / size
     end = {address: offset for address, offset in start.items() if address in extents}
+    end |= {address: ~extent.first for address, extent in extents.items() if _is_to_be_marked(address, extent, start)}
     left = max(1, int(rows * share))
     for part in sorted(ranges, key=len, reverse=True):  # the longest backlog first, so that none waits for ever
         taken = min(left, len(part), -int(-len(part) * share // 1))  # rounded up: small addresses are not starved by large ones
@@ -115,8 +133,8 @@ def between(start: Mapping[str, int], end: Mapping[str, int]) -> list[OffsetRang
     """The ranges of the batch from `start` to `end`."""
     found = []
     for address, stop in sorted(end.items()):
-        begin = start.get(address, 0)
-        if begin > stop:
+        begin = place(start.get(address, 0))
+        if begin > stop >= 0:
             begin = 0
         if stop > begin:
             found.append(OffsetRange(address, begin, stop))

@@ -29,7 +29,7 @@ from stompbox.spark.bodies import check_columns, decoding_of
 from stompbox.spark.bounds import Bound, Kind
 from stompbox.spark.columns import TYPES
 from stompbox.spark.faults import plain
-from stompbox.spark.offsets import Extent, Loss, OffsetRange, Offsets, advance, available, between, dealt, losses, ordered
+from stompbox.spark.offsets import Extent, Loss, OffsetRange, Offsets, advance, available, between, dealt, losses, ordered, place, places
 from stompbox.spark.options import Given, SourceOptions, check_reading, sink_options, source_options
 from stompbox.spark.reading import View, batches, report, resolved
 from stompbox.spark.requests import commit_group, describe, open_group
@@ -195,8 +195,8 @@ class StompStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
     @plain
     def partitions(self, start: Offsets, end: Offsets) -> list[Ranges]:
         for address, offset in start.items():
-            if end.get(address, offset) < offset:
-                self._report(Loss(address, f"the log of {address!r} was made anew and is shorter than offset {offset}", -1))
+            if place(end.get(address, offset)) < place(offset):
+                self._report(Loss(address, f"the log of {address!r} was made anew and is shorter than offset {place(offset)}", -1))
         return self._dealt(start, end)
 
     @plain
@@ -213,22 +213,22 @@ class StompStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
         with links.leased(options.target) as link:
             if self._acknowledged is None and options.group:
                 # After a restart nothing else opens the group, which may be gone with the data of the broker.
-                open_group(link, options.group, options.destination, Bound(Kind.EACH, each=tuple(start.items())))
+                open_group(link, options.group, options.destination, Bound(Kind.EACH, each=tuple(places(start).items())))
             self._acknowledge(link, start)
-            sizes_from = start if options.max_bytes else None
+            sizes_from = places(start) if options.max_bytes else None
             return describe(link, options.destination, create=self._latest is None, sizes_from=sizes_from).extents
 
     def _sized(self, start: Offsets, extents: Mapping[str, Extent]) -> dict[str, Extent]:
         """The same logs with how many messages and bytes wait in them."""
         with links.leased(self._options.target) as link:
-            found = describe(link, self._options.destination, create=False, sizes_from=start).extents
+            found = describe(link, self._options.destination, create=False, sizes_from=places(start)).extents
         none = Extent(0, 0)  # it is gone since: the next look says so
         sizes = {address: found.get(address, none) for address in extents}
         return {address: replace(extent, messages=sizes[address].messages, size=sizes[address].size) for address, extent in extents.items()}
 
     def _acknowledge(self, link: links.Link, offsets: Offsets) -> None:
         if self._options.group and offsets != self._acknowledged:
-            commit_group(link, self._options.group, offsets)
+            commit_group(link, self._options.group, places(offsets))
         self._acknowledged = dict(offsets)
 
     def _report(self, loss: Loss) -> None:
