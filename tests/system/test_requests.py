@@ -256,6 +256,7 @@ def test_rights(serve: Serve, tmp_path: Path, closing: ExitStack) -> None:
     assert list(ask(bob, "groups")["groups"]["all"]["addresses"]) == ["open.a"]
     for name, headers in (
         ("describe", {"destinations": "/queue/secret"}),
+        ("describe", {"destinations": "/queue/open.#,/queue/secret.#"}),
         ("fetch", {"address": "secret", "start": "0", "stop": "1"}),
         ("group-open", {"group": "mine", "destinations": "/queue/open.a", "starting": "latest"}),
         ("group-open", {"group": "mine", "destinations": "#", "starting": "latest"}),

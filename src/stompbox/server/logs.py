@@ -40,7 +40,10 @@ async def describe(connection: Connection, frame: Frame) -> Answer:
                 make(connection, destination)
             elif destination.address not in broker.engine.addresses:
                 missing.append(destination.text)
-        found |= {local(name): address for name, address in reached(connection, destination).items()}
+        readable = reached(connection, destination)
+        if not readable and destination.is_wild:
+            _require_one(connection, destination)
+        found |= {local(name): address for name, address in readable.items()}
     logs = {name: {"first": address.log.oldest, "next": address.log.committed} for name, address in found.items()}
     if "sizes-from" in frame.headers:
         since = offsets_in(frame, frame.headers["sizes-from"], "header sizes-from")
@@ -64,6 +67,14 @@ def reached(connection: Connection, destination: Destination) -> dict[str, Addre
         for name, address in broker.engine.addresses.items()
         if is_named(destination.address, name) and broker.permissions.may(connection.user, Right.CONSUME, name)
     }
+
+
+def _require_one(connection: Connection, destination: Destination) -> None:
+    """Of addresses that a wildcard names some must be readable: who may read none would take them for empty."""
+    if any(is_named(destination.address, name) for name in connection.broker.engine.addresses):
+        who = f"user {connection.user.name!r}" if connection.user.name else "a nameless client"
+        text = f"{who} has the right {Right.CONSUME.value!r} on none of the addresses that {destination.text!r} names"
+        raise Refused("not-permitted", text)
 
 
 def make(connection: Connection, destination: Destination) -> None:
