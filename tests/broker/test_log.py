@@ -107,3 +107,28 @@ def test_a_run_is_taken_once_and_in_its_place() -> None:
     assert not log.add(run)
     assert not log.add(later)
     assert given(log).runs == {1: [run, later]}
+
+
+def test_what_comes_late_is_read_from_memory_until_it_is_on_disk() -> None:
+    """It was needed nowhere when what came after it was stored."""
+    log = log_with(0)
+    late, later = run_of("q", b"0", b"1"), run_of("q", b"5")
+    late.first, later.first, log.next = 0, 5, 6
+    stored = run_of("q", b"2", b"3", b"4")
+    stored.first = 2
+    log.add(stored)
+    given(log)
+    log.landed(5)
+    assert log.add(late)
+    assert log.add(later)
+    assert [log.on_disk(start) for start in (0, 1, 2, 5)] == [0, 0, 5, 5]
+    assert log.in_memory(0) == ([late], 2)
+    assert log.in_memory(1) == ([late], 2)
+    assert log.in_memory(5) == ([later], 6)
+    given(log)
+    assert (log.on_disk(0), log.stored) == (0, 6)
+    log.failed()
+    assert log.pending == [late, later]
+    given(log)
+    log.landed(6)
+    assert log.on_disk(0) == 6

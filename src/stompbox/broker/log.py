@@ -12,6 +12,8 @@ from stompbox.broker.retention import Retention
 from stompbox.message import Run
 from stompbox.store.base import Commit
 
+_FIRST = attrgetter("first")
+
 # Offsets that were given to messages which never reach the store must not come back after a crash: a message-id would then
 # name two messages. So their log's next offset is stored ahead of use, in steps.
 RESERVE = 1 << 20
@@ -85,8 +87,8 @@ class Log:
         if runs:
             self._tell(commit)
             commit.runs[self.id] = runs
-            self.stored = runs[-1].stop
-            self.firm = next((run.stop for run in reversed(runs) if not run.is_loose), self.firm)
+            self.stored = max(self.stored, runs[-1].stop)
+            self.firm = max(self.firm, next((run.stop for run in reversed(runs) if not run.is_loose), 0))
             self.reserved = max(self.reserved, self.firm)
         if self.next > self.reserved:
             self._tell(commit)
@@ -114,18 +116,42 @@ class Log:
     def failed(self) -> None:
         """The commit that was given is not in the store: all of it waits for the next one."""
         self.stored, self.reserved, self.trimmed = self._before
-        self.flying, self.pending = [], self.flying + self.pending
+        self.flying, self.pending = [], sorted(self.flying + self.pending, key=_FIRST)
 
     def forget_withdrawn(self) -> None:
         self.pending = [run for run in self.pending if not run.is_withdrawn]
 
     def unstored(self, start: int) -> Iterator[Run]:
         """Runs from `start` on that are not on disk yet."""
-        for runs in (self.flying, self.pending):  # each in offset order
-            at = max(0, bisect_right(runs, start, key=attrgetter("first")) - 1)
-            for run in islice(runs, at, None):
-                if run.stop > start:
-                    yield run
+        yield from _from(self.flying, start)
+        yield from _from(self.pending, start)
+
+    def on_disk(self, start: int) -> int:
+        """Up to where the store has what there is from `start` on; `start` or less where memory has what is next.
+
+        Below `committed` memory has what came into the log late: it was needed nowhere, until its queue had no room for it any more.
+        """
+        firsts = [run.first for runs in (self.flying, self.pending) for run in islice(_from(runs, start), 1)]
+        return min([self.committed, *firsts])
+
+    def in_memory(self, start: int) -> tuple[list[Run], int]:
+        """Runs from `start` on that are not on disk yet, up to the next that is, and the offset up to which they are complete."""
+        found: list[Run] = []
+        at = start
+        for run in sorted(self.unstored(start), key=_FIRST):
+            if at < self.committed and run.first > at:
+                return found, at
+            found.append(run)
+            at = run.stop
+        return found, self.next if at >= self.committed else at
 
     def __repr__(self) -> str:
         return f"<Log {self.id} {self.name} {self.trimmed}..{self.next} committed={self.committed} pending={len(self.pending)}>"
+
+
+def _from(runs: list[Run], start: int) -> Iterator[Run]:
+    """Those in offset order that have something from `start` on."""
+    at = max(0, bisect_right(runs, start, key=_FIRST) - 1)
+    for run in islice(runs, at, None):
+        if run.stop > start:
+            yield run

@@ -133,10 +133,12 @@ def load(engine: Engine, queue: Queue) -> None:
         start = log.oldest
     queue.paged_from = start
     queue.is_loading = True
-    if start >= log.committed:
-        queue.loaded(list(log.unstored(start)), start, log.next)
-    else:
-        engine.loads.append(Load(queue, start, log.committed, type(queue).loaded))
+    on_disk = log.on_disk(start)
+    if on_disk > start:
+        engine.loads.append(Load(queue, start, on_disk, type(queue).loaded))
+        return
+    runs, stop = log.in_memory(start)
+    queue.loaded(runs, start, stop)
 
 
 def sifted(queue: Queue, run: Run, first: int, stop: int) -> Iterator[tuple[Segment, bool]]:

@@ -100,11 +100,12 @@ def read_due(queue: Queue, later: Later) -> None:
         return
     log, start, stop = queue.address.log, later.due[0][0], later.due[-1][1]
     later.is_reading = True
-    if start >= log.committed:
-        _take(queue, later, list(log.unstored(start)), log.next)
-        queue.engine.dispatch_later(queue)
-    else:
-        queue.engine.loads.append(paging.Load(queue, start, min(stop, log.committed), partial(_came, later)))
+    on_disk = log.on_disk(start)
+    if on_disk > start:
+        queue.engine.loads.append(paging.Load(queue, start, min(stop, on_disk), partial(_came, later)))
+        return
+    _take(queue, later, *log.in_memory(start))
+    queue.engine.dispatch_later(queue)
 
 
 def _has_room(queue: Queue) -> bool:

@@ -36,11 +36,15 @@ def seek(engine: Engine, queue: Queue) -> None:
     start = min(_sought(queue, binding) for binding in hungry)
     if start >= log.next:
         return
-    if start >= log.committed:
-        _hand_out(queue, list(log.unstored(start)), start, log.next)
-    else:
+    on_disk = log.on_disk(start)
+    if on_disk > start:
         queue.is_loading = True
-        engine.loads.append(Load(queue, start, log.committed, found))
+        engine.loads.append(Load(queue, start, on_disk, found))
+        return
+    runs, stop = log.in_memory(start)
+    _hand_out(queue, runs, start, stop)
+    if stop < log.next:
+        engine.dispatch_later(queue)
 
 
 def found(queue: Queue, runs: list[Run], start: int, stop: int) -> None:
