@@ -144,7 +144,8 @@ def _of_messages(broker: Broker) -> Iterator[Metric]:
     known = {name: counters[name] for name in REMOVED}
     others = {name: count for name, count in counters.items() if name not in (*PASSED, *EVENTS)}
     yield _counter("stompbox_messages_removed", "Messages that left a queue, or never reached one, by reason", "reason", known | others)
-    yield _counter("stompbox_events", "What happened to subscriptions and waiting messages", "event", {name: counters[name] for name in EVENTS})
+    events = {name: counters[name] for name in EVENTS}
+    yield _counter("stompbox_events", "What happened to subscriptions and waiting messages", "event", events)
     yield _counter("stompbox_errors", "Refused frames, closed connections and refused requests, by code", "code", dict(broker.errors))
 
 
