@@ -19,19 +19,21 @@ def look(served: Served, name: str, more: str = "") -> list[dict[str, Any]]:
     return list(read(served.admin, f"messages?queue={name}{more}")["messages"])
 
 
-def test_what_waits_and_what_is_in_delivery_is_shown_and_stays(served: Served) -> None:
+@pytest.mark.parametrize("ack", ["client", "client-individual"])
+def test_what_waits_and_what_is_in_delivery_is_shown_and_stays(served: Served, ack: str) -> None:
+    name = f"looked.{ack}"
     with Plain(served.port) as client:
-        send(client, "/queue/looked", b"a", b"b", "ö".encode(), **{"content-type": "text/plain", "mark": "x"})
-        client.send("SUBSCRIBE", {"destination": "/queue/looked", "id": "1", "ack": "client", "prefetch-count": "1"})
+        send(client, f"/queue/{name}", b"a", b"b", "ö".encode(), **{"content-type": "text/plain", "mark": "x"})
+        client.send("SUBSCRIBE", {"destination": f"/queue/{name}", "id": "1", "ack": ack, "prefetch-count": "1"})
         client.receive()
-        found = look(served, "looked")
+        found = look(served, name)
         assert [(one["offset"], one["body"], one["is_delivering"], one["size"]) for one in found] == [
             (0, "a", True, 1), (1, "b", False, 1), (2, "ö", False, 2),
         ]  # fmt: skip
-        assert found[0]["headers"]["mark"] == "x" and found[0]["headers"]["destination"] == "/queue/looked"
+        assert found[0]["headers"]["mark"] == "x" and found[0]["headers"]["destination"] == f"/queue/{name}"
         assert found[0]["arrived"] > 0
-        assert [one["offset"] for one in look(served, "looked", "&limit=2")] == [0, 1]
-        left = queue(served.admin, "looked")
+        assert [one["offset"] for one in look(served, name, "&limit=2")] == [0, 1]
+        left = queue(served.admin, name)
         assert (left["ready"], left["delivering"]) == (2, 1)
 
 

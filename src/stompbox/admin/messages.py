@@ -42,7 +42,7 @@ class MessageView(Struct, frozen=True):
 
 async def first_messages(broker: Broker, queue: Queue, count: int) -> list[MessageView]:
     """In the order of offsets."""
-    with_consumers = [(part.first, part.stop) for one in queue.bindings for of, part in one.consumer.ledger if of is one]
+    with_consumers = [(segment.first, segment.stop) for binding in queue.bindings for segment in binding.taken()]
     segments = sorted(held(queue), key=lambda segment: segment.first)
     found = list(islice(((offset, segment.run) for segment in segments for offset in range(segment.first, segment.stop)), count))
     if len(found) < count and queue.paged_from >= 0:
