@@ -16,7 +16,7 @@ from stompbox.admin import console, messages
 from stompbox.admin.access import BROKER, Guard, may_see, require, user_of
 from stompbox.admin.answers import json, refusal
 from stompbox.admin.health import reasons
-from stompbox.admin.lag import Lags
+from stompbox.admin.lag import Lags, behind
 from stompbox.admin.listing import Entry, Field, listed, named, number, truth
 from stompbox.admin.metrics import Metrics
 from stompbox.admin.operations import OPERATIONS, Operate, find_queue
@@ -195,7 +195,7 @@ def _session(connection: Any) -> int:
 
 def _lag(item: tuple[str, Queue | None]) -> int:
     queue = item[1]
-    return 0 if queue is None else max(0, queue.address.log.next - queue.cursor.position)
+    return 0 if queue is None else behind(queue)
 
 
 # What lists can be sorted by

@@ -22,6 +22,11 @@ class Lag(Struct, frozen=True):
     ms: int | None
 
 
+def behind(queue: Queue) -> int:
+    """Messages that a position has not come to."""
+    return max(0, queue.address.log.next - queue.cursor.position)
+
+
 class Lags:
     """Remembers when the next message of a position arrived, so that a group that stands still costs no read."""
 
@@ -30,8 +35,7 @@ class Lags:
         self._known: dict[int, tuple[int, int]] = {}  # queue: position, when its message arrived
 
     async def of(self, queue: Queue) -> Lag:
-        position, log = queue.cursor.position, queue.address.log
-        messages = max(0, log.next - position)
+        position, messages = queue.cursor.position, behind(queue)
         if not messages:
             self._known.pop(queue.id, None)
             return Lag(0, 0)

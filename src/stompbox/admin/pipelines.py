@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from stompbox.admin.lag import behind
 from stompbox.admin.listing import Entry, Field
 from stompbox.admin.views import in_turns
 from stompbox.server.progress import Told
@@ -60,7 +61,7 @@ async def _lags(broker: Broker) -> Counter[str]:
     found: Counter[str] = Counter()
     async for address in in_turns(list(broker.engine.addresses.values())):
         for name, queue in address.groups.items():
-            found[name] += max(0, address.log.next - queue.cursor.position)
+            found[name] += behind(queue)
     return found
 
 

@@ -105,8 +105,7 @@ def held(queue: Queue) -> list[Segment]:
     """What a queue has in memory: what waits for consumers, and what they have and have not acknowledged."""
     found = queue.backlog.segments()
     for binding in queue.bindings:
-        found += [segment for of, segment in binding.consumer.ledger if of is binding]
-        found += binding.held.segments()
+        found += binding.taken()
     return found
 
 

@@ -61,6 +61,10 @@ class Binding:
         self.sought = 0  # where its search of the log has come to (seeking.py)
         self.head: Any = consumer.head_of(queue)
 
+    def taken(self) -> list[Segment]:
+        """What the consumer has of the queue and has not acknowledged."""
+        return [segment for of, segment in self.consumer.ledger if of is self] + self.held.segments()
+
     def __repr__(self) -> str:
         return f"<Binding {self.consumer.name} on {self.queue.name}>"
 

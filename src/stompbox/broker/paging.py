@@ -133,12 +133,19 @@ def load(engine: Engine, queue: Queue) -> None:
         start = log.oldest
     queue.paged_from = start
     queue.is_loading = True
+    found = read(engine, queue, start, type(queue).loaded)
+    if found is not None:
+        queue.loaded(found[0], start, found[1])
+
+
+def read(engine: Engine, queue: Queue, start: int, then: Then, most: int = FAR) -> tuple[list[Run], int] | None:
+    """What memory has of the log from `start` on, and up to where that is all; None: the disk is asked, up to `most`, and tells `then`."""
+    log = queue.address.log
     on_disk = log.on_disk(start)
-    if on_disk > start:
-        engine.loads.append(Load(queue, start, on_disk, type(queue).loaded))
-        return
-    runs, stop = log.in_memory(start)
-    queue.loaded(runs, start, stop)
+    if on_disk <= start:
+        return log.in_memory(start)
+    engine.loads.append(Load(queue, start, min(most, on_disk), then))
+    return None
 
 
 def sifted(queue: Queue, run: Run, first: int, stop: int) -> Iterator[tuple[Segment, bool]]:

@@ -98,14 +98,12 @@ def read_due(queue: Queue, later: Later) -> None:
         else:
             queue.waits.ring_by(later.places.next)
         return
-    log, start, stop = queue.address.log, later.due[0][0], later.due[-1][1]
+    start, stop = later.due[0][0], later.due[-1][1]
     later.is_reading = True
-    on_disk = log.on_disk(start)
-    if on_disk > start:
-        queue.engine.loads.append(paging.Load(queue, start, min(stop, on_disk), partial(_came, later)))
-        return
-    _take(queue, later, *log.in_memory(start))
-    queue.engine.dispatch_later(queue)
+    found = paging.read(queue.engine, queue, start, partial(_came, later), stop)
+    if found is not None:
+        _take(queue, later, *found)
+        queue.engine.dispatch_later(queue)
 
 
 def _has_room(queue: Queue) -> bool:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stompbox.broker import paging
-from stompbox.broker.paging import Load
 
 if TYPE_CHECKING:
     from stompbox.broker.consumer import Binding
@@ -36,12 +35,11 @@ def seek(engine: Engine, queue: Queue) -> None:
     start = min(_sought(queue, binding) for binding in hungry)
     if start >= log.next:
         return
-    on_disk = log.on_disk(start)
-    if on_disk > start:
+    there = paging.read(engine, queue, start, found)
+    if there is None:
         queue.is_loading = True
-        engine.loads.append(Load(queue, start, on_disk, found))
         return
-    runs, stop = log.in_memory(start)
+    runs, stop = there
     _hand_out(queue, runs, start, stop)
     if stop < log.next:
         engine.dispatch_later(queue)

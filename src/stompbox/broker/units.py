@@ -49,7 +49,12 @@ class Unit:
 
 def is_refusable(sends: Iterable[tuple[Address, Run]]) -> bool:
     """Whether a sender who waits until these are stored gets an ERROR when they cannot be."""
-    return any(is_failing(address) and not address.is_volatile(run) for address, run in sends)
+    return any(may_fail(address, run) for address, run in sends)
+
+
+def may_fail(address: Address, run: Run) -> bool:
+    """The same of one."""
+    return is_failing(address) and not address.is_volatile(run)
 
 
 def is_failing(address: Address) -> bool:

@@ -43,7 +43,7 @@ def _used(queue: Queue) -> int:
 
 def give_back(queue: Queue) -> None:
     """What can go from its memory goes."""
-    log, out = queue.address.log, _out(queue)
+    log, out = queue.address.log, [segment for binding in queue.bindings for segment in binding.taken()]
     is_special = queue.intake is not None or queue.groups is not None or queue.redrive is not None or queue.kind is Kind.BROWSER
     if is_special or sum(map(len, out)) != queue.delivering:  # else a transaction has some, and may give them back
         return
@@ -63,15 +63,6 @@ def give_back(queue: Queue) -> None:
         binding.sought = 0
     paging.leave_in_log(queue, first)
     queue.engine.counters["given-back"] += sum(map(len, gone))
-
-
-def _out(queue: Queue) -> list[Segment]:
-    """What consumers have and did not acknowledge."""
-    found: list[Segment] = []
-    for binding in queue.bindings:
-        found += [segment for of, segment in binding.consumer.ledger if of is binding]
-        found += binding.held.segments()
-    return found
 
 
 def _reached(queue: Queue, out: list[Segment]) -> int:

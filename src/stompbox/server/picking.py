@@ -17,7 +17,7 @@ from stompbox.broker.address import Address
 from stompbox.message import Run, Shape
 from stompbox.selectors import Selector
 from stompbox.store.base import StoredChunk
-from stompbox.store.chunks import decode, encode, tables
+from stompbox.store.chunks import cut, decode, encode, tables
 from stompbox.store.extracts import extract
 
 
@@ -63,7 +63,7 @@ class Picking:
         for is_taken, group in groupby(self._each(run)):
             stop = at + len(list(group))
             if is_taken:
-                yield _part(run, at, stop)
+                yield cut(run, at, stop)
             at = stop
 
     def _each(self, run: Run) -> list[bool]:
@@ -86,8 +86,3 @@ class Picking:
             varying = {name: value.decode("ascii") for name, value in zip(names, row, strict=True)}
             verdicts[row] = self.selector.matches({**run.shape.headers, **varying}, shared)
         return [verdicts[row] for row in rows]
-
-
-def _part(run: Run, start: int, stop: int) -> Run:
-    columns = tuple([column[start:stop] for column in run.columns])
-    return Run(run.shape, run.bodies[start:stop], columns, first=run.first + start, arrived=run.arrived, routing=run.routing)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 from stompbox.broker import expiry, retained, subscriptions, temporaries
 from stompbox.broker.address import Address
 from stompbox.broker.destinations import Destination
-from stompbox.broker.units import is_failing, is_refusable
+from stompbox.broker.units import is_refusable, may_fail
 from stompbox.errors import IllegalFrame, Refused
 from stompbox.message import ANYCAST, MULTICAST, Large, Run, Shape
 from stompbox.security import Right
@@ -79,7 +79,7 @@ def sends(connection: Connection, event: Sends) -> None:
     if engine.trouble is not None or address.limits is not None:
         connection.broker.pressure.sent(connection, address, run)
     if event.receipts:
-        connection.confirm(event.receipts, waits=waits, is_refusable=waits and is_failing(address) and not address.is_volatile(run))
+        connection.confirm(event.receipts, waits=waits, is_refusable=waits and may_fail(address, run))
 
 
 def _requests(connection: Connection, event: Sends) -> None:

@@ -16,7 +16,7 @@ from stompbox.message import MULTICAST, Run
 from stompbox.security import Right
 from stompbox.server.answers import Answer, durable, json_answer, json_object, number, placed
 from stompbox.stomp.frames import Frame
-from stompbox.store.chunks import EACH, decode, shape_bytes
+from stompbox.store.chunks import EACH, decode, joined, shape_bytes
 
 if TYPE_CHECKING:
     from stompbox.server.connection import Connection
@@ -94,8 +94,8 @@ def _is_alike(one: Run, other: Run) -> bool:
 def _one(group: Sequence[Run]) -> Run:
     if len(group) == 1:
         return group[0]
-    columns = tuple([[value for run in group for value in run.columns[at]] for at in range(len(group[0].columns))])
-    return Run(group[0].shape, [body for run in group for body in run.bodies], columns)
+    bodies, columns = joined(group)
+    return Run(group[0].shape, bodies, columns)
 
 
 def _route(connection: Connection, run: Run) -> Address:

@@ -95,7 +95,7 @@ def encode(runs: Sequence[Run], first: int) -> bytes:
         head = group[0]
         bodies, columns, latest, arrivals = head.bodies, head.columns, head.arrived, ()
         if len(group) > 1:
-            bodies, columns = _joined(group)
+            bodies, columns = joined(group)
             latest, arrivals = _arrivals(group)
         routing = head.routing
         if head.is_large:
@@ -138,7 +138,7 @@ def _groups(runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
         yield runs[begin:]
 
 
-def _joined(group: Sequence[Run]) -> tuple[list[bytes], tuple[list[bytes], ...]]:
+def joined(group: Sequence[Run]) -> tuple[list[bytes], tuple[list[bytes], ...]]:
     """Bodies, and each hole's values, of all the runs together."""
     bodies: list[bytes] = []
     for run in group:
@@ -369,11 +369,12 @@ def _split(run: Run, limit: int) -> Iterator[Run]:
     ends = list(accumulate([len(body) + EACH for body in run.bodies]))
     for index, end in enumerate(ends):
         if end - begun > limit and index > start:
-            yield _part(run, start, index)
+            yield cut(run, start, index)
             start, begun = index, ends[index - 1]
-    yield _part(run, start, len(ends))
+    yield cut(run, start, len(ends))
 
 
-def _part(run: Run, start: int, stop: int) -> Run:
+def cut(run: Run, start: int, stop: int) -> Run:
+    """Its messages start .. stop-1, counted from its first."""
     columns = tuple([column[start:stop] for column in run.columns])
     return Run(run.shape, run.bodies[start:stop], columns, first=run.first + start, arrived=run.arrived, routing=run.routing)

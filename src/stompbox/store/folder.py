@@ -15,7 +15,8 @@ import errno
 import fcntl
 import os
 import sqlite3
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -44,11 +45,11 @@ _CODES: Final = {
     "SQLITE_TOOBIG": ("message-too-large", "more than the file format can hold in one piece"),
 }
 
-_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def _refused(error: OSError, what: str) -> StoreError:
-    return StoreError("disk-full" if error.errno in _FULL else "data-not-writable", f"{what}: {error.strerror or error}")
+    return StoreError("disk-full" if error.errno in FULL else "data-not-writable", f"{what}: {error.strerror or error}")
 
 
 def store_error(error: sqlite3.Error, path: Path) -> StoreError:
@@ -57,6 +58,15 @@ def store_error(error: sqlite3.Error, path: Path) -> StoreError:
     primary = "_".join(name.split("_")[:2])  # SQLITE_IOERR_FSYNC is a kind of SQLITE_IOERR
     code, meaning = _CODES.get(name if name in _CODES else primary, ("store-failed", "the database refused"))
     return StoreError(code, f"{path}: {meaning} ({error}{', ' + name if name else ''})")
+
+
+@contextmanager
+def naming(file: Path) -> Iterator[None]:
+    """What SQLite raises becomes a StoreError that names the file."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise store_error(error, file) from error
 
 
 def prepare_folder(path: Path) -> None:

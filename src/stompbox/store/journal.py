@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Final
 
 from stompbox.errors import StoreError
-from stompbox.store.folder import JOURNAL, make_file, sync_folder
+from stompbox.store.folder import FULL, JOURNAL, make_file, sync_folder
 
 SIZE: Final = 4 << 20  # bytes; what is not in the database yet, and so what starting after a crash reads
 LARGEST: Final = 256 << 10  # bytes of a payload
@@ -33,7 +33,6 @@ SECTOR: Final = 512  # bytes that a disk writes together, or not at all
 FIRST: Final = 4096  # where the first record begins
 IDENTITY: Final = 16  # bytes
 
-_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _REFUSED: Final = (errno.EPERM, errno.EACCES, errno.EROFS)
 _HEAD: Final = struct.Struct("<4s16sI")
 _RECORD: Final = struct.Struct("<4sIQI")
@@ -187,7 +186,7 @@ class Journal:
             raise self._failed(error) from error
 
     def _failed(self, error: OSError) -> StoreError:
-        code = "disk-full" if error.errno in _FULL else "data-not-writable" if error.errno in _REFUSED else "io-error"
+        code = "disk-full" if error.errno in FULL else "data-not-writable" if error.errno in _REFUSED else "io-error"
         return StoreError(code, f"{self.file}: {error.strerror or error}")
 
     def __repr__(self) -> str:

@@ -143,8 +143,7 @@ class JournaledStore:
             if len(self._waiting) >= MOST or not self._journal.fits(len(payload)):
                 self._settle()
             self._write(payload)
-            self._waiting.append(commit)
-            self._touched.update(commit.runs, commit.next_offsets, commit.trims)
+            self._keep(commit)
 
     def _keep_loose(self, commit: Commit) -> None:
         """A small one that may be lost waits in memory alone."""
@@ -152,6 +151,9 @@ class JournaledStore:
             self._settle(commit)
             return
         self._loose += 1
+        self._keep(commit)
+
+    def _keep(self, commit: Commit) -> None:
         self._waiting.append(commit)
         self._touched.update(commit.runs, commit.next_offsets, commit.trims)
 
@@ -335,13 +337,18 @@ def _runs_of(stored: bytes | list[Stored]) -> list[Run]:
     return [Run(shape_of(one.shape), one.bodies, one.columns, first=one.first, arrived=one.arrived, routing=one.routing) for one in stored]
 
 
+def _sequence_in(entries: Mapping[tuple[str, str], bytes]) -> int:
+    """Of the last record that a database with these entries has."""
+    return int.from_bytes(entries.get(_SEQUENCE, b"\0"), "little")
+
+
 def waiting_in(path: Path, entries: dict[tuple[str, str], bytes]) -> list[Commit]:
     """What the journal in folder `path` has for a database with these entries. Raises StoreError `data-corrupt`, `io-error`."""
     if _IDENTITY not in entries:
         return []
     journal = Journal(path)
     journal.identity = entries[_IDENTITY]
-    return [_commit_of(payload) for _, payload in journal.records(int.from_bytes(entries.get(_SEQUENCE, b"\0"), "little"))]
+    return [_commit_of(payload) for _, payload in journal.records(_sequence_in(entries))]
 
 
 def complete(copy: SqliteStore, journal: bytes) -> None:
@@ -352,7 +359,7 @@ def complete(copy: SqliteStore, journal: bytes) -> None:
         return
     merged = Commit(entries={_IDENTITY: None, _SEQUENCE: None})
     if identity_of(journal) == identity:
-        after = int.from_bytes(entries.get(_SEQUENCE, b"\0"), "little")
+        after = _sequence_in(entries)
         merged = merge([*(_commit_of(payload) for sequence, payload in whole(journal) if sequence > after), merged])
     copy.apply(merged)
 
@@ -368,7 +375,7 @@ def journal_damage(path: Path) -> Iterator[str]:
     seen: bytes | None = None
     for _ in range(LOOKS):
         try:
-            for _ in journal.records(int.from_bytes(entries.get(_SEQUENCE, b"\0"), "little")):
+            for _ in journal.records(_sequence_in(entries)):
                 pass
         except StoreError as error:
             found = content(journal.file) if journal.file.is_file() else b""

@@ -36,7 +36,7 @@ def _connect(file: Path) -> sqlite3.Connection:
     is_still = not file.with_name(f"{DATABASE}-wal").exists() and not os.access(file.parent, os.W_OK, effective_ids=True)
     if not is_still:
         return schema.connect(file)
-    return sqlite3.connect(f"{file.absolute().as_uri()}?immutable=1", uri=True, isolation_level=None)
+    return schema.connect_as_it_is(file)
 
 
 @contextmanager

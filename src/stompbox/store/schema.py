@@ -86,6 +86,11 @@ def connect(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5.0)
 
 
+def connect_as_it_is(path: Path) -> sqlite3.Connection:
+    """The same to a file that nobody writes to, and beside which nothing can be made: only what is in the file itself is seen."""
+    return sqlite3.connect(f"{path.absolute().as_uri()}?immutable=1", uri=True, isolation_level=None, check_same_thread=False)
+
+
 def prepare(connection: sqlite3.Connection, path: Path, *, synchronous: bool) -> None:
     """Sets up the writer's connection, makes the tables in a new file and brings those of an old one up to date."""
     # Both must be set before the first page is written, page_size before WAL as well.

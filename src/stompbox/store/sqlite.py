@@ -31,7 +31,7 @@ from stompbox.store import schema
 from stompbox.store.base import NOWHERE, Commit, Part, Recovered, StoredChunk
 from stompbox.store.changes import Changes, CursorState, LogState, encoded, moved
 from stompbox.store.check import refuse_damage
-from stompbox.store.folder import DATABASE, lock_folder, make_file, prepare_folder, store_error
+from stompbox.store.folder import DATABASE, lock_folder, make_file, naming, prepare_folder
 from stompbox.store.housekeeping import WAL_MOST, Housekeeping
 from stompbox.store.merging import IDLE_PORTION, INSERT, PORTION, Merging
 from stompbox.store.parts import Parts, read_part
@@ -68,7 +68,7 @@ class SqliteStore:
         self._lock = lock_folder(path) if lock < 0 else lock
         try:
             make_file(self.file)
-            with self._named():
+            with naming(self.file):
                 self._db = schema.connect(self.file)
         except StoreError:
             os.close(self._lock)
@@ -77,7 +77,7 @@ class SqliteStore:
         self._merging = Merging(self._db, self.file)
         self._neglected: StoreError | None = None  # what housekeeping met beside a commit that was none the worse for it
         try:
-            with self._named():
+            with naming(self.file):
                 schema.prepare(self._db, self.file, synchronous=synchronous)
                 refuse_damage(self._db, self.file)
                 self._load()
@@ -86,14 +86,6 @@ class SqliteStore:
         except StoreError:
             self.close()
             raise
-
-    @contextmanager
-    def _named(self) -> Iterator[None]:
-        """What SQLite raises becomes a StoreError that names the file."""
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise store_error(error, self.file) from error
 
     def _load(self) -> None:
         """What memory keeps: the state of each log, what is not folded in, and what is to be deleted."""
@@ -108,13 +100,13 @@ class SqliteStore:
                 self._sweeping[log] = state.floor
 
     def recover(self) -> Recovered:
-        with self._named(), self._reader() as connection:
+        with naming(self.file), self._reader() as connection:
             return Rows(connection, self.file).recovered()
 
     # Writing
 
     def apply(self, commit: Commit) -> None:
-        with self._turn, self._named():
+        with self._turn, naming(self.file):
             self._refuse_closed()
             if commit.is_loose is not self._is_loose:
                 self._sync_for(commit)
@@ -167,7 +159,7 @@ class SqliteStore:
         """The commit is durable, whatever becomes of this."""
         log = next(iter(self._merging.ready))
         try:
-            with self._named(), self._transaction():
+            with naming(self.file), self._transaction():
                 self._house.wal += self._merging.step(self._logs, PORTION)
         except StoreError as error:
             self._merging.forget(log)
@@ -241,7 +233,7 @@ class SqliteStore:
             raise
 
     def maintain(self) -> bool:
-        with self._turn, self._named():
+        with self._turn, naming(self.file):
             self._refuse_closed()
             if self._neglected is not None:
                 error, self._neglected = self._neglected, None
@@ -269,7 +261,7 @@ class SqliteStore:
         small as it can be. Takes its time; `progress` is called with (chunks looked at, chunks in all)."""
         while self._is_untidy() or self._row:
             self._tidy_up()
-        with self._turn, self._named():
+        with self._turn, naming(self.file):
             self._refuse_closed()
             (total,) = self._db.execute("SELECT count(*) FROM chunk").fetchone()
             done = 0
@@ -289,7 +281,7 @@ class SqliteStore:
 
     def _tidy_up(self) -> None:
         """One portion of what was trimmed, and what is not folded in."""
-        with self._turn, self._named():
+        with self._turn, naming(self.file):
             self._refuse_closed()
             with self._transaction():
                 sweeping = self._house.sweep(self._sweeping)
@@ -327,26 +319,26 @@ class SqliteStore:
         return DROPPED if state is None else max(start, state.floor)
 
     def read(self, log: int, start: int, stop: int, max_bytes: int) -> list[StoredChunk]:
-        with self._named(), self._reader() as connection:
+        with naming(self.file), self._reader() as connection:
             return read_chunks(connection, self.file, (log, self._floor(log, start), stop), max_bytes)
 
     def read_part(self, body: int, number: int) -> bytes:
-        with self._named(), self._reader() as connection:
+        with naming(self.file), self._reader() as connection:
             return read_part(connection, self.file, body, number)
 
     def find_time(self, log: int, timestamp: int) -> int:
-        with self._named(), self._reader() as connection:
+        with naming(self.file), self._reader() as connection:
             found = first_since(connection, log, self._floor(log), timestamp)
         if found is not None:
             return found
         return self._logs[log].next if log in self._logs else 0
 
     def sizes(self, logs: Iterable[int], since: Mapping[int, int] = NOWHERE) -> dict[int, tuple[int, int]]:
-        with self._named(), self._reader() as connection:
+        with naming(self.file), self._reader() as connection:
             return {log: size_of(connection, log, self._floor(log, since.get(log, 0))) for log in logs}
 
     def outline(self, log: int) -> Iterator[Part]:
-        with self._named(), self._reader() as connection:
+        with naming(self.file), self._reader() as connection:
             yield from parts_of(connection, log, self._floor(log))
 
     # Closing
@@ -357,7 +349,7 @@ class SqliteStore:
 
     def close(self) -> None:
         """Frees the folder. A second time does nothing."""
-        with self._turn, self._named():
+        with self._turn, naming(self.file):
             if self._closed:
                 return
             self._closed = True

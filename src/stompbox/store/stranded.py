@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -24,7 +23,7 @@ from stompbox.store import schema
 from stompbox.store.base import NOWHERE, Commit, Part, Recovered, StoredChunk
 from stompbox.store.check import refuse_damage
 from stompbox.store.chunks import decode, encode, pieces
-from stompbox.store.folder import DATABASE, store_error
+from stompbox.store.folder import DATABASE, naming, store_error
 from stompbox.store.journaled import hide_journal, merge, waiting_in
 from stompbox.store.memory import MemoryStore
 from stompbox.store.parts import read_part
@@ -42,19 +41,12 @@ class Stranded:
         self.file = path / DATABASE
         self._connection = connected(self.file)
         try:
-            with self._named():
+            with naming(self.file):
                 refuse_damage(self._connection, self.file)
                 self._read_all(Rows(self._connection, self.file))
         except StoreError:
             self.close()
             raise
-
-    @contextmanager
-    def _named(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise store_error(error, self.file) from error
 
     def _read_all(self, rows: Rows) -> None:
         """What the database says of logs and cursors, and then the journal."""
@@ -81,7 +73,7 @@ class Stranded:
 
     def read(self, log: int, start: int, stop: int, max_bytes: int) -> list[StoredChunk]:
         start = self._floor(log, start)
-        with self._named():
+        with naming(self.file):
             below = read_chunks(self._connection, self.file, (log, start, stop), max_bytes)
             if below and read_chunks(self._connection, self.file, (log, below[-1].stop, stop), 0):
                 stop = below[-1].stop  # there is more: what the journal has beyond comes with that
@@ -94,12 +86,12 @@ class Stranded:
         return found
 
     def read_part(self, body: int, number: int) -> bytes:
-        with self._named():
+        with naming(self.file):
             return read_part(self._connection, self.file, body, number)
 
     def find_time(self, log: int, timestamp: int) -> int:
         start = self._floor(log)
-        with self._named():
+        with naming(self.file):
             found = first_since(self._connection, log, start, timestamp)
         places = [run.first for run in self._runs.get(log, ()) if run.stop > start and run.arrived >= timestamp]
         if found is not None:
@@ -111,14 +103,14 @@ class Stranded:
         for log in logs:
             start = self._floor(log, since.get(log, 0))
             runs = [run for run in self._runs.get(log, ()) if run.stop > start]
-            with self._named():
+            with naming(self.file):
                 messages, size = size_of(self._connection, log, start)
             sizes[log] = messages + sum(map(len, runs)), size + sum([run.size for run in runs])
         return sizes
 
     def outline(self, log: int) -> Iterator[Part]:
         start = self._floor(log)
-        with self._named():
+        with naming(self.file):
             below = list(parts_of(self._connection, log, start))
         runs = [Part(run.first, run.stop, run.size, run.arrived) for run in self._runs.get(log, ()) if run.stop > start]
         found: list[Part] = []
@@ -146,8 +138,8 @@ def connected(file: Path) -> sqlite3.Connection:
         raise StoreError("data-not-found", f"{file}: there is no store")
     log = file.with_name(f"{DATABASE}-wal")
     failure: StoreError | None = None
-    for attempt in (_with_index, _alone, _as_it_is):
-        if attempt is _as_it_is and log.exists() and log.stat().st_size:
+    for attempt in (schema.connect, _alone, schema.connect_as_it_is):
+        if attempt is schema.connect_as_it_is and log.exists() and log.stat().st_size:
             break  # the file alone is not all of it
         try:
             return _checked(attempt, file)
@@ -171,18 +163,10 @@ def _checked(attempt: Callable[[Path], sqlite3.Connection], file: Path) -> sqlit
     return connection
 
 
-def _with_index(file: Path) -> sqlite3.Connection:
-    return schema.connect(file)
-
-
 def _alone(file: Path) -> sqlite3.Connection:
     connection = schema.connect(file)
     connection.execute("PRAGMA locking_mode = EXCLUSIVE")  # before the first access: the index is in memory then (SQLite, WAL mode, 8)
     return connection
-
-
-def _as_it_is(file: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"{file.absolute().as_uri()}?immutable=1", uri=True, isolation_level=None, check_same_thread=False)
 
 
 def _as_commit(found: Recovered) -> Commit:

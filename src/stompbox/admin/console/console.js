@@ -93,6 +93,9 @@ class Refusal extends Error {
   }
 }
 
+/** Why a question had no answer, for the reader. */
+const why = (error) => (error instanceof Refusal ? `${error.message} (${error.code})` : "The broker does not answer.");
+
 async function ask(path, body, signal) {
   const given = { cache: "no-store", credentials: "same-origin", redirect: "error", signal };
   if (body !== undefined) Object.assign(given, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
@@ -357,7 +360,7 @@ function confirm({ title, text, verb, isDanger = false, fields = [], act }) {
       dialog.close();
       poll();
     } catch (error) {
-      tell(wrong, error instanceof Refusal ? `${error.message} (${error.code})` : "The broker does not answer.");
+      tell(wrong, why(error));
     }
     go.disabled = false;
   });
@@ -375,7 +378,7 @@ async function act(path, body, said) {
     await ask(path, body);
     say(said);
   } catch (error) {
-    say(error instanceof Refusal ? `${error.message} (${error.code})` : "The broker does not answer.");
+    say(why(error));
   }
   poll();
 }
@@ -673,7 +676,7 @@ async function lookInto(row, queue) {
   try {
     found = (await ask(`messages?${query({ queue })}`)).messages;
   } catch (error) {
-    return say(error instanceof Refusal ? `${error.message} (${error.code})` : "The broker does not answer.");
+    return say(why(error));
   }
   const shown = found.map((one) => make(
     "article", { class: "message" },
