@@ -124,14 +124,17 @@ async def offset_at(connection: Connection, frame: Frame) -> Answer:
 
 
 async def offset_at_time(connection: Connection, address: Address, timestamp: int) -> int:
-    """The first message that arrived at or after a time, to the message."""
+    """The first message that arrived at or after a time, to the message; where the log on disk ends when there is none."""
     committer, log = connection.broker.committer, address.log
-    start = await committer.find_time(log.id, timestamp)
-    if start >= log.committed:
-        return log.committed
-    for chunk in await committer.read(log.id, start, log.committed, 1):
-        runs = await asyncio.get_running_loop().run_in_executor(None, decode, chunk.blob, chunk.first)
-        for run in runs:
-            if run.arrived >= timestamp:
-                return run.first
-    return start
+    at = await committer.find_time(log.id, timestamp)
+    while at < log.committed:  # some of it may have come to the disk since: that is looked at, too
+        chunks = await committer.read(log.id, at, log.committed, 1)
+        if not chunks:
+            break
+        for chunk in chunks:
+            runs = await asyncio.get_running_loop().run_in_executor(None, decode, chunk.blob, chunk.first)
+            for run in runs:
+                if run.arrived >= timestamp:
+                    return run.first
+            at = chunk.stop
+    return log.committed
