@@ -87,13 +87,20 @@ def test_news_that_were_not_saved_come_again() -> None:
     assert sorted(cursor.news(stored=10)) == [(0, 4), (7, 9)]
 
 
+def test_nothing_acknowledged_is_no_news() -> None:
+    cursor = Cursor(1, 0, is_durable=True)
+    assert not cursor.acknowledge(5, 5)
+    cursor.pass_over(7, 7)
+    assert (cursor.unsaved, list(cursor.ahead), cursor.news(stored=9)) == ([], [], [])
+
+
 @given(st.data())
 def test_the_stored_cursor_follows(data: st.DataObject) -> None:
     """With any acknowledgements, commits and failed commits, the store knows in the end what of the stored messages is answered."""
     cursor, stored, model = Cursor(1, 0, is_durable=True), CursorState(1, 0, Ranges()), set[int]()
     for _ in range(data.draw(st.integers(1, 30))):
         first = data.draw(st.integers(0, 40))
-        stop = first + data.draw(st.integers(1, 5))
+        stop = first + data.draw(st.integers(0, 5))
         cursor.acknowledge(first, stop)
         model |= set(range(first, stop))
         what = data.draw(st.sampled_from(["nothing", "commit", "failure"]))

@@ -296,3 +296,27 @@ def test_the_last_value_of_a_key_counts_when_it_is_due() -> None:
     world.on_queue(world.consumer(), "q")
     assert len(drained(world)) == 3
     assert world.engine.counters["replaced"] == 27
+
+
+def test_those_in_the_log_come_while_an_earlier_one_is_unacknowledged() -> None:
+    """There is nothing between one of them and the next, and nothing is what the commit has to say of it."""
+    world = World(AddressSetting(match="q", max_size_bytes=8 << 10))
+    consumer = world.on_queue(world.consumer(), "q")
+    world.send("q", b"first")
+    world.commit()
+    first, = world.settle()
+    for number in range(20):
+        world.send("q", b"%d" % number + b" " * 1000, headers=LATER)
+        world.commit()
+    found: list[Got] = []
+    for _ in range(10):
+        world.tick(200)
+        found += world.settle()
+        world.commit()
+    assert [int(got.body) for got in found] == list(range(20))
+    for got in (*found, first):
+        world.ack(consumer, got)
+    world.commit()
+    again = world.restart()
+    again.on_queue(again.consumer(), "q")
+    assert again.settle() == []

@@ -29,7 +29,9 @@ class Cursor:
         self.unsaved: list[tuple[int, int]] | None = [] if is_durable else None
 
     def acknowledge(self, first: int, stop: int) -> bool:
-        """Marks first .. stop-1. True when this is the first news for the next commit."""
+        """Marks first .. stop-1, which may be nothing. True when this is the first news for the next commit."""
+        if first >= stop:
+            return False
         self.pass_over(first, stop)
         unsaved = self.unsaved
         if unsaved is None:
@@ -59,6 +61,8 @@ class Cursor:
 
     def pass_over(self, first: int, stop: int) -> None:
         """Marks what is not for this reader, and would be found not to be after a restart: no commit needs to say so."""
+        if first >= stop:
+            return
         if first <= self.position:
             self.position = max(self.position, stop)
             if self.ahead:
