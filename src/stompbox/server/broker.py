@@ -147,7 +147,12 @@ class Broker:
         """A connection is gone."""
         self.connections.discard(connection)
         self.of_listener[str(connection.listener)] -= 1
+        self.leave_user(connection)
+
+    def leave_user(self, connection: Connection) -> None:
+        """A connection obeys nothing more: its user may have another one in its place, however long its socket lingers."""
         if connection.is_entered:
+            connection.is_entered = False
             self.of_user[connection.user.name] -= 1
             if not self.of_user[connection.user.name]:
                 del self.of_user[connection.user.name]

@@ -1,11 +1,15 @@
-"""CONNECT, STOMP and DISCONNECT: versions, heart-beats, logins, limits of connections."""
+"""CONNECT, STOMP and DISCONNECT: versions, heart-beats, logins, limits of connections.
+
+The session is in CONNECTING from the frame on, and nothing is obeyed in it; `_connected` alone opens it, when CONNECTED is written.
+Whatever is raised before closes the connection, in every version (Connection.refuse).
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from stompbox import __version__
-from stompbox.errors import IllegalFrame, Refused
+from stompbox.errors import IllegalFrame, Refused, StompboxError
 from stompbox.security import User
 from stompbox.server import uploads
 from stompbox.server.hosts import admit
@@ -51,20 +55,16 @@ async def _authenticate(connection: Connection, frame: Frame, agreement: Agreeme
     broker, headers = connection.broker, frame.headers
     try:
         user = await log_in(broker, connection.peer, headers.get("login"), headers.get("passcode"))
-    except Refused as error:
-        _refuse(connection, frame, error)
-        return
-    if connection.is_lost or connection.is_ended:
-        return
-    try:
+        if connection.is_lost or connection.is_ended:
+            return
         _connected(connection, frame, agreement, user)
-    except Refused as error:
+    except StompboxError as error:
         _refuse(connection, frame, error)
         return
     connection.go_on()
 
 
-def _refuse(connection: Connection, frame: Frame, error: Refused) -> None:
+def _refuse(connection: Connection, frame: Frame, error: StompboxError) -> None:
     """A login that was looked at for a while: nobody waits for the exception any more."""
     if not connection.is_lost and not connection.is_ended:
         connection.refuse(error, frame)
@@ -75,7 +75,7 @@ def _refuse(connection: Connection, frame: Frame, error: Refused) -> None:
 def _connected(connection: Connection, frame: Frame, agreement: Agreement, user: User) -> None:
     broker, options, version = connection.broker, connection.options, connection.session.version
     space = admit(broker.hosts.pick(frame.headers.get("host")), user)
-    broker.enter(connection, user)
+    broker.enter(connection, user)  # the last thing that can be refused
     connection.enter_host(space, frame.headers.get("client-id", ""))
     connection.decoder.version = version
     connection.decoder.logged_in = True
@@ -92,6 +92,7 @@ def _connected(connection: Connection, frame: Frame, agreement: Agreement, user:
         if asked in frame.headers and "\n" not in frame.headers[asked]:
             headers[told] = frame.headers[asked]
     connection.out.append(encode(Frame("CONNECTED", headers), version))
+    connection.session.open()
     connection.agree(agreement)
 
 

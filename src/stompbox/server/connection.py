@@ -205,6 +205,8 @@ class Connection:
                 if self.holding is not None and self.holding.takes(event):
                     continue
                 kind = type(event)
+                if kind is not Frame:  # frames pass by the session's table by themselves
+                    self.session.require_open("SEND" if kind is not Acks else "ACK")
                 if kind is Sends:
                     self._try(sending.sends, event, None)
                 elif kind is Acks:
@@ -218,6 +220,8 @@ class Connection:
                     break
         except FrameError as error:
             self.fail(error)
+        except IllegalFrame as error:
+            self.refuse(error)
         if self.has_sent:
             self.has_sent = False
             broker.pressure.has_read(self)
@@ -407,7 +411,7 @@ class Connection:
         """ERROR for a frame, which had no effect; then the close, where the version or the fault asks for it."""
         closes = (
             self.session.version.closes_on_error  # STOMP 1.2, ERROR: MUST close
-            or self.session.state is State.NEW
+            or not self.session.is_open  # whoever is refused before CONNECTED is refused for good, in every version
             or isinstance(error, FrameError | BrokerFault)
             or (isinstance(error, IllegalFrame) and error.closes)
         )
@@ -442,6 +446,11 @@ class Connection:
         """Nothing more is obeyed; what it held goes back. The socket closes when all is said."""
         self.is_ended = True
         self.session.state = State.ENDING
+        self.events = None
+        self.held.clear()
+        if self.pulse is None:
+            self._timer.cancel()  # there is nothing that could still come too late
+        self.broker.leave_user(self)
         self._leave(is_failure=is_failure)
         if self.outgoing is not None:
             self.broker.loop.call_later(GRACE, self._cut)

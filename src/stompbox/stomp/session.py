@@ -1,6 +1,9 @@
 """What may come when: one table of legality, and what each frame must carry.
 
-    NEW --CONNECT, STOMP--> OPEN --DISCONNECT--> ENDING --> (nothing more is obeyed)
+    NEW --CONNECT, STOMP--> CONNECTING --(CONNECTED is written)--> OPEN --DISCONNECT--> ENDING --> (nothing more is obeyed)
+
+In CONNECTING nothing is legal: what a client has sent behind its CONNECT waits, and is dropped when the CONNECT is refused.
+Only `open` leads on from there, and only the code that writes CONNECTED calls it.
 
 This file decides whether a frame is legal here and now. What it does is decided in server/; how it looks on the wire in codec.py.
 """
@@ -18,6 +21,7 @@ from stompbox.stomp.versions import SUPPORTED, V10, VERSIONS, Version
 
 class State(Enum):
     NEW = "waits for CONNECT"
+    CONNECTING = "has said CONNECT and got no CONNECTED yet"
     OPEN = "is connected"
     ENDING = "has said DISCONNECT, or was refused"
 
@@ -27,7 +31,7 @@ _FIRST: Final = ("CONNECT", "STOMP")
 # (state, command) -> state; what is not here is refused
 LEGAL: Final = MappingProxyType(
     {
-        **{(State.NEW, command): State.OPEN for command in _FIRST},
+        **{(State.NEW, command): State.CONNECTING for command in _FIRST},
         **{(State.OPEN, command): State.OPEN for command in CLIENT_COMMANDS if command not in (*_FIRST, "DISCONNECT")},
         (State.OPEN, "DISCONNECT"): State.ENDING,
     }
@@ -66,9 +70,25 @@ class Session:
         assert next_state is not None
         self.state = next_state
 
+    def open(self) -> None:
+        """CONNECTED is written: from now on frames are obeyed."""
+        assert self.state is State.CONNECTING, self.state
+        self.state = State.OPEN
+
+    @property
+    def is_open(self) -> bool:
+        return self.state is State.OPEN
+
+    def require_open(self, command: str) -> None:
+        """For what comes in another form than frames: runs, pieces of large bodies. Raises IllegalFrame."""
+        if self.state is not State.OPEN:
+            self._refuse(command)
+
     def _refuse(self, command: str) -> None:
         if self.state is State.NEW:
             raise IllegalFrame("not-connected", f"{command} before CONNECT; the first frame must be CONNECT or STOMP", closes=True)
+        if self.state is State.CONNECTING:
+            raise IllegalFrame("not-connected", f"{command} before CONNECTED", closes=True)
         if self.state is State.OPEN:
             raise IllegalFrame("already-connected", f"{command} on a connection that is connected already", closes=True)
         raise IllegalFrame("disconnected", f"{command} after DISCONNECT", closes=True)
