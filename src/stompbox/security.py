@@ -263,6 +263,10 @@ class Permissions:
             who = f"user {user.name!r}" if user.name else "a nameless client"
             raise Refused("not-permitted", f"{who} does not have the right {right.value!r} on address {address!r}")
 
+    def is_granted_manage(self, user: User, address: str) -> bool:
+        """Does a [[permission]] give `user` the right `manage` there? Without any, nobody is more than the others."""
+        return self._grants is not None and self.may(user, Right.MANAGE, address)
+
     def _answer(self, question: tuple[frozenset[str], Right, str]) -> bool:
         groups, right, address = question
         grants = self._grants(address) if self._grants else None

@@ -5,16 +5,19 @@ from __future__ import annotations
 import pytest
 
 from stompbox.broker.consumer import AckMode, Consumer
-from stompbox.broker.positions import drop_positions, name_of, to_position
+from stompbox.broker.positions import Reader, found_of, to_position, user_of
+from stompbox.broker.queue import Kind
 from stompbox.broker.subscriptions import start
 from stompbox.errors import Refused
 from stompbox.message import MULTICAST
 from tests.broker.world import World
 
+READER = Reader("", "", "n")
+
 
 def read(world: World, at: int = 0, ack: AckMode = AckMode.INDIVIDUAL, prefetch: int = -1) -> Consumer:
     consumer = world.consumer("r", ack, prefetch=prefetch)
-    to_position(world.engine, consumer, world.address("s"), "n", at)
+    to_position(world.engine, consumer, world.address("s"), READER, at)
     start(consumer)
     return consumer
 
@@ -100,12 +103,37 @@ def test_dropped() -> None:
     world = World()
     world.close(read(world))
     send(world, b"0")
-    assert drop_positions(world.engine, "n")
-    assert not drop_positions(world.engine, "n")
+    for queue in found_of(world.engine, READER):
+        world.engine.drop_queue(queue)
+    assert not found_of(world.engine, READER)
     world.commit()
     assert world.restart().engine.addresses.get("s") is None or not world.restart().engine.addresses["s"].positions
 
 
 def test_names() -> None:
-    assert name_of("client", "n") == "client.n"
-    assert name_of("", "n") == "n"
+    assert Reader("", "client", "n").queue_name == "client.n"
+    assert Reader("", "", "n").queue_name == "n"
+    assert Reader("vhost/green.", "client", "n").queue_name == "vhost/green.client.n"
+
+
+def test_no_two_readers_have_the_same_name() -> None:
+    parts = ("", "a", "a.b", "a\\", "\\", ".", "b", "b.c", "c", "a\\.b")
+    readers = [Reader(space, client, name) for space in ("", "vhost/x.") for client in parts for name in parts if name]
+    assert len({reader.queue_name for reader in readers}) == len(readers)
+
+
+@pytest.mark.parametrize("reader", [Reader("", "a.b", "c"), Reader("", "a", "b.c"), Reader("", "", "a.b.c"), Reader("", "client", "n")])
+def test_one_with_the_name_that_older_versions_gave_it_is_found_again(reader: Reader) -> None:
+    world = World()
+    world.engine.new_queue(world.address("s"), reader.old_name, Kind.READER)  # it noted no owner
+    send(world, b"0", b"1")
+    consumer = world.consumer("r", AckMode.INDIVIDUAL)
+    assert not to_position(world.engine, consumer, world.address("s"), reader, 99, owner="alice")
+    start(consumer)
+    assert [got.body for got in world.settle()] == [b"0", b"1"]
+    world.close(consumer)
+    other = Reader("", "", reader.old_name) if reader.client_id else Reader("", "a.b", "c")
+    assert other.at(world.address("s")) is None  # what is somebody's now is nobody else's
+    world.commit()
+    found = world.restart().engine.addresses["s"].positions
+    assert [(name, user_of(queue)) for name, queue in found.items()] == [(reader.queue_name, "alice")]

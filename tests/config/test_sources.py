@@ -456,3 +456,22 @@ def test_passwords_do_not_show_in_a_repr() -> None:
     text = "[[user]]\nname = 'a'\npassword = 'hunter2'\n[[listener]]\nurl = 'ssl://h:1?keyStorePath=s;keyStorePassword=hunter2'\n"
     text += "[admin]\nlisten = '127.0.0.1:1'\nkey-store-password = 'hunter2'\n"
     assert "hunter2" not in repr(load(file_with(text)))
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ('[[address]]\nname = "vhost/green.a"', "2: address[0].name"),
+        ('[[address]]\nname = "a"\n[[address.queue]]\nname = "vhost/green.a"', "4: address[0].queue[0].name"),
+        ('[[address-setting]]\nmatch = "vhost/green.#"', "2: address-setting[0].match"),
+        ('[[address-setting]]\nmatch = "#"\ndead-letter-address = "vhost/green.a"', "3: address-setting[0].dead-letter-address"),
+        ('[[address-setting]]\nmatch = "#"\nexpiry-address = "vhost/green.a"', "3: address-setting[0].expiry-address"),
+        ('[[divert]]\nname = "d"\naddress = "a"\nforwarding-address = "vhost/green.a"', "4: divert[0].forwarding-address"),
+        ('[[divert]]\nname = "d"\naddress = "vhost/green.a"\nforwarding-address = "a"', "3: divert[0].address"),
+        ('[[user]]\nname = "vhost/green.bob"\npassword = "x"', "2: user[0].name"),
+    ],
+)
+def test_no_name_is_one_inside_a_virtual_host(text: str, where: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(file_with(text))
+    assert str(caught.value).startswith(f"stompbox.toml:{where}: names that begin with 'vhost/' are the broker's own")

@@ -266,6 +266,14 @@ class Address:
                 del self.by_selector[queue.selector]
         self.look_again()
 
+    def take_reader(self, queue: Queue, name: str, owner: str) -> None:
+        """A named reader gets the name and the owner that it should have."""
+        if (queue.name, queue.owner) != (name, owner):
+            del self.positions[queue.name]
+            queue.name, queue.owner = name, owner
+            self.positions[name] = queue
+            self.engine.note_queue(queue)
+
     # Routing
 
     def is_volatile(self, run: Run) -> bool:

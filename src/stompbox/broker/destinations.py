@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Final
 
 from stompbox.config.matching import is_wild, problem_of
-from stompbox.config.spaces import MARK
+from stompbox.config.spaces import MARK, is_inside
 from stompbox.errors import IllegalFrame
 from stompbox.message import ANYCAST, MULTICAST
 
@@ -55,7 +55,11 @@ class Destination:
     must_exist: bool = False
 
     def within(self, space: str) -> Destination:
-        """The same in a virtual host."""
+        """The same in a virtual host, whose `space` may be empty. Raises for a name that is inside another one already: it has come
+        from a client, and whatever has read it anew on the way (virtual topics, wildcards of other brokers) is done."""
+        require_free(self.text, self.address, self.queue)
+        if not space:
+            return self
         return replace(self, address=space + self.address, queue=self.queue and space + self.queue)
 
     @property
@@ -92,7 +96,6 @@ def parse(text: str, anycast: Sequence[str], multicast: Sequence[str], *, kind: 
         name = _with_house_wildcards(name)
     if not name:
         raise IllegalFrame("bad-destination", f"destination {text[:200]!r} names no address")
-    require_free(text, name, queue)
     if divider and (not queue or is_stream or is_wild(name)):
         raise IllegalFrame("bad-destination", f"destination {text[:200]!r}: `::` stands between the name of one address and one queue")
     if is_wild(name) and (problem := problem_of(name)):
@@ -116,7 +119,7 @@ def _without_prefix(text: str, anycast: Sequence[str], multicast: Sequence[str])
 
 def require_free(text: str, *names: str) -> None:
     """Raises for names inside the broker, which nobody may say."""
-    if any(name.startswith(MARK) for name in names):
+    if any(map(is_inside, names)):
         raise IllegalFrame("bad-destination", f"{text[:200]!r}: names that begin with {MARK!r} are the broker's own")
 
 
@@ -132,7 +135,6 @@ def _asked(kind: str | None) -> int:
 def _temporary(text: str, name: str, routing: int, asked: int) -> Destination:
     if not name or "::" in name:
         raise IllegalFrame("bad-destination", f"destination {text[:200]!r} names no temporary destination")
-    require_free(text, name)
     if asked not in (0, routing):
         text = f"destination {text[:200]!r} is {KINDS[routing]}; destination-type or subscription-type says {KINDS[asked]}"
         raise IllegalFrame("bad-destination-type", text)

@@ -1,6 +1,7 @@
 """Durable subscriptions: named cursors on the addresses that a destination covers, with or without a subscriber.
 
 Who returns with another destination, selector or no-local makes a new subscription, as JMS says: the old backlog goes.
+An identity is its user's who made it; who may do what with it is asked in server/subscribing.py.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from stompbox.broker.queue import Kind, Queue
 from stompbox.broker.subscriptions import MayReach, everything
 from stompbox.broker.watching import Watcher, is_named
 from stompbox.config.matching import is_wild
+from stompbox.config.spaces import joined, space_of
 from stompbox.errors import IllegalFrame, Refused
 from stompbox.message import MULTICAST
 from stompbox.selectors import Selector
@@ -28,6 +30,7 @@ USER: Final = "\0"  # before the name of a user; no header of STOMP can hold it
 @dataclass(slots=True, eq=False)
 class DurableSubscription:
     """A named cursor per address that its destination covers; identity is (client-id, name), or (user, name) as RabbitMQ has it.
+    `owner`: the user who made it; empty: nobody's, the first who takes it up makes it his.
 
     `pattern`: addresses and wildcards, with commas between them. A user in place of a client-id begins with USER.
     `may_reach` says which addresses its owner may consume from; after a restart it is not known until the owner comes back.
@@ -38,6 +41,7 @@ class DurableSubscription:
     pattern: str
     selector: Selector | None
     no_local: bool
+    owner: str = ""
     queues: list[Queue] = field(default_factory=list)
     consumer: Consumer | None = None
     may_reach: MayReach = everything
@@ -57,7 +61,14 @@ class DurableSubscription:
 
     @property
     def queue_name(self) -> str:
-        """As Artemis calls the queue of a durable subscription."""
+        """As Artemis calls the queue of a durable subscription; no two have the same. A user's begins with a dot."""
+        space = space_of(shown(self.client_id))
+        client_id = shown(self.client_id).removeprefix(space)
+        return space + (joined("", client_id, self.name) if self.client_id.startswith(USER) else joined(client_id, self.name))
+
+    @property
+    def plain_name(self) -> str:
+        """The same with nothing escaped, as a configuration may call a queue that waits for the subscription."""
         return f"{shown(self.client_id)}.{self.name}"
 
     def is_same(self, other: DurableSubscription) -> bool:
@@ -78,8 +89,12 @@ def to_durable(engine: Engine, consumer: Consumer, wish: DurableSubscription) ->
         if not is_wild(pattern):
             engine.address(pattern, MULTICAST)  # what can be refused comes first
     if known is not None and not known.is_same(wish):
+        wish.owner = known.owner or wish.owner  # who may manage it does not take it
         drop_durable(engine, *known.identity)
         known = None
+    if known is not None and wish.owner and not known.owner:
+        known.owner = wish.owner
+        engine.put("durable", known.key, entry_of(known))
     durable = known if known is not None else _make_durable(engine, wish)
     durable.may_reach = wish.may_reach
     durable.consumer = consumer
@@ -149,12 +164,13 @@ def _join(engine: Engine, durable: DurableSubscription, address: Address) -> Non
 
 def _preconfigured(address: Address, durable: DurableSubscription) -> Queue | None:
     """A queue of the name that the subscription's would have, which waits for it."""
-    found = address.named.get(durable.queue_name)
-    if found is None or found.owner or found.bindings:
-        return None
-    found.owner = durable.key
-    address.engine.note_queue(found)
-    return found
+    for name in (durable.queue_name, durable.plain_name):
+        found = address.named.get(name)
+        if found is not None and not found.owner and not found.bindings:
+            found.owner = durable.key
+            address.engine.note_queue(found)
+            return found
+    return None
 
 
 def drop_durable(engine: Engine, client_id: str, name: str) -> None:
@@ -190,9 +206,10 @@ def entry_of(durable: DurableSubscription) -> dict[str, object]:
         "name": durable.name,
         "pattern": durable.pattern,
         "no_local": durable.no_local,
+        "owner": durable.owner,
         **selector_entry(durable.selector),
     }
 
 
 def recall(entry: dict[str, Any], selector: Selector | None) -> DurableSubscription:
-    return DurableSubscription(entry["client_id"], entry["name"], entry["pattern"], selector, entry["no_local"])
+    return DurableSubscription(entry["client_id"], entry["name"], entry["pattern"], selector, entry["no_local"], entry.get("owner", ""))

@@ -87,6 +87,7 @@ class Engine:
         self.watchers: list[Watcher] = []  # wildcard subscriptions, which join addresses and queues as they are made
         self.durables: dict[tuple[str, str], DurableSubscription] = {}  # by identity
         self.group_patterns: dict[str, list[str]] = {}  # reader groups, by name
+        self.group_owners: dict[str, str] = {}  # the users whose they are
         self.batches: dict[str, int] = {}  # the last published batch of each sink
         self.ended: dict[str, int] = {}  # addresses that are gone: where their offsets ended
         self.beyond = 0  # where the offsets of all that is forgotten ended
@@ -204,7 +205,7 @@ class Engine:
     ) -> Queue:
         """A queue from `position` of the log on (-1: from the next message). The stored ones go into the next commit.
 
-        `owner`: the durable subscription that it belongs to. `is_auto`: it goes when nobody needs it.
+        `owner`: the durable subscription that it belongs to; of a named reader, whose it is. `is_auto`: it goes when nobody needs it.
         """
         if is_durable is None:
             is_durable = kind in (Kind.ANYCAST, Kind.DURABLE, Kind.GROUP, Kind.READER)

@@ -12,14 +12,21 @@ from stompbox.config.matching import is_wild
 from stompbox.errors import Refused
 
 
-def open_group(engine: Engine, name: str, patterns: Sequence[str], starting: Callable[[Address], int]) -> dict[str, int]:
-    """Creates the group, or gets it: the position per address. `starting` says where a new one begins on an address that is there."""
+def open_group(
+    engine: Engine, name: str, patterns: Sequence[str], starting: Callable[[Address], int], *, owner: str = ""
+) -> dict[str, int]:
+    """Creates the group, or gets it: the position per address. `starting` says where a new one begins on an address that is there.
+
+    `owner`: the user whose it is from now on, if it is nobody's yet.
+    """
     named = [engine.address(pattern) for pattern in patterns if not is_wild(pattern)]  # what can be refused comes first
     known = engine.group_patterns.get(name, [])
     merged = [*known, *[pattern for pattern in patterns if pattern not in known]]
-    if merged != known:
+    whose = engine.group_owners.get(name, "")
+    if merged != known or (owner and not whose):
         engine.group_patterns[name] = merged
-        engine.put("group", name, {"patterns": merged})
+        engine.group_owners[name] = whose or owner
+        engine.put("group", name, {"patterns": merged, "owner": whose or owner})
     matching = [address for address in engine.addresses.values() if any(is_named(pattern, address.name) for pattern in patterns)]
     for address in (*named, *matching):
         _join(engine, name, address, starting)
@@ -64,6 +71,7 @@ def commit_group(engine: Engine, name: str, offsets: Mapping[str, int]) -> None:
 def drop_group(engine: Engine, name: str) -> None:
     if engine.group_patterns.pop(name, None) is None:
         raise Refused("no-such-group", f"there is no reader group {name!r}")
+    engine.group_owners.pop(name, None)
     engine.put("group", name, None)
     for address in list(engine.addresses.values()):
         queue = address.groups.get(name)

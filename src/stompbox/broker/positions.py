@@ -1,11 +1,12 @@
 """Named readers of a log: their position is stored, moves on with what they acknowledge, and waits for them when they are away.
 
-A name belongs to a client-id, and to one address. It holds the log back like a durable subscription, but begins where its first
-SUBSCRIBE says, and sees all that is in the log.
+A name belongs to a client-id, to one address, and to the user who made it (`owner`, server/owners.py). It holds the log back like a
+durable subscription, but begins where its first SUBSCRIBE says, and sees all that is in the log.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 
 from stompbox.broker import paging, scheduling
@@ -14,22 +15,59 @@ from stompbox.broker.consumer import Consumer
 from stompbox.broker.cursor import FAR
 from stompbox.broker.engine import Engine
 from stompbox.broker.queue import Kind, Queue
+from stompbox.config.spaces import joined, space_of
 from stompbox.errors import Refused
 
 
-def name_of(client_id: str, name: str) -> str:
-    """As the queue is called."""
-    return f"{client_id}.{name}" if client_id else name
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Who a named reader is. `space` is its virtual host's, `client_id` without it, perhaps empty."""
+
+    space: str
+    client_id: str
+    name: str
+
+    @property
+    def queue_name(self) -> str:
+        """As the queue is called: no two readers have the same name."""
+        return self.space + joined(*([self.client_id] if self.client_id else []), self.name)
+
+    @property
+    def old_name(self) -> str:
+        """As versions called it that did not tell all of them apart."""
+        client_id = f"{self.space}{self.client_id}" if self.client_id else self.space
+        return f"{client_id}.{self.name}" if client_id else self.name
+
+    def at(self, address: Address) -> Queue | None:
+        """Its queue at an address. One with the old name is nobody's yet."""
+        found = address.positions.get(self.queue_name)
+        if found is None:
+            found = address.positions.get(self.old_name)
+            if found is not None and found.owner:
+                return None
+        return found
 
 
-def to_position(engine: Engine, consumer: Consumer, address: Address, name: str, start: int) -> bool:
-    """Reads on from where this name has come, or from `start` when it is new. True when it is."""
-    queue = address.positions.get(name)
+def owner_entry(user: str) -> str:
+    """A named reader's owner as its queue has it; empty only where an older version has made it."""
+    return f"user:{user}"
+
+
+def user_of(queue: Queue) -> str:
+    """The user whose reader it is; empty: nobody's."""
+    return queue.owner.removeprefix("user:")
+
+
+def to_position(engine: Engine, consumer: Consumer, address: Address, reader: Reader, start: int, *, owner: str = "") -> bool:
+    """Reads on from where this reader has come, or from `start` when it is new. True when it is. `owner`: the user whose it becomes."""
+    queue = reader.at(address)
     is_new = queue is None
     if queue is None:
-        queue = engine.new_queue(address, name, Kind.READER, position=start)
+        queue = engine.new_queue(address, reader.queue_name, Kind.READER, position=start, owner=owner_entry(owner))
     elif queue.bindings:
-        raise Refused("durable-in-use", f"reader {name!r} of address {address.name!r} has a subscriber already")
+        raise Refused("durable-in-use", f"reader {reader.name!r} of address {address.name!r} has a subscriber already")
+    elif not user_of(queue):
+        address.take_reader(queue, reader.queue_name, owner_entry(owner))
     _come(queue, consumer)
     consumer.on_close.append(partial(_leave, queue))
     return is_new
@@ -57,9 +95,7 @@ def _leave(queue: Queue) -> None:
     queue.cursor.reach = FAR
 
 
-def drop_positions(engine: Engine, name: str) -> bool:
-    """Ends a named reader on every address. False when there is none. An active subscriber must have been closed."""
-    found = [address.positions[name] for address in engine.addresses.values() if name in address.positions]
-    for queue in found:
-        engine.drop_queue(queue)
-    return bool(found)
+def found_of(engine: Engine, reader: Reader) -> list[Queue]:
+    """What the reader has, on every address of its virtual host."""
+    queues = [reader.at(address) for address in engine.addresses.values() if space_of(address.name) == reader.space]
+    return [queue for queue in queues if queue is not None]

@@ -93,7 +93,7 @@ class Queue:
         self.is_open = True  # consumers-before-dispatch: enough have come
         self.has_tiers = False  # consumers differ in priority
         self.is_simple = True
-        self.owner = ""  # the durable subscription that it belongs to
+        self.owner = ""  # the durable subscription that it belongs to; of a named reader, whose it is (positions.py)
         self.is_auto = False  # a frame made it: it goes when nobody needs it (lifetimes.py)
         self.used = engine.now  # when it had something to hand out, or somebody to hand it to
         self.uses = 0  # consumers that it has had

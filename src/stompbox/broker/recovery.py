@@ -32,6 +32,7 @@ def recover(engine: Engine, recovered: Recovered) -> None:
     _addresses(engine, recovered, entries)
     _duplicates(engine, entries)
     engine.group_patterns = {key: list(value["patterns"]) for key, value in entries.get("group", {}).items()}
+    engine.group_owners = {key: value.get("owner", "") for key, value in entries.get("group", {}).items()}
     by_key = {key: _durable(engine, value) for key, value in entries.get("durable", {}).items()}
     queues = entries.get("queue", {})
     for stored_cursor in recovered.cursors:
@@ -40,7 +41,7 @@ def recover(engine: Engine, recovered: Recovered) -> None:
         if entry is None or stored_cursor.log not in engine.logs:
             raise StoreError("data-corrupt", f"cursor {stored_cursor.id} of log {stored_cursor.log} belongs to nothing in the catalogue")
         queue = _queue(engine, stored_cursor, entry)
-        if queue.owner:
+        if queue.owner and queue.kind is Kind.DURABLE:
             by_key[queue.owner].queues.append(queue)
     for durable in by_key.values():
         durables.watch_durable(engine, durable)

@@ -18,6 +18,7 @@ from stompbox.config.checks import check_names
 from stompbox.config.fields import Field, fields_of, nearest, parse_size, shown, within
 from stompbox.config.listener import is_module_function, parse_endpoint, parse_listener
 from stompbox.config.origins import Loaded, Origins, spelled
+from stompbox.config.spaces import MARK, is_inside
 from stompbox.config.tables import DEFAULT_ADMIN, OFF, Configuration
 from stompbox.config.toml import Path
 from stompbox.errors import ConfigError
@@ -204,6 +205,8 @@ def _problem_of(text: str, kind: str) -> str:
         return f"an empty {'name' if kind == 'name' else kind} is not allowed"
     if not text.isprintable():
         return f"{shown(text)} has control characters"
+    if is_inside(text):
+        return f"names that begin with {MARK!r} are the broker's own; what a virtual host has stands in its [[virtual-host]]"
     if kind == "match":
         problem = matching.problem_of(text)
         return f"{shown(text)} is not a pattern: {problem}" if problem else ""

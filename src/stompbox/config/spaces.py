@@ -25,6 +25,17 @@ def space_of(name: str) -> str:
     return name[: name.find(".") + 1] if name.startswith(MARK) else ""
 
 
+def joined(*parts: str) -> str:
+    """Names of a client's as one, with dots between them; a dot that is in one is escaped, as in Artemis's names of queues, so that no
+    other names give the same."""
+    return ".".join([part.replace("\\", "\\\\").replace(".", "\\.") for part in parts])
+
+
+def is_inside(name: str) -> bool:
+    """Whether it is a name inside the broker, that of a space and what follows it: nobody outside may say it."""
+    return name.startswith(MARK)
+
+
 def local(name: str) -> str:
     """The name as the clients of its host know it."""
     return name[name.find(".") + 1 :] if name.startswith(MARK) else name

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stompbox import __version__
+from stompbox.config.spaces import MARK, is_inside
 from stompbox.errors import IllegalFrame, Refused, StompboxError
 from stompbox.security import User
 from stompbox.server import uploads
@@ -32,6 +33,7 @@ def connect(connection: Connection, frame: Frame) -> None:
     if options.require_host and connection.session.version is not V10 and "host" not in frame.headers:
         raise IllegalFrame("missing-host", f"{frame.command} needs a host header here", closes=True)
     connection.broker.hosts.pick(frame.headers.get("host"))  # one that is not here is refused before anybody looks at a login
+    _check_names(frame)
     login, passcode = frame.headers.get("login"), frame.headers.get("passcode")
     name = connection.transport.certificate_name if login is None and passcode is None else ""
     if options.require_login and not name and (login is None or passcode is None):
@@ -49,6 +51,14 @@ def connect(connection: Connection, frame: Frame) -> None:
     task = broker.loop.create_task(_authenticate(connection, frame, agreement))
     broker.tasks.add(task)
     task.add_done_callback(broker.tasks.discard)
+
+
+def _check_names(frame: Frame) -> None:
+    """Names of a client's own become part of others inside the broker, so they must not look like those of a virtual host."""
+    for header in ("client-id", "login"):
+        if is_inside(frame.headers.get(header, "")):
+            text = f"header {header} is {frame.headers[header][:80]!r}; names that begin with {MARK!r} are the broker's own"
+            raise IllegalFrame("reserved-name", text, closes=True)
 
 
 async def _authenticate(connection: Connection, frame: Frame, agreement: Agreement) -> None:

@@ -1,7 +1,7 @@
 """Requests about reader groups: named positions in logs that hold retention back.
 
-Making one needs `create-durable-queue` on each destination as it is written, and `consume`; of a wildcard it is asked which of the
-addresses that match the user may read, and only those are named in answers.
+A group is its user's who made it (owners.py). Making one needs `create-durable-queue` on each destination as it is written, and
+`consume`; of a wildcard it is asked which of the addresses that match the user may read, and only those are named in answers.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from stompbox.errors import IllegalFrame
 from stompbox.security import Right
 from stompbox.server.answers import Answer, destinations_of, durable, header, json_answer, offsets_in, placed
 from stompbox.server.logs import make, offset_at_time, reached
+from stompbox.server.owners import owner_of, require
 from stompbox.stomp.frames import Frame
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ async def group_open(connection: Connection, frame: Frame) -> Answer:
     engine, permissions = connection.broker.engine, connection.broker.permissions
     destinations = destinations_of(connection, frame)
     known = engine.group_patterns.get(name, [])
+    _require_own(connection, name)
     for destination in destinations:
         if not destination.is_wild:
             permissions.require(connection.user, Right.CONSUME, destination.address)
@@ -37,9 +39,16 @@ async def group_open(connection: Connection, frame: Frame) -> Answer:
         if not destination.is_wild:
             make(connection, destination)
     starting = await _starting(connection, frame, destinations)
-    found = groups.open_group(engine, name, [destination.address for destination in destinations], starting)
+    _require_own(connection, name)  # somebody else may have made it meanwhile
+    found = groups.open_group(engine, name, [destination.address for destination in destinations], starting, owner=owner_of(connection))
     await durable(connection)
     return json_answer({"positions": {local(address): position for address, position in found.items() if _may_read(connection, address)}})
+
+
+def _require_own(connection: Connection, name: str) -> None:
+    """Only whose the group is opens, moves or deletes it, or who may manage what it reads."""
+    engine = connection.broker.engine
+    require(connection, engine.group_owners.get(name, ""), f"reader group {local(name)!r}", engine.group_patterns.get(name, []))
 
 
 def _may_read(connection: Connection, address: str) -> bool:
@@ -70,13 +79,16 @@ async def group_commit(connection: Connection, frame: Frame) -> Answer:
     offsets = {connection.names.placed(name): offset for name, offset in offsets_in(frame, frame.body, "the body").items()}
     for name in offsets:
         connection.broker.permissions.require(connection.user, Right.CONSUME, name)
-    groups.commit_group(connection.broker.engine, placed(connection, frame, "group"), offsets)
+    name = placed(connection, frame, "group")
+    _require_own(connection, name)
+    groups.commit_group(connection.broker.engine, name, offsets)
     await durable(connection)
     return json_answer({})
 
 
 async def group_delete(connection: Connection, frame: Frame) -> Answer:
     name = placed(connection, frame, "group")
+    _require_own(connection, name)
     for address in groups.positions(connection.broker.engine, name):
         connection.broker.permissions.require(connection.user, Right.CONSUME, address)
     for pattern in connection.broker.engine.group_patterns.get(name, []):

@@ -34,7 +34,7 @@ class Names:
         found = parse_all(text, self.anycast, self.multicast, kind=kind)
         if self.virtual:
             found = tuple([self._of_virtual_topic(destination) for destination in found])
-        return tuple([destination.within(self.space) for destination in found]) if self.space else found
+        return tuple([destination.within(self.space) for destination in found])
 
     def parse_one(self, text: str) -> Destination:
         """The same for what is one destination, whatever commas are in it."""

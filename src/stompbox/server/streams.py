@@ -16,9 +16,12 @@ from stompbox.broker import positions
 from stompbox.broker.address import Address
 from stompbox.broker.consumer import Consumer
 from stompbox.broker.destinations import Destination
+from stompbox.broker.queue import Queue
+from stompbox.config.spaces import local
 from stompbox.errors import IllegalFrame, StompboxError
 from stompbox.security import Right
 from stompbox.server.logs import offset_at_time
+from stompbox.server.owners import is_own, owner_of, require
 from stompbox.server.values import truth
 from stompbox.stomp.frames import Frame
 
@@ -133,22 +136,39 @@ def to_named(
     """A reader whose position the broker keeps; what is to be said in the RECEIPT."""
     if len(destinations) > 1:
         raise IllegalFrame("bad-destination", "a named reader reads one stream")
-    engine, destination = connection.broker.engine, destinations[0]
-    own = positions.name_of(connection.client_id or connection.names.space, name)
-    if destination.address not in engine.addresses or own not in engine.addresses[destination.address].positions:
-        connection.broker.permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, destination.address)
-    is_new = positions.to_position(engine, consumer, engine.address(destination.address), own, start)
+    engine, name_of_address = connection.broker.engine, destinations[0].address
+    reader = _reader(connection, name)
+    address = engine.addresses.get(name_of_address)
+    known = None if address is None else reader.at(address)
+    if known is None:
+        connection.broker.permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, name_of_address)
+    else:
+        _require_own(connection, known, name)
+    is_new = positions.to_position(engine, consumer, engine.address(name_of_address), reader, start, owner=owner_of(connection))
     return {"durable-name": name, "subscription-created": "true" if is_new else "false"}
 
 
 def drop_named(connection: Connection, name: str) -> bool:
     """UNSUBSCRIBE with a durable name: the reader ends for ever. False when there is none of this name."""
-    engine, own = connection.broker.engine, positions.name_of(connection.client_id or connection.names.space, name)
-    found = [address.positions[own] for address in engine.addresses.values() if own in address.positions]
-    for queue in found:
+    engine = connection.broker.engine
+    found = positions.found_of(engine, _reader(connection, name))
+    own = [queue for queue in found if is_own(connection, positions.user_of(queue), [queue.address.name])]
+    if found and not own and (connection.client_id, name) not in engine.durables:
+        _require_own(connection, found[0], name)
+    for queue in own:
         connection.broker.permissions.require(connection.user, Right.DELETE_DURABLE_QUEUE, queue.address.name)
-    for queue in found:
+    for queue in own:
         for binding in list(queue.bindings):
             binding.consumer.owner.consumers.pop(binding.consumer.name, None)
             engine.close_consumer(binding.consumer, is_failure=False)
-    return positions.drop_positions(engine, own)
+        engine.drop_queue(queue)
+    return bool(own)
+
+
+def _reader(connection: Connection, name: str) -> positions.Reader:
+    space = connection.names.space
+    return positions.Reader(space, connection.client_id.removeprefix(space), name)
+
+
+def _require_own(connection: Connection, queue: Queue, name: str) -> None:
+    require(connection, positions.user_of(queue), f"reader {name!r} of {local(queue.address.name)!r}", [queue.address.name])

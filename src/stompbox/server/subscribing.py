@@ -13,12 +13,15 @@ from stompbox.broker.consumer import AckMode, Consumer
 from stompbox.broker.destinations import KINDS, Destination
 from stompbox.broker.durables import DurableSubscription
 from stompbox.broker.queue import Kind, Queue
+from stompbox.config.matching import is_wild
+from stompbox.config.spaces import local
 from stompbox.errors import IllegalFrame, Refused, StompboxError
 from stompbox.message import ANYCAST, BROKER_HEADERS, MULTICAST, Run
 from stompbox.security import Right
 from stompbox.selectors import Selector
 from stompbox.server import browsers, streams
 from stompbox.server.flow import flow_of, most_waiting
+from stompbox.server.owners import owner_of, require
 from stompbox.server.selecting import selector_of
 from stompbox.server.transactions import transaction_of
 from stompbox.server.values import truth
@@ -169,7 +172,7 @@ def _bind(
     """Binds the consumer to all that it asks for; what is to be said of it in the RECEIPT."""
     engine = connection.broker.engine
     if browsers.is_browser(frame):
-        known = durables.find_durable(engine, *wish.identity) if wish is not None else None
+        known = None if wish is None else _browsed(connection, wish)
         browsers.to_browser(connection, frame, consumer, destinations, known)
         return {}
     if wish is not None:
@@ -238,14 +241,40 @@ def _durable_wish(connection: Connection, frame: Frame, destinations: tuple[Dest
         ",".join([destination.address for destination in destinations]),
         selector_of(connection, frame),
         _no_local(frame),
+        owner_of(connection),
         may_reach=partial(_may_reach, connection, None),
     )
-    known = engine.durables.get(wish.identity)
-    if known is None or not known.is_same(wish):
-        for destination in destinations:
-            if not destination.is_wild:
-                connection.broker.permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, destination.address)
+    if not browsers.is_browser(frame):
+        _may_make(connection, wish)
     return wish
+
+
+def _may_make(connection: Connection, wish: DurableSubscription) -> None:
+    """Whether it may be taken up as it is or, which is more, made anew: what was there of its name goes then."""
+    known, permissions = connection.broker.engine.durables.get(wish.identity), connection.broker.permissions
+    if known is not None:
+        _require_own(connection, known)
+        if known.is_same(wish):
+            return
+        for pattern in known.patterns:
+            permissions.require(connection.user, Right.DELETE_DURABLE_QUEUE, pattern)
+    for pattern in wish.patterns:
+        if not is_wild(pattern):
+            permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, pattern)
+
+
+def _browsed(connection: Connection, wish: DurableSubscription) -> DurableSubscription:
+    """The durable subscription that is browsed, wherever it has come to be since: rights are asked on what it reads."""
+    known = durables.find_durable(connection.broker.engine, *wish.identity)
+    _require_own(connection, known)
+    for queue in known.queues:
+        connection.broker.permissions.require(connection.user, Right.BROWSE, queue.address.name)
+    return known
+
+
+def _require_own(connection: Connection, durable: DurableSubscription) -> None:
+    what = f"durable subscription {durable.name!r} of {local(durables.shown(durable.client_id))!r}"
+    require(connection, durable.owner, what, durable.patterns)
 
 
 def _check_durable(connection: Connection, destination: Destination) -> None:
@@ -270,7 +299,7 @@ def _client_id(connection: Connection) -> str:
 
 def _user_id(connection: Connection) -> str:
     """What stands for the client-id where a durable subscription is a user's."""
-    return f"{durables.USER}{connection.names.space}{connection.user.name}"
+    return durables.USER + connection.names.placed(connection.user.name)
 
 
 # UNSUBSCRIBE
@@ -306,6 +335,7 @@ def _end(connection: Connection, frame: Frame) -> None:
 def _drop_durable(connection: Connection, durable: DurableSubscription) -> None:
     """The backlog goes with it; an active subscriber, here or elsewhere, is closed first."""
     engine = connection.broker.engine
+    _require_own(connection, durable)
     for pattern in durable.patterns:
         connection.broker.permissions.require(connection.user, Right.DELETE_DURABLE_QUEUE, pattern)
     active = durable.consumer
