@@ -5,10 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import stompbox
 
@@ -57,3 +60,14 @@ def test_it_installs_and_the_command_says_its_version(wheel: Path, tmp_path: Pat
     (purelib / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
     assert run(fresh / "bin" / "python", "-c", "import stompbox; print(stompbox.__file__)").startswith(str(purelib))
     assert run(fresh / "bin" / "stompbox", "--version").strip().endswith(stompbox.__version__)
+
+
+def test_what_the_broker_depends_on_is_bounded_to_what_is_tested() -> None:
+    """A version that nobody has tried may open a door: each range has an upper end, and the version of requirements.lock is in it."""
+    declared = [Requirement(line) for line in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]]
+    lines = [line for line in (ROOT / "requirements.lock").read_text().splitlines() if "==" in line]
+    locked = {canonicalize_name(name): version for name, _, version in (line.partition("==") for line in lines)}
+    assert declared
+    for one in declared:
+        assert any(clause.operator == "<" for clause in one.specifier), one
+        assert locked[canonicalize_name(one.name)] in one.specifier, one

@@ -72,7 +72,14 @@ class SelectorError(PeerError):
 
 
 class Refused(StompboxError):
-    """Understood, but not allowed."""
+    """Understood, but not allowed. `closes` tells whether 1.0 and 1.1 close too (1.2 always does)."""
+
+    def __init__(self, code: str, message: str, *, closes: bool = False) -> None:
+        super().__init__(code, message)
+        self.closes = closes
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return partial(type(self), closes=self.closes), (self.code, self.message)
 
 
 class LocalError(StompboxError):

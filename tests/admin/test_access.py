@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from stompbox.admin.access import credentials, host_of
+from stompbox.admin import access
+from stompbox.admin.access import credentials
 from tests.admin.asking import JSON, ask, post, read
 from tests.admin.conftest import Start
 from tests.conftest import Serve, Served
@@ -173,8 +175,22 @@ def test_credentials(header: str, found: tuple[str | None, str | None]) -> None:
     assert credentials(header) == found
 
 
-@pytest.mark.parametrize(
-    ("header", "host"), [("a", "a"), ("A:1", "a"), ("[::1]:8161", "::1"), ("[::1]", "::1"), ("1.2.3.4:5", "1.2.3.4"), ("a:b", "a:b")]
-)
-def test_host_of(header: str, host: str) -> None:
-    assert host_of(header) == host
+HALF_HOSTS = [
+    *("[::1]/healthz?", "[::1]/healthz?:80", "127.0.0.1/healthz?", "localhost/readyz#", "localhost:80/healthz?", "localhost?"),
+    *("[::1]x", "a@localhost"),
+]
+
+
+def test_no_host_header_stands_for_a_path_or_passes_by_the_login(start: Start) -> None:
+    served = start(USERS)
+    for path in ("/api/v1/status", "/metrics", "/api/v1/connections"):
+        for header in HALF_HOSTS:
+            answer = ask(served.admin, path, headers={"host": header})
+            assert (answer.status, answer.code) == (421, "host-not-allowed"), header
+        assert ask(served.admin, path, headers={"host": "localhost"}).status == 401
+
+
+def test_nothing_is_read_from_the_url_that_the_host_header_is_part_of() -> None:
+    """request.url is put together from what the client says of the host; the path that was routed is scope["path"]."""
+    for source in Path(access.__file__).parent.rglob("*.py"):
+        assert not re.search(r"request\.(url|base_url)\b", source.read_text()), source

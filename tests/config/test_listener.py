@@ -16,7 +16,9 @@ from stompbox.config.listener import (
     KeyStoreType,
     Listener,
     ListenerOptions,
+    host_of,
     is_loopback,
+    is_own_host,
     masked,
     parse_endpoint,
     parse_listener,
@@ -289,3 +291,27 @@ def test_an_endpoint_is_host_and_port() -> None:
     assert parse_endpoint("[::1]:8161", "admin") == ("::1", 8161)
     with pytest.raises(ConfigError, match=r"^admin: '8161' has no port"):
         parse_endpoint("8161", "admin")
+
+
+@pytest.mark.parametrize(
+    ("header", "host"),
+    [
+        ("a", "a"), ("A:1", "a"), ("[::1]:8161", "::1"), ("[::1]", "::1"), ("1.2.3.4:5", "1.2.3.4"), ("a:b", None), ("", None),
+        ("[::1", None), ("[::1]/healthz?", None), ("a/b", None), ("a?b", None), ("a#b", None), ("u@a", None), ("a b", None), ("a\n", None),
+        ("a, a", None),
+    ],
+)  # fmt: skip
+def test_a_host_header_is_read_whole_or_not_at_all(header: str, host: str | None) -> None:
+    assert host_of(header) == host
+
+
+@pytest.mark.parametrize(
+    ("host", "listened", "is_own"),
+    [
+        ("localhost", "127.0.0.1", True), ("::1", "127.0.0.1", True), ("box.example", "box.example", True),
+        ("box.example", "Box.Example", True), ("192.0.2.7", "127.0.0.1", False),
+        ("evil.example", "127.0.0.1", False), ("192.0.2.7", "0.0.0.0", True), ("evil.example", "0.0.0.0", False),
+    ],
+)  # fmt: skip
+def test_whose_name_a_host_is(host: str, listened: str, is_own: bool) -> None:
+    assert is_own_host(host, listened) == is_own

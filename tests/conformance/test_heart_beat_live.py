@@ -75,3 +75,36 @@ def test_malformed_header_is_refused(impatient: tuple[str, int], version: str, h
         client.say(f"CONNECT\naccept-version:{version}\nhost:localhost\nheart-beat:{header}\n\n\0".encode())
         assert client.expect("ERROR").value("code") == "bad-heart-beat"
         assert client.hear() is None
+
+
+@pytest.fixture(scope="module")
+def short(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
+    """(host, port) of a broker that lets nobody be silent for more than 1.2 s."""
+    listener = "tcp://127.0.0.1:0?connectionTtlMax=1200"
+    served: Served = start_broker(tmp_path_factory.mktemp("short"), "--memory", "--listen", listener, "--no-admin")
+    yield served.host, served.port
+    end(served)
+
+
+@pytest.mark.parametrize("offered", [1200, 5000, 600_000])
+def test_the_longest_time_to_live_counts_for_who_beats_less_often(short: tuple[str, int], offered: int) -> None:
+    with connected(short, "tcp") as client:
+        assert connect(client, "1.2", f"{offered},0") == "0,600"
+        since = time.monotonic()
+        error = client.expect("ERROR")
+        assert error.value("code") == "heart-beat-timeout"
+        assert "1200 ms" in error.body.decode()
+        assert 1.2 * 0.95 <= time.monotonic() - since < 5
+        assert client.hear() is None
+
+
+def test_who_beats_at_the_longest_interval_there_is_lives_on(short: tuple[str, int]) -> None:
+    """Its beats come when the time to live ends, and a little later each; the tolerance is for that."""
+    with connected(short, "tcp") as client:
+        assert connect(client, "1.2", "1200,0") == "0,600"
+        assert isinstance(client.transport, Tcp)
+        client.transport.stream.settimeout(1.2)
+        for _ in range(3):
+            with pytest.raises(TimeoutError):  # the broker says nothing meanwhile
+                client.transport.receive()
+            client.say(b"\n")

@@ -40,7 +40,7 @@ ANSWERS = [
     ("not cut by connectionTtlMax", replace(DEFAULT, connection_ttl_max=30_000), (15_000, 0), "0,15000", 30_000),
     ("connectionTtlMax of 0 is none", replace(DEFAULT, connection_ttl_max=0), (20_000, 0), "0,20000", 40_000),
     ("raised by connectionTtlMin", replace(DEFAULT, connection_ttl_min=5000), (1000, 0), "0,2500", 5000),
-    ("never shorter than agreed", replace(DEFAULT, connection_ttl_max=10_000), (20_000, 0), "0,5000", 20_000),
+    ("connectionTtlMax counts for who beats less often", replace(DEFAULT, connection_ttl_max=10_000), (20_000, 0), "0,5000", 10_000),
     ("the least interval wins", replace(DEFAULT, connection_ttl_min=1, connection_ttl_max=200), (50, 0), "0,500", 1000),
     ("another modifier", replace(DEFAULT, heart_beat_to_connection_ttl_modifier=1.1), (10_000, 0), "0,10000", 11_000),
     ("no margin if so wanted", replace(DEFAULT, heart_beat_to_connection_ttl_modifier=1.0), (10_000, 0), "0,10000", 10_000),
@@ -51,6 +51,7 @@ ANSWERS = [
     ("fixed, as asked", replace(DEFAULT, heart_beat=(300, 400)), (400, 300), "300,400", 800),
     ("fixed, less often wanted", replace(DEFAULT, heart_beat=(1000, 2000)), (100, 100), "1000,2000", 4000),
     ("fixed, more often wanted than the client can", replace(DEFAULT, heart_beat=(1000, 2000)), (5000, 100), "1000,2000", 10_000),
+    ("fixed, cut by connectionTtlMax", replace(DEFAULT, heart_beat=(1000, 2000), connection_ttl_max=7000), (5000, 100), "1000,2000", 7000),
     ("fixed, the client has none", replace(DEFAULT, heart_beat=(1000, 2000)), (0, 0), "1000,2000", 60_000),
     ("fixed to none", replace(DEFAULT, heart_beat=(0, 0)), (1000, 1000), "0,0", 60_000),
 ]

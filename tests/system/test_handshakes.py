@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,10 @@ REFUSED = [
     ("GET /nowhere HTTP/1.1\r\nHost: localhost\r\n" + UPGRADE + KEY, "404", "no-such-path"),
     ("GET /ws/info HTTP/1.1\r\nHost: localhost\r\n", "404", "no-such-path"),  # SockJS
     ("GET /ws HTTP/1.1\r\nHost: localhost\r\nOrigin: https://elsewhere.example\r\n" + UPGRADE + KEY, "403", "origin-refused"),
+    ("GET /ws HTTP/1.1\r\nHost: evil.example\r\nOrigin: http://evil.example\r\n" + UPGRADE + KEY, "421", "host-not-allowed"),
+    ("GET /ws HTTP/1.1\r\nHost: evil.example\r\n" + UPGRADE + KEY, "421", "host-not-allowed"),
+    ("GET /ws HTTP/1.1\r\nHost: localhost/\r\n" + UPGRADE + KEY, "421", "host-not-allowed"),
+    ("GET /ws HTTP/1.1\r\n" + UPGRADE + KEY, "421", "host-not-allowed"),
     ("GET /ws HTTP/1.1\r\nHost: localhost\r\n", "426", "bad-handshake"),  # a browser that looks at it
     ("GET /ws HTTP/1.1\r\nHost: localhost\r\n" + UPGRADE, "400", "bad-handshake"),  # no key
     ("GET /ws HTTP/1.1\r\nHost: localhost\r\nSec-WebSocket-Protocol: ,\x01\r\n" + UPGRADE + KEY, "400", "bad-handshake"),
@@ -57,3 +62,15 @@ def test_the_highest_version_that_both_know_is_chosen(broker: tuple[str, int], o
             came += stream.recv(4096)
     lines = came.decode().splitlines()
     assert f"Sec-WebSocket-Protocol: {offered.rsplit(', ', maxsplit=1)[-1]}" in lines
+
+
+def test_with_users_the_name_does_not_matter(serve: Callable[..., Served], tmp_path: Path) -> None:
+    """Who comes through a balancer or by a public name logs in; and who lists the origins has said whom he trusts."""
+    file = tmp_path / "users.toml"
+    file.write_text('[[user]]\nname = "alice"\npassword = "secret"\n')
+    request = "GET /ws HTTP/1.1\r\nHost: broker.example\r\nOrigin: http://broker.example\r\n" + UPGRADE + KEY
+    served = serve("--memory", "--no-admin", "--config", str(file), "--listen", "tcp://127.0.0.1:0")
+    assert answer_to(served.port, request).split(" ")[1] == "101"
+    served = serve("--memory", "--no-admin", "--listen", "tcp://127.0.0.1:0?allowedOrigins=http://broker.example")
+    assert answer_to(served.port, request).split(" ")[1] == "101"
+    assert answer_to(served.port, request.replace("Origin: http://broker", "Origin: http://evil")).split(" ")[1] == "403"

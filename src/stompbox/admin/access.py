@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from starlette.requests import Request
 
 from stompbox.admin.answers import refusal
-from stompbox.config import AdminTable, is_loopback
+from stompbox.config import AdminTable, host_of, is_own_host
 from stompbox.errors import Refused, StompboxError
 from stompbox.security import Right, User
 from stompbox.server.logins import log_in
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 BROKER: Final = "stompbox.admin"  # the address that stands for the broker as a whole where rights are asked
 OPEN: Final = frozenset(("/healthz", "/readyz"))  # without credentials: whoever asks these has none
-ANYWHERE: Final = frozenset(("0.0.0.0", "::"))
 HEADERS: Final = (
     (b"content-security-policy", b"default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"),
     (b"x-content-type-options", b"nosniff"),
@@ -73,43 +72,23 @@ class Guard:
         await app(scope, receive, send_with_headers)
 
     def _check_host(self, request: Request) -> None:
-        header = request.headers.get("host", "")
-        if not self._is_known(host_of(header)):
+        header = ", ".join(request.headers.getlist("host"))  # with two of them nobody knows which one counts
+        host = host_of(header)
+        if host is None or not self._is_known(host):
             known = "its own address, localhost, and what admin.allowed-hosts names"
             raise Refused("host-not-allowed", f"the Host header is {header[:80]!r}; the admin interface answers to {known}")
 
     def _is_known(self, host: str) -> bool:
-        if host in self.allowed or host == self.listened or is_loopback(host):
-            return True
-        return self.listened in ANYWHERE and is_number(host)  # no name can be made to be one
+        return host in self.allowed or is_own_host(host, self.listened)
 
     async def _user(self, request: Request) -> User:
-        if not len(self.broker.users) or request.url.path in OPEN:
+        if not len(self.broker.users) or request.scope["path"] in OPEN:  # the URL of the request is made of its Host header, too
             return User("")
         login, passcode = credentials(request.headers.get("authorization", ""))
         if login is None:
             raise Refused("login-required", "login and passcode are required")
         peer = request.client.host if request.client else "local"
         return await log_in(self.broker, peer, login, passcode)
-
-
-def host_of(header: str) -> str:
-    """The name in a Host header or an origin, without the port."""
-    if header.startswith("["):
-        return header[1:].partition("]")[0].casefold()
-    name, colon, port = header.rpartition(":")
-    return (name if colon and port.isdigit() else header).casefold()
-
-
-def is_number(host: str) -> bool:
-    """Whether it is an IP address."""
-    from ipaddress import ip_address
-
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 def credentials(header: str) -> tuple[str | None, str | None]:
@@ -151,4 +130,3 @@ def require(broker: Broker, request: Request, right: Right = Right.MANAGE, addre
 def may_see(broker: Broker, user: User, address: str) -> bool:
     """Whether an address, and what belongs to it, is shown."""
     return broker.permissions.may(user, Right.MANAGE, address) or broker.permissions.may(user, Right.BROWSE, address)
-

@@ -79,8 +79,8 @@ def build(broker: Broker, table: AdminTable) -> ASGIApp:
 async def _no_page(request: Request, error: Exception) -> Response:
     """What the router itself refuses."""
     if isinstance(error, HTTPException) and error.status_code == 405:
-        return refusal(Refused("wrong-method", f"{request.url.path[:200]!r} is not for {request.method}"))
-    return refusal(Refused("no-such-page", f"{request.url.path[:200]!r} is not here; there are {', '.join(PAGES)}"))
+        return refusal(Refused("wrong-method", f"{request.scope['path'][:200]!r} is not for {request.method}"))
+    return refusal(Refused("no-such-page", f"{request.scope['path'][:200]!r} is not here; there are {', '.join(PAGES)}"))
 
 
 async def _refused(request: Request, error: Exception) -> Response:

@@ -15,6 +15,7 @@ from stompbox.errors import ConfigError
 
 KIB: Final = 1024
 MIB: Final = 1024 * 1024
+ANYWHERE: Final = frozenset(("0.0.0.0", "::"))
 
 _ARTEMIS: Final = "Artemis"
 _OWN: Final = "Stompbox"
@@ -284,6 +285,27 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def host_of(header: str) -> str | None:
+    """The name in a Host header, without brackets and port; None where the whole of it is not a name or a number, and perhaps a port."""
+    from re import ASCII, fullmatch
+
+    found = fullmatch(r"(?:\[([\w.:%~-]+)\]|([\w.~-]+))(?::[0-9]{1,5})?", header, ASCII)
+    return None if found is None else (found[1] or found[2]).casefold()
+
+
+def is_own_host(host: str, listened: str) -> bool:
+    """May who listens on `listened` be asked for by this name? No page of a stranger can have it (DNS rebinding)."""
+    from ipaddress import ip_address
+
+    if host == listened.casefold() or is_loopback(host):
+        return True
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return listened in ANYWHERE  # no name can be made to be a number
 
 
 def masked(url: str) -> str:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from secrets import token_hex
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from stompbox.broker.address import Address
 from stompbox.broker.consumer import Consumer, Output
@@ -19,7 +19,7 @@ from stompbox.broker.subscriptions import start
 from stompbox.broker.temporaries import Temporaries
 from stompbox.broker.transaction import Transaction
 from stompbox.config import Listener
-from stompbox.errors import BrokerFault, FrameError, IllegalFrame, StompboxError, StoreError
+from stompbox.errors import BrokerFault, FrameError, IllegalFrame, Refused, StompboxError, StoreError
 from stompbox.message import Shape
 from stompbox.security import Right, User
 from stompbox.server import acknowledging, sending, uploads
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from stompbox.server.requests import Requests
 
 log = logging.getLogger("stompbox.connection")
+
+SLACK: Final = 4  # octets beyond the limit of a stranger's frame, by which the decoder says what of it is too long
+
 
 class Transport(Protocol):
     """What a connection needs of its socket."""
@@ -126,6 +129,7 @@ class Connection:
         self.events: Iterator[object] | None = None  # the rest of a read, while the login is looked at
         self.held: deque[bytes] = deque()  # and what came after it
         self.is_held = False
+        self._before_login = 0  # octets that came
         self.is_paused = False
         self.holding: Holding | None = None  # what waits for room in an address (limiting.py)
         self.has_sent = False  # messages, in the read that is being obeyed
@@ -147,8 +151,34 @@ class Connection:
             return
         if self.is_held:  # what the transport had read already: the next WebSocket message, the next TLS record
             self.held.append(data)
+        elif self.decoder.logged_in:
+            self._feed(data)
+        else:
+            self._feed_first(data)
+
+    def _feed(self, data: bytes) -> None:
+        """The one place where bytes meet the decoder: whatever it finds at fault, at once or later, is an ERROR and the close."""
+        try:
+            events = self.decoder.receive(data)
+        except FrameError as error:
+            events = _faulty(error)
+        self._obey_all(events)
+
+    def _feed_first(self, data: bytes) -> None:
+        """Of a stranger no more is looked at than one frame may have, however it comes: as EOLs, in pieces, in many messages."""
+        most = self.options.max_frame_size_before_login + SLACK
+        room = most - self._before_login
+        self._before_login += len(data)
+        rest = data[room:]
+        self._feed(data[:room])
+        if self.is_ended:
             return
-        self._obey_all(self.decoder.receive(data))
+        if self.decoder.logged_in or self.is_held:
+            if rest:
+                self.receive(rest)
+        elif self._before_login >= most:
+            text = f"{self._before_login} octets and no CONNECT among them; the limit is {most - SLACK} (maxFrameSizeBeforeLogin)"
+            self._obey_all(_faulty(FrameError("too-much-before-login", text)))
 
     def enter_host(self, space: str, client_id: str) -> None:
         """Logged in: the names that it says are those of its virtual host."""
@@ -191,7 +221,7 @@ class Connection:
         if events is not None:
             self._obey_all(events)
         while self.held and not self.is_held and not self.is_ended:
-            self._obey_all(self.decoder.receive(self.held.popleft()))
+            self.receive(self.held.popleft())
         if not self.is_held and not self.is_paused:
             self.transport.resume_reading()
         if events is None:
@@ -413,7 +443,7 @@ class Connection:
             self.session.version.closes_on_error  # STOMP 1.2, ERROR: MUST close
             or not self.session.is_open  # whoever is refused before CONNECTED is refused for good, in every version
             or isinstance(error, FrameError | BrokerFault)
-            or (isinstance(error, IllegalFrame) and error.closes)
+            or (isinstance(error, IllegalFrame | Refused) and error.closes)
         )
         text = self.names.without_space(error.message)
         headers = {"message": text.replace("\n", " ")[:200], "code": error.code}
@@ -557,3 +587,7 @@ class Connection:
         )
 
 
+def _faulty(error: FrameError) -> Iterator[object]:
+    """What a decoder gives that finds a fault before anything else."""
+    raise error
+    yield

@@ -205,6 +205,7 @@ def _hold(connection: Connection, name: str, runs: list[tuple[Address, Run]]) ->
     size = 0 if runs[0][1].is_large else runs[0][1].size  # what it has in memory
     if transaction.size + size > connection.options.max_transaction_size:
         limit = connection.options.max_transaction_size
-        raise Refused("transaction-too-large", f"transaction {name!r} holds {transaction.size} bytes; the limit is {limit}")
+        text = f"transaction {name[:80]!r} would hold {transaction.size + size} bytes; the limit is {limit} (maxTransactionSize)"
+        raise Refused("transaction-too-large", text, closes=True)  # went on, it would commit without what was refused
     transaction.size += size
     transaction.sends += runs

@@ -19,7 +19,7 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
-from stompbox.config import Listener, is_loopback
+from stompbox.config import Listener, host_of, is_loopback, is_own_host
 from stompbox.errors import PeerError, Refused, StompboxError
 from stompbox.server.connection import Connection
 
@@ -30,7 +30,13 @@ if TYPE_CHECKING:
 log = logging.getLogger("stompbox.connection")
 _library = logging.getLogger("stompbox.websockets")  # what it says of each connection is said here
 _library.setLevel(logging.WARNING)
-STATUS: Final = MappingProxyType({"no-such-path": http.HTTPStatus.NOT_FOUND, "origin-refused": http.HTTPStatus.FORBIDDEN})
+STATUS: Final = MappingProxyType(
+    {
+        "no-such-path": http.HTTPStatus.NOT_FOUND,
+        "origin-refused": http.HTTPStatus.FORBIDDEN,
+        "host-not-allowed": http.HTTPStatus.MISDIRECTED_REQUEST,
+    }
+)
 MESSAGE: Final = 8192  # octets of a message with several frames: what the strictest clients take (Tomcat; Jetty 64 KiB, Python 1 MiB)
 _CONTENT_LENGTH: Final = b"\ncontent-length:"
 _BAD_REQUEST: Final = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
@@ -111,9 +117,21 @@ class WebSocket:
         origins = request.headers.get_all("Origin")
         if path not in paths:
             return PeerError("no-such-path", f"nothing is at {path[:80]!r}; STOMP over WebSocket is at {', '.join(paths)}")
+        if not self._is_asked_by_a_name_of_its_own(request):
+            shown = ", ".join(request.headers.get_all("Host"))[:80]
+            text = f"the Host header is {shown!r}; without users this listener answers to its own address and localhost alone"
+            return Refused("host-not-allowed", text)
         if origins and not self._may_come_from(origins[0], request.headers.get("Host", "")):
             return Refused("origin-refused", f"the Origin {origins[0][:80]!r} is not allowed here (listener option allowedOrigins)")
         return None
+
+    def _is_asked_by_a_name_of_its_own(self, request: Request) -> bool:
+        """Without users a page must not reach this machine by a name that was made to point here (DNS rebinding)."""
+        if len(self.broker.users) or self.listener.options.allowed_origins is not None:
+            return True
+        hosts = request.headers.get_all("Host")
+        host = host_of(hosts[0]) if len(hosts) == 1 else None
+        return host is not None and is_own_host(host, self.listener.host)
 
     def _refuse(self, error: StompboxError) -> None:
         """Told in HTTP, counted and logged as everything that is refused."""

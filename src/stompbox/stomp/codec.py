@@ -35,6 +35,7 @@ from stompbox.stomp.versions import V10, Version
 _ESCAPE: Final = re.compile(rb"\\(.?)", re.DOTALL)
 _UNSPEAKABLE: Final = re.compile(r"[\0\r\n\ud800-\udfff]")  # in a header that is not escaped
 _EMPTY_LINE: Final = re.compile(rb"\n\r?\n")
+_EMPTY: Final = re.compile(rb"(?:[\n\0]|\r\n)+")  # between frames
 _RECEIPT: Final = re.compile(rb"\nreceipt:([^\n]*?)\r?(?=\n|\Z)")
 _LF, _CR, _NUL = 10, 13, 0
 _NO_FORM: Final = "\ufffd"
@@ -134,13 +135,13 @@ class Decoder:
         while position < size:
             octet = data[position]
             if octet in (_LF, _NUL):
-                position += 1
+                position = _after_empty(data, position)
                 continue
             if octet == _CR and data[position : position + 2] in (b"\r\n", b"\r"):
                 if position + 1 == size:
                     self._keep(data, position, needed=2)
                     return
-                position += 2
+                position = _after_empty(data, position)
                 continue
             if self.runs is not None and (found := self.runs.read(data, position)) is not None:
                 event, position = found
@@ -243,6 +244,13 @@ class Decoder:
         if data[stop] != _NUL:  # STOMP 1.2: "the frame still needs to be terminated with the NULL octet"
             raise _missing_nul(length)
         return stop
+
+
+def _after_empty(data: bytes, position: int) -> int:
+    """Past the EOLs and NULs that are at `position`: as many as there are cost one search."""
+    found = _EMPTY.match(data, position)
+    assert found is not None
+    return found.end()
 
 
 def _missing_nul(length: int) -> FrameError:

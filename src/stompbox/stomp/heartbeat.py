@@ -11,10 +11,13 @@ With heartBeat=auto the broker sends what is wanted, and wants what leads to the
     time to live = cx * modifier, but within connectionTtlMin .. connectionTtlMax
     sy           = time to live / modifier
 
-No number of an answer is below 500 ms. A client without heart-beats has connectionTtl itself: a client that is silent for
-so long is cut off too, though STOMP has no name for it. A time to live is never shorter than the interval that was
-agreed (STOMP 1.2, Heart-beating: a window of at least n), and it ends exactly when it ends: the cut-off is at
-`modifier` times the interval, not later by a polling period.
+No number of an answer is below 500 ms, and so no time to live below 500 ms * modifier. A client without heart-beats has
+connectionTtl itself: a client that is silent for so long is cut off too, though STOMP has no name for it. Numbers that are
+fixed (heartBeat=x,y) have no minimum, but connectionTtlMax counts for them, too.
+
+The cut-off is at the time to live, which is `modifier` times the interval, and not later by a polling period. Where
+connectionTtlMax has left less margin than that to a client which beats as it said it can, the cut-off is a tolerance of a
+quarter later: so it is never at the interval itself that the maximum allows, and never later than 2.5 intervals.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from stompbox.errors import IllegalFrame
 LEAST_INTERVAL: Final = 500  # ms; what the broker offers and asks for: shorter beats are load without use
 _SILENCE: Final = 0.75  # of an interval, after which a beat goes out: early enough for a strict receiver, late enough to be rare
 _AGAIN: Final = 0.25  # of the time to live, after which a time-out that the caller did not act on is due once more
+_TOLERANCE: Final = 0.25  # of the time to live, before a client with little margin is cut off
 _DIGITS: Final = 18
 
 
@@ -61,9 +65,15 @@ class Agreement:
 
     server_sends_ms: int
     client_sends_ms: int
-    ttl_ms: int  # the client is cut off after so long a silence
+    ttl_ms: int  # how long a client may be silent
     beat_ms: int = 0  # a broker's silence is never longer
     expected_ms: int = 0  # nor a client's
+    tolerance_ms: int = 0  # the cut-off comes so much after the time to live
+
+    @property
+    def cut_ms(self) -> int:
+        """A silence after which the client is cut off."""
+        return self.ttl_ms + self.tolerance_ms
 
     @property
     def header(self) -> str:
@@ -92,12 +102,15 @@ def answer(requested: tuple[int, int] | None, options: Options) -> Agreement:
     beat = max(sx, cy) if sx and cy else 0
     expected = max(cx, sy) if cx and sy else 0
     if not expected:
-        ttl = max(0, options.connection_ttl)  # not clamped
-    elif fixed:
-        ttl = round(expected * options.heart_beat_to_connection_ttl_modifier)
-    else:
-        ttl = max(round(sy * options.heart_beat_to_connection_ttl_modifier), expected)
-    return Agreement(sx, sy, ttl, beat, expected)
+        return Agreement(sx, sy, max(0, options.connection_ttl), beat)  # not clamped
+    modifier = options.heart_beat_to_connection_ttl_modifier
+    ttl = round(sy * modifier)
+    if fixed:
+        ttl = round(expected * modifier)
+        if options.connection_ttl_max > 0:
+            ttl = min(ttl, options.connection_ttl_max)
+    tolerance = round(ttl * _TOLERANCE) if ttl < round(expected * modifier) else 0
+    return Agreement(sx, sy, ttl, beat, expected, tolerance)
 
 
 def _offered(wanted: int) -> int:
@@ -162,7 +175,9 @@ class Pulse:
         """The error for a client that was cut off; says what it could have done."""
         agreement = self.agreement
         if agreement.expected_ms:
-            text = f"nothing came for {agreement.ttl_ms} ms; a heart-beat was agreed every {agreement.expected_ms} ms"
+            text = f"nothing came for {agreement.cut_ms} ms; a heart-beat was agreed every {agreement.expected_ms} ms"
+            if agreement.tolerance_ms:
+                text += f", and no client may be silent for more than {agreement.ttl_ms} ms here (connectionTtlMax)"
             return IllegalFrame("heart-beat-timeout", text, closes=True)
         text = (
             f"nothing came for {agreement.ttl_ms} ms, which is how long a connection without heart-beats may be silent (connectionTtl); "
@@ -174,8 +189,8 @@ class Pulse:
         return self._sent + self.agreement.beat_ms / 1000 * _SILENCE if self.agreement.beat_ms else None
 
     def _end(self) -> float | None:
-        return max(self._received + self.agreement.ttl_ms / 1000, self._expires) if self.agreement.ttl_ms else None
+        return max(self._received + self.agreement.cut_ms / 1000, self._expires) if self.agreement.ttl_ms else None
 
     def __repr__(self) -> str:
         agreed = self.agreement
-        return f"<Pulse sends every {agreed.beat_ms} ms, expects every {agreed.expected_ms} ms, ends after {agreed.ttl_ms} ms of silence>"
+        return f"<Pulse sends every {agreed.beat_ms} ms, expects every {agreed.expected_ms} ms, ends after {agreed.cut_ms} ms of silence>"
