@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
+import subprocess
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -199,3 +201,44 @@ def test_a_sleep_is_found(text: str, faults: int) -> None:
 )
 def test_a_test_without_assertion_is_found(text: str, faults: int) -> None:
     assert len(list(unasserted([Source("x.py", text)]))) == faults
+
+
+# --- what is tracked ----------------------------------------------------------------------------------------------------------
+
+LARGEST = 1 << 20  # octets of a tracked file; the largest that is needed has a third of it
+ROOTS = frozenset(  # what may lie in the root; all else belongs into a folder that says what it is for
+    (
+        ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "pyproject.toml", "requirements.lock",
+    )
+)  # fmt: skip
+
+
+def unneeded(name: str, content: bytes) -> str | None:
+    """Why a file is not one to be tracked; None for one that is."""
+    if len(content) > LARGEST:
+        return f"{name} has {len(content)} octets"
+    if "/" not in name and name not in ROOTS:
+        return f"{name} lies in the root and is none of what belongs there"
+    if not content and not name.endswith(("__init__.py", "py.typed")):
+        return f"{name} is empty"
+    if content and not content.strip(b"\0"):
+        return f"{name} holds nothing but zeros"
+    return None
+
+
+def test_nothing_is_tracked_that_is_large_or_that_nobody_needs() -> None:
+    git = shutil.which("git")
+    if git is None or not (ROOT / ".git").exists():
+        pytest.skip("no git repository: a source archive")
+    listed = subprocess.run([git, "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True).stdout.decode().split("\0")
+    names = [name for name in listed if name and (ROOT / name).is_file()]
+    assert names
+    assert not [fault for name in names if (fault := unneeded(name, (ROOT / name).read_bytes()))]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("src/data.bin", b"x" * (LARGEST + 1)), ("j.dat", b"x"), ("bench/j.dat", bytes(100)), ("docs/nothing.md", b"")],
+)
+def test_what_is_not_to_be_tracked_is_named(name: str, content: bytes) -> None:
+    assert (unneeded(name, content) or "").startswith(name)

@@ -18,7 +18,18 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
+from typing import Final
+
+# Who logs in: up to the last @ before the query. A passcode may hold a ?, too, as long as no option comes before its @
+_USERINFO: Final = re.compile(r"^(\s*[\w+.-]*:/*)?(?:[^?]*|[^=]*)@")
+_SECRET: Final = re.compile(r"(pass\w*\s*=)[^;&]*", re.IGNORECASE)
+
+
+def redacted(url: str) -> str:
+    """A URL, whole or malformed, with every passcode starred out: all error texts and logs that show one go through here."""
+    return _SECRET.sub(r"\1***", _USERINFO.sub(lambda found: f"{found[1] or ''}***@", url))
 
 
 class StompboxError(Exception):

@@ -68,3 +68,12 @@ def test_no_passcode_in_texts() -> None:
 def test_shown_without_query_and_with_brackets() -> None:
     assert str(parse_url("wss://[::1]/ws?token=abc")) == "wss://[::1]:443/ws"
     assert str(parse_url("stomp://h?client-id=c")) == "stomp://h:61613"
+
+
+@pytest.mark.parametrize(
+    "url", ["stomp://a:secret/b@host", "stomp://a:secret@host:x", "a:secret@host", "stomp://a:b/secret@host:1", "http://a:secret#b@host"]
+)
+def test_no_malformed_url_is_shown_with_its_passcode(url: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_url(url)
+    assert "secret" not in caught.value.message

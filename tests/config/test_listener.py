@@ -19,11 +19,10 @@ from stompbox.config.listener import (
     host_of,
     is_loopback,
     is_own_host,
-    masked,
     parse_endpoint,
     parse_listener,
 )
-from stompbox.errors import ConfigError
+from stompbox.errors import ConfigError, redacted
 
 KIB, MIB = 1024, 1024 * 1024
 WHOLE = "allowed: a whole number of at least {} ({})"
@@ -275,8 +274,8 @@ def test_no_password_gets_into_a_text() -> None:
     url = "ssl://[::1]:1?keyStorePath=s.pem;keyStorePassword=hunter2&maxHeaders=5"
     listener = parse_listener(url)
     assert str(listener) == "ssl://[::1]:1"
-    assert "hunter2" not in repr(listener) + repr(listener.options) + masked(url)
-    assert masked(url) == "ssl://[::1]:1?keyStorePath=s.pem;keyStorePassword=***&maxHeaders=5"
+    assert "hunter2" not in repr(listener) + repr(listener.options) + redacted(url)
+    assert redacted(url) == "ssl://[::1]:1?keyStorePath=s.pem;keyStorePassword=***&maxHeaders=5"
     assert repr(listener.options) == "<ListenerOptions, not default: max_headers, key_store_path, key_store_password>"
 
 
@@ -315,3 +314,29 @@ def test_a_host_header_is_read_whole_or_not_at_all(header: str, host: str | None
 )  # fmt: skip
 def test_whose_name_a_host_is(host: str, listened: str, is_own: bool) -> None:
     assert is_own_host(host, listened) == is_own
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "tcp:/127.0.0.1:1?keyStorePassword=hunter2",
+        "tcp://127.0.0.1:1;keyStorePassword=hunter2",
+        "tcp://127.0.0.1:1&keyStorePassword=hunter2;maxHeaders=1",
+        "http://alice:hunter2@127.0.0.1:1",
+        "tcp://alice:hunter2@127.0.0.1:1",
+        "tcp://alice:hunter2?x@127.0.0.1:1?maxHeaders=1",
+        "tcp://alice:a/hunter2@127.0.0.1:1",
+        "alice:hunter2@127.0.0.1:1",
+        "ssl://127.0.0.1?keyStorePassword=hunter2",
+        "ssl://127.0.0.1:99999?KEYSTOREPASSWORD=hunter2 too",
+        "ssl://127.0.0.1:1?trustStorePassword=hunter2",
+        "keyStorePassword = hunter2",
+        "ssl://[::1:1?keyStorePassword=hunter2",
+        "ssl://127.0.0.1:1?keyStorePath=a;keyStorePassword=hunter2;keyStorePassword=hunter2",
+    ],
+)
+def test_no_malformed_url_is_shown_with_its_password(url: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_listener(url)
+    assert "hunter2" not in caught.value.message
+    assert "hunter2" not in redacted(url)

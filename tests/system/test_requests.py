@@ -21,6 +21,7 @@ from stompbox.stomp.shapes import shape_of
 from stompbox.store.chunks import decode, encode, verify
 from tests.conftest import Serve, Served
 from tests.spark.fake_broker import PEM
+from tests.system.plain import Plain
 
 WITHIN = 30.0  # seconds
 USERS = """
@@ -310,3 +311,33 @@ def test_who_asks_and_does_not_read_is_not_read_either(served: Served, link: Lin
 def resident(served: Served) -> int:
     """Bytes (Linux)."""
     return int(Path(f"/proc/{served.process.pid}/statm").read_text().split()[1]) * 4096
+
+
+@pytest.mark.parametrize("deep", [b"[" * 200_000, b'{"a":' * 200_000, b"[" * 200_000 + b"]" * 200_000], ids=["lists", "objects", "closed"])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"request": "group-commit", "group": "g"},
+        {"request": "publish", "sink": "s", "batch": "1"},
+        {"request": "progress"},
+    ],
+    ids=lambda headers: headers["request"],
+)
+def test_deep_json_is_refused_by_name(broker: tuple[str, int], headers: dict[str, str], deep: bytes) -> None:
+    with Plain(broker[1]) as client:
+        client.send("SEND", {"destination": "stompbox.requests", "request-id": "1", **headers}, deep)
+        answer = client.receive()
+        assert (answer.headers["status"], answer.headers["code"]) == ("error", "bad-json")
+        assert client.sync() == [], "the connection stays open"
+
+
+@pytest.mark.parametrize("deep", ["[" * 15_000, '{"a":' * 9_000], ids=["lists", "objects"])
+def test_deep_json_in_a_header_is_refused_by_name(broker: tuple[str, int], deep: str) -> None:
+    with Plain(broker[1]) as client:
+        for headers in (
+            {"request": "group-open", "group": "deep", "destinations": "/queue/deep.json", "starting": f"json:{deep}"},
+            {"request": "describe", "destinations": "/queue/deep.#", "sizes-from": deep},
+        ):
+            client.send("SEND", {"destination": "stompbox.requests", "request-id": "1", **headers})
+            answer = client.receive()
+            assert (answer.headers["status"], answer.headers["code"]) == ("error", "bad-json")

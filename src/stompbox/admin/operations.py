@@ -74,7 +74,7 @@ class Going:
                     if len(body) > BODY:
                         raise FrameError("body-too-large", f"the body is longer than {BODY} bytes")
             return msgspec.json.decode(body, type=form)
-        except msgspec.DecodeError as error:  # a wrong type is one, too
+        except (msgspec.DecodeError, RecursionError) as error:  # a wrong type, or nested too deep
             raise IllegalFrame("bad-json", f"the body is not what {self.request.scope['path']} needs: {error}") from None
         except TimeoutError:
             raise IllegalFrame("bad-json", f"the body did not come within {BODY_WITHIN:.0f} s") from None

@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from cyclopts import Parameter
 
-from stompbox.errors import ConnectionLost, PeerError, Refused, UsageError
+from stompbox.errors import ConnectionLost, PeerError, Refused, UsageError, redacted
 
 if TYPE_CHECKING:
     from http.client import HTTPConnection
@@ -60,10 +60,10 @@ def _connection(url: str) -> tuple[HTTPConnection, dict[str, str]]:
     try:
         parts = urlsplit(url)
         port = parts.port
-    except ValueError as error:
-        raise UsageError("bad-argument", f"--admin is not a URL: {error}") from None
+    except ValueError:  # whose text may show a piece of the passcode
+        raise UsageError("bad-argument", f"--admin is {redacted(url)!r}, whose host and port cannot be read") from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError("bad-argument", f"--admin is {parts.scheme}://{parts.hostname or ''}; allowed is http://login:passcode@host:port")
+        raise UsageError("bad-argument", f"--admin is {redacted(url)}; allowed is http://login:passcode@host:port")
     login = unquote(parts.username) if parts.username is not None else os.environ.get("STOMPBOX_LOGIN")
     passcode = unquote(parts.password) if parts.password is not None else os.environ.get("STOMPBOX_PASSCODE", "")
     headers = {}

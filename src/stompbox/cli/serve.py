@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
+from stompbox.cli.logs import set_up_logging
 from stompbox.config import Configuration, check, read
 from stompbox.errors import ConfigError, StompboxError
 
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from stompbox.server.broker import Broker
 
 app = App(name="serve", help="Run a broker until SIGTERM or SIGINT.")
-
-FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
-
 
 @app.default
 def serve(
@@ -85,30 +83,6 @@ def _read_again(config: Path | None, overrides: dict[str, Any]) -> Configuration
     for warning in check(configuration):
         logging.getLogger("stompbox").warning("%s", warning)
     return configuration
-
-
-def set_up_logging(configuration: Configuration) -> None:
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter() if configuration.log_format.value == "json" else logging.Formatter(FORMAT))
-    logging.basicConfig(level=configuration.log_level.value.upper(), handlers=[handler], force=True)
-
-
-class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time (ISO 8601, UTC), level, logger, message, and the traceback if there is one."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        import json
-        from datetime import UTC, datetime
-
-        entry = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        if record.exc_info:
-            entry["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(entry, ensure_ascii=False)
 
 
 def _run(configuration: Configuration, again: Callable[[], Configuration], *, is_admin_asked: bool) -> None:

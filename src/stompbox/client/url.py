@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Final
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
-from stompbox.errors import UsageError
+from stompbox.errors import UsageError, redacted
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +72,9 @@ def parse_url(url: str) -> Target:
     try:
         parts = urlsplit(url)
         port = parts.port
-    except ValueError as error:
-        raise UsageError("bad-url", f"url {_shown(url)}: {error}") from None
+    except ValueError as error:  # whose text may show a piece of the passcode
+        text = "host and port cannot be read; a passcode has / ? # @ as %2F %3F %23 %40" if "@" in url else str(error)
+        raise UsageError("bad-url", f"url {_shown(url)}: {text}") from None
     scheme = SCHEMES.get(parts.scheme)
     if scheme is None:
         known = ", ".join(f"{name}://" for name in SCHEMES)
@@ -120,7 +121,4 @@ def nearest(name: str, allowed: tuple[str, ...]) -> str:
 
 def _shown(url: str) -> str:
     """The URL without its passcode."""
-    scheme, mark, rest = url.partition("://")
-    user, at, host = rest.rpartition("@")
-    login = user.partition(":")[0]
-    return repr(f"{scheme}{mark}{login}{':…' if ':' in user else ''}{at}{host}")
+    return repr(redacted(url))

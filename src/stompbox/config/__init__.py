@@ -22,7 +22,6 @@ from stompbox.config.listener import (
     is_loopback,
     is_own_host,
     joined,
-    masked,
     parse_endpoint,
     parse_listener,
 )
@@ -95,7 +94,6 @@ __all__ = [
     "is_own_host",
     "joined",
     "load",
-    "masked",
     "needs_restart",
     "parse_endpoint",
     "parse_listener",

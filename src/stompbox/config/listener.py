@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, NoReturn
 from msgspec import Struct
 
 from stompbox.config.fields import Field, Word, fields_of, key, nearest, parse_size, shown, within, words
-from stompbox.errors import ConfigError
+from stompbox.errors import ConfigError, redacted
 
 KIB: Final = 1024
 MIB: Final = 1024 * 1024
@@ -242,6 +242,14 @@ class Listener(Struct, frozen=True):
 
 def parse_listener(url: str, where: str = "listener") -> Listener:
     """The listener that `url` describes. Raises ConfigError, whose text begins with `where` and never shows a password."""
+    try:
+        return _parsed(url, where)
+    except ConfigError:
+        _parsed(redacted(url), where)  # what is to be said of the URL is said of it without its passwords
+        raise  # it is about a password, which no text about a value shows
+
+
+def _parsed(url: str, where: str) -> Listener:
     scheme, divider, rest = url.partition("://")
     if not divider or scheme.lower() not in ("tcp", "ssl"):
         _refuse(where, f"{shown(_bare(url))} is not a listener URL; write tcp://host:port or ssl://host:port")
@@ -306,13 +314,6 @@ def is_own_host(host: str, listened: str) -> bool:
     except ValueError:
         return False
     return listened in ANYWHERE  # no name can be made to be a number
-
-
-def masked(url: str) -> str:
-    """`url` with its passwords starred out."""
-    from re import IGNORECASE, sub
-
-    return sub(r"(password=)[^;&]*", r"\1***", url, flags=IGNORECASE)
 
 
 def _bare(url: str) -> str:

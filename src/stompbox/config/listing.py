@@ -11,9 +11,9 @@ from msgspec import Struct, to_builtins
 
 from stompbox.config import toml
 from stompbox.config.fields import fields_of
-from stompbox.config.listener import masked
 from stompbox.config.origins import Loaded
 from stompbox.config.tables import Configuration
+from stompbox.errors import redacted
 
 STARS: Final = "***"
 
@@ -43,5 +43,5 @@ def _masked(table: dict[str, Any], struct: type[Struct]) -> dict[str, Any]:
         elif field.kind in ("secret", "password") and value is not None:
             shown[name] = STARS
         else:
-            shown[name] = masked(value) if field.kind == "url" else value
+            shown[name] = redacted(value) if field.kind == "url" else value
     return shown

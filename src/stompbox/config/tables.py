@@ -12,10 +12,11 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from stompbox.config.fields import Word, key
-from stompbox.config.listener import Listener, masked, parse_endpoint, parse_listener
+from stompbox.config.listener import Listener, parse_endpoint, parse_listener
 from stompbox.config.matching import PatternTable
 from stompbox.config.settings import AddressSetting, AddressSettings, AddressSettingsTable, DiskFullPolicy, RoutingType
 from stompbox.config.spaces import space_of_host
+from stompbox.errors import redacted
 
 DEFAULT_LISTENER: Final = "tcp://127.0.0.1:61613"
 DEFAULT_ADMIN: Final = "127.0.0.1:8161"
@@ -57,7 +58,7 @@ class ListenerTable(Table, frozen=True):
         return parse_listener(self.url)
 
     def __repr__(self) -> str:
-        return f"ListenerTable(url={masked(self.url)!r})"
+        return f"ListenerTable(url={redacted(self.url)!r})"
 
 
 class AdminTable(Table, frozen=True):

@@ -44,8 +44,9 @@ def json_object(frame: Frame, text: str | bytes, where: str) -> dict[str, Any]:
     """What a body or header holds. Raises IllegalFrame that says `where` it stands."""
     try:
         value = json.loads(text)
-    except ValueError as error:
-        raise IllegalFrame("bad-json", f"{where} of request {frame.headers['request']} is not JSON: {error}") from None
+    except (ValueError, RecursionError) as error:
+        fault = "it is nested too deep" if isinstance(error, RecursionError) else error
+        raise IllegalFrame("bad-json", f"{where} of request {frame.headers['request']} is not JSON: {fault}") from None
     if not isinstance(value, dict):
         raise IllegalFrame("bad-json", f"{where} of request {frame.headers['request']} must be a JSON object")
     return value

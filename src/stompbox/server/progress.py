@@ -158,7 +158,7 @@ def _report(frame: Frame) -> Report:
         raise IllegalFrame("bad-json", f"the body of request progress is {len(frame.body)} bytes long; allowed are {MOST_SIZE}")
     try:
         return msgspec.json.decode(frame.body, type=Report)
-    except msgspec.DecodeError as error:  # a wrong type is one, too
+    except (msgspec.DecodeError, RecursionError) as error:  # a wrong type, or nested too deep
         raise IllegalFrame("bad-json", f"the body of request progress is not what it should be: {error}") from None
 
 

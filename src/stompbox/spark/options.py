@@ -15,7 +15,7 @@ from os import cpu_count
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from stompbox.errors import UsageError
+from stompbox.errors import UsageError, redacted
 from stompbox.spark.bounds import EARLIEST, LATEST, Bound, parse_bound
 
 DEFAULT_PORT: Final = 61613
@@ -313,11 +313,11 @@ def target_of(given: Given) -> Target:
         parts = urlsplit(url)
         port = parts.port or DEFAULT_PORT
         (parts.hostname or "").encode("idna")
-    except ValueError as fault:
-        raise UsageError("bad-option", f"option 'url' is not a URL: {fault}") from None
+    except ValueError as fault:  # whose text may show a piece of the passcode
+        text = "host and port cannot be read; a passcode has / ? # @ as %2F %3F %23 %40" if "@" in url else str(fault)
+        raise UsageError("bad-option", f"option 'url' is not a URL: {redacted(url)!r}: {text}") from None
     if parts.scheme not in _TLS_SCHEMES | _PLAIN_SCHEMES or not parts.hostname:
-        shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" if parts.netloc else url.rpartition("@")[2]  # never the password
-        raise _bad("url", shown, "stomp://host:port and stomps://host:port")
+        raise _bad("url", redacted(url), "stomp://host:port and stomps://host:port")
     return Target(
         parts.hostname,
         port,
