@@ -42,6 +42,15 @@ BROKER_HEADERS: Final = frozenset(
     ("subscription", "ack", "message-id", "redelivered", "JMSXDeliveryCount", "receipt", "transaction", "content-length")
 )
 
+# What a copy that could not be delivered says of where it came from (broker/deadletters.py), and a redrive believes
+ORIGINAL_ID: Final = "_AMQ_ORIG_MESSAGE_ID"
+ORIGINAL_ADDRESS: Final = "_AMQ_ORIG_ADDRESS"
+ORIGINAL_QUEUE: Final = "_AMQ_ORIG_QUEUE"
+ACTUAL_EXPIRY: Final = "_AMQ_ACTUAL_EXPIRY"
+REASON: Final = "dead-letter-reason"
+# All that the broker alone says of a message: no sender's value comes in. (`original-destination` is what others call an address, too.)
+NOT_TAKEN: Final = BROKER_HEADERS | {ORIGINAL_ID, ORIGINAL_ADDRESS, ORIGINAL_QUEUE, ACTUAL_EXPIRY, REASON}
+
 # Headers that ask for something when a message arrives
 EXPIRATION: Final = "expiration"  # RabbitMQ: ms from now
 SCHEDULED_DELAY: Final = "AMQ_SCHEDULED_DELAY"  # ms from now

@@ -177,3 +177,87 @@ def test_a_closed_connection_is_told_why_and_gives_back_what_it_had(served: Serv
     assert (found["ready"], found["delivering"], found["consumers"]) == (1, 0, 0)
     assert post(served.admin, "connections/close", {"connection": one["id"]}).status == 404
     assert post(served.admin, "connections/close", {"connection": "1"}).code == "bad-json"
+
+
+REDRIVING = """
+[[address-setting]]
+match = "#"
+max-delivery-attempts = 1
+dead-letter-address = "DLQ"
+[[user]]
+name = "carol"
+password = "c"
+groups = ["operators"]
+[[user]]
+name = "eve"
+password = "e"
+groups = ["people"]
+[[permission]]
+match = "#"
+send = ["people"]
+consume = ["people"]
+create-address = ["people"]
+create-durable-queue = ["people"]
+manage = ["operators"]
+[[permission]]
+match = "open.#"
+send = ["people", "operators"]
+consume = ["people"]
+create-address = ["people", "operators"]
+create-durable-queue = ["people"]
+"""
+FORGED = {"_AMQ_ORIG_ADDRESS": "open.secret", "_AMQ_ORIG_QUEUE": "open.secret", "original-destination": "/queue/open.secret",
+          "dead-letter-reason": "rejected", "_AMQ_ORIG_MESSAGE_ID": "1-1", "_AMQ_ACTUAL_EXPIRY": "1"}  # fmt: skip
+
+
+def dies(client: Plain, name: str, **headers: str) -> None:
+    client.send("SEND", {"destination": f"/queue/{name}", **headers}, name.encode())
+    client.send("SUBSCRIBE", {"destination": f"/queue/{name}", "id": name, "ack": "client-individual"})
+    client.send("NACK", {"id": client.receive().headers["ack"]})
+    client.send("UNSUBSCRIBE", {"id": name, "receipt": "dead"})
+    assert client.receive().headers["receipt-id"] == "dead"
+
+
+def test_redrive_goes_only_where_the_operator_may_send(start: Start) -> None:
+    served = start(REDRIVING)
+    with Plain(served.port, headers={"login": "eve", "passcode": "e"}) as client:
+        dies(client, "closed")
+        answer = post(served.admin, "queues/redrive", {"queue": "DLQ"}, "carol:c")
+        assert (answer.status, answer.code) == (403, "not-permitted")
+        dies(client, "open.q")
+        dies(client, "closed.too", **FORGED)
+        assert post(served.admin, "queues/redrive", {"queue": "DLQ"}, "carol:c").json == {
+            "queue": "DLQ", "moved": 1, "not_permitted": 2, "is_done": True,
+        }  # fmt: skip
+        client.send("SUBSCRIBE", {"destination": "/queue/open.q", "id": "1"})
+        assert client.receive().body == b"open.q"
+        client.send("SUBSCRIBE", {"destination": "/queue/DLQ", "id": "2"})
+        assert [client.receive().body, client.receive().body] == [b"closed", b"closed.too"]
+
+
+def test_a_redrive_does_not_believe_the_sender(start: Start) -> None:
+    """Neither what is sent to the dead letter queue itself, nor what dies later, nor frames that are read in runs."""
+    served = start(REDRIVING.partition("[[user]]")[0])
+    with Plain(served.port) as client:
+        for number in range(40):  # more than it takes until they are read in runs
+            client.send("SEND", {"destination": "/queue/DLQ", **FORGED, "dead-letter-reason": str(number), "n": str(number)}, b"planted")
+        dies(client, "q", **FORGED)
+        client.sync()
+        assert post(served.admin, "queues/redrive", {"queue": "DLQ"}).json == {"queue": "DLQ", "moved": 1, "is_done": True}
+        client.send("SUBSCRIBE", {"destination": "/queue/q", "id": "1", "ack": "client-individual"})
+        again = client.receive()
+        assert (again.body, again.headers.keys() & FORGED.keys()) == (b"q", set())
+        client.send("NACK", {"id": again.headers["ack"]})
+        client.send("SUBSCRIBE", {"destination": "/queue/DLQ", "id": "2"})
+        planted, [dead] = [client.receive() for _ in range(40)], [client.receive()]
+        assert [(frame.headers["n"], FORGED.keys() & frame.headers.keys()) for frame in planted] == [
+            (str(number), {"original-destination"}) for number in range(40)
+        ]
+        said = {name: dead.headers.get(name) for name in FORGED}
+        assert said == {
+            "_AMQ_ORIG_ADDRESS": "q", "_AMQ_ORIG_QUEUE": "q", "original-destination": "/queue/q", "_AMQ_ACTUAL_EXPIRY": None,
+            "dead-letter-reason": "max-delivery-attempts", "_AMQ_ORIG_MESSAGE_ID": said["_AMQ_ORIG_MESSAGE_ID"],
+        }  # fmt: skip
+        assert dead.headers["_AMQ_ORIG_MESSAGE_ID"] != FORGED["_AMQ_ORIG_MESSAGE_ID"]
+        assert client.sync() == []
+        assert "open.secret" not in {one["name"] for one in read(served.admin, "addresses")["addresses"]}

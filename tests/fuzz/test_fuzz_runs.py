@@ -7,7 +7,7 @@ import random
 import pytest
 
 from stompbox.errors import FrameError
-from stompbox.message import BROKER_HEADERS
+from stompbox.message import NOT_TAKEN
 from stompbox.stomp.codec import Decoder, Limits
 from stompbox.stomp.frames import Frame
 from stompbox.stomp.runs import Acks, Reader, Sends
@@ -26,7 +26,7 @@ def meanings(event: object) -> list[Meaning]:
     assert isinstance(event, Frame)
     if event.command != "SEND":
         return [(event.command, tuple(sorted(event.headers.items())), event.body)]
-    headers = {name: value for name, value in event.headers.items() if name not in BROKER_HEADERS}
+    headers = {name: value for name, value in event.headers.items() if name not in NOT_TAKEN}
     return [
         (
             "SEND",
@@ -69,6 +69,7 @@ class Producer:
 
     VALUES = (b"1", b"22", b"abc", b"a b", b" a", b"", b"x\\ny", b"a:b", "é".encode(), b"\\t", b"a\rb", b"~")
     NAMES = (b"a", b"correlation-id", b"JMSXGroupID", b"priority", b"persistent", b"x-y", b"b\\cc", b"receipt", b"transaction", b"expires")
+    NAMES += (b"message-id",)  # not taken from a sender, and no column
 
     def __init__(self, seed: int) -> None:
         self.source = random.Random(seed)

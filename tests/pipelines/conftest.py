@@ -33,6 +33,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A durable broker, which the tests of a module share: addresses of your own. Retention passes those that begin with `kept-`."""
     folder = tmp_path_factory.mktemp("broker")
     settings = [f'[[address-setting]]\nmatch = "kept-{kept}.#"\nretention-messages = 10\n' for kept in FORMATS]
+    settings.append('[[address-setting]]\nmatch = "report.late"\nexpiry-address = "report.dead"\n')
     (folder / "kept.toml").write_text("".join(settings))
     arguments = ("--data", "data", "--listen", "tcp://127.0.0.1:0", "--no-admin", "--config", "kept.toml")
     served = start_broker(folder, *arguments)

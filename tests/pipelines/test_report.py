@@ -11,7 +11,7 @@ pytest.importorskip("pyspark")
 
 from pyarrow import parquet
 
-from tests.pipelines.conftest import Run, send
+from tests.pipelines.conftest import Run, send, stored
 
 TEXT = """
 [[archive]]
@@ -24,7 +24,7 @@ archives = ["orders"]
 dead-letters = ["/queue/report.dead", "/queue/report.none"]
 output = "out"
 """
-REASON = {"dead-letter-reason": "expired", "_AMQ_ORIG_ADDRESS": "report.a"}
+EXPIRED = {"expires": "1"}
 
 
 def summed(hours: list[dict[str, Any]], address: str) -> tuple[int, int]:
@@ -37,7 +37,8 @@ def test_figures_per_address_and_hour(run: Run, url: str, tmp_path: Path) -> Non
     for address, numbers in sizes.items():
         send(url, f"/queue/report.{address}", [b"x" * size for size in numbers])
     run(TEXT, "orders")
-    send(url, "/queue/report.dead", [b"too late", b"late"], REASON)
+    send(url, "/queue/report.late", [b"too late", b"late"], EXPIRED)
+    assert len(stored(url, "/queue/report.dead")) == 2
     send(url, "/queue/report.dead", [b"?"])
     send(url, "/queue/report.b", [b"waits"])
     facts = run(TEXT, "figures")["figures"].facts
@@ -54,11 +55,11 @@ def test_figures_per_address_and_hour(run: Run, url: str, tmp_path: Path) -> Non
         assert (row["hour"].minute, row["archive"]) == (0, "orders")
     dead = parquet.read_table(tmp_path / "out" / "dead-letters").to_pylist()
     assert sorted((row["reason"], row["address"], row["messages"], row["bytes"]) for row in dead) == [
-        ("expired", "report.a", 2, 12), ("unknown", "", 1, 1),
+        ("expired", "report.late", 2, 12), ("unknown", "", 1, 1),
     ]  # fmt: skip
     lags = parquet.read_table(tmp_path / "out" / "lags").to_pylist()
     places = {row["address"]: (row["next"], row["archived"], row["waiting"]) for row in lags}
     assert places == {"report.a": (100, 100, 0), "report.b": (2, 1, 1)}
     page = (tmp_path / "out" / "index.html").read_text()
     assert page.count("<svg") == 4
-    assert "report.a" in page and "expired" in page and "http" not in page.replace("http-equiv", "")
+    assert "report.late" in page and "expired" in page and "http" not in page.replace("http-equiv", "")

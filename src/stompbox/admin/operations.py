@@ -19,7 +19,7 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from stompbox.admin.access import require
+from stompbox.admin.access import require, user_of
 from stompbox.admin.answers import json
 from stompbox.broker import operations
 from stompbox.broker.address import Address
@@ -156,8 +156,15 @@ async def purge(going: Going) -> object:
 
 
 async def redrive(going: Going) -> object:
+    """Where the operator may not send, and not make the address that is gone, nothing goes: those messages stay."""
     queue, order = await going.queue()
-    return await _carry(going, queue, lambda on_done: Redrive(going.broker.engine, queue, most=order.count, on_done=on_done))
+    engine, permissions, user = going.broker.engine, going.broker.permissions, user_of(going.request)
+
+    def may_send(address: str) -> bool:
+        is_there = address in engine.addresses or permissions.may(user, Right.CREATE_ADDRESS, address)
+        return is_there and permissions.may(user, Right.SEND, address)
+
+    return await _carry(going, queue, lambda on_done: Redrive(engine, queue, most=order.count, on_done=on_done, may_send=may_send))
 
 
 async def move(going: Going) -> object:
@@ -188,7 +195,11 @@ async def _carry(going: Going, queue: Queue, start: Callable[[Callable[[int], No
     going.broker.flush()
     await asyncio.wait([done], timeout=ANSWER_WITHIN)
     await going.durable()
-    return {"queue": queue.name, "moved": carrying.count, "is_done": carrying.is_done}
+    if carrying.refused and not carrying.count:
+        what = f"not one of {carrying.refused} messages of queue {queue.name!r} came from an address"
+        raise Refused("not-permitted", f"{what} where user {user_of(going.request).name!r} has the right 'send'; they stay")
+    stay = {"not_permitted": carrying.refused} if carrying.refused else {}
+    return {"queue": queue.name, "moved": carrying.count, **stay, "is_done": carrying.is_done}
 
 
 async def pause_queue(going: Going) -> object:

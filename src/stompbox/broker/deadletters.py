@@ -1,6 +1,7 @@
 """Messages that could not be delivered: copies with the reason in their headers, to a dead letter or expiry address.
 
-    original-destination, _AMQ_ORIG_ADDRESS, _AMQ_ORIG_QUEUE, _AMQ_ORIG_MESSAGE_ID   where they came from, the first time
+    original-destination, _AMQ_ORIG_ADDRESS, _AMQ_ORIG_QUEUE, _AMQ_ORIG_MESSAGE_ID   where they came from, the first time: what the
+                           broker says, never what their sender says
     dead-letter-reason     expired, max-delivery-attempts, rejected (NACK with requeue:false), no-route
     _AMQ_ACTUAL_EXPIRY     expired ones: when, ms since the epoch
 
@@ -14,7 +15,19 @@ from typing import TYPE_CHECKING, Any, Final
 from stompbox.broker.queue import Kind
 from stompbox.broker.segments import Segment
 from stompbox.config.spaces import local, space_of
-from stompbox.message import ANYCAST, EXPIRATION, SCHEDULED_DELAY, SCHEDULED_TIME, Run, Shape
+from stompbox.message import (
+    ACTUAL_EXPIRY,
+    ANYCAST,
+    EXPIRATION,
+    ORIGINAL_ADDRESS,
+    ORIGINAL_ID,
+    ORIGINAL_QUEUE,
+    REASON,
+    SCHEDULED_DELAY,
+    SCHEDULED_TIME,
+    Run,
+    Shape,
+)
 from stompbox.selectors import compile_selector
 
 if TYPE_CHECKING:
@@ -26,12 +39,7 @@ EXPIRED: Final = "expired"
 TOO_OFTEN: Final = "max-delivery-attempts"
 NO_ROUTE: Final = "no-route"
 
-ORIGINAL_ID: Final = "_AMQ_ORIG_MESSAGE_ID"
-ORIGINAL_ADDRESS: Final = "_AMQ_ORIG_ADDRESS"
-ORIGINAL_QUEUE: Final = "_AMQ_ORIG_QUEUE"
 ORIGINAL_DESTINATION: Final = "original-destination"
-REASON: Final = "dead-letter-reason"
-ACTUAL_EXPIRY: Final = "_AMQ_ACTUAL_EXPIRY"
 ADDED: Final = frozenset((ORIGINAL_ID, ORIGINAL_ADDRESS, ORIGINAL_QUEUE, ORIGINAL_DESTINATION, REASON, ACTUAL_EXPIRY))
 _TIMES: Final = frozenset(("expires", EXPIRATION, SCHEDULED_DELAY, SCHEDULED_TIME))  # asked for once; a copy neither expires nor waits
 
@@ -80,6 +88,8 @@ def _send(
         columns.setdefault(ORIGINAL_ID, [b"%d-%d" % (queue.id, offset) for offset in range(segment.first, segment.stop)])
     for header in why:
         columns.pop(header, None)
+    if ORIGINAL_ADDRESS not in run.shape.headers:  # its first time: this one is the sender's
+        columns.pop(ORIGINAL_DESTINATION, None)
     shape = _shape(address, queue, run.shape, tuple(columns), why)
     copy = Run(shape, run.bodies[part], tuple(columns.values()), sender=run.sender)
     return _forward_to(engine, name, own, address, copy) if own else engine.forward(name, copy)
@@ -101,7 +111,6 @@ def _shape(address: Address, queue: Queue | None, shape: Shape, holes: tuple[str
     came = {ORIGINAL_DESTINATION: shape.destination, ORIGINAL_ADDRESS: local(address.name)}
     if queue is not None:
         came[ORIGINAL_QUEUE] = local(queue.name)
-    for name, value in came.items():
-        if name not in holes:
-            headers.setdefault(name, value)
+    if ORIGINAL_ADDRESS not in shape.headers and ORIGINAL_ADDRESS not in holes:
+        headers |= came
     return Shape(headers | why, holes=holes, persistent=shape.persistent, priority=shape.priority, has_length=shape.has_length)

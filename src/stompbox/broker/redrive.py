@@ -1,6 +1,7 @@
 """Dead letters back to where they came from: to the queue that could not deliver them, as new messages there.
 
-What the broker added to a dead letter is taken off again. A message that does not say where it came from stays. What is in the
+What the broker added to a dead letter is taken off again. A message that does not say where it came from stays, and so does one that
+came from where whoever redrives may not send (`may_send`, by the address's name). What is in the
 log alone is loaded portion by portion, so the whole may take several turns; what arrives meanwhile is not touched.
 """
 
@@ -11,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from stompbox.broker import deadletters, paging
 from stompbox.broker.segments import Segment
-from stompbox.config.spaces import MARK, space_of
-from stompbox.message import ANYCAST, MULTICAST, Run, Shape
+from stompbox.config.spaces import MARK, is_inside, space_of
+from stompbox.message import ANYCAST, MULTICAST, ORIGINAL_ADDRESS, ORIGINAL_ID, ORIGINAL_QUEUE, Run, Shape
 
 if TYPE_CHECKING:
     from stompbox.broker.engine import Engine
@@ -22,10 +23,20 @@ PORTION: Final = 1000  # messages at a time
 
 
 class Redrive:
-    """Of one queue: `most` messages, -1 all. `count` have gone; `is_done`, and `on_done` is called then."""
+    """Of one queue: `most` messages, -1 all. `count` have gone, `refused` had to stay; `is_done`, and `on_done` is called then."""
 
-    def __init__(self, engine: Engine, queue: Queue, *, most: int = -1, on_done: Callable[[int], None] | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        queue: Queue,
+        *,
+        most: int = -1,
+        on_done: Callable[[int], None] | None = None,
+        may_send: Callable[[str], bool] = lambda _: True,
+    ) -> None:
         self.engine = engine
+        self.may_send = may_send
+        self.refused = 0
         self.queue = queue
         self.most = most
         self.on_done = on_done
@@ -41,8 +52,9 @@ class Redrive:
         backlog = self.queue.backlog
         while backlog.count and self._left:
             segment = backlog.pop_oldest(min(self._left, PORTION))
-            if segment.first >= self.stop or not self._send_back(segment):
-                self._aside.append(segment)
+            for part in _parts(segment):
+                if part.first >= self.stop or not self._send_back(part):
+                    self._aside.append(part)
         if self._left and 0 <= self.queue.paged_from < self.stop:
             paging.load(self.engine, self.queue)
         else:
@@ -54,16 +66,15 @@ class Redrive:
 
     def _send_back(self, segment: Segment) -> bool:
         run = segment.run
-        if not deadletters.ADDED.isdisjoint(set(run.shape.holes) - {deadletters.ORIGINAL_ID}):
-            parts = [segment.part(offset, offset + 1) for offset in range(segment.first, segment.stop)]
-        else:
-            parts = [segment]
-        if run.headers(segment.first - run.first).get(deadletters.ORIGINAL_ADDRESS, MARK).startswith(MARK):  # it does not say
+        came = run.headers(segment.first - run.first).get(ORIGINAL_ADDRESS, MARK)
+        if is_inside(came):  # it does not say
             return False
-        for part in parts:
-            self._route(part)
-            self.queue.drop(part, "redriven")
-            self.count += len(part)
+        if not self.may_send(space_of(self.queue.address.name) + came):
+            self.refused += len(segment)
+            return False
+        self._route(segment)
+        self.queue.drop(segment, "redriven")
+        self.count += len(segment)
         return True
 
     def _route(self, segment: Segment) -> None:
@@ -72,9 +83,9 @@ class Redrive:
         came = run.headers(low)
         copy = _without_what_was_added(run, low, high)
         space = space_of(self.queue.address.name)
-        name = space + came[deadletters.ORIGINAL_ADDRESS]
+        name = space + came[ORIGINAL_ADDRESS]
         address = engine.addresses.get(name) or engine.create_address(name, is_auto=True)
-        own = space + came.get(deadletters.ORIGINAL_QUEUE, "")
+        own = space + came.get(ORIGINAL_QUEUE, "")
         if own in address.anycast or own in address.named:
             copy.queue, copy.routing = own, ANYCAST if own in address.anycast else MULTICAST
             engine.route(address, copy)
@@ -93,6 +104,13 @@ class Redrive:
 
     def __repr__(self) -> str:
         return f"<Redrive of {self.queue.name} {self.count} {'done' if self.is_done else 'under way'}>"
+
+
+def _parts(segment: Segment) -> list[Segment]:
+    """Its messages that came from one place; each by itself where their headers do not say it for all."""
+    if deadletters.ADDED.isdisjoint(set(segment.run.shape.holes) - {ORIGINAL_ID}):
+        return [segment]
+    return [segment.part(offset, offset + 1) for offset in range(segment.first, segment.stop)]
 
 
 def _without_what_was_added(run: Run, low: int, high: int) -> Run:

@@ -62,4 +62,5 @@ def _tell(found: dict[str, int], what: str, *, as_json: bool) -> None:
     if as_json:
         print_json(found)
     else:
-        print(plain(f"{found['moved']} messages {what}" + ("" if found["is_done"] else "; the broker goes on with the rest")))
+        stay = f"; {found['not_permitted']} stay: you may not send to where they came from" if found.get("not_permitted") else ""
+        print(plain(f"{found['moved']} messages {what}{stay}" + ("" if found["is_done"] else "; the broker goes on with the rest")))

@@ -119,7 +119,7 @@ class _Template:
                 self.receipt = group
             elif name == b"transaction":
                 self.transaction = group
-            else:
+            elif name.decode("utf-8", "replace") in shape.holes:  # what is not taken from senders has no column
                 columns.append(group)
         self.columns = tuple(columns)
         self.body = group + 1

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from stompbox.errors import IllegalFrame
-from stompbox.message import BROKER_HEADERS, DEFAULT_PRIORITY, EXPIRATION, GROUP_SEQUENCE, SCHEDULED_DELAY, SCHEDULED_TIME, Shape
+from stompbox.message import DEFAULT_PRIORITY, EXPIRATION, GROUP_SEQUENCE, NOT_TAKEN, SCHEDULED_DELAY, SCHEDULED_TIME, Shape
 
 _BOOLEANS: Final = {"true": True, "false": False}
 SEQUENCE: Final = re.compile("-?[0-9]{1,18}")  # of JMSXGroupSeq
@@ -18,15 +18,16 @@ _LATEST: Final = 1 << 62  # ms; beyond it is no date but a mistake
 
 
 def shape_of(headers: Mapping[str, str], *, holes: Collection[str] = ()) -> Shape:
-    """The shape of a SEND with these headers (decoded). `holes` are left out: each message has its own."""
+    """The shape of a SEND with these headers (decoded). `holes` are left out: each message has its own. What the broker alone says of
+    a message is not taken from its sender, here and nowhere else."""
     if not headers.get("destination"):
         raise IllegalFrame("missing-destination", "SEND needs a destination header that is not empty")
     _check_retain(headers)
     _check_times(headers)
     _check_sequence(headers)
     return Shape(
-        {name: value for name, value in headers.items() if name not in BROKER_HEADERS and name not in holes},
-        holes=tuple([name for name in headers if name in holes and name not in BROKER_HEADERS]),
+        {name: value for name, value in headers.items() if name not in NOT_TAKEN and name not in holes},
+        holes=tuple([name for name in headers if name in holes and name not in NOT_TAKEN]),
         persistent=_persistent(headers),
         priority=_priority(headers),
         expires=_expires(headers),
