@@ -85,7 +85,6 @@ class Client:
     boxes: list[Box] = field(default_factory=list)
     out: list[tuple[Box, Copy]] = field(default_factory=list)
     is_closed: bool = False
-    is_failed: bool = False
     last: dict[tuple[Key, int], int] = field(default_factory=dict)  # numbers of what came, by box and priority
 
     @property
@@ -186,6 +185,17 @@ class Model:
         for box, copy in parts:
             box.copies.pop(copy.mail.key, None)
 
+    def lose(self, parts: list[tuple[Box, Copy]]) -> None:
+        """The connection of a subscription is lost: an attempt of the oldest that it had; of the others nothing is counted."""
+        if not parts:
+            return
+        oldest = min(parts, key=lambda part: part[1].turn)
+        for _, copy in [part for part in parts if part is not oldest]:
+            copy.deliveries -= 1
+            copy.is_suspect = True
+        self.give_back([oldest], is_failure=True)
+        self.give_back([part for part in parts if part is not oldest], is_failure=False)
+
     def give_back(self, parts: list[tuple[Box, Copy]], *, is_failure: bool) -> None:
         for box, copy in parts:
             if self.boxes.get(box.key) is not box:
@@ -207,13 +217,16 @@ class Model:
             self.route(dead, to_queue=True, to_topic=False)
 
     def close(self, client: Client, *, is_failure: bool) -> None:
-        client.is_closed, client.is_failed = True, is_failure
+        client.is_closed = True
         del self.clients[client.name]
         out, client.out = client.out, []
         for box in client.boxes:
             if not box.is_stored:
                 del self.boxes[box.key]
-        self.give_back(out, is_failure=is_failure)
+        if is_failure:
+            self.lose(out)
+        else:
+            self.give_back(out, is_failure=False)
 
     # Transactions
 
@@ -231,14 +244,21 @@ class Model:
             else:
                 self.give_back(held.parts, is_failure=True)
 
-    def abort(self, transaction: Open) -> None:
+    def abort(self, transaction: Open, *, is_failure: bool) -> None:
+        """`is_failure`: its connection was lost, which counts where the subscription had been closed before."""
+        closed: dict[str, list[tuple[Box, Copy]]] = {}
         for held in transaction.held:
             if held.client.is_closed:
-                self.give_back(held.parts, is_failure=held.client.is_failed)
+                closed.setdefault(held.client.name, []).extend(held.parts)
                 continue
             for _, copy in held.parts:
                 copy.state = State.OUT
             held.client.out = sorted([*held.parts, *held.client.out], key=lambda part: part[1].turn)
+        for parts in closed.values():
+            if is_failure:
+                self.lose(parts)
+            else:
+                self.give_back(parts, is_failure=False)
 
     # Time
 

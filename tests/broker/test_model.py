@@ -30,7 +30,7 @@ from tests.broker.world import NOW, Got, World
 
 EXAMPLES = int(os.environ.get("STOMPBOX_MODEL_EXAMPLES", "80"))
 RULES = (
-    AddressSetting(match="#", max_delivery_attempts=ATTEMPTS),
+    AddressSetting(match="#", max_delivery_attempts=ATTEMPTS, dead_letter_address=None),
     AddressSetting(
         match="r", redelivery_delay=DELAY, redelivery_delay_multiplier=2.0, max_redelivery_delay=MOST_DELAY, dead_letter_address="dead"
     ),
@@ -262,10 +262,10 @@ class Life(RuleBasedStateMachine):
         self.model.boxes = {key: box for key, box in self.model.boxes.items() if key[1:] != (Kind.DURABLE, f"client.{name}")}
 
     def disconnect(self, connection: int, *, is_lost: bool) -> None:
+        for name in [name for name, (_, held) in self.open.items() if held.connection == connection]:
+            self.finish(name, is_commit=False, is_lost=is_lost)
         for client in [client for client in self.model.clients.values() if client.connection == connection]:
             self.close(client, is_failure=is_lost)
-        for name in [name for name, (_, held) in self.open.items() if held.connection == connection]:
-            self.finish(name, is_commit=False)
         self.sessions[connection] = max(self.sessions) + 1
 
     def close(self, client: Client, *, is_failure: bool) -> None:
@@ -340,7 +340,7 @@ class Life(RuleBasedStateMachine):
             self.receive(self.world.out())
             self.finish(self.draw(*sorted(self.open)), is_commit=way == "commit")
 
-    def finish(self, name: str, *, is_commit: bool) -> None:
+    def finish(self, name: str, *, is_commit: bool, is_lost: bool = False) -> None:
         done, held = self.open.pop(name)
         if is_commit:
             self.world.engine.commit(done)
@@ -348,8 +348,8 @@ class Life(RuleBasedStateMachine):
                 self.published([replace(mail, number=self.model.next_number()) for mail in mails], run)
             self.model.settle(held)
         else:
-            self.world.engine.abort(done)
-            self.model.abort(held)
+            self.world.engine.abort(done, is_failure=is_lost)
+            self.model.abort(held, is_failure=is_lost)
 
     # Reader groups
 

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
-from stompbox.broker.consumer import Consumer
+from stompbox.broker import attempts, windows
+from stompbox.broker.consumer import AckMode, Consumer
+from stompbox.broker.recovery import note_doubts
+from stompbox.broker.transaction import Transaction
+from stompbox.broker.undelivered import MOST, OTHERS, REJECTED, TOO_OFTEN, Fate, Loss, Undelivered
 from stompbox.config.settings import AddressSetting
+from stompbox.config.spaces import space_of_host
 from stompbox.message import MULTICAST
 from stompbox.store.base import Commit
 from tests.broker.world import World
@@ -58,9 +65,11 @@ def test_delay_does_not_overflow() -> None:
 def test_collision_avoidance_spreads_delays() -> None:
     rule = AddressSetting(match="q", redelivery_delay=1000, redelivery_collision_avoidance_factor=0.15)
     world, consumer = consuming(rule)
+    world.engine.chance = Random(7).random
     world.send("q", *[b"%d" % i for i in range(200)])
-    for got in world.settle():
-        world.nack(consumer, got)
+    got = world.settle()
+    sent, _ = consumer.take(got[0].queue.id, 0, 200)
+    world.engine.refuse(consumer, sent)  # all at once: they must not come back all at once
     came: dict[int, int] = {}
     start = world.engine.now
     while (deadline := world.engine.next_deadline()) is not None:
@@ -71,6 +80,15 @@ def test_collision_avoidance_spreads_delays() -> None:
     assert min(came) < 900
     assert max(came) > 1100
     assert len(came) > 100
+
+
+def test_no_spread_goes_beyond_the_longest_wait() -> None:
+    rule = AddressSetting(match="q", redelivery_delay=100, max_redelivery_delay=100, redelivery_collision_avoidance_factor=1.0)
+    world, consumer = consuming(rule)
+    world.engine.chance = lambda: 1.0
+    world.send("q", b"a")
+    world.nack(consumer, world.settle()[0])
+    assert world.engine.next_deadline() == world.engine.now + 100
 
 
 def test_waiting_message_does_not_hold_up_the_rest() -> None:
@@ -141,11 +159,12 @@ def test_dead_letter_after_so_many_attempts_with_its_headers() -> None:
 
 
 def test_without_dead_letter_address_it_is_dropped_and_counted() -> None:
-    world, consumer = consuming(AddressSetting(match="q", max_delivery_attempts=1))
+    world, consumer = consuming(AddressSetting(match="q", max_delivery_attempts=1, dead_letter_address=None))
     world.send("q", b"a", b"b")
     kill(world, consumer, 1)
     assert world.settle() == []
     assert world.engine.counters["dropped"] == 2
+    assert world.engine.undelivered.take() == [(Loss("q", TOO_OFTEN, Fate.DROPPED), 2)]
 
 
 def test_any_number_of_attempts() -> None:
@@ -167,6 +186,231 @@ def test_orderly_end_does_not_count_a_lost_connection_does() -> None:
     assert got.deliveries == 5
     world.close(consumer, is_failure=True)
     assert world.engine.counters["dead"] == 1
+
+
+# A lost connection
+
+
+def lose(world: World, consumer: Consumer, name: str = "q") -> Consumer:
+    """The consumer's connection goes, and it comes back as somebody new."""
+    world.close(consumer, is_failure=True)
+    return world.on_queue(world.consumer(ack=consumer.ack), name)
+
+
+@pytest.mark.parametrize("ack", [AckMode.INDIVIDUAL, AckMode.CLIENT])
+def test_a_consumer_that_dies_again_and_again_does_not_empty_its_queue(ack: AckMode) -> None:
+    world = World(DYING)
+    world.send("q", *[b"%d" % number for number in range(20)])
+    world.send("q", b"one by one")
+    consumer = world.on_queue(world.consumer(ack=ack), "q")
+    for life in range(3):
+        got = world.settle()
+        assert len(got) == 21
+        assert [one.is_redelivered for one in got] == [life > 0] * 21
+        assert [one.deliveries for one in got] == [life, *[0] * 20], "only the oldest is counted"
+        consumer = lose(world, consumer)
+    assert [one.body for one in world.settle()] == [*[b"%d" % number for number in range(1, 20)], b"one by one"]
+    assert [got.body for got in world.waiting_in("dead")] == [b"0"]
+
+
+def test_the_oldest_is_the_one_that_was_sent_first() -> None:
+    """A message that comes back comes after what its consumer has already, though its offset is lower."""
+    world, consumer = consuming(DYING, prefetch=2)
+    world.send("q", b"a", b"b", b"c")
+    first, _ = world.settle()
+    world.nack(consumer, first)
+    assert [got.body for got in world.settle()] == [b"a"]
+    lose(world, consumer)
+    assert {got.body: got.deliveries for got in world.settle()} == {b"a": 1, b"b": 1, b"c": 0}
+
+
+def test_each_subscription_has_its_oldest() -> None:
+    world, one = consuming(DYING, prefetch=2)
+    other = world.on_queue(world.consumer("d", prefetch=2), "q")
+    world.send("q", *[b"%d" % number for number in range(4)])
+    assert len(world.settle()) == 4
+    world.close(one, is_failure=True)
+    world.close(other, is_failure=True)
+    world.on_queue(world.consumer(), "q")
+    assert sum(got.deliveries for got in world.settle()) == 2
+
+
+def test_one_subscription_to_many_queues_has_one_oldest() -> None:
+    world = World()
+    for name in ("w.a", "w.b"):
+        world.send(name, b"1", b"2")
+    consumer = world.on_queue(world.consumer(), "w.*")
+    assert len(world.settle()) == 4
+    world.close(consumer, is_failure=True)
+    world.on_queue(world.consumer(), "w.*")
+    assert sorted(got.deliveries for got in world.settle()) == [0, 0, 0, 1]
+
+
+def test_what_an_open_transaction_had_acknowledged_is_unacknowledged_when_the_oldest_is_looked_for() -> None:
+    world, consumer = consuming(DYING)
+    world.send("q", b"a", b"b", b"c")
+    got = world.settle()
+    transaction = Transaction("t")
+    world.hold(transaction, consumer, got[0])
+    world.hold(transaction, consumer, got[1])
+    world.engine.abort(transaction, is_failure=True)
+    lose(world, consumer)
+    assert [(one.body, one.deliveries) for one in world.settle()] == [(b"a", 1), (b"b", 0), (b"c", 0)]
+
+
+def test_what_a_transaction_holds_of_a_closed_subscription_counts_when_the_connection_is_lost() -> None:
+    """Else a message that brings its client down between UNSUBSCRIBE and COMMIT would do so for ever."""
+    world, consumer = consuming(DYING)
+    world.send("q", b"a", b"b")
+    for life in range(3):
+        got = world.settle()
+        assert [(one.body, one.deliveries) for one in got] == [(b"a", life), (b"b", 0)]
+        transaction = Transaction("t")
+        for one in got:
+            world.hold(transaction, consumer, one)
+        world.close(consumer)
+        world.engine.abort(transaction, is_failure=True)
+        consumer = world.on_queue(world.consumer(), "q")
+    assert [one.body for one in world.settle()] == [b"b"]
+
+
+def test_only_the_oldest_waits_for_its_redelivery() -> None:
+    world, consumer = consuming(AddressSetting(match="q", redelivery_delay=500))
+    world.send("q", b"a", b"b", b"c")
+    world.settle()
+    lose(world, consumer)
+    assert [one.body for one in world.settle()] == [b"b", b"c"]
+    world.tick(500)
+    assert [one.body for one in world.settle()] == [b"a"]
+
+
+def test_what_was_merely_sent_ahead_comes_back_marked_after_an_orderly_restart() -> None:
+    world, consumer = consuming()
+    world.send("q", b"a", b"b")
+    world.commit()
+    world.settle()
+    world.close(consumer, is_failure=True)
+    note_doubts(world.engine)
+    world.commit()
+    world = world.restart()
+    world.on_queue(world.consumer(), "q")
+    assert [(got.deliveries, got.is_redelivered) for got in world.settle()] == [(1, True), (0, True)]
+
+
+def test_what_was_merely_sent_ahead_keeps_its_mark_when_memory_is_given_back() -> None:
+    world, consumer = consuming()
+    world.send("q", b"a", b"b")
+    world.commit()
+    world.settle()
+    world.close(consumer, is_failure=True)
+    windows.give_back(world.queue("q"))
+    world.on_queue(world.consumer(), "q")
+    assert [got.is_redelivered for got in world.settle()] == [True, True]
+
+
+def test_a_reader_of_the_log_makes_no_dead_letters() -> None:
+    """It takes nothing from anybody: what it refuses too often is passed over."""
+    world = World(AddressSetting(match="s", retention_messages=100, max_delivery_attempts=2))
+    world.send_to_topic("s", b"a", b"b")
+    reader = world.on_stream(world.consumer(), "s", 0)
+    kill(world, reader, 2)
+    assert world.settle() == []
+    assert "DLQ" not in world.engine.addresses
+    assert world.engine.undelivered.take() == [(Loss("1.c", TOO_OFTEN, Fate.PASSED_OVER), 2)]
+
+
+# Where dead letters go
+
+
+def test_dead_letters_go_to_the_queue_DLQ_when_nothing_else_is_said() -> None:
+    world, consumer = consuming(AddressSetting(match="q", max_delivery_attempts=1))
+    world.send("q", b"a")
+    kill(world, consumer, 1)
+    assert [got.body for got in world.waiting_in("DLQ")] == [b"a"]
+    assert world.engine.counters["dropped"] == 0
+    assert world.engine.undelivered.take() == [(Loss("q", TOO_OFTEN, Fate.DEAD_LETTER), 1)]
+
+
+def test_each_virtual_host_has_dead_letters_of_its_own() -> None:
+    space = space_of_host("blue")
+    name = f"{space}q"
+    world = World(AddressSetting(match=f"{space}#", max_delivery_attempts=1))
+    consumer = world.on_queue(world.consumer(), name)
+    world.send(name, b"a")
+    kill(world, consumer, 1)
+    assert "DLQ" not in world.engine.addresses
+    assert [got.body for got in world.waiting_in(f"{space}DLQ")] == [b"a"]
+
+
+def test_a_dead_letter_that_fails_stays_and_is_delivered_in_no_haste() -> None:
+    world = World(AddressSetting(match="#", max_delivery_attempts=2))
+    world.send("DLQ", b"a", b"b")
+    consumer = world.on_queue(world.consumer(prefetch=1), "DLQ")
+    kill(world, consumer, 2)
+    assert [got.body for got in world.settle()] == [b"b"], "it holds up nobody"
+    assert world.engine.undelivered.take() == [(Loss("DLQ", TOO_OFTEN, Fate.KEPT), 1)]
+    for _ in range(5):
+        world.close(consumer)
+        consumer = world.on_queue(world.consumer(prefetch=1), "DLQ")
+        world.settle()
+        world.tick(attempts.PAUSE - 1)
+        assert [got.body for got in world.settle()] == []
+        world.tick(1)
+        world.close(consumer)
+        consumer = world.on_queue(world.consumer(), "DLQ")
+        got = {one.body: one for one in world.settle()}
+        world.nack(consumer, got[b"a"])
+    assert world.engine.undelivered.take() == [], "that is said once"
+    assert world.queue("DLQ").backlog.count + world.queue("DLQ").waits.count + world.queue("DLQ").delivering == 2
+
+
+def test_a_dead_letter_that_is_rejected_goes_and_the_log_says_so() -> None:
+    world = World()
+    world.send("DLQ", b"a")
+    consumer = world.on_queue(world.consumer(), "DLQ")
+    (got,) = world.settle()
+    sent, _ = consumer.take(got.queue.id, got.offset, got.offset + 1)
+    world.engine.refuse(consumer, sent, is_final=True)
+    assert world.settle() == []
+    assert world.engine.undelivered.take() == [(Loss("DLQ", REJECTED, Fate.DROPPED), 1)]
+
+
+def test_a_spent_dead_letter_is_there_after_a_restart() -> None:
+    world = World()
+    world.send("DLQ", b"a")
+    world.commit()
+    world.store.apply(Commit(delivered={world.queue("DLQ").id: [(0, 1, 10, 10)]}))
+    world = world.restart()
+    world.on_queue(world.consumer(), "DLQ")
+    assert [got.body for got in world.settle()] == [b"a"]
+
+
+def test_who_subscribes_to_the_dead_letters_as_to_a_topic_does_not_make_them_vanish() -> None:
+    world, consumer = consuming(AddressSetting(match="q", max_delivery_attempts=1))
+    world.on_topic(world.consumer("spy"), "DLQ")
+    world.send("q", b"a")
+    kill(world, consumer, 1)
+    assert [got.body for got in world.waiting_in("DLQ")] == [b"a"]
+
+
+def test_dead_letters_that_no_queue_takes_are_dropped_and_the_log_says_so() -> None:
+    """The configuration has made the address for subscriptions alone, and there are none."""
+    world, consumer = consuming(AddressSetting(match="q", max_delivery_attempts=1))
+    world.engine.create_address("DLQ").add_kind(MULTICAST)
+    world.send("q", b"a", b"b")
+    kill(world, consumer, 1)
+    assert world.engine.undelivered.take() == [(Loss("q", TOO_OFTEN, Fate.DROPPED), 2)]
+
+
+def test_what_is_told_is_bounded() -> None:
+    undelivered = Undelivered()
+    for number in range(5000):
+        undelivered.note(f"q{number}", TOO_OFTEN, Fate.DROPPED, 1)
+    found = undelivered.take()
+    assert found[0] == (Loss(OTHERS, TOO_OFTEN, Fate.DROPPED), 5000 - MOST)
+    assert len(found) == MOST + 1
+    assert undelivered.totals[TOO_OFTEN, Fate.DROPPED] == 5000
+    assert undelivered.take() == []
 
 
 def test_dead_letter_of_a_dead_letter_keeps_where_it_came_from() -> None:

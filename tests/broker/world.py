@@ -214,5 +214,12 @@ class World:
             found += self.out()
         return found
 
+    def waiting_in(self, name: str) -> list[Got]:
+        """What waits in a queue, by way of a consumer that gives it back."""
+        reader = self.on_queue(self.consumer("reader"), name)
+        found = [got for got in self.settle() if got.consumer == "reader"]
+        self.close(reader)
+        return found
+
     def queue(self, name: str, address: str = "") -> Queue:
         return self.engine.addresses[address or name].anycast[name]

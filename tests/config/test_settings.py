@@ -25,7 +25,6 @@ from stompbox.config.settings import given as keys_given
 # Keys of the Artemis manual's address settings (and of paging, dead letters, expiry, groups) that Stompbox takes, with its defaults
 # where Stompbox does not choose another one.
 ARTEMIS_DEFAULTS: dict[str, Any] = {
-    "dead-letter-address": None,
     "auto-create-dead-letter-resources": False,
     "dead-letter-queue-prefix": "DLQ.",
     "dead-letter-queue-suffix": "",
@@ -82,6 +81,7 @@ ARTEMIS_DEFAULTS: dict[str, Any] = {
 }
 # What Stompbox adds or chooses itself.
 OWN_DEFAULTS: dict[str, Any] = {
+    "dead-letter-address": "DLQ",
     "default-address-routing-type": RoutingType.ANYCAST,
     "default-queue-routing-type": RoutingType.ANYCAST,
     "default-persistent": True,

@@ -25,6 +25,7 @@ from stompbox.admin.views import STAY, in_turns
 from stompbox.broker.depth import depth_of
 from stompbox.broker.limits import Limits
 from stompbox.broker.queue import Kind, Queue
+from stompbox.broker.undelivered import EXPIRED, NO_ROUTE, REJECTED, TOO_OFTEN, Fate
 from stompbox.server.pressure import Reason
 from stompbox.server.progress import LOST, State
 
@@ -144,9 +145,18 @@ def _of_messages(broker: Broker) -> Iterator[Metric]:
     known = {name: counters[name] for name in REMOVED}
     others = {name: count for name, count in counters.items() if name not in (*PASSED, *EVENTS)}
     yield _counter("stompbox_messages_removed", "Messages that left a queue, or never reached one, by reason", "reason", known | others)
+    yield _undelivered(broker)
     events = {name: counters[name] for name in EVENTS}
     yield _counter("stompbox_events", "What happened to subscriptions and waiting messages", "event", events)
     yield _counter("stompbox_errors", "Refused frames, closed connections and refused requests, by code", "code", dict(broker.errors))
+
+
+def _undelivered(broker: Broker) -> Metric:
+    found = CounterMetricFamily("stompbox_messages_undelivered", "Messages that the log tells of", labels=["reason", "fate"])
+    totals = dict.fromkeys([(reason, Fate.DROPPED) for reason in (EXPIRED, NO_ROUTE, REJECTED, TOO_OFTEN)], 0)
+    for (reason, fate), count in sorted((totals | broker.engine.undelivered.totals).items(), key=str):
+        found.add_metric([reason, fate.name.lower().replace("_", "-")], count)
+    return found
 
 
 def _of_broker(broker: Broker) -> Iterator[Metric]:

@@ -18,7 +18,7 @@ from stompbox.admin.lag import Lags
 from stompbox.broker.address import Address
 from stompbox.broker.depth import depth_of
 from stompbox.broker.queue import Kind, Queue
-from stompbox.config.settings import given
+from stompbox.config.settings import AddressSettings, given
 from stompbox.message import ANYCAST, MULTICAST
 
 if TYPE_CHECKING:
@@ -213,7 +213,8 @@ def dead_letter_addresses(broker: Broker) -> frozenset[str]:
     """Where the settings send dead and expired messages to."""
     configuration = broker.configuration
     tables = [*configuration.address_settings, *[table for host in configuration.virtual_hosts for table in host.address_settings]]
-    found = {name for table in map(given, tables) for key in ("dead_letter_address", "expiry_address") if (name := table.get(key))}
+    given_or_not = [{"dead_letter_address": AddressSettings().dead_letter_address}, *map(given, tables)]
+    found = {name for table in given_or_not for key in ("dead_letter_address", "expiry_address") if (name := table.get(key))}
     return frozenset([space + name for space in ("", *[host.space for host in configuration.virtual_hosts]) for name in found])
 
 

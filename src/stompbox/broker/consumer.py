@@ -72,7 +72,8 @@ class Binding:
 Sent = tuple[Binding, Segment]
 
 
-def _order(sent: Sent) -> tuple[int, int]:
+def order(sent: Sent) -> tuple[int, int]:
+    """Sorts what a subscription was sent by when it was."""
     return sent[1].turn, sent[1].first
 
 
@@ -123,7 +124,6 @@ class Consumer:
         self.is_touched = False
         self.is_started = True  # False: nothing goes out yet, the RECEIPT of its SUBSCRIBE comes first
         self.is_closed = False
-        self.is_failed = False  # closed because its connection was lost
         self.on_close: list[Callable[[], None]] = []
         self._turn = 0
 
@@ -185,7 +185,7 @@ class Consumer:
             if self.ack is AckMode.INDIVIDUAL:
                 binding.held.add(segment)
         if self.ack is not AckMode.INDIVIDUAL:
-            self.ledger = deque(sorted([*sent, *self.ledger], key=_order))
+            self.ledger = deque(sorted([*sent, *self.ledger], key=order))
 
     def take_flushed(self) -> list[Sent]:
         """auto: what was taken from the outbox, which the operating system has by now."""

@@ -44,7 +44,7 @@ class Counts:
             if start > segment.first:
                 yield segment.cut(start)
             part = segment.cut(stop) if stop < segment.stop else segment
-            part.deliveries, part.failures = deliveries, failures
+            part.deliveries, part.failures, part.is_suspect = deliveries, failures, True
             yield part
             if part is segment:
                 return

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stompbox.broker.queue import Kind
 from stompbox.broker.segments import Segment
+from stompbox.broker.undelivered import EXPIRED, NO_ROUTE, Fate, Loss
 from stompbox.config.spaces import local, space_of
 from stompbox.message import (
     ACTUAL_EXPIRY,
@@ -35,33 +36,53 @@ if TYPE_CHECKING:
     from stompbox.broker.engine import Engine
     from stompbox.broker.queue import Queue
 
-EXPIRED: Final = "expired"
-TOO_OFTEN: Final = "max-delivery-attempts"
-NO_ROUTE: Final = "no-route"
-
 ORIGINAL_DESTINATION: Final = "original-destination"
 ADDED: Final = frozenset((ORIGINAL_ID, ORIGINAL_ADDRESS, ORIGINAL_QUEUE, ORIGINAL_DESTINATION, REASON, ACTUAL_EXPIRY))
 _TIMES: Final = frozenset(("expires", EXPIRATION, SCHEDULED_DELAY, SCHEDULED_TIME))  # asked for once; a copy neither expires nor waits
+
+
+def is_last_stop(address: Address) -> bool:
+    """Its dead letters would come to itself."""
+    return address.name == _placed(address, address.settings.dead_letter_address)
 
 
 def expired(engine: Engine, queue: Queue, segment: Segment) -> None:
     settings = queue.address.settings
     why = {REASON: EXPIRED, ACTUAL_EXPIRY: str(engine.now)}
     own = _own_queue(settings, "expiry", queue.address)
-    _send(engine, queue.address, segment, why, to=(settings.expiry_address, own), queue=queue)
+    gone, _ = _send(engine, queue.address, segment, why, to=(settings.expiry_address, own), queue=queue)
+    _note(engine, Loss(queue.name, EXPIRED, Fate.EXPIRED), len(segment) - gone, gone)
 
 
 def dead(engine: Engine, queue: Queue, segment: Segment, reason: str) -> None:
     settings = queue.address.settings
     own = _own_queue(settings, "dead_letter", queue.address)
-    _send(engine, queue.address, segment, {REASON: reason}, to=(settings.dead_letter_address, own), queue=queue)
+    gone, _ = _send(engine, queue.address, segment, {REASON: reason}, to=(settings.dead_letter_address, own), queue=queue)
+    _note(engine, Loss(queue.name, reason, Fate.DEAD_LETTER), len(segment) - gone, gone)
 
 
 def unrouted(engine: Engine, address: Address, run: Run) -> bool:
     """send-to-dla-on-no-route. True when its receipt must wait for the next commit."""
     settings = address.settings
     own = _own_queue(settings, "dead_letter", address)
-    return _send(engine, address, Segment(run, run.first, run.stop), {REASON: NO_ROUTE}, to=(settings.dead_letter_address, own))
+    segment = Segment(run, run.first, run.stop)
+    gone, is_stored = _send(engine, address, segment, {REASON: NO_ROUTE}, to=(settings.dead_letter_address, own))
+    _note(engine, Loss(address.name, NO_ROUTE, Fate.DEAD_LETTER), len(segment) - gone, gone)
+    return is_stored
+
+
+def _note(engine: Engine, loss: Loss, sent: int, gone: int) -> None:
+    """`sent` messages went their way, and `gone` found nobody to take them."""
+    if sent:
+        engine.undelivered.note(*loss, sent)
+    if gone:
+        engine.counters["dropped"] += gone
+        engine.undelivered.note(loss.queue, loss.reason, Fate.DROPPED, gone)
+
+
+def _placed(address: Address, name: str | None) -> str | None:
+    """What dies in a virtual host stays there."""
+    return name and space_of(address.name) + name
 
 
 def _own_queue(settings: Any, what: str, address: Address) -> str:
@@ -74,13 +95,12 @@ def _own_queue(settings: Any, what: str, address: Address) -> str:
 
 def _send(
     engine: Engine, address: Address, segment: Segment, why: dict[str, str], *, to: tuple[str | None, str], queue: Queue | None = None
-) -> bool:
-    """A copy of each message; without an address to send it to, or when that is its own, they are dropped and counted."""
-    name, own = to
-    name = name and space_of(address.name) + name  # what dies in a virtual host stays there
+) -> tuple[int, bool]:
+    """A copy of each message: how many of them found nobody, and whether they must be stored. Without an address to send them to, or
+    when that is their own, none is sent."""
+    name, own = _placed(address, to[0]), to[1]
     if not name or name == address.name:
-        engine.counters["dropped"] += len(segment)
-        return False
+        return len(segment), False
     run = segment.run
     part = slice(segment.first - run.first, segment.stop - run.first)
     columns = {hole: column[part] for hole, column in zip(run.shape.holes, run.columns, strict=True)}
@@ -92,7 +112,18 @@ def _send(
         columns.pop(ORIGINAL_DESTINATION, None)
     shape = _shape(address, queue, run.shape, tuple(columns), why)
     copy = Run(shape, run.bodies[part], tuple(columns.values()), sender=run.sender)
-    return _forward_to(engine, name, own, address, copy) if own else engine.forward(name, copy)
+    before = engine.counters["unrouted"]
+    is_stored = _forward_to(engine, name, own, address, copy) if own else engine.forward(name, copy, _routing(engine, name))
+    return min(len(segment), engine.counters["unrouted"] - before), is_stored
+
+
+def _routing(engine: Engine, name: str) -> int:
+    """Where dead letters go there is a queue that keeps them, unless the configuration has made the address for subscriptions alone: who
+    subscribes to it as to a topic must not be able to make them vanish."""
+    target = engine.addresses.get(name)
+    if target is None:
+        return ANYCAST
+    return target.kinds | ANYCAST if target.is_auto else 0
 
 
 def _forward_to(engine: Engine, name: str, own: str, origin: Address, run: Run) -> bool:

@@ -13,11 +13,12 @@ State changes at once, in memory. What is to be done outside is left here for th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from stompbox.broker import (
+    attempts,
     deadletters,
     diverts,
     duplicates,
@@ -33,6 +34,7 @@ from stompbox.broker import (
     windows,
 )
 from stompbox.broker.address import Address, Settings, Targets
+from stompbox.broker.attempts import Outcome
 from stompbox.broker.bodies import Bodies
 from stompbox.broker.commits import Commits
 from stompbox.broker.consumer import Binding, Consumer, Sent
@@ -44,6 +46,7 @@ from stompbox.broker.queue import Kind, Queue
 from stompbox.broker.segments import Segment, cost_of
 from stompbox.broker.timers import Alarm, Timers
 from stompbox.broker.transaction import Transaction
+from stompbox.broker.undelivered import Fate, Undelivered
 from stompbox.broker.units import Trouble
 from stompbox.broker.watching import Watcher, is_named
 from stompbox.config import RoutingType
@@ -82,6 +85,7 @@ class Engine:
         self.diverts: list[tuple[str, Divert]] = []
         self.unsaved = 0  # octets of memory on their way to the store, about
         self.counters: Counter[str] = Counter()  # what happened to messages, for the metrics
+        self.undelivered = Undelivered()  # what the log is to say of messages that were dropped, or are dead letters
         self.touched: list[Consumer] = []
         self.loads: list[Load] = []
         self.watchers: list[Watcher] = []  # wildcard subscriptions, which join addresses and queues as they are made
@@ -105,6 +109,7 @@ class Engine:
         self.full: list[tuple[Limits, bool, int]] = []  # is full now, or not any more after so many were dropped
         self.trouble: Trouble | None = None  # nothing can be stored now
         self.counts_first = False  # what was handed out counts as delivered before it leaves
+        self.chance: Callable[[], float] = lambda: 0.5  # 0 to 1, as random.random has it: what spreads redeliveries
         self.persists_ids = True  # what is remembered to find duplicates outlives a restart
 
     # Addresses
@@ -440,7 +445,7 @@ class Engine:
 
     def refuse(self, consumer: Consumer, sent: list[Sent], *, is_final: bool = False) -> None:
         """NACK: failed deliveries; dead letters at once if `is_final`."""
-        self._give_back(sent, is_failure=True, is_final=is_final)
+        attempts.give_back(self, sent, Outcome.REJECTED if is_final else Outcome.FAILED, FAR)
         if consumer.starved:
             self.feed(consumer)
 
@@ -453,12 +458,12 @@ class Engine:
         written = consumer.written
         consumer.outbox.clear()
         sent = consumer.take_all()
-        self._give_back([one for one in sent if one[1].turn > written], is_failure=False, written=written)
+        attempts.give_back(self, [one for one in sent if one[1].turn > written], Outcome.RETURNED, written)
         return [one for one in sent if one[1].turn <= written]
 
     def recall(self, consumer: Consumer) -> None:
         """What a consumer has and did not acknowledge goes back, and it stays."""
-        self._give_back(self.take_written(consumer), is_failure=False)
+        attempts.give_back(self, self.take_written(consumer), Outcome.RETURNED, FAR)
 
     def feed(self, consumer: Consumer) -> None:
         """It has credit again: its queues in turn, as long as it has."""
@@ -470,25 +475,10 @@ class Engine:
             del starved[queue]
             queue.feed(consumer.bindings[queue.id])
 
-    def _give_back(self, sent: Iterable[Sent], *, is_failure: bool, is_final: bool = False, written: int = FAR) -> None:
-        """What was delivered and not acknowledged; what was handed out after `written` never left. Dispatch follows when all are back."""
-        queues: dict[Queue, None] = {}
-        for binding, segment in sent:
-            if binding.queue.id not in self.queues:
-                continue
-            if segment.turn <= written:
-                binding.queue.give_back(segment, is_failure=is_failure, is_final=is_final)
-            else:
-                segment.is_suspect |= self.counts_first
-                binding.queue.take_back(segment)
-            queues[binding.queue] = None
-        for queue in queues:
-            queue.dispatch()
-
     def close_consumer(self, consumer: Consumer, *, is_failure: bool) -> None:
-        """Ends a subscription: what it had and did not acknowledge goes back; queues of its own go with it."""
+        """Ends a subscription: what it had and did not acknowledge goes back; queues of its own go with it. `is_failure`: its connection
+        was lost, which is an attempt of the oldest message that it had."""
         consumer.is_closed = True
-        consumer.is_failed = is_failure
         written = consumer.written
         consumer.outbox.clear()
         for ending in consumer.on_close:
@@ -500,7 +490,7 @@ class Engine:
             if binding.queue.kind in (Kind.TOPIC, Kind.STREAM, Kind.BROWSER):
                 self.drop_queue(binding.queue)
             left.append(binding.queue)
-        self._give_back(sent, is_failure=is_failure, written=written)
+        attempts.give_back(self, sent, Outcome.LOST if is_failure else Outcome.RETURNED, written)
         for queue in left:
             lifetimes.queue_left(self, queue)
 
@@ -510,29 +500,37 @@ class Engine:
         """Everything of it, at once and in one commit. True when its receipt must wait for that commit. When it raises it was aborted."""
         return transactions.commit(self, transaction, is_answered=is_answered)
 
-    def abort(self, transaction: Transaction) -> None:
-        """What it had acknowledged is unacknowledged again (and back in its queue when the subscription is gone)."""
-        transactions.abort(self, transaction)
+    def abort(self, transaction: Transaction, *, is_failure: bool = False) -> None:
+        """What it had acknowledged is unacknowledged again (and back in its queue when the subscription is gone). `is_failure`: its
+        connection was lost; the subscriptions are to be closed afterwards."""
+        transactions.abort(self, transaction, is_failure=is_failure)
 
-    def unhold(self, consumer: Consumer, sent: list[Sent]) -> None:
+    def unhold(self, consumer: Consumer, sent: list[Sent], *, is_failure: bool = False) -> None:
         """What a transaction had acknowledged is not."""
         if consumer.is_closed:
-            self._give_back(sent, is_failure=consumer.is_failed)
+            attempts.give_back(self, sent, Outcome.LOST if is_failure else Outcome.RETURNED, FAR)
         else:
             consumer.hold_again(sent)
 
     # What goes wrong with messages
 
     def expire(self, queue: Queue, segment: Segment) -> None:
-        if queue.kind not in (Kind.STREAM, Kind.READER, Kind.BROWSER):  # a reader of the past takes nothing from anybody
+        if not queue.reads_the_log:
             self.counters["expired"] += len(segment)
             deadletters.expired(self, queue, segment)
         queue.finish_with(segment)
 
     def dead_letter(self, queue: Queue, segment: Segment, reason: str) -> None:
         self.counters["dead"] += len(segment)
-        deadletters.dead(self, queue, segment, reason)
+        if queue.reads_the_log:
+            self.undelivered.note(queue.name, reason, Fate.PASSED_OVER, len(segment))
+        else:
+            deadletters.dead(self, queue, segment, reason)
         queue.finish_with(segment)
+
+    def is_spent(self, queue: Queue, segment: Segment) -> bool:
+        """Messages that were found in the log had all their attempts before a restart."""
+        return attempts.is_spent(queue, segment)
 
     # Time
 

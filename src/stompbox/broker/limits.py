@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Final
 from stompbox.broker import lifetimes
 from stompbox.broker.queue import Kind
 from stompbox.broker.segments import octets_of
+from stompbox.broker.undelivered import Fate
 from stompbox.config.settings import AddressFullPolicy, PageFullPolicy
 from stompbox.errors import Refused
 from stompbox.message import Run, Shape
@@ -135,6 +136,7 @@ class Limits:
             self.turn()
         self.dropped += gone
         self.address.engine.counters[CODE] += gone
+        self.address.engine.undelivered.note(self.address.name, CODE, Fate.DROPPED, gone)
         if not fits:
             return None
         columns = tuple([column[:fits] for column in run.columns])

@@ -14,7 +14,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from stompbox.broker import arrivals, choosing, counts, messagegroups, paging, scheduling, seeking, slowness
+from stompbox.broker import arrivals, choosing, messagegroups, paging, scheduling, seeking, slowness
 from stompbox.broker.consumer import Binding, Consumer
 from stompbox.broker.cursor import Cursor
 from stompbox.broker.expiring import Expiring
@@ -23,7 +23,8 @@ from stompbox.broker.kinds import PLAIN, Rules, rules_of
 from stompbox.broker.lanes import Lane, Lanes
 from stompbox.broker.messagegroups import Groups
 from stompbox.broker.segments import Segment
-from stompbox.broker.waits import Waits, redelivery_delay
+from stompbox.broker.undelivered import TOO_OFTEN
+from stompbox.broker.waits import Waits
 from stompbox.message import ANYCAST, MULTICAST, Run
 from stompbox.ranges import Ranges
 from stompbox.selectors import Selector
@@ -127,6 +128,11 @@ class Queue:
     def moves_by_itself(self) -> bool:
         """A reader of a log that keeps what was consumed holds nothing up: who comes too late goes on with what is there."""
         return self.kind is Kind.STREAM and self.address.log.is_retained
+
+    @property
+    def reads_the_log(self) -> bool:
+        """It takes nothing from anybody: what expires or fails in its hands is passed over, and stays in the log."""
+        return self.kind in _READS_THE_LOG
 
     @property
     def is_paged(self) -> bool:
@@ -421,23 +427,16 @@ class Queue:
             if segment.run.is_withdrawn:
                 self.drop(self.backlog.remove(segment), "withdrawn")
 
-    def give_back(self, segment: Segment, *, is_failure: bool, is_final: bool = False) -> None:
-        """Delivered and not acknowledged: to its place, after its redelivery delay, or to the dead letters (at once if `is_final`)."""
-        segment.deliveries += 1
-        segment.failures += is_failure
-        counts.tell(self, segment)
-        settings = self.address.settings
-        if segment.run.is_withdrawn:
-            self.take_back(segment)
-        elif is_final or (is_failure and 0 <= settings.max_delivery_attempts <= segment.failures):
-            self.delivering -= len(segment)
-            self.engine.dead_letter(self, segment, "rejected" if is_final else "max-delivery-attempts")
-            self._answered(segment)
-        elif is_failure and settings.redelivery_delay > 0:
-            self.delivering -= len(segment)
-            self.waits.add(segment, self.engine.now + redelivery_delay(settings, self.id, segment))
-        else:
-            self.take_back(segment)
+    def die(self, segment: Segment, reason: str) -> None:
+        """Handed out, and not to be again: dead letters."""
+        self.delivering -= len(segment)
+        self.engine.dead_letter(self, segment, reason)
+        self._answered(segment)
+
+    def set_aside(self, segment: Segment, delay: int) -> None:
+        """It was handed out, and is not again before so many ms are over. What is behind it goes out meanwhile."""
+        self.delivering -= len(segment)
+        self.waits.add(segment, self.engine.now + delay)
 
     def take_back(self, segment: Segment) -> None:
         """To its place: it was handed out and is not done with."""
@@ -582,16 +581,16 @@ class Queue:
 
     def _take_in(self, run: Run, first: int, stop: int) -> None:
         for segment, is_wanted in paging.sifted(self, run, first, stop):
-            if is_wanted and self.is_spent(segment):
-                self.engine.dead_letter(self, segment, "max-delivery-attempts")
-            elif is_wanted:
-                arrivals.take(self, segment)
-            else:
+            if not is_wanted:
                 self._pass_over(segment.first, segment.stop)
+            elif segment.failures and self.engine.is_spent(self, segment):
+                self.engine.dead_letter(self, segment, TOO_OFTEN)
+            else:
+                arrivals.take(self, segment)
 
-    def is_spent(self, segment: Segment) -> bool:
-        """It had all its attempts before a restart."""
-        return segment.failures > 0 and 0 <= self.address.settings.max_delivery_attempts <= segment.failures
+    def is_fresh(self, segment: Segment) -> bool:
+        """Nobody has had it yet, as far as memory knows: the log knows as much of it."""
+        return not segment.deliveries and (not segment.is_suspect or segment.first < self.doubted_below)
 
     def __repr__(self) -> str:
         paged = f" paged from {self.paged_from}" if self.paged_from >= 0 else ""

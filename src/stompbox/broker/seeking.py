@@ -58,7 +58,7 @@ def _hand_out(queue: Queue, runs: list[Run], start: int, stop: int) -> None:
     for run in runs:
         for low, high in queue.still_in_log(max(run.first, start), min(run.stop, stop)):
             for segment, is_wanted in paging.sifted(queue, run, low, high):
-                if is_wanted and _is_plain(queue, run) and not queue.is_spent(segment):
+                if is_wanted and _is_plain(queue, run) and not queue.engine.is_spent(queue, segment):
                     _offer(queue, segment, start, waiting)
     for binding in queue.takers:
         if binding not in waiting and start <= _sought(queue, binding) < stop:

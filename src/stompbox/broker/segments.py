@@ -42,7 +42,7 @@ class Segment:
         self.stop = stop
         self.deliveries = deliveries  # MESSAGE frames written for each of them before this one
         self.failures = failures  # of those, how many count towards max-delivery-attempts
-        self.is_suspect = is_suspect  # found after a restart: may have been delivered before
+        self.is_suspect = is_suspect  # may have been delivered before, which `deliveries` does not say
         self.turn = 0  # its place in what its consumer was given
         self.home: Backlog | None = None  # where it waits
         self._size = -1  # not looked at yet

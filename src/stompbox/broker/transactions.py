@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stompbox.broker.undelivered import NO_ROUTE, Fate
 from stompbox.errors import StompboxError
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def _still_there(engine: Engine, sends: list[tuple[Address, Run]]) -> list[tuple
             found.append((address, run))
         elif address.owner:
             engine.counters["dropped"] += len(run)
+            engine.undelivered.note(address.name, NO_ROUTE, Fate.DROPPED, len(run))
         else:
             again = engine.addresses.get(address.name) or engine.create_address(address.name, is_auto=True)
             again.add_kind(run.routing)
@@ -62,10 +64,10 @@ def _still_there(engine: Engine, sends: list[tuple[Address, Run]]) -> list[tuple
     return found
 
 
-def abort(engine: Engine, transaction: Transaction) -> None:
+def abort(engine: Engine, transaction: Transaction, *, is_failure: bool = False) -> None:
     """What it had acknowledged is unacknowledged again (and back in its queue when the subscription is gone)."""
     held: dict[Consumer, list[Sent]] = {}
     for consumer, sent in transaction.answered:
         held.setdefault(consumer, []).extend(sent)
     for consumer, sent in held.items():
-        engine.unhold(consumer, sent)
+        engine.unhold(consumer, sent, is_failure=is_failure)

@@ -7,14 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING
 
 from stompbox.broker.memory import Memory
 from stompbox.broker.segments import Segment
 from stompbox.broker.timers import Alarm, Timers
-
-if TYPE_CHECKING:
-    from stompbox.broker.address import Settings
 
 
 class Waits:
@@ -83,24 +79,3 @@ class Waits:
 
     def __repr__(self) -> str:
         return f"<Waits {self.count} messages next={self._alarm.at}>"
-
-
-def redelivery_delay(settings: Settings, queue: int, segment: Segment) -> int:
-    """How long a message waits that has failed, in ms (Artemis: redelivery-delay and its companions)."""
-    first = settings.redelivery_delay
-    most = settings.max_redelivery_delay if settings.max_redelivery_delay >= 0 else 10 * first
-    try:
-        delay = min(float(most), first * settings.redelivery_delay_multiplier ** (segment.failures - 1))
-    except OverflowError:
-        delay = float(most)
-    spread = settings.redelivery_collision_avoidance_factor
-    if spread:
-        delay += delay * spread * _chance(queue, segment)
-    return max(0, int(delay))
-
-
-def _chance(queue: int, segment: Segment) -> float:
-    """-1 to 1, another for each message and attempt; the same again when the same happens again."""
-    mixed = (queue * 0x9E3779B1 + segment.first * 0x85EBCA77 + segment.failures * 0xC2B2AE3D) & 0xFFFFFFFF
-    mixed = (mixed ^ mixed >> 15) * 0x2C1B3C6D & 0xFFFFFFFF
-    return (mixed ^ mixed >> 13) / 0x7FFFFFFF - 1

@@ -51,7 +51,7 @@ def give_back(queue: Queue) -> None:
     for when, segment in queue.waits.take_fresh(oldest):
         _log(queue, segment)
         scheduling.leave_in_log(queue, segment, when)
-    fresh = [segment for segment in queue.backlog.segments() if not segment.deliveries]
+    fresh = [segment for segment in queue.backlog.segments() if queue.is_fresh(segment)]
     least = max(_reached(queue, out), oldest)
     gone = [segment for segment in fresh if segment.first >= least]
     if not gone:
@@ -67,7 +67,7 @@ def give_back(queue: Queue) -> None:
 
 def _reached(queue: Queue, out: list[Segment]) -> int:
     """After the last message that memory must keep: a queue that reads the log from here on reads nothing twice."""
-    kept = [segment.stop for segment in (*out, *queue.backlog.segments()) if segment.deliveries or segment.home is None]
+    kept = [segment.stop for segment in (*out, *queue.backlog.segments()) if not queue.is_fresh(segment) or segment.home is None]
     kept.append(queue.waits.stop)
     if queue.later is not None:
         kept.append(queue.later.stop)

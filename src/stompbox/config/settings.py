@@ -171,9 +171,10 @@ class AddressSettings(Struct, frozen=True, kw_only=True, rename="kebab", forbid_
     ] = -1
 
     # Expiry, failed deliveries, dead letters.
-    expiry_address: Annotated[str | None, key("Where expired messages go; none: dropped and counted.", kind="address", source=_ARTEMIS)] = (
-        None
-    )
+    expiry_address: Annotated[
+        str | None,
+        key("Where expired messages go; none: they are dropped, counted, and the log says so.", kind="address", source=_ARTEMIS),
+    ] = None
     auto_create_expiry_resources: Annotated[bool, key("Make the expiry address, and a queue on it for this address.", source=_ARTEMIS)] = (
         False
     )
@@ -190,8 +191,13 @@ class AddressSettings(Struct, frozen=True, kw_only=True, rename="kebab", forbid_
     ] = -1
     no_expiry: Annotated[bool, key("Messages of this address never expire, whatever their sender says.", source=_ARTEMIS)] = False
     dead_letter_address: Annotated[
-        str | None, key("Where messages go that failed too often; none: dropped and counted.", kind="address", source=_ARTEMIS)
-    ] = None
+        str | None,
+        key(
+            'Where messages go that failed too often; "": they are dropped, counted, and the log says so.',
+            kind="address",
+            source="Stompbox (Artemis: none)",
+        ),
+    ] = "DLQ"
     auto_create_dead_letter_resources: Annotated[
         bool, key("Make the dead letter address, and a queue on it for this address.", source=_ARTEMIS)
     ] = False

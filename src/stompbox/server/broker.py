@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -32,6 +33,7 @@ from stompbox.server.configuring import configure
 from stompbox.server.counting import Counting
 from stompbox.server.disk import Disk
 from stompbox.server.hosts import Hosts
+from stompbox.server.losses import Losses
 from stompbox.server.naming import Names
 from stompbox.server.outgoing import Stream, Whole
 from stompbox.server.pressure import Pressure
@@ -66,6 +68,7 @@ class Broker:
         epoch = int.from_bytes(recovered.entries.pop(("broker", "epoch"), b"\0"))
         self.engine = Engine(configuration.settings_of(), epoch=epoch + 1, is_durable=is_durable)
         self.engine.now = self.now()
+        self.engine.chance = random.random
         self.engine.persists_ids = configuration.persist_id_cache
         self.engine.memory.limit(configuration.global_max_size, configuration.global_max_messages)
         recover(self.engine, recovered)
@@ -87,6 +90,7 @@ class Broker:
         self.of_user: Counter[str] = Counter()  # connections that are logged in
         self.waiting: dict[Connection, None] = {}  # those with receipts that a commit must come before
         self.pressure = Pressure(self)
+        self.losses = Losses(self)
         self.counting = Counting(self) if configuration.persist_delivery_count_before_delivery and is_durable else None
         self.progress: Progress | None = None  # of pipelines, once one has told of itself
         self.timeouts = Timeouts(self, configuration.transaction_timeout)
@@ -201,6 +205,8 @@ class Broker:
             self.pressure.let_in()
         if engine.full:
             limiting.tell(self)
+        if engine.undelivered.counts:
+            self.losses.plan()
         if not (self.committer.is_busy or self.disk.is_waiting or self.is_stopping) and (self.is_wanted or engine.is_dirty):
             self._commit_when_due()
         deadline = engine.next_deadline()
@@ -475,6 +481,7 @@ class Broker:
         for task in list(self.tasks):
             task.cancel()
         self.disk.close()
+        self.losses.tell()
         await self._store_the_rest()
         await self.loop.run_in_executor(None, self.committer.close)
 

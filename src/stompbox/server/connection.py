@@ -400,7 +400,7 @@ class Connection:
             )
             if self.session.version.closes_on_error:  # STOMP 1.2, ERROR: MUST close; what else it waits for it will not learn
                 self.pending.clear()
-                self.end(is_failure=True)
+                self.end(is_failure=False)  # the disk's fault is no attempt of a message
                 break
 
     def release(self, sequence: int) -> None:
@@ -529,13 +529,13 @@ class Connection:
     def _leave(self, *, is_failure: bool) -> None:
         engine = self.broker.engine
         self.upload = None
+        transactions, self.transactions = self.transactions, {}
+        for transaction in transactions.values():  # STOMP 1.2, ABORT: implicitly aborted; what it acknowledged is not
+            self.broker.timeouts.ended(transaction)
+            engine.abort(transaction, is_failure=is_failure)
         consumers, self.consumers = self.consumers, {}
         for consumer in consumers.values():
             engine.close_consumer(consumer, is_failure=is_failure)
-        transactions, self.transactions = self.transactions, {}
-        for transaction in transactions.values():  # STOMP 1.2, ABORT: implicitly aborted
-            self.broker.timeouts.ended(transaction)
-            engine.abort(transaction)
         self.temporaries.close()
         self.unflushed.clear()
 

@@ -1,8 +1,9 @@
-"""persist-delivery-count-before-delivery: a message goes out when the store knows that it does, and not before.
+"""persist-delivery-count-before-delivery: an attempt is in the store before its message goes out.
 
-Then a message that brings a broker or its consumers down has used up an attempt each time, also where nobody could say so
-afterwards. It costs a commit for each delivery. While the disk refuses commits nothing goes out; ack:auto and what is not stored
-need no counting and go out at once.
+Then a message that brings a broker or its consumers down has used up an attempt, also where nobody could say so afterwards. As where a
+connection is lost (broker/attempts.py) it is the oldest message of a subscription that is counted: what goes to a consumer that has
+nothing else. It costs a commit for each such delivery. While the disk refuses commits these wait, and what is behind them; ack:auto and
+what is not stored need no counting and go out at once.
 """
 
 from __future__ import annotations
@@ -33,8 +34,7 @@ class Counting:
         counted = self._counted.get(consumer, 0)
         held = [output for output in consumer.outbox if output.turn > counted]
         if held and consumer not in self._waiting:
-            told = [self._tell(output) for output in held]
-            if True not in told:
+            if not self._tell(consumer, held):
                 return []
             self.broker.is_wanted = True
             if consumer not in self._counted:
@@ -45,9 +45,13 @@ class Counting:
             del consumer.outbox[-len(held) :]
         return held
 
-    def _tell(self, output: Output) -> bool:
-        segment = Segment(output.run, output.first, output.stop, output.deliveries + 1, output.failures + 1)
-        return counts.tell(output.binding.queue, segment)
+    def _tell(self, consumer: Consumer, held: list[Output]) -> bool:
+        """The attempt of the oldest goes into the next commit. False: it is with the consumer already, or nothing of it is stored."""
+        if consumer.messages_out > sum([output.stop - output.first for output in held]):
+            return False
+        oldest = held[0]
+        segment = Segment(oldest.run, oldest.first, oldest.first + 1, oldest.deliveries + 1, oldest.failures + 1)
+        return counts.tell(oldest.binding.queue, segment)
 
     def _forget(self, consumer: Consumer) -> None:
         self._counted.pop(consumer, None)
