@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from stompbox.errors import StoreError
 from stompbox.message import Run, Shape
-from stompbox.spark.columns import COLUMNS, REPEATED_ROWS, TYPES, batch_of, joined, rows_of, schema_of, sliced
+from stompbox.spark.columns import COLUMNS, REPEATED_ROWS, batch_of, joined, rows_of, schema_of, sliced
+from stompbox.spark.ddl import TYPES
 from stompbox.spark.offsets import OffsetRange
 from stompbox.store.chunks import encode
 

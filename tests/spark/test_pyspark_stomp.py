@@ -17,8 +17,29 @@ def test_importing_it_imports_nothing_heavy() -> None:
     assert run(code).stdout == "[]\n"
 
 
-@pytest.mark.parametrize("missing", ["pyspark", "pyarrow", "numpy", "pyspark.sql.streaming.datasource"])
-def test_without_its_libraries_it_is_as_if_not_there(missing: str) -> None:
+def test_finding_the_source_loads_no_library_that_a_query_alone_needs() -> None:
+    code = "import sys, pyspark_stomp as p; p.DefaultSource.name(); print([n for n in ('pyarrow', 'numpy', 'pandas') if n in sys.modules])"
+    assert run(code).stdout == "[]\n"
+
+
+@pytest.mark.parametrize("missing", ["pyarrow", "numpy"])
+@pytest.mark.parametrize("method", ["reader", "streamReader", "writer", "streamWriter"])
+def test_a_library_that_is_missing_is_named_by_the_query_that_needs_it(missing: str, method: str) -> None:
+    given = ["schema", "False"] if "riter" in method else ["schema"]
+    code = (
+        f"import sys; sys.modules[{missing!r}] = None; import pyspark_stomp; from stompbox.errors import UsageError\n"
+        "from pyspark.sql.types import StringType, StructField, StructType\n"
+        "schema = StructType([StructField('body', StringType())])\n"
+        "source = pyspark_stomp.DefaultSource({'url': 'stomp://127.0.0.1:1', 'destination': '/queue/a'})\n"
+        f"try: source.{method}({', '.join(given)})\n"
+        "except UsageError as fault: print(fault)"
+    )
+    assert missing in run(code).stdout
+    assert "pip install 'stompbox[spark]', with pyspark 4.2 or newer" in run(code).stdout
+
+
+@pytest.mark.parametrize("missing", ["pyspark", "pyspark.sql.datasource"])
+def test_without_data_sources_it_is_as_if_not_there(missing: str) -> None:
     found = run(f"import sys; sys.modules[{missing!r}] = None; import pyspark_stomp; print(hasattr(pyspark_stomp, 'DefaultSource'))")
     assert found.stdout == "False\n"
     assert "the Spark data source 'stomp' is not available" in found.stderr
@@ -28,7 +49,7 @@ def test_without_its_libraries_it_is_as_if_not_there(missing: str) -> None:
 def test_the_source() -> None:
     pytest.importorskip("pyspark")
     import pyspark_stomp
-    from stompbox.spark.source import StompSource
+    from stompbox.spark.datasource import StompSource
 
     assert pyspark_stomp.DefaultSource is pyspark_stomp.StompSource is StompSource
     assert pyspark_stomp.DefaultSource.name() == "stomp"

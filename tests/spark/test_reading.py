@@ -118,6 +118,35 @@ def test_columns_of_the_body_and_a_selector(fake: FakeBroker) -> None:
     assert read(fake, OffsetRange("a", 0, 3), view=view) == [(2, 1), (None, 2)]
 
 
+BAD = [b'{"n": 1}', b'{"n": "x"}', b'{"n":', b"", b'{"n": 5}']
+
+
+def decoded(mode: str, *more: pa.Field) -> View:
+    fields = pa.schema([("n", pa.int32()), *more])
+    return View((*fields.names, "offset"), "", decoding_of("json", fields, mode=mode))
+
+
+def test_malformed_bodies_stay_with_their_text_and_are_counted(fake: FakeBroker, caplog: pytest.LogCaptureFixture) -> None:
+    fake.send("/topic/a", BAD)
+    view = decoded("PERMISSIVE", pa.field("_corrupt_record", pa.string()))
+    rows = [(1, None, 0), (None, '{"n": "x"}', 1), (None, '{"n":', 2), (None, None, 3), (5, None, 4)]
+    assert read(fake, OffsetRange("a", 0, 5), view=view) == rows
+    assert "2 of 5 bodies are malformed (json)" in caplog.text
+    assert "the first at offset 1 of 'a': 'x' is no integer" in caplog.text
+
+
+def test_malformed_bodies_are_dropped(fake: FakeBroker, caplog: pytest.LogCaptureFixture) -> None:
+    fake.send("/topic/a", BAD)
+    assert read(fake, OffsetRange("a", 0, 5), view=decoded("DROPMALFORMED")) == [(1, 0), (None, 3), (5, 4)]
+    assert "2 of 5 bodies are malformed (json), dropped" in caplog.text
+
+
+def test_a_malformed_body_ends_the_read(fake: FakeBroker) -> None:
+    fake.send("/topic/a", BAD)
+    with pytest.raises(FrameError, match=r"'mode' is FAILFAST.* at offset 1 of 'a': 'x' is no integer"):
+        read(fake, OffsetRange("a", 0, 5), view=decoded("FAILFAST"))
+
+
 def test_a_broker_that_does_not_know_selectors(fake: FakeBroker) -> None:
     fake.send("/topic/a", [b"1", b"2", b"3"], carrier=[b"UA", b"DL", b"DL"])
     for selector, pushed in (("carrier = 'DL'", "carrier = 'DL'"), ("carrier = 'DL' AND AMQSize > 0", None)):

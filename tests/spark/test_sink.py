@@ -15,7 +15,7 @@ from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, 
 
 from stompbox.errors import Refused, UsageError
 from stompbox.spark import sink
-from stompbox.spark.source import StompSource
+from stompbox.spark.datasource import StompSource
 from tests.spark.fake_broker import FakeBroker
 
 SCHEMA = StructType([StructField("destination", StringType()), StructField("body", BinaryType())])

@@ -15,9 +15,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import IntegerType, LongType, MapType, StringType, StructField, StructType
 
 from stompbox.errors import Refused, SelectorError, UsageError
-from stompbox.spark.columns import TYPES
+from stompbox.spark.datasource import StompSource
+from stompbox.spark.ddl import TYPES
 from stompbox.spark.offsets import Extent
-from stompbox.spark.source import Ranges, StompReader, StompSource, StompStreamReader
+from stompbox.spark.source import Ranges, StompReader, StompStreamReader
 from tests.spark.fake_broker import FakeBroker
 
 ALL = ReadAllAvailable()
@@ -79,9 +80,9 @@ def test_schemas_that_are_refused(fake: FakeBroker, field: StructField, words: s
 
 
 def test_bodies_have_types_too(fake: FakeBroker) -> None:
-    schema = StructType([StructField("m", MapType(StringType(), StringType()))])
+    schema = StructType([StructField("m", MapType(IntegerType(), StringType()))])
     with pytest.raises(UsageError, match="'schema': column 'm'"):
-        source(fake, schema="m MAP<STRING,STRING>").reader(schema=schema)
+        source(fake, schema="m MAP<INT,STRING>").reader(schema=schema)
 
 
 def test_wrong_selectors_and_options_are_refused_at_once(fake: FakeBroker) -> None:

@@ -12,6 +12,7 @@ pytest.importorskip("pyspark")
 from pyspark.errors import AnalysisException, PythonException, StreamingQueryException
 
 from tests.spark.fake_broker import FakeBroker
+from tests.spark.test_values import VALUES
 
 WITHIN = 120  # seconds, for one query
 
@@ -61,6 +62,28 @@ def test_sql_a_narrow_schema_and_columns_of_the_body(spark: Any, fake: FakeBroke
     narrow = spark.read.format("stomp").schema("offset BIGINT").options(**options(fake)).load()
     assert narrow.columns == ["offset"]
     assert narrow.count() == 200
+
+
+@pytest.mark.parametrize("kind", ["json", "csv"])
+def test_bodies_are_decoded_as_spark_decodes_them(spark: Any, fake: FakeBroker, kind: str) -> None:
+    """Each value of test_values.py, by the source and by Spark's own function."""
+    from pyspark.sql import functions
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    bodies: dict[str, list[bytes]] = {}
+    for format_, type_, value, _ in VALUES:
+        if format_ == kind:
+            body = b'{"v": %b, "w": "k"}' % value if kind == "json" else value + b",k"
+            bodies.setdefault(from_arrow_type(type_, prefer_timestamp_ntz=True).simpleString(), []).append(body)
+    for number, (type_, each) in enumerate(bodies.items()):
+        fake.send(f"/topic/own.{number}", each)
+        schema = f"v {type_}, w STRING, _corrupt_record STRING"
+        given = {"destination": f"/topic/own.{number}", "schema": schema, "bodyFormat": kind}
+        rows = spark.read.format("stomp").options(**{**options(fake), **given}).load()
+        decode = functions.from_json if kind == "json" else functions.from_csv
+        both = rows.select("v", "w", "_corrupt_record", decode(functions.col("body").cast("string"), schema).alias("spark")).collect()
+        for row, body in zip(both, each, strict=True):
+            assert repr((row.v, row.w, row._corrupt_record)) == repr(tuple(row.spark)), (type_, body)
 
 
 def test_an_empty_batch(spark: Any, fake: FakeBroker) -> None:

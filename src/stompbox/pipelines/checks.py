@@ -30,7 +30,7 @@ from stompbox.pipelines.settings import (
     keys_of_options,
 )
 from stompbox.selectors import compile_selector
-from stompbox.spark.bodies import check_columns
+from stompbox.spark.ddl import check_columns
 from stompbox.spark.options import Given, source_options
 
 _LIBRARIES: Final = {Format.DELTA: "deltalake", Format.ICEBERG: "pyiceberg"}

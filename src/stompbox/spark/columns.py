@@ -28,7 +28,7 @@ from stompbox.store.chunks import tables
 
 Integers = npt.NDArray[np.int64]
 
-# What rows are, in this order. The types are those Spark asks for: to_arrow_schema(schema, timezone="UTC").
+# What rows are, in this order (ddl.py). The types are those Spark asks for: to_arrow_schema(schema, timezone="UTC").
 COLUMNS: Final[dict[str, Any]] = {
     "address": pa.string(),
     "offset": pa.int64(),
@@ -36,14 +36,6 @@ COLUMNS: Final[dict[str, Any]] = {
     "destination": pa.string(),
     "headers": pa.map_(pa.string(), pa.string()),
     "body": pa.binary(),
-}
-TYPES: Final = {  # as Spark names them
-    "address": "string",
-    "offset": "bigint",
-    "timestamp": "timestamp",
-    "destination": "string",
-    "headers": "map<string,string>",
-    "body": "binary",
 }
 BATCH_ROWS: Final = 10_000  # rows of a batch handed to Spark: measured best between 5,000 and 50,000
 

@@ -35,6 +35,9 @@ class Role(Enum):
     WRITE = "writing"
 
 
+FORMATS: Final = ("json", "csv")
+MODES: Final = ("PERMISSIVE", "DROPMALFORMED", "FAILFAST")  # as Spark's own readers have them
+
 # name -> (who takes it, default as text, what it means and what is allowed). docs/spark.md shows this table.
 OPTIONS: Final[Mapping[str, tuple[Role, str, str]]] = {
     "url": (
@@ -71,6 +74,8 @@ OPTIONS: Final[Mapping[str, tuple[Role, str, str]]] = {
     "selector": (Role.READ, "", "only messages that this selector (SQL-92 on headers) accepts"),
     "schema": (Role.READ, "", "columns to decode from the body, as Spark DDL: carrier STRING, delay INT"),
     "bodyFormat": (Role.READ, "json", "how the body is written that schema decodes: json or csv"),
+    "mode": (Role.READ, "PERMISSIVE", "what becomes of rows whose body schema cannot decode: PERMISSIVE, DROPMALFORMED or FAILFAST"),
+    "columnNameOfCorruptRecord": (Role.READ, "_corrupt_record", "the column of schema that gets the text of such bodies, if it names one"),
     "sinkId": (
         Role.WRITE,
         "",
@@ -138,6 +143,8 @@ class SourceOptions:
     fail_on_data_loss: bool = True
     selector: str = ""
     body_format: str = ""  # "": bodies are not decoded
+    mode: str = "PERMISSIVE"
+    corrupt: str = "_corrupt_record"
     fetch_bytes: int = FETCH_BYTES
 
 
@@ -167,7 +174,7 @@ class Given:
 
     def refuse_others(self, roles: frozenset[Role], doing: str) -> None:
         for name in self._values:
-            if OPTIONS[name][0] not in roles:
+            if OPTIONS[name][0] not in roles and name.lower() not in SPARK_OPTIONS:  # `mode` of a write is Spark's own
                 allowed = ", ".join(name for name, (role, *_) in OPTIONS.items() if role in roles)
                 raise UsageError(
                     "option-not-here", f"option {name!r} is for {OPTIONS[name][0].value}, not for {doing}; allowed are {allowed}"
@@ -213,10 +220,12 @@ class Given:
         return int(digits) * _UNITS[unit]
 
     def choice(self, name: str, allowed: tuple[str, ...]) -> str:
-        given = self.text(name).lower()
-        if given not in allowed:
-            raise _bad(name, given, " and ".join(allowed))
-        return given
+        """One of these, in any case."""
+        given = self.text(name)
+        found = next((value for value in allowed if value.lower() == given.lower()), None)
+        if found is None:
+            raise _bad(name, given, f"{', '.join(allowed[:-1])} and {allowed[-1]}")
+        return found
 
     def bound(self, name: str) -> Bound:
         return parse_bound(name, self.text(name))
@@ -262,6 +271,8 @@ def source_options(given: Given, *, streaming: bool) -> SourceOptions:
         fail_on_data_loss=given.boolean("failOnDataLoss"),
         selector=given.text("selector"),
         body_format=_body_format(given),
+        mode=given.choice("mode", MODES),
+        corrupt=given.required("columnNameOfCorruptRecord"),
     )
     if streaming and found.starting == LATEST and not found.group:
         # Spark asks again where to begin after a crash in its first batch: without a cursor the second answer would skip messages.
@@ -293,9 +304,11 @@ def sink_options(given: Given, *, streaming: bool) -> SinkOptions:
 
 def _body_format(given: Given) -> str:
     if given.text("schema"):
-        return given.choice("bodyFormat", ("json", "csv"))
-    if given.is_given("bodyFormat"):
-        raise UsageError("missing-option", "option 'bodyFormat' needs the option 'schema': " + OPTIONS["schema"][2])
+        given.choice("mode", MODES)
+        return given.choice("bodyFormat", FORMATS)
+    for name in ("bodyFormat", "mode", "columnNameOfCorruptRecord"):
+        if given.is_given(name):
+            raise UsageError("missing-option", f"option {name!r} needs the option 'schema': {OPTIONS['schema'][2]}")
     return ""
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from stompbox.errors import FrameError, Refused, UsageError
@@ -25,6 +26,9 @@ from stompbox.spark.requests import Fetched, fetch, fetched, offset_at
 from stompbox.spark.selection import pushed_of, selection_of
 
 _log: Final = logging.getLogger(__name__)
+
+DROP: Final = "DROPMALFORMED"
+FAIL: Final = "FAILFAST"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,7 @@ class View:
 def batches(options: SourceOptions, ranges: Iterable[OffsetRange], view: View) -> Iterator[Any]:
     """The rows of the ranges as RecordBatches."""
     selection, pushed = selection_of(view.selector), pushed_of(view.selector)
-    with leased(options.target) as link:
+    with leased(options.target) as link, Malformed(view) as malformed:
         for wanted, found in _answers(link, ranges, options, pushed):
             if not found.blobs:
                 continue
@@ -52,17 +56,50 @@ def batches(options: SourceOptions, ranges: Iterable[OffsetRange], view: View) -
             kept = OffsetRange(wanted.address, max(wanted.start, found.first), wanted.stop)  # a chunk may hold what is deleted
             rows = rows_of(runs, kept, None if found.is_selected else selection)
             if len(rows):
-                yield from sliced(_seen(runs, rows, wanted.address, view))
+                yield from sliced(_seen(runs, rows, wanted.address, view, malformed))
 
 
-def _seen(runs: Runs, rows: Rows, address: str, view: View) -> Any:
+class Malformed:
+    """The bodies of one task that could not be decoded: said in the log when it ends, or an end of it (mode FAILFAST)."""
+
+    def __init__(self, view: View) -> None:
+        self._decoding: Final = view.decoding
+        self._seen = self._count = 0
+        self._first = ""
+
+    def __enter__(self) -> Malformed:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._decoding is not None and self._count:
+            what = "dropped" if self._decoding.mode == DROP else "their columns are NULL where they do not fit"
+            _log.warning("%d of %d bodies are malformed (%s), %s; %s", self._count, self._seen, self._decoding.format, what, self._first)
+
+    def came(self, offsets: Any, address: str, found: Sequence[tuple[int, str]]) -> None:
+        """Raises FrameError `malformed-body` where one is the end."""
+        self._seen += len(offsets)
+        self._count += len(found)
+        if found and not self._first:
+            row, why = found[0]
+            self._first = f"the first at offset {offsets[row]} of {address!r}: {why}"
+            if self._decoding is not None and self._decoding.mode == FAIL:
+                raise FrameError("malformed-body", f"option 'mode' is {FAIL}, and a body is malformed: {self._first}")
+
+
+def _seen(runs: Runs, rows: Rows, address: str, view: View, malformed: Malformed) -> Any:
     if view.decoding is None:
         return batch_of(runs, rows, address, view.names)
     stored = batch_of(runs, rows, address, (*view.stored, *(() if "body" in view.stored else ("body",))))
-    decoded = view.decoding.columns(stored.column("body"))
+    decoded = view.decoding.decode(stored.column("body"))
+    malformed.came(runs.offset[rows.run] + rows.index, address, decoded.malformed)
     fields = {**{field.name: field for field in stored.schema}, **{field.name: field for field in view.decoding.fields}}
-    arrays = [decoded[name] if name in decoded else stored.column(name) for name in view.names]
-    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([fields[name] for name in view.names]))
+    arrays = [decoded.columns[name] if name in decoded.columns else stored.column(name) for name in view.names]
+    batch = pa.RecordBatch.from_arrays(arrays, schema=pa.schema([fields[name] for name in view.names]))
+    if view.decoding.mode == DROP and decoded.malformed:
+        kept = np.ones(len(rows), np.bool_)
+        kept[[row for row, _ in decoded.malformed]] = False
+        return batch.filter(pa.array(kept))
+    return batch
 
 
 def _answers(

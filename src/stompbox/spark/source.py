@@ -1,4 +1,4 @@
-"""The data source `stomp` as Spark sees it: rows, batch and streaming readers, and which writer there is.
+"""The readers of the data source `stomp`: batch and streaming.
 
 Spark makes these objects several times, in several processes, and pickles them in between: nothing here connects before a method has to
 know something, and what a method needs of an earlier one is on the broker or in the offsets.
@@ -18,76 +18,27 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows, SupportsTriggerAvailableNow
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from stompbox.errors import StompboxError, UsageError
 from stompbox.spark import link as links
-from stompbox.spark.bodies import check_columns, decoding_of
+from stompbox.spark.bodies import Decoding, decoding_of
 from stompbox.spark.bounds import Bound, Kind
-from stompbox.spark.columns import TYPES
+from stompbox.spark.ddl import TYPES, refuse_types
 from stompbox.spark.faults import plain
 from stompbox.spark.offsets import Extent, Loss, OffsetRange, Offsets, advance, available, between, dealt, losses, ordered, place, places
-from stompbox.spark.options import Given, SourceOptions, check_reading, sink_options, source_options
+from stompbox.spark.options import SourceOptions
 from stompbox.spark.reading import View, batches, report, resolved
 from stompbox.spark.requests import commit_group, describe, open_group
 from stompbox.spark.selection import selection_of
-from stompbox.spark.sink import BatchWriter, StreamWriter
 
-FORMAT: Final = "stomp"
 SIZED_ROWS: Final = 10_000  # from here on it is worth a request to know how large a micro-batch is
 
 
-class StompSource(DataSource):  # type: ignore[misc]
-    """`spark.read.format("stomp")` and its three sisters. Options: stompbox.spark.options.OPTIONS."""
-
-    @plain
-    def __init__(self, options: Mapping[str, str]) -> None:
-        super().__init__(options)
-        self._given: Final = Given(options)
-
-    @classmethod
-    def name(cls) -> str:
-        return FORMAT
-
-    @plain
-    def schema(self) -> str:
-        """Asked for by load(): what is wrong for any read is refused there, before a query is started."""
-        given = check_reading(self._given).text("schema")
-        own = ", ".join(f"{name} {kind}" for name, kind in TYPES.items())
-        return f"{own}, {given}" if check_columns(given) else own
-
-    @plain
-    def reader(self, schema: StructType) -> StompReader:
-        options = source_options(self._given, streaming=False)
-        return StompReader(options, _view(schema, options))
-
-    @plain
-    def streamReader(self, schema: StructType) -> StompStreamReader | RefusedStreamReader:
-        try:
-            options = source_options(self._given, streaming=True)
-            return StompStreamReader(options, _view(schema, options))
-        except StompboxError as fault:
-            return RefusedStreamReader(fault)
-
-    @plain
-    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:  # Spark's signature
-        if overwrite:
-            raise UsageError("bad-mode", "mode overwrite is not possible: messages are only added; use mode append")
-        return BatchWriter(sink_options(self._given, streaming=False), _types(schema))
-
-    @plain
-    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # Spark's signature
-        return StreamWriter(sink_options(self._given, streaming=True), _types(schema))
-
-
-def _types(schema: StructType) -> dict[str, str]:
-    return {field.name: field.dataType.simpleString() for field in schema.fields}
-
-
-def _view(schema: StructType, options: SourceOptions) -> View:
+def view_of(schema: StructType, options: SourceOptions) -> View:
     """What a schema asks for: it may be a part of all the columns. Raises UsageError naming the column or option that is wrong."""
     selection_of(options.selector)  # a wrong selector is refused here, where the user sees it, and not in a task
     decoded = []
@@ -98,8 +49,14 @@ def _view(schema: StructType, options: SourceOptions) -> View:
         elif TYPES.get(field.name) != kind:
             known = ", ".join(f"{name} {kind}" for name, kind in TYPES.items())
             raise UsageError("bad-schema", f"format stomp has no column {field.name!r} of type {kind}; its columns are {known}")
-    fields = to_arrow_schema(StructType(decoded), timezone="UTC")
-    return View(tuple(schema.fieldNames()), options.selector, decoding_of(options.body_format, fields) if decoded else None)
+    return View(tuple(schema.fieldNames()), options.selector, _decoding(decoded, options) if decoded else None)
+
+
+def _decoding(fields: list[StructField], options: SourceOptions) -> Decoding:
+    for field in fields:
+        refuse_types(field.name, field.dataType.simpleString(), options.body_format)
+    made = to_arrow_schema(StructType(fields), timezone="UTC")
+    return decoding_of(options.body_format, made, mode=options.mode, corrupt=options.corrupt)
 
 
 class Ranges(InputPartition):  # type: ignore[misc]

@@ -1,0 +1,90 @@
+"""The data source `stomp` as Spark finds it: what it is called, its schema, and which reader or writer a query gets.
+
+Spark looks for sources when a session first needs one, so what a query alone needs (numpy, pyarrow) is imported by the methods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from pyspark import __version__ as version
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from stompbox.errors import StompboxError, UsageError
+from stompbox.spark.ddl import TYPES, check_columns
+from stompbox.spark.faults import plain
+from stompbox.spark.options import Given, check_reading, sink_options, source_options
+
+if TYPE_CHECKING:
+    from stompbox.spark.sink import BatchWriter, StreamWriter
+    from stompbox.spark.source import RefusedStreamReader, StompReader, StompStreamReader
+
+FORMAT: Final = "stomp"
+
+
+@contextmanager
+def _installed() -> Iterator[None]:
+    """Raises UsageError naming the package that is missing or too old: nobody reads the log of the process that looks for sources."""
+    try:
+        yield
+    except ImportError as fault:
+        text = f"{fault}; the data source 'stomp' needs pip install 'stompbox[spark]', with pyspark 4.2 or newer (this is {version})"
+        raise UsageError("missing-package", text) from None
+
+
+class StompSource(DataSource):  # type: ignore[misc]
+    """`spark.read.format("stomp")` and its three sisters. Options: stompbox.spark.options.OPTIONS."""
+
+    @plain
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(options)
+        self._given: Final = Given(options)
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    @plain
+    def schema(self) -> str:
+        """Asked for by load(): what is wrong for any read is refused there, before a query is started."""
+        given = check_reading(self._given).text("schema")
+        own = ", ".join(f"{name} {kind}" for name, kind in TYPES.items())
+        return f"{own}, {given}" if check_columns(given) else own
+
+    @plain
+    def reader(self, schema: StructType) -> StompReader:
+        with _installed():
+            from stompbox.spark.source import StompReader, view_of
+        options = source_options(self._given, streaming=False)
+        return StompReader(options, view_of(schema, options))
+
+    @plain
+    def streamReader(self, schema: StructType) -> StompStreamReader | RefusedStreamReader:
+        with _installed():
+            from stompbox.spark.source import RefusedStreamReader, StompStreamReader, view_of
+        try:
+            options = source_options(self._given, streaming=True)
+            return StompStreamReader(options, view_of(schema, options))
+        except StompboxError as fault:
+            return RefusedStreamReader(fault)
+
+    @plain
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:  # Spark's signature
+        with _installed():
+            from stompbox.spark.sink import BatchWriter
+        if overwrite:
+            raise UsageError("bad-mode", "mode overwrite is not possible: messages are only added; use mode append")
+        return BatchWriter(sink_options(self._given, streaming=False), _types(schema))
+
+    @plain
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # Spark's signature
+        with _installed():
+            from stompbox.spark.sink import StreamWriter
+        return StreamWriter(sink_options(self._given, streaming=True), _types(schema))
+
+
+def _types(schema: StructType) -> dict[str, str]:
+    return {field.name: field.dataType.simpleString() for field in schema.fields}
