@@ -41,4 +41,5 @@ def test_types_that_no_body_holds(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["int", "decimal(5,2)", "array<struct<a:int,b:map<string,timestamp_ntz>>>"])
 def test_types_that_bodies_hold(kind: str) -> None:
+    assert check_columns(f"c {kind}")
     refuse_types("c", kind, "json")
