@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from stompbox.config.matching import PatternTable
 from stompbox.errors import ConfigError, Refused
-from stompbox.security import FailedLogins, Permissions, Right, User, Users, hash_password
+from stompbox.security import CERTIFICATE, FailedLogins, Permissions, Right, User, Users, hash_password
 
 CHEAP = argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 
@@ -204,7 +204,7 @@ def test_failures_while_refused_do_not_add_up() -> None:
 
 
 def test_without_limit_there_is_only_the_wait() -> None:
-    logins = FailedLogins(delay=1, max_delay=50, limit=0, window=1000)
+    logins = FailedLogins(delay=1, max_delay=50, limit=0, user_limit=0, window=1000)
     for _ in range(2000):
         logins.failed("10.0.0.1", 0.0)
     assert logins.wait("10.0.0.1", 0.0) == 0.05
@@ -245,12 +245,97 @@ def test_a_client_is_an_ipv4_address_or_an_ipv6_64(one: str, other: str, same: b
 
 
 def test_the_addresses_remembered_are_bounded() -> None:
-    logins = FailedLogins()
+    logins = FailedLogins(user_limit=0)
     for number in range(FailedLogins.MAX_ADDRESSES + 1):
         logins.failed(f"10.0.{number // 256}.{number % 256}", 0.0)
     assert repr(logins) == f"<FailedLogins of {FailedLogins.MAX_ADDRESSES} addresses>"
     assert logins.wait("10.0.0.0", 0.0) == 0.0  # it failed longest ago
     assert logins.wait("10.0.0.1", 0.0) > 0.0
+
+
+def spend(logins: FailedLogins, address: str, login: str, now: float = 0.0, most: int = 1000) -> int:
+    """Guesses that are looked at before one is refused."""
+    for count in range(most):
+        try:
+            logins.wait(address, now, login)
+        except Refused:
+            return count
+        logins.failed(address, now, login)
+    return most
+
+
+def test_a_login_counts_before_it_is_looked_at_and_a_right_one_takes_itself_back() -> None:
+    logins = FailedLogins(limit=3, window=30_000)
+    for _ in range(3):
+        logins.failed("10.0.0.1", 0.0, "alice")  # all at the same time
+    with pytest.raises(Refused):
+        logins.wait("10.0.0.1", 0.0, "bob")
+    logins.passed("10.0.0.1", 0.0, "alice")
+    assert logins.wait("10.0.0.1", 0.0, "bob") > 0
+    logins.failed("10.0.0.1", 0.0, "bob")
+    with pytest.raises(Refused):
+        logins.wait("10.0.0.1", 0.0, "carol")
+
+
+def test_a_user_name_has_a_limit_too_however_many_addresses_guess() -> None:
+    logins = FailedLogins(limit=20, user_limit=50, window=300_000)
+    guessed = [spend(logins, f"10.0.0.{number}", "alice") for number in range(10)]
+    assert guessed == [20, 20, 10, 1, 1, 1, 1, 1, 1, 1]
+    assert spend(logins, "10.0.0.9", "bob", most=5) == 5, "another name is not held up"
+
+
+def test_nobody_elsewhere_can_lock_out_a_user() -> None:
+    logins = FailedLogins(limit=20, user_limit=50, window=300_000)
+    for second in range(600):
+        for number in range(5):
+            spend(logins, f"10.0.0.{number}", "alice", float(second))
+        assert logins.wait("192.0.2.7", float(second), "alice") == 0.0
+
+
+def test_behind_the_same_address_who_was_let_in_before_is_let_in_again() -> None:
+    logins = FailedLogins(limit=20, window=300_000)
+    logins.failed("10.0.0.1", 0.0, "bob")
+    logins.passed("10.0.0.1", 0.0, "bob")
+    assert spend(logins, "10.0.0.1", "alice", 1.0) == 20
+    assert logins.wait("10.0.0.1", 1.0, "bob") == 0.0
+    with pytest.raises(Refused):
+        logins.wait("10.0.0.1", 1.0, "carol")
+    assert spend(logins, "10.0.0.1", "bob", 1.0) == 1, "and who guesses at this name gets one guess for it"
+    assert spend(logins, "10.0.0.2", "bob", 1.0, most=5) == 5, "elsewhere it is a name like any other"
+
+
+def test_names_of_any_length_take_the_same_memory() -> None:
+    logins = FailedLogins(limit=0)
+    for number in range(50):
+        logins.failed("10.0.0.1", 0.0, f"{number}" + "x" * 60_000)
+        logins.passed("10.0.0.1", 0.0, f"{number}" + "\ud800" * 60_000)
+    held = [key for found in (logins._names._found, logins._trusted) for key in found]
+    assert len(held) == 100
+    assert {len(key) for key in held} == {16}
+
+
+def test_what_a_login_was_verified_against_must_still_count() -> None:
+    old, new = CHEAP.hash("secret"), CHEAP.hash("other")
+    users = Users([Entry("alice", old, ("a",)), Entry("certified", None, ("c",))])
+    assert users.again("alice", users.proof("alice")) == User("alice", frozenset("a"))
+    assert users.again("certified", CERTIFICATE) == User("certified", frozenset("c"))
+    for found, name, proof in (
+        (users, "bob", old), (users, "alice", None), (users, "certified", None), (users, "alice", new),
+        (Users([Entry("alice", new)]), "alice", old), (Users([Entry("alice", None)]), "alice", old),
+        (Users([Entry("b", new)]), "alice", CERTIFICATE),
+    ):  # fmt: skip
+        with pytest.raises(Refused) as caught:
+            found.again(name, proof)
+        assert caught.value.code == "login-revoked"
+    assert Users([Entry("alice", old, ("b",))]).again("alice", old).groups == frozenset("b"), "with the groups of now"
+    assert Users().again("alice", old) == User("alice")
+
+
+def test_the_memory_of_a_hash_is_what_it_says() -> None:
+    users = Users([Entry("alice", "$argon2id$v=19$m=65536,t=3,p=4$c2FsdHNhbHQ$aGFzaGhhc2g"), Entry("bob", "plain")])
+    assert users.memory("alice") == 64 << 20
+    assert users.memory("bob") == users.memory("nobody") == 64 << 20, "as long as for one with a hash"
+    assert Users([Entry("bob", "plain")]).memory("bob") == 0
 
 
 def permissions_of(*tables: tuple[str, Mapping[str, Collection[str]]], cache_size: int = 10_000) -> Permissions:

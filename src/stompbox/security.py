@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
 from math import ceil
+from re import fullmatch
 from typing import Final, Protocol
 
 from msgspec import Struct
@@ -17,6 +18,7 @@ from msgspec import Struct
 from stompbox.errors import ConfigError, Refused
 
 ARGON2: Final = "$argon2"
+CERTIFICATE: Final = "\0 certificate"  # stands for what a passcode was verified against; compared by identity
 
 # OWASP's choice for argon2id with the least memory per verification that goes with two passes: 19 MiB.
 _TIME_COST: Final = 2
@@ -85,6 +87,36 @@ class Users:
     def __repr__(self) -> str:
         return f"<Users: {len(self)}>" if self._users else "<Users: none, anyone is accepted>"
 
+    def proof(self, login: str) -> str | None:
+        """What a passcode of this user is verified against; a connection that has logged in by it remembers it."""
+        return self._passwords.get(login)
+
+    def again(self, name: str, proof: str | None) -> User:
+        """The user who has logged in before, perhaps when other users were configured, with the groups of now. `proof`: what its
+        passcode was verified against, or CERTIFICATE; None when nobody had asked. Raises Refused for one that could not log in any more."""
+        if not self._users:
+            return User(name)
+        user = self._users.get(name)
+        if user is None:
+            raise Refused("login-revoked", f"there is no user {name!r} any more" if proof is not None else "a login is required now")
+        if proof is not CERTIFICATE and (proof is None or proof != self._passwords[name]):
+            raise Refused("login-revoked", f"the passcode of user {name!r} is another one now, or was never asked for")
+        return user
+
+    def is_right(self, login: str, passcode: str) -> bool | None:
+        """Whether they belong together, as far as it can be said at once; None where an argon2 hash has to be verified."""
+        stored = self._passwords.get(login)
+        if not self._users or (_is_hash(stored) and _is_same(self._good.get(login, b""), self._digest(login, passcode))):
+            return True
+        if _is_hash(stored) or self._decoy:
+            return None
+        return stored is not None and _is_same(stored.encode(), passcode.encode())
+
+    def memory(self, login: str) -> int:
+        """Bytes that argon2 takes while it verifies this login."""
+        stored = self._passwords.get(login)
+        return argon2_memory(stored if _is_hash(stored) else self._decoy)
+
     def authenticate(self, login: str | None, passcode: str | None) -> User:
         """The user of this login and passcode. Raises Refused, in the same words and about the same time for every reason."""
         if not self._users:
@@ -145,6 +177,12 @@ def _is_hash(password: str | None) -> bool:
     return password is not None and password.startswith(ARGON2)
 
 
+def argon2_memory(stored: str | None) -> int:
+    """Bytes that it takes to verify a hash: its parameter m is in KiB (RFC 9106). 0 for what is none."""
+    found = fullmatch(r"\$argon2\w+\$.*?\bm=(\d{1,12})\b.*", stored or "")
+    return int(found[1]) * 1024 if found else 0
+
+
 def _is_same(left: bytes, right: bytes) -> bool:
     from hmac import compare_digest
 
@@ -176,48 +214,112 @@ def _check_hash(name: str, stored: str) -> None:
 
 
 class FailedLogins:
-    """Failed logins per client address: each makes the next login wait longer, and beyond a number logins are refused.
+    """Failed logins per client address and per user name: each makes the next login wait longer, and beyond a number logins are refused.
 
-    Failures drain away evenly: `limit` of them within `window`. Addresses of one IPv6 /64 count as one. A good login takes nothing
-    back, or an attacker with an account could guess for ever. Times are seconds of any clock that only goes forward; settings are ms.
+    A login counts as failed from before it is looked at until it turns out right, so that guesses at the same time count, too. A good
+    login takes back itself and nothing else, or an attacker with an account could guess for ever. Failures drain away evenly: `limit` of
+    them within `window`. Addresses of one IPv6 /64 count as one. What is refused here was not looked at, and does not count.
+
+    Nobody can lock out others by failing. Elsewhere: when a name has failed too often, from wherever, an address without failures of its
+    own may still try it. Behind the same address (a NAT, a balancer): a user who was let in from there before and failed since
+    is let in however many failures of others there are. Times are seconds of any clock that only goes forward; settings are ms.
     """
 
-    MAX_ADDRESSES: Final = 10_000  # remembered; beyond, the one that failed longest ago is forgotten
+    MAX_ADDRESSES: Final = 10_000  # remembered; beyond, the one that failed longest ago is forgotten. Of names as many
 
-    def __init__(self, *, delay: int = 250, max_delay: int = 5000, limit: int = 20, window: int = 300_000) -> None:
-        """`delay`, `max_delay` and `window` in ms; `limit` in logins, 0 for none."""
+    def __init__(
+        self, *, delay: int = 250, max_delay: int = 5000, limit: int = 20, user_limit: int = 100, window: int = 300_000
+    ) -> None:
+        """`delay`, `max_delay` and `window` in ms; `limit` (of an address) and `user_limit` (of a name) in logins, 0 for none."""
         self._delay: Final = delay / 1000
         self._max_delay: Final = max_delay / 1000
         self._limit: Final = limit
-        self._drain: Final = (limit or 20) / (window / 1000)  # failures forgotten per second
-        self._levels: Final[dict[str, tuple[float, float]]] = {}  # address: (failures, when), in order of the last failure
+        self._user_limit: Final = user_limit
+        self._addresses: Final = _Levels((limit or 20) / (window / 1000), self.MAX_ADDRESSES)
+        self._names: Final = _Levels((user_limit or 100) / (window / 1000), self.MAX_ADDRESSES)
+        self._trusted: Final[dict[bytes, float]] = {}  # who was let in from where, and from when on that counts
 
     def __repr__(self) -> str:
-        return f"<FailedLogins of {len(self._levels)} addresses>"
+        return f"<FailedLogins of {len(self._addresses)} addresses>"
 
-    def wait(self, address: str, now: float) -> float:
+    def wait(self, address: str, now: float, login: str = "") -> float:
         """Seconds to wait before a login from `address` is looked at. Raises Refused when there were too many failures."""
-        level = self._level(_network(address), now)
+        network = network_of(address)
+        if self._trusted.get(_key(network, login), now + 1) <= now:
+            return 0.0
+        level = self._addresses.level(network, now)
         if self._limit and level > self._limit - 1:
-            seconds = max(1, ceil((level - self._limit + 1) / self._drain))
-            raise Refused("too-many-failed-logins", f"too many failed logins from {address}; try again in {seconds} s")
+            raise _too_many(f"from {address}", (level - self._limit + 1) / self._addresses.drain)
+        if self._user_limit and level > 0 and self._names.level(_key(login), now) > self._user_limit - 1:
+            raise _too_many(f"as this user, and some from {address}", level / self._addresses.drain)
         return min(self._max_delay, self._delay * 2 ** min(level - 1, 64)) if level >= 1 else 0.0
 
-    def failed(self, address: str, now: float) -> None:
-        """Count a failed login."""
-        network = _network(address)
-        level = self._level(network, now) + 1
-        self._levels.pop(network, None)
-        if len(self._levels) >= self.MAX_ADDRESSES:
-            del self._levels[next(iter(self._levels))]
-        self._levels[network] = (min(level, self._limit or level), now)
+    def failed(self, address: str, now: float, login: str = "") -> None:
+        """Count a login as failed, which is to be looked at now."""
+        network = network_of(address)
+        self._addresses.add(network, now, self._limit)
+        self._names.add(_key(login), now, self._user_limit)
+        if (pair := _key(network, login)) in self._trusted:
+            self._trusted[pair] = now + 1 / self._addresses.drain
 
-    def _level(self, network: str, now: float) -> float:
-        level, when = self._levels.get(network, (0.0, now))
-        return max(0.0, level - (now - when) * self._drain)
+    def passed(self, address: str, now: float, login: str = "") -> None:
+        """The last one was right after all."""
+        self.forgive(address, now, login)
+        pair = _key(network_of(address), login)
+        self._trusted.pop(pair, None)
+        if len(self._trusted) >= self.MAX_ADDRESSES:
+            del self._trusted[next(iter(self._trusted))]
+        self._trusted[pair] = now
+
+    def forgive(self, address: str, now: float, login: str = "") -> None:
+        """It could not be found out."""
+        self._addresses.take_back(network_of(address), now)
+        self._names.take_back(_key(login), now)
 
 
-def _network(address: str) -> str:
+class _Levels:
+    """Failures by what they are counted for, in order of the last one; they drain away evenly."""
+
+    def __init__(self, drain: float, most: int) -> None:
+        """`drain`: failures forgotten per second."""
+        self.drain: Final = drain
+        self._most: Final = most
+        self._found: Final[dict[str | bytes, tuple[float, float]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def level(self, key: str | bytes, now: float) -> float:
+        level, when = self._found.get(key, (0.0, now))
+        return max(0.0, level - (now - when) * self.drain)
+
+    def add(self, key: str | bytes, now: float, most: int) -> None:
+        """`most`: no level is higher; 0: none is too high."""
+        level = self.level(key, now) + 1
+        self._found.pop(key, None)
+        if len(self._found) >= self._most:
+            del self._found[next(iter(self._found))]
+        self._found[key] = (min(level, most or level), now)
+
+    def take_back(self, key: str | bytes, now: float) -> None:
+        level = self.level(key, now) - 1
+        self._found.pop(key, None)
+        if level > 0:
+            self._found[key] = (level, now)
+
+
+def _too_many(whose: str, seconds: float) -> Refused:
+    return Refused("too-many-failed-logins", f"too many failed logins {whose}; try again in {max(1, ceil(seconds))} s")
+
+
+def _key(*texts: str) -> bytes:
+    """Of texts of any length: what is remembered of a stranger has a bound."""
+    from hashlib import blake2b
+
+    return blake2b("\0".join(texts).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def network_of(address: str) -> str:
     """What counts as one client: an IPv4 address, or the /64 that an IPv6 host has to itself."""
     if ":" not in address:
         return address

@@ -22,7 +22,6 @@ from stompbox.admin.answers import refusal
 from stompbox.config import AdminTable, host_of, is_own_host
 from stompbox.errors import Refused, StompboxError
 from stompbox.security import Right, User
-from stompbox.server.logins import log_in
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -88,7 +87,7 @@ class Guard:
         if login is None:
             raise Refused("login-required", "login and passcode are required")
         peer = request.client.host if request.client else "local"
-        return await log_in(self.broker, peer, login, passcode)
+        return (await self.broker.logins.log_in(peer, login, passcode)).user
 
 
 def credentials(header: str) -> tuple[str | None, str | None]:

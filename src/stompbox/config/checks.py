@@ -7,6 +7,7 @@ start.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from re import search
 
 from stompbox.config.fields import nearest, shown
 from stompbox.config.listener import is_loopback, joined
@@ -96,6 +97,7 @@ def check_names(loaded: Loaded) -> None:
         loaded.refuse(("admin", "listen"), f"a listener has {joined(*endpoint)} already", "config-conflict")
     if configuration.max_failed_login_delay < configuration.failed_login_delay:
         loaded.refuse(("max-failed-login-delay",), f"is below failed-login-delay, {configuration.failed_login_delay}", "config-conflict")
+    _check_hashes(loaded)
     _check_addresses(loaded, (), configuration)
     for index, host in enumerate(hosts):
         path = ("virtual-host", index)
@@ -110,6 +112,15 @@ def check_names(loaded: Loaded) -> None:
                     f"no [[user]] has the name {shown(name)}{'; ' + nearest(name, names) if names else ''}",
                     "config-conflict",
                 )
+
+
+def _check_hashes(loaded: Loaded) -> None:
+    most = loaded.configuration.max_login_memory
+    for index, user in enumerate(loaded.configuration.users):
+        found = search(r"\$argon2\w+\$.*?\bm=(\d{1,12})\b", user.password or "")
+        if found and int(found[1]) * 1024 > most:
+            problem = f"this argon2 hash takes {int(found[1])} KiB to verify, more than max-login-memory, {most} bytes"
+            loaded.refuse(("user", index, "password"), problem, "config-conflict")
 
 
 def _places(configuration: Configuration) -> list[str]:

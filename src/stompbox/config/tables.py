@@ -251,7 +251,23 @@ class Configuration(Table, frozen=True):
     max_failed_logins: Annotated[
         int, key("After so many within the window, logins from that address are refused; 0: no limit.", "logins", source=_OWN, at_least=0)
     ] = 20
+    max_failed_logins_per_user: Annotated[
+        int,
+        key(
+            "After so many as one user within the window, from wherever, addresses that have failed must wait; 0: no limit.",
+            "logins", source=_OWN, at_least=0,
+        ),
+    ] = 100  # fmt: skip
     failed_login_window: Annotated[int, key("Time in which so many failures are forgotten.", "ms", source=_OWN, at_least=1)] = 300_000
+    login_threads: Annotated[
+        int, key("Passcodes that are verified against argon2 hashes at a time.", "threads", source=_OWN, at_least=1)
+    ] = 2
+    max_login_memory: Annotated[
+        int, key("What argon2 may have at a time; a hash that needs more is refused.", "bytes", source=_OWN, at_least=1)
+    ] = 256 * 1024 * 1024
+    max_waiting_logins: Annotated[
+        int, key("Logins that wait to be verified; beyond, the address with most of them gets an ERROR.", "logins", source=_OWN, at_least=1)
+    ] = 200
     log_level: Annotated[LogLevel, key("What is logged.")] = LogLevel.INFO
     log_format: Annotated[LogFormat, key("How it is written: lines of text, or one JSON object a line.")] = LogFormat.TEXT
     listeners: Annotated[tuple[ListenerTable, ...], key("[[listener]]: where clients connect.")] = field(

@@ -26,13 +26,14 @@ from stompbox.broker.stagings import Stagings
 from stompbox.config import Configuration, ListenerOptions
 from stompbox.errors import IllegalFrame, Refused, StompboxError, StoreError
 from stompbox.message import Run
-from stompbox.security import FailedLogins, Permissions, User, Users
+from stompbox.security import Permissions, Users
 from stompbox.server import limiting
 from stompbox.server.committer import Committer
 from stompbox.server.configuring import configure
 from stompbox.server.counting import Counting
 from stompbox.server.disk import Disk
 from stompbox.server.hosts import Hosts
+from stompbox.server.logins import Login, Logins
 from stompbox.server.losses import Losses
 from stompbox.server.naming import Names
 from stompbox.server.outgoing import Stream, Whole
@@ -80,10 +81,7 @@ class Broker:
         self.users = Users(configuration.users, configuration.authentication_cache_size)
         grants = configuration.grants_of()
         self.permissions = Permissions(grants.best if grants is not None else None, configuration.authorization_cache_size)
-        self.failed_logins = FailedLogins(
-            delay=configuration.failed_login_delay, max_delay=configuration.max_failed_login_delay,
-            limit=configuration.max_failed_logins, window=configuration.failed_login_window,
-        )  # fmt: skip
+        self.logins = Logins(self)
         self.connections: set[Connection] = set()
         self.doors: list[Door] = []
         self.of_listener: Counter[str] = Counter()  # connections, logged in or not, by what it listens on
@@ -138,12 +136,14 @@ class Broker:
         self._next_session += 1
         return self._next_session
 
-    def enter(self, connection: Connection, user: User) -> None:
+    def enter(self, connection: Connection, login: Login) -> None:
         """A connection is logged in. Raises Refused where the user has enough of them."""
+        user = login.user
         most = connection.options.max_connections_per_user
         if user.name and 0 <= most <= self.of_user[user.name]:
             raise Refused("too-many-connections", f"user {user.name!r} has {most} connections, which is the limit")
         connection.user = user
+        connection.proof = login.proof
         connection.is_entered = True
         self.of_user[user.name] += 1
 
@@ -482,6 +482,7 @@ class Broker:
             task.cancel()
         self.disk.close()
         self.losses.tell()
+        self.logins.close()
         await self._store_the_rest()
         await self.loop.run_in_executor(None, self.committer.close)
 

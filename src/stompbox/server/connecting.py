@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from stompbox import __version__
 from stompbox.config.spaces import MARK, is_inside
 from stompbox.errors import IllegalFrame, Refused, StompboxError
-from stompbox.security import User
+from stompbox.security import CERTIFICATE, User
 from stompbox.server import uploads
 from stompbox.server.hosts import admit
-from stompbox.server.logins import log_in
+from stompbox.server.logins import Login
 from stompbox.server.stamping import Stamps
 from stompbox.stomp.codec import encode
 from stompbox.stomp.frames import Frame
@@ -42,10 +42,11 @@ def connect(connection: Connection, frame: Frame) -> None:
     if 0 <= options.max_connections < broker.of_listener[str(connection.listener)]:
         raise Refused("too-many-connections", f"this listener takes no more than {options.max_connections} connections")
     if not len(broker.users):
-        _connected(connection, frame, agreement, User(login or name))
+        _connected(connection, frame, agreement, Login(User(login or name)))
         return
     if name:
-        _connected(connection, frame, agreement, broker.users.by_certificate(name))
+        found = Login(broker.users.by_certificate(name), CERTIFICATE)
+        _connected(connection, frame, agreement, found)
         return
     connection.hold()
     task = broker.loop.create_task(_authenticate(connection, frame, agreement))
@@ -64,10 +65,10 @@ def _check_names(frame: Frame) -> None:
 async def _authenticate(connection: Connection, frame: Frame, agreement: Agreement) -> None:
     broker, headers = connection.broker, frame.headers
     try:
-        user = await log_in(broker, connection.peer, headers.get("login"), headers.get("passcode"))
+        login = await broker.logins.log_in(connection.peer, headers.get("login"), headers.get("passcode"), lambda: connection.is_ended)
         if connection.is_lost or connection.is_ended:
             return
-        _connected(connection, frame, agreement, user)
+        _connected(connection, frame, agreement, login)
     except StompboxError as error:
         _refuse(connection, frame, error)
         return
@@ -82,11 +83,11 @@ def _refuse(connection: Connection, frame: Frame, error: StompboxError) -> None:
         connection.write_out()
 
 
-def _connected(connection: Connection, frame: Frame, agreement: Agreement, user: User) -> None:
+def _connected(connection: Connection, frame: Frame, agreement: Agreement, login: Login) -> None:
     broker, options, version = connection.broker, connection.options, connection.session.version
-    space = admit(broker.hosts.pick(frame.headers.get("host")), user)
-    broker.enter(connection, user)  # the last thing that can be refused
-    connection.enter_host(space, frame.headers.get("client-id", ""))
+    space = admit(broker.hosts.pick(frame.headers.get("host")), login.user)
+    broker.enter(connection, login)  # the last thing that can be refused
+    connection.enter_host(frame.headers.get("host"), space, frame.headers.get("client-id", ""))
     connection.decoder.version = version
     connection.decoder.logged_in = True
     if connection.transform is None:  # which looks at each frame by itself

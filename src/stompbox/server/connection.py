@@ -110,6 +110,8 @@ class Connection:
         limits = Limits(options.max_header_size, options.max_headers, options.max_body_size, options.max_frame_size_before_login)
         self.decoder = Decoder(limits=limits)
         self.user = User("")
+        self.proof: str | None = None  # what its passcode was verified against (Users.again)
+        self.host: str | None = None  # as its CONNECT said
         self.client_id = ""  # with the space of its host before it
         self.is_entered = False  # logged in, and counted
         self.names = broker.names_of(options)
@@ -180,8 +182,9 @@ class Connection:
             text = f"{self._before_login} octets and no CONNECT among them; the limit is {most - SLACK} (maxFrameSizeBeforeLogin)"
             self._obey_all(_faulty(FrameError("too-much-before-login", text)))
 
-    def enter_host(self, space: str, client_id: str) -> None:
+    def enter_host(self, host: str | None, space: str, client_id: str) -> None:
         """Logged in: the names that it says are those of its virtual host."""
+        self.host = host
         self.names = self.broker.names_of(self.options, space)
         self.temporaries.space = space
         self.client_id = space + client_id if client_id else ""
