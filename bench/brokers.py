@@ -61,6 +61,7 @@ class Stompbox:
     pid: int = 0
     start_seconds: float = 0.0
     not_persistent: str = NOT_PERSISTENT
+    options: tuple[str, ...] = ()  # more of `serve`
     _data: str = ""
     _process: subprocess.Popen[str] | None = field(default=None, repr=False)
 
@@ -72,7 +73,8 @@ class Stompbox:
     def start(self) -> None:
         """Returns once it said `ready`; `start_seconds` is the time from the launch to that line."""
         self._data = tempfile.mkdtemp(prefix="stompbox-bench-")
-        command = [sys.executable, "-m", "stompbox", "serve", "--listen", "tcp://127.0.0.1:0", "--data", self._data, "--no-admin"]
+        serve = [sys.executable, "-m", "stompbox", "serve", "--listen", "tcp://127.0.0.1:0", "--data", self._data, "--no-admin"]
+        command = [*serve, *self.options]
         launched = time.monotonic()
         with self.log.open("w") as log:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)

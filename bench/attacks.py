@@ -1,0 +1,398 @@
+"""What a hostile client does, a function an attack: each connects by itself, sends its bytes and stays until it is told to go.
+
+A raw socket and bytes, so that nothing is done better than an attacker would. Decides what is sent; hostile.py measures the others.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import select
+import socket
+import struct
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+WITHIN = 60.0  # seconds that one attack writes, at the most
+MEGABYTE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """`run(port)` returns what must stay open until the end. `is_ours`: needs what other brokers have not. `toml`: settings."""
+
+    run: Callable[[int], list[socket.socket]]
+    what: str
+    is_ours: bool = False
+    toml: str = ""
+
+
+ATTACKS: dict[str, Attack] = {}
+
+
+def attack(what: str, *, is_ours: bool = False, toml: str = "") -> Callable[[Callable[[int], list[socket.socket]]], object]:
+    def note(run: Callable[[int], list[socket.socket]]) -> object:
+        ATTACKS[run.__name__] = Attack(run, what, is_ours, toml)
+        return run
+
+    return note
+
+
+def opened(port: int) -> socket.socket:
+    found = socket.create_connection(("127.0.0.1", port), 10)
+    found.settimeout(10)
+    return found
+
+
+def connected(port: int, version: str = "1.2", login: str = "guest") -> socket.socket:
+    """Logged in; what has come is read up to the end of CONNECTED."""
+    link = opened(port)
+    link.sendall(f"CONNECT\naccept-version:{version}\nhost:/\nlogin:{login}\npasscode:guest\nheart-beat:0,0\n\n\0".encode())
+    got = b""
+    while b"\0" not in got:
+        more = link.recv(4096)
+        if not more:
+            raise ConnectionError(f"refused: {got[:200]!r}")
+        got += more
+    return link
+
+
+def pour(link: socket.socket, pieces: Iterable[bytes], *, reads: bool = True) -> None:
+    """Writes as long as it is taken, for WITHIN seconds; `reads`: throws away what comes back."""
+    until = time.monotonic() + WITHIN
+    link.setblocking(False)
+    with contextlib.suppress(OSError):
+        for piece in pieces:
+            view = memoryview(piece)
+            while view:
+                readable, writable, _ = select.select([link] if reads else [], [link], [], until - time.monotonic())
+                if not readable and not writable:
+                    return
+                if readable and not link.recv(MEGABYTE):
+                    return
+                if writable:
+                    with contextlib.suppress(BlockingIOError):
+                        view = view[link.send(view) :]
+                if time.monotonic() > until:
+                    return
+
+
+def drain(link: socket.socket, seconds: float = 5.0) -> None:
+    """Reads what comes until nothing more does for a second."""
+    until = time.monotonic() + seconds
+    link.settimeout(1)
+    with contextlib.suppress(OSError):
+        while time.monotonic() < until and link.recv(MEGABYTE):
+            pass
+
+
+def send(destination: str, body: bytes = b"", *, headers: str = "") -> bytes:
+    return b"SEND\ndestination:%b\n%bcontent-length:%d\n\n%b\0" % (destination.encode(), headers.encode(), len(body), body)
+
+
+def subscribe(number: int, destination: str, *, headers: str = "") -> bytes:
+    return f"SUBSCRIBE\nid:{number}\ndestination:{destination}\n{headers}\n\0".encode()
+
+
+def settle(link: socket.socket) -> None:
+    """All that was sent before is done: a receipt came."""
+    link.setblocking(True)
+    link.settimeout(60)
+    link.sendall(b"BEGIN\ntransaction:settled\nreceipt:settled\n\n\0ABORT\ntransaction:settled\n\n\0")
+    got = b""
+    while b"receipt-id:settled" not in got:
+        more = link.recv(MEGABYTE)
+        if not more:
+            return
+        got = got[-64:] + more
+
+
+# Before login
+
+
+def websocket(port: int) -> socket.socket:
+    link = opened(port)
+    key = base64.b64encode(os.urandom(16)).decode()
+    link.sendall(
+        f"GET /stomp HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: v12.stomp\r\n\r\n".encode()
+    )
+    got = b""
+    while b"\r\n\r\n" not in got:
+        got += link.recv(4096)
+    return link
+
+
+def ws_frame(opcode: int, payload: bytes = b"", *, fin: bool = True) -> bytes:
+    """Masked with zeros, as a client may."""
+    size = len(payload)
+    length = struct.pack("!B", 0x80 | size) if size < 126 else struct.pack("!BQ", 0xFF, size)
+    return bytes([opcode | (0x80 if fin else 0)]) + length + b"\0\0\0\0" + payload
+
+
+def _strangers(port: int, first: bytes, repeated: bytes, *, count: int = 4, octets: int = 4 * MEGABYTE) -> list[socket.socket]:
+    links = [websocket(port) for _ in range(count)]
+    for link in links:
+        pour(link, [first, *[repeated * (MEGABYTE // len(repeated))] * (octets // MEGABYTE)])
+    return links
+
+
+@attack("strangers, WebSocket: messages of one octet")
+def ws_tiny_messages(port: int) -> list[socket.socket]:
+    return _strangers(port, b"", ws_frame(2, b"\n"))
+
+
+@attack("strangers, WebSocket: empty continuations")
+def ws_continuations(port: int) -> list[socket.socket]:
+    return _strangers(port, ws_frame(2, b"", fin=False), ws_frame(0, b"", fin=False))
+
+
+@attack("strangers, WebSocket: pings")
+def ws_pings(port: int) -> list[socket.socket]:
+    return _strangers(port, b"", ws_frame(9, b""))
+
+
+@attack("strangers: bare line feeds")
+def line_feeds(port: int) -> list[socket.socket]:
+    links = [opened(port) for _ in range(4)]
+    for link in links:
+        pour(link, [b"\n" * MEGABYTE] * 8)
+    return links
+
+
+@attack("100 strangers, WebSocket, 3 MiB of one message each")
+def ws_strangers(port: int) -> list[socket.socket]:
+    links = [websocket(port) for _ in range(100)]
+    for link in links:
+        pour(link, [ws_frame(2, b"CONNECT\nx:" + bytes(b"a" * (3 * MEGABYTE)))[: 3 * MEGABYTE]])
+    return links
+
+
+# Frames that cost
+
+
+@attack("UNSUBSCRIBE of what is not there, STOMP 1.1, 100,000 in one write")
+def unsubscribe_errors(port: int) -> list[socket.socket]:
+    link = connected(port, "1.1")
+    pour(link, [b"".join([b"UNSUBSCRIBE\nid:%d\n\n\0" % n for n in range(100_000)])])
+    drain(link)
+    return [link]
+
+
+@attack("BEGIN and ABORT, 100,000 in one write")
+def begin_abort(port: int) -> list[socket.socket]:
+    link = connected(port)
+    pour(link, [b"".join([b"BEGIN\ntransaction:%d\n\n\0ABORT\ntransaction:%d\n\n\0" % (n, n) for n in range(100_000)])])
+    settle(link)
+    return [link]
+
+
+@attack("SUBSCRIBE and UNSUBSCRIBE, 50,000 in one write")
+def subscribe_unsubscribe(port: int) -> list[socket.socket]:
+    link = connected(port)
+    pour(link, [b"".join([subscribe(n, f"/topic/{n % 100}") + b"UNSUBSCRIBE\nid:%d\n\n\0" % n for n in range(50_000)])])
+    settle(link)
+    return [link]
+
+
+@attack("300 ACKs of unknown ids, STOMP 1.1, beside 100,000 unacknowledged messages")
+def unknown_acks(port: int) -> list[socket.socket]:
+    link = connected(port, "1.1")
+    pour(link, [send("/queue/unacknowledged", b"x") * 100_000])
+    pour(link, [subscribe(1, "/queue/unacknowledged", headers="ack:client-individual\nconsumer-window-size:-1\nprefetch-count:0\n")])
+    drain(link)
+    pour(link, [b"".join([b"ACK\nsubscription:1\nmessage-id:no-%d\n\n\0" % n for n in range(300)])])
+    drain(link)
+    return [link]
+
+
+# Matching
+
+
+@attack("200 selectors of 500 terms, 1,000 messages that differ")
+def long_selectors(port: int) -> list[socket.socket]:
+    link = connected(port)
+    terms = [" OR ".join([f"h{term} = '{number}-{term}'" for term in range(500)]) for number in range(200)]
+    pour(link, [subscribe(number, "/topic/selected", headers=f"selector:{text}\n") for number, text in enumerate(terms)])
+    settle(link)
+    pour(link, [b"".join([send("/topic/selected", b"x", headers=f"h1:{n}\nh{n % 500}:{n}\n") for n in range(1000)])])
+    settle(link)
+    return [link]
+
+
+@attack("50 consumers with selectors on a queue of 30,000 messages")
+def selectors_on_backlog(port: int) -> list[socket.socket]:
+    link = connected(port)
+    pour(link, [b"".join([send("/queue/backlog", b"x" * 100, headers=f"n:{n}\n") for n in range(30_000)])])
+    settle(link)
+    pour(link, [b"".join([subscribe(n, "/queue/backlog", headers=f"selector:n % 1000 = {n + 2000}\n") for n in range(50)])])
+    settle(link)
+    return [link]
+
+
+@attack("a LIKE selector of 16 KB and 10 messages")
+def like_selector(port: int) -> list[socket.socket]:
+    link = connected(port)
+    pour(link, [subscribe(1, "/topic/liked", headers=f"selector:text LIKE '{'%a' * 8000}b'\n")])
+    pour(link, [send("/topic/liked", b"x", headers=f"text:{'a' * 30_000}\n") * 10])
+    settle(link)
+    return [link]
+
+
+@attack("an XPATH selector of 16 KB and 10 messages", is_ours=True)
+def xpath_selector(port: int) -> list[socket.socket]:
+    link = connected(port)
+    path = "//*[" * 1500 + "a" + "]" * 1500
+    pour(link, [subscribe(1, "/topic/paths", headers=f"selector:XPATH '{path}'\n")])
+    body = b"<a>" * 200 + b"</a>" * 200
+    pour(link, [send("/topic/paths", body) * 10])
+    drain(link, 3)
+    return [link]
+
+
+@attack("200 subscriptions to /topic/# over 500 addresses", is_ours=True)
+def wide_wildcards(port: int) -> list[socket.socket]:
+    link = connected(port)
+    pour(link, [b"".join([send(f"/topic/wide.{n}", b"x") for n in range(500)])])
+    pour(link, [b"".join([subscribe(n, "/topic/#") for n in range(200)])])
+    settle(link)
+    return [link]
+
+
+@attack("100 subscriptions to four overlapping wildcards each", is_ours=True)
+def overlapping_wildcards(port: int) -> list[socket.socket]:
+    link = connected(port)
+    pour(link, [b"".join([send(f"/topic/over.{n % 20}.{n}", b"x") for n in range(500)])])
+    pour(link, [b"".join([subscribe(n, "/topic/#,/topic/over.#,/topic/over.*.*,/topic/*.*.*") for n in range(100)])])
+    settle(link)
+    return [link]
+
+
+# Memory
+
+
+@attack("receipts that are never read, 400 MB of them")
+def unread_receipts(port: int) -> list[socket.socket]:
+    link = connected(port)
+    receipt = "r" * 1000
+    pour(link, [send("/topic/nobody", b"", headers=f"receipt:{receipt}\n") * 1000] * 400, reads=False)
+    return [link]
+
+
+@attack("errors that are never read, STOMP 1.1, 400 MB of frames")
+def unread_errors(port: int) -> list[socket.socket]:
+    link = connected(port, "1.1")
+    pour(link, [b"UNSUBSCRIBE\nid:%b\n\n\0" % (b"u" * 1000) * 1000] * 400, reads=False)
+    return [link]
+
+
+@attack("pongs that are never read, 100 MB of pings")
+def unread_pongs(port: int) -> list[socket.socket]:
+    link = websocket(port)
+    link.sendall(ws_frame(1, b"CONNECT\naccept-version:1.2\nhost:/\nlogin:guest\npasscode:guest\n\n\0"))
+    pour(link, [ws_frame(9, b"p" * 100) * 10_000] * 100, reads=False)
+    return [link]
+
+
+@attack("three open transactions of 90 MB")
+def large_transactions(port: int) -> list[socket.socket]:
+    links = [connected(port) for _ in range(3)]
+    for link in links:
+        link.sendall(b"BEGIN\ntransaction:t\n\n\0")
+        pour(link, [send("/queue/never", b"x" * 50_000, headers="transaction:t\n")] * 1800)
+    return links
+
+
+@attack("an open transaction of 1,000,000 empty bodies")
+def empty_transaction(port: int) -> list[socket.socket]:
+    link = connected(port)
+    link.sendall(b"BEGIN\ntransaction:t\n\n\0")
+    pour(link, [b"".join([send("/queue/never", headers=f"transaction:t\nn:{n}\n") for n in range(start, start + 10_000)])
+                for start in range(0, 1_000_000, 10_000)])  # fmt: skip
+    return [link]
+
+
+@attack("five frames that are no SEND, with bodies of 90 MiB")
+def bodies_of_others(port: int) -> list[socket.socket]:
+    links = [connected(port) for _ in range(5)]
+    for link in links:
+        pour(link, [b"ACK\nid:1\ncontent-length:%d\n\n" % (90 * MEGABYTE), *[bytes(MEGABYTE)] * 89])
+    return links
+
+
+@attack("five subscriptions with consumer-window-size:-1 that do not read, 500 MB sent to them")
+def unread_messages(port: int) -> list[socket.socket]:
+    links = [connected(port) for _ in range(5)]
+    for link in links:
+        link.sendall(subscribe(1, "/topic/unread", headers="consumer-window-size:-1\n"))
+    sender = connected(port)
+    pour(sender, [send("/topic/unread", b"x" * 50_000)] * 2000)
+    return [*links, sender]
+
+
+@attack("400 retained messages of 1 MB", is_ours=True)
+def retained(port: int) -> list[socket.socket]:
+    link = connected(port)
+    pour(link, [send(f"/topic/retained.{n}", b"x" * 90_000, headers="retain:set\npersistent:false\n") for n in range(4000)])
+    settle(link)
+    return [link]
+
+
+@attack("4,000 duplicate ids of 60 KB", is_ours=True)
+def duplicate_ids(port: int) -> list[socket.socket]:
+    link = connected(port)
+    pour(link, [send("/topic/once", b"x", headers=f"_AMQ_DUPL_ID:{n:060000d}\n") for n in range(4000)])
+    settle(link)
+    return [link]
+
+
+@attack("200,000 SENDs, each with header names of its own")
+def header_names(port: int) -> list[socket.socket]:
+    link = connected(port)
+    pour(link, [b"".join([send("/topic/names", b"x", headers=f"name-{n}:1\nother-{n}:{n}\n") for n in range(start, start + 1000)])
+                for start in range(0, 200_000, 1000)])  # fmt: skip
+    settle(link)
+    return [link]
+
+
+@attack(
+    "50,000 addresses asked for by a user without rights", is_ours=True,
+    toml='[[user]]\nname = "guest"\npassword = "guest"\n[[user]]\nname = "probe"\npassword = "guest"\ngroups = ["probe"]\n'
+    '[[permission]]\nmatch = "probe"\nsend = ["probe"]\nconsume = ["probe"]\n'
+    'create-address = ["probe"]\ncreate-durable-queue = ["probe"]\n',
+)  # fmt: skip
+def permission_cache(port: int) -> list[socket.socket]:
+    link = connected(port, "1.1")
+    pour(link, [send(f"/queue/{n:060000d}", b"x") for n in range(4000)])
+    drain(link)
+    return [link]
+
+
+@attack("eight rounds of 5,000 connections that come and go")
+def churn(port: int) -> list[socket.socket]:
+    for _ in range(8):
+        links = [connected(port) for _ in range(5000)]
+        for link in links:
+            link.close()
+    return []
+
+
+def main() -> None:
+    """`python -m bench.attacks NAME PORT`: says `done` when all is sent, and keeps its connections until its stdin ends."""
+    name, port = sys.argv[1], int(sys.argv[2])
+    kept: list[socket.socket] = []
+    try:
+        kept = ATTACKS[name].run(port)
+        print("done", flush=True)
+    except (OSError, ConnectionError) as error:
+        print(f"cut off: {error}", flush=True)
+    sys.stdin.read()
+    for link in kept:
+        link.close()
+
+
+if __name__ == "__main__":
+    main()
