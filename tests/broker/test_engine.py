@@ -190,6 +190,22 @@ def test_a_divert_copies() -> None:
     assert drained(world, "q", "copies") == {"q": [b"0", b"1", b"2"], "copies": [b"0", b"2"]}
 
 
+def test_a_divert_that_raises_is_not_a_circle_for_the_next_message() -> None:
+    world = World()
+    raised: list[Run] = []
+
+    def broken(run: Run, _: int) -> Run:
+        raised.append(run)
+        raise RuntimeError("a fault of ours")
+
+    world.engine.add_divert("q", Divert("broken", "copies", None, exclusive=False, transform=broken))
+    for _ in range(2):
+        with pytest.raises(RuntimeError):
+            world.send("q", b"a")
+    assert len(raised) == 2
+    assert not world.engine.diverting
+
+
 def test_an_exclusive_divert_takes_what_it_selects_and_nothing_else() -> None:
     world = World()
     divert(world, "q", "taken", "word = 'a'", is_exclusive=True)

@@ -180,6 +180,20 @@ def test_own_queues_among_the_expired() -> None:
     assert world.queue("EXP.q", "expired").backlog.count == 1
 
 
+def test_an_address_with_a_very_long_name_has_no_queue_of_its_own_among_the_expired() -> None:
+    """A selector could not hold its name: what expires goes to the address, and the time of others comes all the same."""
+    name = "q" * 60_000
+    world = World(AddressSetting(match="#", expiry_address="expired", auto_create_expiry_resources=True))
+    world.send(name, b"a", expires=NOW + 1)
+    world.send("q", b"b", expires=NOW + 1)
+    world.tick(1)
+    assert world.queue("expired").backlog.count == 1
+    assert world.queue("EXP.q", "expired").backlog.count == 1
+    world.commit()
+    again = world.restart()
+    assert again.queue("EXP.q", "expired").selector is not None
+
+
 def test_a_reader_of_the_past_sees_nothing_expire() -> None:
     world = World(AddressSetting(match="s", retention_messages=100, expiry_address="expired"))
     world.send("s", b"a", expires=NOW + 10, routing=2)

@@ -16,6 +16,7 @@ from stompbox.broker.queue import Kind
 from stompbox.broker.segments import Segment
 from stompbox.broker.undelivered import EXPIRED, NO_ROUTE, Fate, Loss
 from stompbox.config.spaces import local, space_of
+from stompbox.errors import SelectorError
 from stompbox.message import (
     ACTUAL_EXPIRY,
     ANYCAST,
@@ -127,11 +128,15 @@ def _routing(engine: Engine, name: str) -> int:
 
 
 def _forward_to(engine: Engine, name: str, own: str, origin: Address, run: Run) -> bool:
-    """To one queue, which takes only messages of `origin`."""
+    """To one queue, which takes only messages of `origin`; to all of the address where a selector cannot hold a name so long."""
+    literal = local(origin.name).replace("'", "''")
+    try:
+        only_those = compile_selector(f"{ORIGINAL_ADDRESS} = '{literal}'")
+    except SelectorError:
+        return engine.forward(name, run)
     target = engine.addresses.get(name) or engine.create_address(name)
     if own not in target.anycast:
-        literal = local(origin.name).replace("'", "''")
-        engine.new_queue(target, own, Kind.ANYCAST, compile_selector(f"{ORIGINAL_ADDRESS} = '{literal}'"), is_auto=True)
+        engine.new_queue(target, own, Kind.ANYCAST, only_those, is_auto=True)
     run.routing, run.queue = ANYCAST, own
     return engine.route(target, run)
 

@@ -53,6 +53,18 @@ def publish(engine: Engine, address: Address, run: Run) -> bool:
     if address in engine.diverting:  # it came round in a circle, which ends here
         return engine.append(address, run)
     engine.diverting[address] = None
+    try:
+        rest, is_stored = _send_copies(engine, address, run)
+    finally:
+        del engine.diverting[address]
+    parts = [run] if rest == [(run.first, run.stop)] else [copy(run, first, stop) for first, stop in rest]
+    for part in parts:
+        is_stored |= engine.append(address, part)
+    return is_stored
+
+
+def _send_copies(engine: Engine, address: Address, run: Run) -> tuple[list[Range], bool]:
+    """What stays at the address itself, and whether the receipt must wait for the next commit."""
     run.first, run.arrived = address.log.next, engine.now  # for selectors that look at messages
     rest: list[Range] = [(run.first, run.stop)]
     is_stored = False
@@ -62,11 +74,7 @@ def publish(engine: Engine, address: Address, run: Run) -> bool:
         is_stored |= stored
         if divert.exclusive:
             rest = [part for first, stop in rest for part in missing(done, first, stop)]
-    del engine.diverting[address]
-    parts = [run] if rest == [(run.first, run.stop)] else [copy(run, first, stop) for first, stop in rest]
-    for part in parts:
-        is_stored |= engine.append(address, part)
-    return is_stored
+    return rest, is_stored
 
 
 def _matching(divert: Divert, address: Address, run: Run, first: int, stop: int) -> list[Range]:

@@ -70,6 +70,7 @@ def apply(transform: Transform, letter: Letter) -> Letter:
             raise TypeError("headers must be texts and the body bytes")
         if not headers.get("destination"):
             raise ValueError("a message needs a destination")
+        "".join([*headers, *headers.values()]).encode()  # half of a pair of surrogates is a str, and no text that could be stored
     except StompboxError:
         raise
     except Exception as error:  # a function of somebody else may raise anything
