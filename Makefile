@@ -28,10 +28,10 @@ check: $(VENV)/.dev ## ruff, mypy --strict and the floors of the house
 bench: $(VENV)/.dev ## measure Stompbox; ARGS='--peers artemis' beside others, '--rows queue --runs 1' in short
 	@$(BIN)/python -m bench.run $(ARGS)
 
-soak: $(VENV)/.dev ## kill a broker 40 times under load, cut power at every write, fail every call, kill Spark; ARGS='--kills 100'
+soak: $(VENV)/.dev ## kill a broker 40 times under load, cut power at every write, fail and raise at every call, kill Spark; ARGS='--kills 100'
 	@$(BIN)/python -m tests.crash.drill $(ARGS)
 	@SOAK=1 $(BIN)/python -m pytest -q tests/crash/test_power_loss.py tests/crash/test_faults.py \
-	  tests/crash/test_broker_power_loss.py tests/crash/test_broker_faults.py tests/pipelines/test_kills.py
+	  tests/crash/test_broker_power_loss.py tests/crash/test_broker_faults.py tests/crash/test_calls.py tests/pipelines/test_kills.py
 	@$(BIN)/python -m tests.spark.soak
 
 lock: $(VENV)/.dev ## write the installed versions to requirements.lock

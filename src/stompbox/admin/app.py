@@ -37,7 +37,7 @@ from stompbox.broker.address import Address
 from stompbox.broker.depth import depth_of
 from stompbox.broker.queue import Queue
 from stompbox.config import AdminTable
-from stompbox.errors import Refused, StompboxError
+from stompbox.errors import BrokerFault, Refused, StompboxError
 from stompbox.security import Right
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def build(broker: Broker, table: AdminTable) -> ASGIApp:
         Route(f"{API}/messages", pages.messages),
         *[Route(f"{API}/{path}", Operate(broker, operation).post, methods=["POST"]) for path, operation in OPERATIONS.items()],
     ]
-    app = Starlette(routes=routes, exception_handlers={HTTPException: _no_page, StompboxError: _refused})
+    app = Starlette(routes=routes, exception_handlers={HTTPException: _no_page, StompboxError: _refused, Exception: _fault})
     app.state.broker = broker
     return Guard(app, broker, table)
 
@@ -88,6 +88,14 @@ async def _refused(request: Request, error: Exception) -> Response:
     broker: Broker = request.app.state.broker
     broker.errors[error.code] += 1
     return refusal(error)
+
+
+async def _fault(request: Request, error: Exception) -> Response:
+    """Of ours. Reading changes nothing; an operation may have been in the middle of something."""
+    broker: Broker = request.app.state.broker
+    if request.method == "POST":
+        broker.faults.stop(f"{request.scope['path'][:200]!r} was done", error)
+    return refusal(BrokerFault("internal-fault", "a fault of the broker; its log says more"))
 
 
 class Pages:

@@ -37,6 +37,7 @@ class Commits:
         self._offsets: dict[Log, int] = {}  # of the commit that the disk works on: each log's next offset then
         self._addresses: list[Address] = []  # and whose logs are in it
         self._units: list[Unit] = []  # and what of it somebody waits for
+        self._is_whole = True  # nothing was lost on its way into a commit
 
     def __bool__(self) -> bool:
         return bool(self.dirty or self.acked or self.delivered or self._next) or self.engine.bodies.is_dirty
@@ -99,7 +100,18 @@ class Commits:
                 self._next.dropped_logs.append(log.id)
 
     def take(self) -> Commit:
-        """All that changed since the last one. Answer with `landed` or `failed` before taking the next."""
+        """All that changed since the last one. Answer with `landed` or `failed` before taking the next.
+
+        After an exception here there is no next one: what it would confirm was in this one.
+        """
+        if not self._is_whole:
+            raise RuntimeError("no commit is taken: part of an earlier one is lost")
+        self._is_whole = False
+        commit = self._gather()
+        self._is_whole = True
+        return commit
+
+    def _gather(self) -> Commit:
         for queue in list(self.acked):
             if not queue.bindings:  # its last message may have gone without a consumer
                 lifetimes.queue_left(self.engine, queue)
@@ -130,6 +142,7 @@ class Commits:
 
     def landed(self) -> None:
         """The commit that was taken last is durable."""
+        self._is_whole = False
         self.engine.bodies.landed()
         for log, next in self._offsets.items():
             log.landed(next)
@@ -137,6 +150,7 @@ class Commits:
             if address.log.retention is not None and self.engine.logs.get(address.log.id) is address:
                 self._let_go(address)
         self._offsets, self._addresses, self._units = {}, [], []
+        self._is_whole = True
 
     def _let_go(self, address: Address) -> None:
         """What came may be more than is to be kept; and all of it may be gone."""
@@ -148,6 +162,7 @@ class Commits:
 
     def failed(self, commit: Commit) -> None:
         """The commit that was taken last is not in the store: what was refused is undone, the rest goes in with the next one."""
+        self._is_whole = False
         newer, self._next = self._next, commit
         self.engine.bodies.failed(commit)
         commit.logs |= newer.logs
@@ -171,6 +186,7 @@ class Commits:
         self.units[:0] = [unit for unit in self._units if not unit.is_refusable]
         self._offsets, self._addresses, self._units = {}, [], []
         units.withdraw(self.engine, refused)
+        self._is_whole = True
 
     def __repr__(self) -> str:
         return f"<Commits addresses={len(self.dirty)} cursors={len(self.acked)} {'more' if self._next else 'nothing more'}>"

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from stompbox.broker.address import Range, add_offset, missing, wanted
+from stompbox.broker.queue import Kind
 from stompbox.errors import StompboxError
-from stompbox.message import Run
+from stompbox.message import ANYCAST, Run
 from stompbox.selectors import Selector
 
 if TYPE_CHECKING:
@@ -99,6 +100,21 @@ def _send(engine: Engine, divert: Divert, run: Run, ranges: list[Range]) -> tupl
         is_stored |= engine.forward(divert.forwarding_address, changed, routing)
         add_offset(done, offset)
     return done, is_stored
+
+
+def forward(engine: Engine, name: str, run: Run, routing: int) -> bool:
+    """What the configuration sends on (`Engine.forward`). Nobody asked for it who could be refused it: the messages that it came of may
+    have taken effect already, so that an error here is a fault of ours."""
+    try:
+        address = engine.addresses.get(name) or engine.create_address(name, is_auto=True)
+        run.routing = routing or address.kinds or engine.default_routing(name)
+        address.add_kind(run.routing)
+        if run.routing & ANYCAST and not address.anycast:
+            engine.new_queue(address, name, Kind.ANYCAST, is_auto=True)
+        kept = run if address.limits is None else address.limits.kept(run)
+        return kept is not None and engine.route(address, kept)
+    except StompboxError as error:
+        raise RuntimeError(f"messages cannot be sent on to {name[:200]!r}") from error
 
 
 def copy(run: Run, first: int, stop: int) -> Run:

@@ -415,13 +415,7 @@ class Engine:
 
     def forward(self, name: str, run: Run, routing: int = 0) -> bool:
         """Messages that the configuration sends to an address: by `routing`, or the kinds that it has, or its settings when it is new."""
-        address = self.addresses.get(name) or self.create_address(name, is_auto=True)
-        run.routing = routing or address.kinds or self.default_routing(name)
-        address.add_kind(run.routing)
-        if run.routing & ANYCAST and not address.anycast:
-            self.new_queue(address, name, Kind.ANYCAST, is_auto=True)
-        kept = run if address.limits is None else address.limits.kept(run)
-        return kept is not None and self.route(address, kept)
+        return diverts.forward(self, name, run, routing)
 
     # Consumers
 

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 app = App(name="serve", help="Run a broker until SIGTERM or SIGINT.")
 
+STOPPED = "broker-stopped"
+FAULT = 70  # exit code after a fault of its own: EX_SOFTWARE of sysexits.h
+
+
 @app.default
 def serve(
     *,
@@ -36,6 +40,8 @@ def serve(
     log_format: Literal["text", "json"] | None = None,
 ) -> None:
     """Run a broker until SIGTERM or SIGINT; prints one line per listener once it accepts, then `ready`.
+
+    Exit codes: 0 told to stop, 1 cannot start, 2 wrong configuration, 70 stopped by a fault of its own.
 
     Parameters
     ----------
@@ -73,6 +79,8 @@ def serve(
         again = partial(_read_again, config, overrides)
         _run(configuration, again, is_admin_asked=loaded.where(("admin", "listen")) != "default")
     except StompboxError as error:
+        if error.code == STOPPED:  # the log has said it
+            sys.exit(FAULT)
         print(f"stompbox serve: {error.message}", file=sys.stderr)
         sys.exit(2 if error.code.startswith("config") else 1)
 

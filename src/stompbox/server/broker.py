@@ -10,10 +10,10 @@ import logging
 import random
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stompbox.broker import limits, retention, windows
 from stompbox.broker.address import Address
@@ -32,6 +32,7 @@ from stompbox.server.committer import Committer
 from stompbox.server.configuring import configure
 from stompbox.server.counting import Counting
 from stompbox.server.disk import Disk
+from stompbox.server.faults import Faults, told, watch
 from stompbox.server.hosts import Hosts
 from stompbox.server.logins import Login, Logins
 from stompbox.server.losses import Losses
@@ -76,7 +77,9 @@ class Broker:
         limits.measure(self.engine, store.sizes)
         retention.outline(self.engine, store.outline)
         refusal = self._begin(store, Commit(entries={("broker", "epoch"): (epoch + 1).to_bytes(4), DOUBTS: None}))
-        self.committer = Committer(store, loop, self._committed)
+        self.has_failed = False  # by a fault of its own (faults.py): nothing more happens
+        self.faults = Faults(self, Path(configuration.data) if is_durable else None)
+        self.committer = Committer(store, loop, self._committed, self.faults.stop)
         self.stagings = Stagings(self.engine, configuration.max_staged_bytes)
         self.users = Users(configuration.users, configuration.authentication_cache_size)
         grants = configuration.grants_of()
@@ -100,7 +103,7 @@ class Broker:
         self.sequence = 1  # of the commit that is being gathered
         self.is_wanted = False  # somebody waits for it
         self.is_stopping = False
-        self._unreadable: set[int] = set()  # queues, said to be so
+        self.unreadable: set[int] = set()  # queues, said to be so
         self._on_durable: list[tuple[int, asyncio.Future[None]]] = []
         self._commit_timer: asyncio.TimerHandle | None = None
         self._tick_timer: asyncio.TimerHandle | None = None
@@ -116,6 +119,7 @@ class Broker:
         configure(self.engine, configuration.addresses, configuration.diverts)
         for host in configuration.virtual_hosts:
             configure(self.engine, *configuration.made_of(host))
+        self.faults.recall()
 
     def _begin(self, store: Store, first: Commit) -> StoreError | None:
         """The first commit. One that the disk refuses goes in with the next, before which nothing of this broker is in the store."""
@@ -188,6 +192,8 @@ class Broker:
 
     def flush(self) -> None:
         """Writes what was caused, starts what is due."""
+        if self.has_failed:
+            return
         engine = self.engine
         for _ in range(ROUNDS):
             if not engine.touched:
@@ -262,13 +268,34 @@ class Broker:
             if run.is_large:
                 self._stream(consumer, output, connection)
                 continue
-            extra = connection.extra_headers(output) if output.is_redelivered else b""
-            start = output.first - run.first
-            out.append(messages(output.binding.head, run, start, output.stop - run.first, redelivered=output.is_redelivered, extra=extra))
-            self.engine.counters["delivered"] += output.stop - output.first
+            try:
+                out.append(self._frames(output, connection, output.first, output.stop))
+            except Exception as error:
+                self.errors["internal-fault"] += 1
+                log.warning("%s: messages cannot be encoded together: %s", connection.name, told(error))
+                self._encode_singly(consumer, output, connection)
         consumer.outbox.clear()
         if consumer.ack is AckMode.AUTO:
             connection.unflushed[consumer] = None
+
+    def _frames(self, output: Output, connection: Connection, first: int, stop: int) -> bytes:
+        """The messages first .. stop-1 of an output."""
+        run = output.run
+        extra = connection.extra_headers(output) if output.is_redelivered else b""
+        data = messages(output.binding.head, run, first - run.first, stop - run.first, redelivered=output.is_redelivered, extra=extra)
+        self.engine.counters["delivered"] += stop - first
+        return data
+
+    def _encode_singly(self, consumer: Consumer, output: Output, connection: Connection) -> None:
+        """One by one, up to the message that cannot be encoded: that is a failed delivery, so that it is dead in the end."""
+        for offset in range(output.first, output.stop):
+            try:
+                connection.out.append(self._frames(output, connection, offset, offset + 1))
+            except Exception as error:
+                fault = self.faults.contain(connection, f"message {output.binding.queue.id}-{offset} was encoded", error)
+                self.engine.withdraw(consumer, output.binding, offset)
+                connection.refuse(fault)
+                return
 
     def _stream(self, consumer: Consumer, output: Output, connection: Connection) -> None:
         """The same for messages whose bodies are in the store."""
@@ -380,6 +407,8 @@ class Broker:
             self._start_commit()
 
     def _start_commit(self) -> None:
+        if self.has_failed:
+            return
         if self._commit_timer is not None:
             self._commit_timer.cancel()
             self._commit_timer = None
@@ -396,6 +425,9 @@ class Broker:
             self._flush_soon()
 
     def _committed(self, commit: Commit, error: StoreError | None) -> None:
+        """The committer has an answer: the one way by which anything that needs the disk is confirmed."""
+        if self.has_failed:
+            return
         self.committer.is_busy = False
         self.engine.now = self.now()
         if error is None:
@@ -443,9 +475,7 @@ class Broker:
     def _start_loads(self) -> None:
         loads, self.engine.loads = self.engine.loads, []
         for load in loads:
-            task = self.loop.create_task(self._load(load))
-            self.tasks.add(task)
-            task.add_done_callback(self.tasks.discard)
+            self.spawn(self._load(load))
 
     async def _load(self, load: Load) -> None:
         try:
@@ -453,15 +483,15 @@ class Broker:
         except StoreError as error:
             self._cannot_load(load, error)
             return
-        self._unreadable.discard(load.queue.id)
+        self.unreadable.discard(load.queue.id)
         self.engine.now = self.now()
         self.engine.loaded(load, runs, stop)
         self.flush()
 
     def _cannot_load(self, load: Load, error: StoreError) -> None:
         """Says so once, and asks again later: whoever waits for the queue has no other way to learn that it works again."""
-        if load.queue.id not in self._unreadable:
-            self._unreadable.add(load.queue.id)
+        if load.queue.id not in self.unreadable:
+            self.unreadable.add(load.queue.id)
             log.error("queue %s cannot be read from offset %d on: %s (%s)", load.queue.name, load.start, error.message, error.code)
         self.loop.call_later(RELOAD, self._load_again, load)
 
@@ -470,12 +500,28 @@ class Broker:
             self.engine.loads.append(load)
             self.flush()
 
+    def spawn(self, work: Coroutine[Any, Any, None], connection: Connection | None = None) -> None:
+        """Does something beside the rest. When it raises, the broker stops; or this connection alone, where nothing else was touched."""
+        watch(self, work, connection)
+
     def address_of(self, name: str) -> Address | None:
         return self.engine.addresses.get(name)
 
     async def stop(self) -> None:
-        """Ends connections, writes what is not yet written, closes the store."""
+        """Ends connections, writes what is not yet written, closes the store. After a fault nothing of that."""
         self.is_stopping = True
+        if not self.has_failed:
+            try:
+                await self._end()
+            except Exception as error:
+                self.faults.stop("it was told to stop", error)
+        if self.has_failed:
+            self.disk.close()
+            for task in list(self.tasks):
+                task.cancel()
+            self.committer.abandon()
+
+    async def _end(self) -> None:
         for connection in list(self.connections):
             connection.shut()
         for task in list(self.tasks):
@@ -484,12 +530,13 @@ class Broker:
         self.losses.tell()
         self.logins.close()
         await self._store_the_rest()
-        await self.loop.run_in_executor(None, self.committer.close)
+        if not self.has_failed:
+            await self.loop.run_in_executor(None, self.committer.close)
 
     async def _store_the_rest(self) -> None:
         """All that is not stored yet, if the disk lets us: it is asked once."""
         await self._idle()
-        while self.engine.is_dirty:
+        while self.engine.is_dirty and not self.has_failed:
             self._start_commit()
             await self._idle()
             if self.disk.failure is not None:
@@ -502,7 +549,7 @@ class Broker:
         await self._idle()
 
     async def _idle(self) -> None:
-        while self.committer.is_busy:
+        while self.committer.is_busy and not self.has_failed:
             await asyncio.sleep(0.001)
 
     def __repr__(self) -> str:

@@ -21,3 +21,4 @@ COMMANDS: Final[Mapping[str, Callable[[Any, Any], None]]] = MappingProxyType(
         "BEGIN": transactions.begin, "COMMIT": transactions.commit, "ABORT": transactions.abort,
     }
 )  # fmt: skip
+CHANGE_NOTHING: Final = frozenset(("CONNECT", "STOMP"))  # but the connection that sent them, if a fault of ours ends them half-way

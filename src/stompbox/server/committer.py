@@ -1,7 +1,8 @@
 """The thread that owns the disk: one group commit after the other, and reads of the log beside it.
 
 A commit starts at once when somebody waits for it and the disk is free; what nobody waits for rides along, at the latest after
-`max_delay`. The loop never waits for the disk: it hands a commit over and is told when it is durable.
+`max_delay`. The loop never waits for the disk: it hands a commit over and is told when it is durable. Only what is told so is ever
+confirmed. Where the store itself is at fault nobody is told anything more (faults.py).
 """
 
 from __future__ import annotations
@@ -24,18 +25,24 @@ log = logging.getLogger("stompbox.store")
 IDLE = 1.0  # seconds without a commit after which the store gets time for its housekeeping
 BREATH = 0.005  # seconds between two portions of it
 
+DISAGREES = frozenset(("log-exists", "no-such-log", "store-closed"))  # codes: what broker and store know is not the same any more
+
 Done = Callable[[Commit, StoreError | None], None]
+Failed = Callable[[str, BaseException], None]
 Pick = Callable[[StoredChunk], StoredChunk]
 
 
 class Committer:
-    """Applies commits in the order in which they are submitted; `done` is called in the loop."""
+    """Applies commits in the order in which they are submitted; `done` is called in the loop, and so is `failed`: what was done, and why
+    the broker must not go on."""
 
-    def __init__(self, store: Store, loop: asyncio.AbstractEventLoop, done: Done) -> None:
+    def __init__(self, store: Store, loop: asyncio.AbstractEventLoop, done: Done, failed: Failed) -> None:
         self.store = store
         self.loop = loop
         self.done = done
         self.is_busy = False
+        self.is_halted = False
+        self._on_fault = failed
         self.applied = 0  # commits that are in the store,
         self.failed = 0  # and those that it refused
         self.seconds = 0.0  # that they all took
@@ -45,8 +52,20 @@ class Committer:
         self._thread.start()
 
     def submit(self, commit: Commit) -> None:
+        if self.is_halted:
+            return
         self.is_busy = True
         self._jobs.put(commit)
+
+    def halt(self) -> None:
+        """No commit is begun any more. One that the disk works on may land; nobody is told."""
+        self.is_halted = True
+
+    def abandon(self) -> None:
+        """Ends the threads and leaves the store as a crash would: what it has in memory is not to be trusted."""
+        self.halt()
+        self._jobs.put(None)
+        self._readers.shutdown(wait=False, cancel_futures=True)
 
     async def read(self, log_id: int, start: int, stop: int, max_bytes: int) -> list[StoredChunk]:
         return await self.loop.run_in_executor(self._readers, self.store.read, log_id, start, stop, max_bytes)
@@ -89,12 +108,18 @@ class Committer:
         return found
 
     async def load(self, log_id: int, start: int, stop: int, max_bytes: int) -> tuple[list[Run], int]:
-        """Runs of the log, and the offset up to which they are complete."""
+        """Runs of the log, and the offset up to which they are complete. Raises StoreError, also for a fault in what decodes them."""
         return await self.loop.run_in_executor(self._readers, self._load, log_id, start, stop, max_bytes)
 
     def _load(self, log_id: int, start: int, stop: int, max_bytes: int) -> tuple[list[Run], int]:
-        chunks = self.store.read(log_id, start, stop, max_bytes)
-        runs = [run for chunk in chunks for run in decode(chunk.blob, chunk.first)]
+        try:
+            chunks = self.store.read(log_id, start, stop, max_bytes)
+            runs = [run for chunk in chunks for run in decode(chunk.blob, chunk.first)]
+        except StoreError:
+            raise
+        except Exception as error:  # a fault of ours, which has changed nothing: these messages must not stop each broker that reads them
+            log.exception("log %d cannot be read from offset %d on", log_id, start)
+            raise StoreError("store-failed", f"{type(error).__name__}: {error}") from error
         return runs, min(chunks[-1].stop, stop) if chunks else stop  # nothing found: there is nothing up to stop
 
     async def find_time(self, log_id: int, timestamp: int) -> int:
@@ -108,6 +133,13 @@ class Committer:
         self.store.close()
 
     def _work(self) -> None:
+        try:
+            self._serve()
+        except Exception as error:
+            self.is_halted = True
+            self.loop.call_soon_threadsafe(self._on_fault, "the store was at work", error)
+
+    def _serve(self) -> None:
         wait: float | None = IDLE
         while True:
             try:
@@ -115,7 +147,7 @@ class Committer:
             except queue.Empty:
                 wait = BREATH if self._maintain() else None
                 continue
-            if commit is None:
+            if commit is None or self.is_halted:
                 return
             wait = IDLE
             begun = perf_counter()
@@ -128,13 +160,13 @@ class Committer:
             self.loop.call_soon_threadsafe(self.done, commit, error)
 
     def _apply(self, commit: Commit) -> StoreError | None:
+        """What the store refuses is told, and may be tried again; any other exception leaves a store of which nobody knows what it has."""
         try:
             self.store.apply(commit)
         except StoreError as error:
+            if error.code in DISAGREES:
+                raise
             return error
-        except Exception as error:  # a fault of ours must not leave clients waiting for ever
-            log.exception("a commit failed in a way that the store does not know")
-            return StoreError("store-failed", f"{type(error).__name__}: {error}")
         return None
 
     def _maintain(self) -> bool:

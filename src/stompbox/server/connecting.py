@@ -49,9 +49,7 @@ def connect(connection: Connection, frame: Frame) -> None:
         _connected(connection, frame, agreement, found)
         return
     connection.hold()
-    task = broker.loop.create_task(_authenticate(connection, frame, agreement))
-    broker.tasks.add(task)
-    task.add_done_callback(broker.tasks.discard)
+    broker.spawn(_authenticate(connection, frame, agreement), connection)
 
 
 def _check_names(frame: Frame) -> None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from secrets import token_hex
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from stompbox.broker.address import Address
 from stompbox.broker.consumer import Consumer, Output
@@ -23,10 +24,11 @@ from stompbox.errors import BrokerFault, FrameError, IllegalFrame, Refused, Stom
 from stompbox.message import Shape
 from stompbox.security import Right, User
 from stompbox.server import acknowledging, sending, uploads
-from stompbox.server.commands import COMMANDS
+from stompbox.server.commands import CHANGE_NOTHING, COMMANDS
 from stompbox.server.limiting import Holding
 from stompbox.server.outgoing import GRACE, Outgoing, Stream
 from stompbox.server.stamping import Stamps
+from stompbox.server.transport import Pending, Transport
 from stompbox.stomp import encode
 from stompbox.stomp.codec import Decoder, Limits, escape, unescape
 from stompbox.stomp.codec import encode as encode_frame
@@ -44,50 +46,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("stompbox.connection")
 
 SLACK: Final = 4  # octets beyond the limit of a stranger's frame, by which the decoder says what of it is too long
-
-
-class Transport(Protocol):
-    """What a connection needs of its socket."""
-
-    @property
-    def is_clogged(self) -> bool:
-        """The operating system has not yet taken all that was written."""
-
-    @property
-    def certificate_name(self) -> str:
-        """The CN of the client's verified certificate; empty without one."""
-
-    def write(self, data: bytes) -> None: ...
-    def pause_reading(self) -> None: ...
-    def resume_reading(self) -> None: ...
-    def close(self) -> None:
-        """Writes what is left, lets the peer read it, closes (STOMP 1.2, Connection Lingering)."""
-
-    def abort(self) -> None: ...
-
-
-class Pending:
-    """Something to say when a commit is durable: bytes, then subscriptions that may start.
-
-    `is_refusable`: becomes an ERROR when the disk refuses the commit; else it waits for one that works.
-    """
-
-    __slots__ = ("consumer", "data", "is_refusable", "receipts", "sequence")
-
-    def __init__(
-        self,
-        sequence: int,
-        data: bytes = b"",
-        receipts: list[bytes] | None = None,
-        consumer: Consumer | None = None,
-        *,
-        is_refusable: bool = False,
-    ) -> None:
-        self.sequence = sequence
-        self.is_refusable = is_refusable
-        self.data = data
-        self.receipts = receipts or []
-        self.consumer = consumer
 
 
 class Connection:
@@ -233,6 +191,7 @@ class Connection:
     def _obey_all(self, events: Iterator[object]) -> None:
         broker = self.broker
         broker.engine.now = broker.now()
+        is_obeying = False
         try:
             for event in events:
                 if self.holding is not None and self.holding.takes(event):
@@ -240,6 +199,7 @@ class Connection:
                 kind = type(event)
                 if kind is not Frame:  # frames pass by the session's table by themselves
                     self.session.require_open("SEND" if kind is not Acks else "ACK")
+                is_obeying = True
                 if kind is Sends:
                     self._try(sending.sends, event, None)
                 elif kind is Acks:
@@ -251,10 +211,15 @@ class Connection:
                 if self.is_held:
                     self.events = events
                     break
+                is_obeying = False
         except FrameError as error:
             self.fail(error)
         except IllegalFrame as error:
             self.refuse(error)
+        except Exception as error:
+            if is_obeying:
+                raise
+            self.contain("octets were parsed", error)  # the decoder is this connection's own
         if self.has_sent:
             self.has_sent = False
             broker.pressure.has_read(self)
@@ -270,6 +235,9 @@ class Connection:
         except IllegalFrame as error:
             self.refuse(error, frame)
             return
+        except Exception as error:
+            self.contain(f"it was looked whether {frame.command} may come", error, frame)
+            return
         self._try(COMMANDS[frame.command], frame, frame)
 
     def obey_again(self, frame: Frame) -> None:
@@ -284,6 +252,26 @@ class Connection:
                 self.refuse_each(error, event)
             else:
                 self.refuse(error, frame)
+        except Exception as error:
+            if frame is None or frame.command not in CHANGE_NOTHING:
+                raise
+            self.contain(f"{frame.command} was obeyed", error, frame)
+
+    @contextmanager
+    def looking(self, doing: str) -> Iterator[None]:
+        """What is done in here changes nothing: a fault in it ends this connection alone."""
+        try:
+            yield
+        except StompboxError:
+            raise
+        except Exception as error:
+            raise self.broker.faults.contain(self, doing, error) from error
+
+    def contain(self, doing: str, error: Exception, frame: Frame | None = None) -> None:
+        """A fault of ours that has changed nothing but this connection."""
+        if not self.is_ended:
+            self.refuse(self.broker.faults.contain(self, doing, error), frame)
+            self.write_out()
 
     # Out
 

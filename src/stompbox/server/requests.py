@@ -8,7 +8,6 @@ the system has taken the answer before it, and one that has asked too much is no
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -28,9 +27,8 @@ from stompbox.stomp.frames import Frame
 if TYPE_CHECKING:
     from stompbox.server.connection import Connection
 
-log = logging.getLogger("stompbox.requests")
-
 DESTINATION: Final = "stompbox.requests"
+READING: Final = frozenset(("describe", "fetch", "offset-at", "groups"))  # a fault in one of these has changed nothing
 MOST_WAITING: Final = 16  # requests of one connection; beyond, it is not read
 
 
@@ -66,9 +64,7 @@ class Requests:
             broker.pressure.hold(self.connection, Reason.REQUESTS)
         if not self.is_serving:
             self.is_serving = True
-            task = broker.loop.create_task(self._serve())
-            broker.tasks.add(task)
-            task.add_done_callback(broker.tasks.discard)
+            broker.spawn(self._serve())
 
     def drained(self) -> None:
         """The system has taken all that was written, or the connection is gone."""
@@ -87,9 +83,6 @@ class Requests:
                 await _serve(connection, self.waiting.popleft())
                 if len(self.waiting) < MOST_WAITING:
                     connection.broker.pressure.let_go(connection, Reason.REQUESTS)
-        except Exception:  # a fault of ours: better no connection than one that waits for ever
-            log.exception("%s: a request failed", connection.name)
-            connection.transport.abort()
         finally:
             self.is_serving = False
 
@@ -119,6 +112,12 @@ async def _serve(connection: Connection, frame: Frame) -> None:
     except StompboxError as error:
         broker.errors[error.code] += 1
         headers, body = {"status": "error", "code": error.code, "message": connection.names.without_space(error.message)}, []
+    except Exception as error:
+        if name not in READING:
+            raise
+        connection.contain(f"request {name} was answered", error)
+        broker.flush()
+        return
     _answer(connection, frame, headers, body)
 
 

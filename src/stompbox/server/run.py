@@ -14,6 +14,7 @@ from typing import Final, Protocol
 from stompbox.config import Configuration
 from stompbox.errors import ConfigError
 from stompbox.server.broker import Broker
+from stompbox.server.faults import told
 from stompbox.server.reloading import Read, reload
 from stompbox.server.tcp import listen
 from stompbox.store.base import Store
@@ -24,6 +25,7 @@ log = logging.getLogger("stompbox")
 
 GC_THRESHOLDS: Final = (50_000, 20, 50)  # messages live in flat lists; the collector has little to find in them
 SWITCH_INTERVAL: Final = 0.0005  # seconds after which the committer's thread gives way to the loop
+LAST_WORDS: Final = 2.0  # seconds for the admin interface to close, after a fault
 
 
 def open_store(configuration: Configuration) -> Store:
@@ -51,13 +53,15 @@ async def serve(
 ) -> None:
     """Runs until SIGTERM or SIGINT; `read` gives the configuration once more, at each SIGHUP.
 
-    Raises ConfigError or StoreError when it, or what is to be attached, cannot start.
+    Raises ConfigError or StoreError when it, or what is to be attached, cannot start; BrokerFault `broker-stopped` after a fault of
+    its own.
     """
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     broker, servers, urls = await start(configuration)
+    broker.faults.on_stop = stopped.set
     attached = None
     try:
         attached = attach(broker) if attach is not None else None
@@ -73,14 +77,28 @@ async def serve(
     gc.set_threshold(*GC_THRESHOLDS)
     gc.enable()
     sys.setswitchinterval(SWITCH_INTERVAL)
-    if on_ready is not None:
+    if on_ready is not None and not broker.has_failed:
         on_ready(broker, urls)
     try:
-        await stopped.wait()
+        if not broker.has_failed:
+            await stopped.wait()
     finally:
         await stop(broker, servers)
         if attached is not None:  # until now it has said that the broker stops
-            await attached.close()
+            await _close(attached, broker)
+    if broker.faults.last is not None:
+        raise broker.faults.last
+
+
+async def _close(attached: Attached, broker: Broker) -> None:
+    """After a fault nobody is waited for, and nothing hides why the broker stops."""
+    if not broker.has_failed:
+        await attached.close()
+        return
+    try:
+        await asyncio.wait_for(attached.close(), LAST_WORDS)
+    except Exception as error:
+        log.error("the admin interface does not close: %s", told(error))
 
 
 async def start(configuration: Configuration) -> tuple[Broker, list[asyncio.Server], list[str]]:
@@ -89,7 +107,9 @@ async def start(configuration: Configuration) -> tuple[Broker, list[asyncio.Serv
     servers: list[asyncio.Server] = []
     broker = None
     try:
-        broker = Broker(configuration, store, asyncio.get_running_loop(), is_durable=not configuration.memory)
+        loop = asyncio.get_running_loop()
+        broker = Broker(configuration, store, loop, is_durable=not configuration.memory)
+        loop.set_exception_handler(broker.faults.in_loop)
         urls = []
         for table in configuration.listeners:
             listener = table.parse()

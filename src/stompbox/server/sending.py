@@ -39,7 +39,9 @@ def send(connection: Connection, frame: Frame) -> None:
         frame = inward(connection.transform, frame, connection.user.name, checks_names=connection.options.check_property_names)
     receipt = frame.headers.get("receipt")
     receipts = [] if receipt is None else [escape(receipt, connection.session.version).encode()]
-    sends(connection, Sends(shape_of(frame.headers), [frame.body], (), receipts, frame.headers.get("transaction")))
+    with connection.looking("the headers of a SEND were looked at"):
+        shape = shape_of(frame.headers)
+    sends(connection, Sends(shape, [frame.body], (), receipts, frame.headers.get("transaction")))
 
 
 def send_large(connection: Connection, frame: Frame, large: Large) -> None:
@@ -53,14 +55,16 @@ def send_large(connection: Connection, frame: Frame, large: Large) -> None:
 def sends(connection: Connection, event: Sends) -> None:
     """A run of SENDs to one destination."""
     shape = event.shape
-    if shape.special is not None:
-        expiry.check(shape, connection.broker.engine.now)
     route = shape.routes.get(connection.names)
+    if route is None or shape.special is not None:
+        with connection.looking("the headers of a SEND were looked at"):
+            if shape.special is not None:
+                expiry.check(shape, connection.broker.engine.now)
+            if route is None and shape.destination != requests.DESTINATION:
+                route = connection.names.route(shape)
     if route is None:
-        if shape.destination == requests.DESTINATION:
-            _requests(connection, event)
-            return
-        route = connection.names.route(shape)
+        _requests(connection, event)
+        return
     if not route.is_plain or connection.stamps is not None:
         _send_with_care(connection, event, route)
         return
@@ -94,10 +98,11 @@ def _requests(connection: Connection, event: Sends) -> None:
 def _send_with_care(connection: Connection, event: Sends, route: Route) -> None:
     """The same for all that is not plain. What can be refused is found out before anything is sent."""
     engine = connection.broker.engine
-    shape = event.shape if connection.stamps is None else connection.stamps.on(event.shape, engine.now)
-    for destination in route.destinations:
-        if not destination.is_temporary:
-            connection.broker.permissions.require(connection.user, Right.SEND, destination.address)
+    with connection.looking("the headers of a SEND were looked at"):
+        shape = event.shape if connection.stamps is None else connection.stamps.on(event.shape, engine.now)
+        for destination in route.destinations:
+            if not destination.is_temporary:
+                connection.broker.permissions.require(connection.user, Right.SEND, destination.address)
     targets = [_reach(connection, destination) for destination in route.destinations]
     if event.transaction is None and _is_too_much(connection, event, [address for address, *_ in targets]):
         return

@@ -95,9 +95,7 @@ def looks_for_time(connection: Connection, frame: Frame, destinations: tuple[Des
         raise IllegalFrame("bad-offset", text)
     connection.broker.permissions.require(connection.user, Right.CONSUME, destinations[0].address)
     connection.hold()
-    task = connection.broker.loop.create_task(_subscribe_at(connection, frame, destinations[0].address, int(digits) * 1000))
-    connection.broker.tasks.add(task)
-    task.add_done_callback(connection.broker.tasks.discard)
+    connection.broker.spawn(_subscribe_at(connection, frame, destinations[0].address, int(digits) * 1000))
     return True
 
 

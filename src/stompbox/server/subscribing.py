@@ -44,13 +44,15 @@ def subscribe(connection: Connection, frame: Frame) -> None:
         raise IllegalFrame("subscription-exists", f"subscription id {name[:80]!r} is in use on this connection")
     if len(connection.consumers) >= options.max_subscriptions:
         raise Refused("too-many-subscriptions", f"a connection has no more than {options.max_subscriptions} subscriptions")
-    destinations = streams.as_asked(frame, connection.names.parse(headers["destination"], headers.get("subscription-type")))
+    with connection.looking("the headers of a SUBSCRIBE were looked at"):
+        destinations = streams.as_asked(frame, connection.names.parse(headers["destination"], headers.get("subscription-type")))
+        selector = selector_of(connection, frame)
     if streams.looks_for_time(connection, frame, destinations):
         return  # it comes again, with an offset
     wish = _durable_wish(connection, frame, destinations)
     if "transaction" in headers:
         transaction_of(connection, headers["transaction"])  # OpenMQ: it must have been started
-    consumer = _consumer(connection, frame, name, selector_of(connection, frame))
+    consumer = _consumer(connection, frame, name, selector)
     for destination in destinations:
         _may_subscribe(connection, destination, Right.BROWSE if browsers.is_browser(frame) else Right.CONSUME)
     before = engine.commits.changes

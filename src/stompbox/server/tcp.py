@@ -11,6 +11,7 @@ from stompbox.config import Listener
 from stompbox.errors import ConfigError, FrameError, IllegalFrame, PeerError
 from stompbox.server import proxy
 from stompbox.server.connection import Connection
+from stompbox.server.faults import guarded
 from stompbox.server.keystores import load_key_store
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class Socket(asyncio.Protocol):
         self._first = b""
         self._awaits_proxy = listener.options.proxy_protocol_enabled
 
+    @guarded
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         raw = transport.get_extra_info("socket")
@@ -53,6 +55,7 @@ class Socket(asyncio.Protocol):
         if self._receiver is None:
             self._become_stomp(b"")
 
+    @guarded
     def data_received(self, data: bytes) -> None:
         receiver = self._receiver
         if receiver is not None:
@@ -107,11 +110,13 @@ class Socket(asyncio.Protocol):
     def pause_writing(self) -> None:
         self.is_clogged = True
 
+    @guarded
     def resume_writing(self) -> None:
         self.is_clogged = False
         if self._receiver is not None:
             self._receiver.drained()
 
+    @guarded
     def eof_received(self) -> bool:
         """The peer says no more, and may still read (`nc -N`): what waits for the disk is said first. Else the transport closes."""
         self._is_half_closed = True
@@ -124,6 +129,7 @@ class Socket(asyncio.Protocol):
         self._deadline = self.broker.loop.call_later(LAST_WORDS, self._transport.close)
         return True
 
+    @guarded
     def connection_lost(self, error: Exception | None) -> None:
         self._deadline.cancel()
         self.broker.sockets.discard(self)
@@ -139,7 +145,7 @@ class Socket(asyncio.Protocol):
         return next((value for key, value in parts if key == "commonName"), "")
 
     def write(self, data: bytes) -> None:
-        if not self._transport.is_closing():
+        if not (self.broker.has_failed or self._transport.is_closing()):
             self._transport.write(data)
 
     def pause_reading(self) -> None:

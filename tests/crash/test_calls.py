@@ -1,0 +1,85 @@
+"""An exception at any call between the arrival of octets and their commit: what was confirmed is there, and nothing else is said.
+
+A broker in this process plays the same story again and again, another call raising in each run; then another broker is started on
+what a crash at that moment leaves. `make soak` leaves out no call; else a sample is taken, the same in each run of the tests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from shutil import copytree, rmtree
+from typing import Any
+
+import pytest
+
+from stompbox.server.broker import Broker
+from stompbox.store.base import Store
+from stompbox.store.memory import MemoryStore
+from stompbox.store.patient import PatientStore
+from tests.crash.calls import Raising, Site, Told, configuration, left, played
+
+IS_LONG = bool(os.environ.get("SOAK"))
+Play = Callable[..., Coroutine[Any, Any, Raising]]
+SAMPLES = 40  # calls of all, when the run is short
+
+
+def check(told: Told, there: dict[str, list[bytes]], hit: str) -> None:
+    everywhere = [body for bodies in there.values() for body in bodies]
+    for receipt, (places, body) in told.sent.items():
+        if receipt not in told.receipts or body in told.gone:
+            continue
+        if body in told.moved:
+            assert body in everywhere, f"{body!r} is confirmed, and lost: {hit}"
+        for place in () if body in told.moved else places:
+            assert body in there.get(place, []), f"{body!r} is confirmed, and not in {place}: {hit}"
+    for receipt, body in told.answered.items():
+        assert receipt not in told.receipts or body not in everywhere, f"{body!r} was acknowledged, and came back: {hit}"
+    assert told.written_after == 0, f"something was said after the broker had stopped: {hit}"
+
+
+def is_known(broker: Broker) -> bool:
+    """Whether the exception became what docs/durability.md says: the broker has stopped, or one connection, or one queue."""
+    return broker.has_failed or bool(broker.errors["internal-fault"]) or bool(broker.unreadable)
+
+
+async def in_memory(folder: Path, site: Site | None = None, time: int = 1) -> Raising:
+    store = MemoryStore()
+    with Raising(site, time, ("broker", "server", "stomp")) as raising:  # this store cannot break off: it has no crash to survive
+        broker, told = await played(configuration(folder), store, raising)
+    await broker.stop()
+    assert not raising.hit or is_known(broker), f"nobody has seen the exception: {raising.hit}"
+    check(told, await left(configuration(folder), store), raising.hit)
+    return raising
+
+
+async def on_disk(folder: Path, site: Site | None = None, time: int = 1) -> Raising:
+    settings, after = configuration(folder), configuration(folder / "after")
+    store: Store = PatientStore(Path(settings.data))
+    with Raising(site, time) as raising:
+        broker, told = await played(settings, store, raising)
+    if not broker.has_failed:
+        await broker.stop()
+    copytree(settings.data, after.data)  # what a crash would leave
+    if broker.has_failed:
+        await broker.stop()
+    assert not raising.hit or is_known(broker), f"nobody has seen the exception: {raising.hit}"
+    check(told, await left(after, PatientStore(Path(after.data))), raising.hit)
+    store.close()
+    return raising
+
+
+@pytest.mark.parametrize("play", [in_memory, on_disk])
+def test_an_exception_at_any_call_confirms_nothing(tmp_path: Path, play: Play) -> None:
+    """The first time that it is made, and one in the middle."""
+    sites = asyncio.run(play(tmp_path / "whole")).sites
+    calls = sorted({(site, time) for site, times in sites.items() for time in (1, 1 + times // 2)})
+    assert len(calls) > 1000, "the story goes through the broker"
+    chosen = calls if IS_LONG else calls[:: len(calls) // SAMPLES]
+    hit = 0
+    for number, (site, time) in enumerate(chosen):
+        hit += bool(asyncio.run(play(tmp_path / str(number), site, time)).hit)
+        rmtree(tmp_path / str(number))
+    assert hit > len(chosen) * 2 // 3, "most of them were made again, and have raised"

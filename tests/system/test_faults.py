@@ -1,0 +1,132 @@
+"""A broker that stops by a fault of its own, as clients, supervisors and operators see it: the fault is put in by a transformer."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import STOP_WITHIN, Serve, Served
+from tests.system.plain import Plain
+
+FAULT = 70  # exit code
+CONFIGURATION = """
+[[address]]
+name = "break"
+
+[[divert]]
+name = "breaking"
+address = "break"
+forwarding-address = "broken"
+transformer = "breaking:transform"
+"""
+LOSES_A_COMMIT = """
+from stompbox.broker.commits import Commits
+
+def gather(self):
+    raise IndexError("list index out of range")
+
+def transform(letter):
+    Commits._gather = gather
+"""
+HAS_A_POISONED_QUEUE = """
+from stompbox.broker.queue import Queue
+
+dispatch = Queue.dispatch
+
+def poisoned(self, *given):
+    if self.name == "poisoned" and self.bindings and self.backlog.count and not self.is_paused:
+        raise IndexError("list index out of range")
+    return dispatch(self, *given)
+
+Queue.dispatch = poisoned
+
+def transform(letter):
+    pass
+"""
+
+
+@pytest.fixture
+def start(serve: Serve, tmp_path: Path) -> Callable[[str], Served]:
+    """start(module) -> a broker on the same data each time, with this module as transformer."""
+
+    def begin(module: str) -> Served:
+        folder = tmp_path / "broker"
+        folder.mkdir(exist_ok=True)
+        (folder / "stompbox.toml").write_text(CONFIGURATION)
+        (folder / "breaking.py").write_text(textwrap.dedent(module))
+        return serve("--data", str(tmp_path / "data"), "--no-admin", "--listen", "tcp://127.0.0.1:0")
+
+    return begin
+
+
+def send(client: Plain, destination: str, receipt: str) -> None:
+    client.send("SEND", {"destination": destination, "receipt": receipt}, receipt.encode())
+
+
+def stored(client: Plain, destination: str, receipt: str) -> None:
+    send(client, destination, receipt)
+    assert client.receive().headers["receipt-id"] == receipt
+
+
+def drained(served: Served, destination: str) -> list[bytes]:
+    with Plain(served.port) as client:
+        client.send("SUBSCRIBE", {"destination": destination, "id": "1"})
+        client.send("SEND", {"destination": destination, "persistent": "false"}, b"end")
+        found = []
+        while (frame := client.receive()).body != b"end":
+            found.append(frame.body)
+        return found
+
+
+def gone(client: Plain) -> bool:
+    """Closed without a word, or cut."""
+    try:
+        return client.is_closed()
+    except ConnectionError:
+        return True
+
+
+def test_a_lost_commit_stops_the_broker_and_nothing_of_it_is_confirmed(start: Callable[[str], Served]) -> None:
+    first = start(LOSES_A_COMMIT)
+    with Plain(first.port) as one, Plain(first.port) as other:
+        stored(other, "/queue/q", "before")
+        send(one, "/queue/break", "lost")
+        assert gone(one)
+        assert gone(other)
+    assert first.process.wait(STOP_WITHIN) == FAULT
+    log = first.log.read_text()
+    assert log.count("CRITICAL") == 1
+    assert "stopped by a fault of its own" in log
+    assert "(broker-stopped)" in log
+    assert "IndexError: list index out of range" in log
+    assert "in gather" in log, "the traceback"
+    second = start(LOSES_A_COMMIT)
+    assert drained(second, "/queue/q") == [b"before"]
+    assert drained(second, "/queue/break") == []
+
+
+def test_a_queue_that_stops_the_broker_twice_starts_paused(start: Callable[[str], Served], tmp_path: Path) -> None:
+    first = start(HAS_A_POISONED_QUEUE)
+    with Plain(first.port) as client:
+        stored(client, "/queue/poisoned", "poison")
+        stored(client, "/queue/other", "fine")
+    first.stop()
+    for _ in range(2):
+        served = start(HAS_A_POISONED_QUEUE)
+        with Plain(served.port) as client:
+            client.send("SUBSCRIBE", {"destination": "/queue/poisoned", "id": "1", "ack": "client"})
+            assert gone(client)
+        assert served.process.wait(STOP_WITHIN) == FAULT
+        assert "at queue 'poisoned'" in served.log.read_text()
+    assert (tmp_path / "data" / "stompbox.fault").stat().st_mode & 0o077 == 0
+    third = start(HAS_A_POISONED_QUEUE)
+    with Plain(third.port) as client:
+        client.send("SUBSCRIBE", {"destination": "/queue/poisoned", "id": "1", "ack": "client", "receipt": "s"})
+        assert client.receive().headers["receipt-id"] == "s"
+        stored(client, "/queue/poisoned", "is taken")
+        assert drained(third, "/queue/other") == [b"fine"]
+    assert "queue 'poisoned' starts paused" in third.log.read_text()
+    assert third.stop() == 0
