@@ -42,7 +42,7 @@ def check(told: Told, there: dict[str, list[bytes]], hit: str) -> None:
 
 def is_known(broker: Broker) -> bool:
     """Whether the exception became what docs/durability.md says: the broker has stopped, or one connection, or one queue."""
-    return broker.has_failed or bool(broker.errors["internal-fault"]) or bool(broker.unreadable)
+    return broker.has_failed or bool(broker.errors["internal-fault"]) or bool(broker.errors["store-failed"])
 
 
 async def in_memory(folder: Path, site: Site | None = None, time: int = 1) -> Raising:

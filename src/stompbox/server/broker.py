@@ -61,6 +61,8 @@ RELOAD = 1.0  # seconds until a queue that could not be read is read again
 class Broker:
     """Everything of one broker but its listeners."""
 
+    has_failed = False  # by a fault of its own (faults.py): nothing more happens
+
     def __init__(self, configuration: Configuration, store: Store, loop: asyncio.AbstractEventLoop, *, is_durable: bool) -> None:
         self.configuration = configuration
         self.hosts = Hosts(configuration.virtual_hosts)
@@ -77,7 +79,6 @@ class Broker:
         limits.measure(self.engine, store.sizes)
         retention.outline(self.engine, store.outline)
         refusal = self._begin(store, Commit(entries={("broker", "epoch"): (epoch + 1).to_bytes(4), DOUBTS: None}))
-        self.has_failed = False  # by a fault of its own (faults.py): nothing more happens
         self.faults = Faults(self, Path(configuration.data) if is_durable else None)
         self.committer = Committer(store, loop, self._committed, self.faults.stop)
         self.stagings = Stagings(self.engine, configuration.max_staged_bytes)
@@ -119,7 +120,6 @@ class Broker:
         configure(self.engine, configuration.addresses, configuration.diverts)
         for host in configuration.virtual_hosts:
             configure(self.engine, *configuration.made_of(host))
-        self.faults.recall()
 
     def _begin(self, store: Store, first: Commit) -> StoreError | None:
         """The first commit. One that the disk refuses goes in with the next, before which nothing of this broker is in the store."""
@@ -492,6 +492,7 @@ class Broker:
         """Says so once, and asks again later: whoever waits for the queue has no other way to learn that it works again."""
         if load.queue.id not in self.unreadable:
             self.unreadable.add(load.queue.id)
+            self.errors[error.code] += 1
             log.error("queue %s cannot be read from offset %d on: %s (%s)", load.queue.name, load.start, error.message, error.code)
         self.loop.call_later(RELOAD, self._load_again, load)
 

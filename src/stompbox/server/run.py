@@ -110,6 +110,7 @@ async def start(configuration: Configuration) -> tuple[Broker, list[asyncio.Serv
         loop = asyncio.get_running_loop()
         broker = Broker(configuration, store, loop, is_durable=not configuration.memory)
         loop.set_exception_handler(broker.faults.in_loop)
+        broker.faults.recall()
         urls = []
         for table in configuration.listeners:
             listener = table.parse()
