@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import resource
+from contextlib import suppress
+from http.client import HTTPException
 from pathlib import Path
 
 import pytest
@@ -261,3 +263,31 @@ def test_a_redrive_does_not_believe_the_sender(start: Start) -> None:
         assert dead.headers["_AMQ_ORIG_MESSAGE_ID"] != FORGED["_AMQ_ORIG_MESSAGE_ID"]
         assert client.sync() == []
         assert "open.secret" not in {one["name"] for one in read(served.admin, "addresses")["addresses"]}
+
+
+def test_an_operation_that_raises_stops_the_broker_and_a_page_does_not(start: Start, tmp_path: Path) -> None:
+    """Nobody knows what the operation has left half-done; a page has changed nothing."""
+    (tmp_path / "broker").mkdir()
+    (tmp_path / "broker" / "breaking.py").write_text(BREAKING)
+    served = start('[[divert]]\nname = "d"\naddress = "a"\nforwarding-address = "b"\ntransformer = "breaking:transform"\n')
+    answer = ask(served.admin, "/api/v1/status")
+    assert (answer.status, answer.json["error"]["code"]) == (503, "internal-fault")
+    assert ask(served.admin, "/healthz").status == 200
+    with suppress(OSError, HTTPException):  # an answer, or none
+        assert post(served.admin, "queues/purge", {"queue": "q"}).status == 503
+    assert served.process.wait(30) == 70
+    assert "(broker-stopped)" in served.log.read_text()
+
+
+BREAKING = """
+from stompbox.admin import app, operations
+
+def broken(*given):
+    raise IndexError("list index out of range")
+
+app.status_of = broken
+operations.find_queue = broken
+
+def transform(letter):
+    pass
+"""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from stompbox.stomp.frames import Frame
 from tests.conftest import STOP_WITHIN, Serve, Served
 from tests.system.plain import Plain
 
@@ -21,6 +22,10 @@ name = "breaking"
 address = "break"
 forwarding-address = "broken"
 transformer = "breaking:transform"
+
+[[address-setting]]
+match = "small"
+max-size-bytes = "8KiB"
 """
 LOSES_A_COMMIT = """
 from stompbox.broker.commits import Commits
@@ -31,6 +36,7 @@ def gather(self):
 def transform(letter):
     Commits._gather = gather
 """
+FINE = "def transform(letter): pass"
 HAS_A_POISONED_QUEUE = """
 from stompbox.broker.queue import Queue
 
@@ -106,6 +112,41 @@ def test_a_lost_commit_stops_the_broker_and_nothing_of_it_is_confirmed(start: Ca
     second = start(LOSES_A_COMMIT)
     assert drained(second, "/queue/q") == [b"before"]
     assert drained(second, "/queue/break") == []
+
+
+def test_messages_for_later_that_wait_in_the_log_lose_nothing_of_others(start: Callable[[str], Served]) -> None:
+    """A full address, an earlier message that is not acknowledged, messages for later, and another client with receipts: kill -9."""
+    first = start(FINE)
+    confirmed = []
+    with Plain(first.port) as worker, Plain(first.port) as sender:
+        worker.send("SUBSCRIBE", {"destination": "/queue/small", "id": "1", "ack": "client-individual"})
+        stored(sender, "/queue/small", "first")
+        assert worker.receive().body == b"first"
+        for number in range(20):
+            headers = {"destination": "/queue/small", "AMQ_SCHEDULED_DELAY": "300", "receipt": str(number)}
+            sender.send("SEND", headers, b"x" * 1000)
+            assert sender.receive().headers["receipt-id"] == str(number)
+        worker.socket.setblocking(False)
+        came = 0
+        while came < 20:  # all are due; receipts are given meanwhile
+            confirmed.append(f"c{len(confirmed)}")
+            stored(sender, "/queue/other", confirmed[-1])
+            came += frames_so_far(worker)
+    first.process.kill()
+    first.process.wait(STOP_WITHIN)
+    second = start(FINE)
+    assert [body.decode() for body in drained(second, "/queue/other")] == confirmed
+    assert len(drained(second, "/queue/small")) == 21
+
+
+def frames_so_far(client: Plain) -> int:
+    """How many have come, without waiting."""
+    try:
+        data = client.socket.recv(1 << 20)
+    except BlockingIOError:
+        return 0
+    assert data, "the broker closed the connection"
+    return sum(isinstance(frame, Frame) for frame in client.decoder.receive(data))
 
 
 def test_a_queue_that_stops_the_broker_twice_starts_paused(start: Callable[[str], Served], tmp_path: Path) -> None:
