@@ -16,9 +16,10 @@ from stompbox.errors import StoreError
 from stompbox.server import broker as server_broker
 from stompbox.server import committer, requests
 from stompbox.server.broker import Broker
+from stompbox.server.tcp import Socket
 from stompbox.store.base import Commit
 from stompbox.store.memory import MemoryStore
-from tests.crash.calls import WITHIN, Client, Raised, configuration
+from tests.crash.calls import WITHIN, Client, Raised, Wire, configuration
 
 
 def raising(*_: object, **__: object) -> Any:
@@ -236,6 +237,23 @@ def test_a_fault_in_what_is_asked_of_a_frame_ends_one_connection(tmp_path: Path,
             monkeypatch.undo()
             assert_contained(world, client)
             await world.confirmed(other, b"goes on")
+
+    play(tmp_path, story)
+
+
+@pytest.mark.parametrize("head", [b"GET //[ HTTP/1.1\r\n", b"GET / HTTP/1.1\r\nOrigin: http://[\r\n"])
+def test_a_fault_in_a_hand_shake_ends_one_connection(tmp_path: Path, head: bytes) -> None:
+    """No stranger stops the broker."""
+
+    async def story(world: World) -> None:
+        wire = Wire()
+        socket = Socket(world.broker, world.settings.listeners[0].parse())
+        socket.connection_made(wire)
+        key = b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+        socket.data_received(head + b"Host: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n" + key)
+        assert wire.is_gone or socket._closing
+        assert not world.broker.has_failed
+        await world.confirmed(world.client(), b"goes on")
 
     play(tmp_path, story)
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from stompbox.broker.queue import Queue
     from stompbox.server.broker import Broker
     from stompbox.server.connection import Connection
+    from stompbox.server.tcp import Socket
 
 log = logging.getLogger("stompbox")
 
@@ -75,6 +76,12 @@ class Faults:
         """What its client is told of a fault that has changed nothing but this connection, which ends with it."""
         log.error("%s: a fault of the broker while %s: %s; closed", connection.name, doing, told(error), exc_info=error)
         return BrokerFault("internal-fault", f"a fault of the broker while {doing}; its log says more")
+
+    def drop(self, socket: Socket, doing: str, error: Exception) -> None:
+        """The same before there is a connection that anything could be told."""
+        self.broker.errors["internal-fault"] += 1
+        log.error("%s: a fault of the broker while %s: %s; closed", socket.peer, doing, told(error), exc_info=error)
+        socket.abort()
 
     def in_loop(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """asyncio's exception handler: what a callback raised. Tasks are looked after where they are made (`Broker.spawn`)."""

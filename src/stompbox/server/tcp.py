@@ -88,6 +88,9 @@ class Socket(asyncio.Protocol):
         except FrameError as error:
             self._refuse(error)
             return False
+        except Exception as error:
+            self.broker.faults.drop(self, "a PROXY header was parsed", error)
+            return False
         if found is None:
             return False
         self._awaits_proxy = False

@@ -77,12 +77,13 @@ class WebSocket:
     # The receiver of a socket
 
     def receive(self, data: bytes) -> None:
-        self.protocol.receive_data(data)
-        for event in self.protocol.events_received():
-            if isinstance(event, Request):
-                self._accept(event)
-            elif isinstance(event, Frame):
-                self._frame(event)
+        try:
+            frames = self._parsed(data)
+        except Exception as error:
+            self.broker.faults.drop(self.socket, "what a WebSocket brought was parsed", error)
+            return
+        for frame in frames:
+            self._frame(frame)
         fault = self.protocol.handshake_exc
         if self.connection is None and fault is not None and not self._is_refused:  # nothing that HTTP could answer to
             self._refuse(PeerError("bad-handshake", f"the WebSocket hand-shake is no HTTP request: {str(fault)[:200]!r}"))
@@ -99,6 +100,15 @@ class WebSocket:
         self._deadline.cancel()
         if self.connection is not None:
             self.connection.lost()
+
+    def _parsed(self, data: bytes) -> list[Frame]:
+        """Frames of WebSocket, after the hand-shake is answered. A fault in here has changed nothing but this socket."""
+        self.protocol.receive_data(data)
+        events = self.protocol.events_received()
+        for event in events:
+            if isinstance(event, Request):
+                self._accept(event)
+        return [event for event in events if isinstance(event, Frame)]
 
     def _accept(self, request: Request) -> None:
         error = self._fault(request)
