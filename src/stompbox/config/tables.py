@@ -267,7 +267,7 @@ class Configuration(Table, frozen=True):
     ] = 256 * 1024 * 1024
     max_waiting_logins: Annotated[
         int, key("Logins that wait to be verified; beyond, the address with most of them gets an ERROR.", "logins", source=_OWN, at_least=1)
-    ] = 200
+    ] = 1000
     log_level: Annotated[LogLevel, key("What is logged.")] = LogLevel.INFO
     log_format: Annotated[LogFormat, key("How it is written: lines of text, or one JSON object a line.")] = LogFormat.TEXT
     listeners: Annotated[tuple[ListenerTable, ...], key("[[listener]]: where clients connect.")] = field(

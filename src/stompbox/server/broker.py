@@ -141,8 +141,8 @@ class Broker:
         return self._next_session
 
     def enter(self, connection: Connection, login: Login) -> None:
-        """A connection is logged in. Raises Refused where the user has enough of them."""
-        user = login.user
+        """A connection is logged in. Raises Refused where the user has enough of them, or is gone since its passcode was verified."""
+        user = self.users.again(login.user.name, login.proof)
         most = connection.options.max_connections_per_user
         if user.name and 0 <= most <= self.of_user[user.name]:
             raise Refused("too-many-connections", f"user {user.name!r} has {most} connections, which is the limit")

@@ -84,6 +84,7 @@ class Connection:
         self.unflushed: dict[Consumer, None] = {}
         self.consumers: dict[str, Consumer] = {}
         self.transactions: dict[str, Transaction] = {}
+        self.doubtful: set[Transaction] = set()  # those that were open when rights changed
         self.timed_out: dict[str, None] = {}  # transactions that the broker has aborted, and the client does not know
         self.transacted: dict[Consumer, bool] = {}  # subscriptions that wait for BEGIN; True: with ack:auto
         self.events: Iterator[object] | None = None  # the rest of a read, while the login is looked at

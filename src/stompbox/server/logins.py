@@ -22,6 +22,7 @@ from stompbox.errors import Refused
 from stompbox.security import FailedLogins, User, Users, network_of
 
 if TYPE_CHECKING:
+    from stompbox.config import Configuration
     from stompbox.server.broker import Broker
 
 
@@ -55,17 +56,28 @@ class Logins:
     """Of one broker."""
 
     def __init__(self, broker: Broker) -> None:
-        configuration = broker.configuration
         self.broker = broker
-        self.failures = FailedLogins(
-            delay=configuration.failed_login_delay, max_delay=configuration.max_failed_login_delay,
-            limit=configuration.max_failed_logins, user_limit=configuration.max_failed_logins_per_user,
-            window=configuration.failed_login_window,
-        )  # fmt: skip
-        self.threads = configuration.login_threads
-        self._pool = ThreadPoolExecutor(self.threads, "login")  # which starts a thread when it needs one
+        self.failures = FailedLogins()
+        self.threads = 0
+        self._limits: tuple[int, ...] = ()
+        self._pool: ThreadPoolExecutor | None = None
+        self.obey(broker.configuration)
         self._waiting: dict[str, dict[_Attempt, None]] = {}  # by client network, in the order of their turns
         self._judged: dict[_Attempt, int] = {}  # in the pool, and the memory that they take there
+
+    def obey(self, configuration: Configuration) -> None:
+        """At the start and at a reload. Failures are forgotten when their limits are others."""
+        limits = (
+            configuration.failed_login_delay, configuration.max_failed_login_delay, configuration.max_failed_logins,
+            configuration.max_failed_logins_per_user, configuration.failed_login_window,
+        )  # fmt: skip
+        if limits != self._limits:
+            delay, most, limit, user_limit, window = self._limits = limits
+            self.failures = FailedLogins(delay=delay, max_delay=most, limit=limit, user_limit=user_limit, window=window)
+        if configuration.login_threads != self.threads:
+            self.close()
+            self.threads = configuration.login_threads
+            self._pool = ThreadPoolExecutor(self.threads, "login")  # which starts a thread when it needs one
 
     @property
     def waiting(self) -> int:
@@ -202,7 +214,9 @@ class Logins:
             attempt.answer.set_result(Login(user, proof))
 
     def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        """What has begun comes to its end."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False)
 
     def __repr__(self) -> str:
         return f"<Logins waiting={self.waiting} in {len(self._judged)} of {self.threads} threads, {self.memory} bytes>"

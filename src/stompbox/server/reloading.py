@@ -1,7 +1,7 @@
 """SIGHUP: the configuration is read again. What is wrong in it changes nothing; what needs a restart is named.
 
-Users, permissions, virtual hosts, address settings and limits change at once, for connections that are there as well. Who is logged in
-stays so.
+Users, permissions, virtual hosts, address settings and limits change at once, for connections that are there as well: what is no longer
+allowed ends (revoking.py).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from stompbox.errors import ConfigError
 from stompbox.security import Permissions, Users
 from stompbox.server import configuring
 from stompbox.server.hosts import Hosts
+from stompbox.server.revoking import revoke
 
 if TYPE_CHECKING:
     from stompbox.server.broker import Broker
@@ -58,6 +59,8 @@ def take(broker: Broker, configuration: Configuration) -> None:
         configuring.obey(engine, configuration.made_of(host)[0])
     limits.measure(engine, broker.committer.store.sizes)
     broker.pressure.relieve()
+    broker.logins.obey(configuration)
+    revoke(broker)
     logging.getLogger().setLevel(configuration.log_level.value.upper())
     broker.flush()
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from stompbox.server.connection import Connection
 
 DESTINATION: Final = "stompbox.requests"
-READING: Final = frozenset(("describe", "fetch", "offset-at", "groups"))  # a fault in one of these has changed nothing
+READING: Final = frozenset(("describe", "fetch", "offset-at", "groups"))  # change nothing, and may be asked again
 MOST_WAITING: Final = 16  # requests of one connection; beyond, it is not read
 
 
@@ -107,7 +107,12 @@ async def _serve(connection: Connection, frame: Frame) -> None:
         handler = REQUESTS.get(name)
         if handler is None:
             raise IllegalFrame("unknown-request", f"request {name[:80]!r} is unknown; there are {', '.join(sorted(REQUESTS))}")
-        headers, body = await handler(connection, frame)
+        permissions = None
+        while permissions is not broker.permissions:  # what is read is read with the rights of when it is answered
+            permissions = broker.permissions
+            headers, body = await handler(connection, frame)
+            if name not in READING:
+                break
         headers["status"] = "ok"
     except StompboxError as error:
         broker.errors[error.code] += 1

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from stompbox.broker.transaction import Transaction
 from stompbox.errors import IllegalFrame, Refused
 from stompbox.server import transacted
+from stompbox.server.revoking import require_still
 from stompbox.stomp.frames import Frame
 
 if TYPE_CHECKING:
@@ -42,6 +43,11 @@ def begin(connection: Connection, frame: Frame) -> None:
 
 def commit(connection: Connection, frame: Frame) -> None:
     transaction = transaction_of(connection, frame.headers["transaction"])
+    try:
+        require_still(connection, transaction)
+    except Refused:
+        _undo(connection, transaction)
+        raise
     _end(connection, transaction)
     transacted.consume(connection, transaction)
     try:
@@ -78,5 +84,6 @@ def _undo(connection: Connection, transaction: Transaction) -> None:
 def _end(connection: Connection, transaction: Transaction) -> None:
     """It is open no longer, whatever becomes of it."""
     del connection.transactions[transaction.name]
+    connection.doubtful.discard(transaction)
     connection.broker.timeouts.ended(transaction)
     transacted.pause(connection)

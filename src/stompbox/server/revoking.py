@@ -1,0 +1,92 @@
+"""What a reload takes away ends at once, for those who are connected, too.
+
+| gone                                             | what becomes of it                                                              |
+|--------------------------------------------------|---------------------------------------------------------------------------------|
+| the user, or the passcode that it logged in with | ERROR `login-revoked`, and the close, in every version                          |
+| its place in the virtual host, or the host       | ERROR `host-not-permitted` or `unknown-host`, and the close                     |
+| `consume` (or `browse`) on an address            | each subscription that reaches it ends with ERROR `not-permitted`; what it had  |
+|                                                  | and did not acknowledge goes back. 1.2 closes, as after every ERROR             |
+| `send` or `consume` within an open transaction   | COMMIT gets ERROR `not-permitted`, and the transaction is aborted whole         |
+| any other right                                  | is asked for with each frame and request: nothing to do                         |
+
+A group that is left or entered counts as the rights that come and go with it. Requests that read are asked again when rights have
+changed while they were answered (requests.py); the admin interface asks with each request.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stompbox.broker.consumer import Consumer
+from stompbox.broker.transaction import Transaction
+from stompbox.errors import Refused, StompboxError
+from stompbox.security import Right
+from stompbox.server.hosts import admit
+
+if TYPE_CHECKING:
+    from stompbox.server.broker import Broker
+    from stompbox.server.connection import Connection
+
+
+def revoke(broker: Broker) -> None:
+    """Users, virtual hosts and permissions are those of the new configuration."""
+    for connection in [one for one in broker.connections if one.session.is_open]:
+        try:
+            connection.user = broker.users.again(connection.user.name, connection.proof)
+            _require_host(connection)
+        except StompboxError as error:
+            _close(connection, error)
+            continue
+        connection.doubtful = set(connection.transactions.values())
+        for name, consumer in list(connection.consumers.items()):
+            _look_at(connection, name, consumer)
+        connection.write_out()
+
+
+def _require_host(connection: Connection) -> None:
+    host = connection.broker.hosts.pick(connection.host)
+    if admit(host, connection.user) != connection.names.space:
+        raise Refused("host-not-permitted", f"the virtual host of this connection is {host.name if host else 'none'!r} now; connect again")
+
+
+def _close(connection: Connection, error: StompboxError) -> None:
+    connection.refuse(error)
+    if not connection.is_ended:
+        connection.end(is_failure=False)
+    connection.write_out()
+
+
+def _look_at(connection: Connection, name: str, consumer: Consumer) -> None:
+    """Ends a subscription that reaches what its user may not have any more."""
+    if connection.is_ended:
+        return
+    try:
+        for binding in consumer.bindings.values():
+            _require(connection, _right(consumer), binding.queue.address.name, owner=binding.queue.address.owner)
+    except Refused as error:
+        del connection.consumers[name]
+        connection.transacted.pop(consumer, None)
+        connection.broker.engine.close_consumer(consumer, is_failure=False)
+        which = f"subscription {name[:80]!r}" if not name.startswith("\0") else f"the subscription to {consumer.destination[:80]!r}"
+        connection.refuse(Refused(error.code, f"{which} is ended: {error.message} any more"))
+
+
+def require_still(connection: Connection, transaction: Transaction) -> None:
+    """Raises Refused when rights have changed since it began, and one that it needs is gone."""
+    if transaction not in connection.doubtful:
+        return
+    for address, _ in transaction.sends:
+        _require(connection, Right.SEND, address.name, owner=address.owner)
+    for consumer, sent in transaction.answered:
+        for binding, _ in sent:
+            _require(connection, _right(consumer), binding.queue.address.name, owner=binding.queue.address.owner)
+
+
+def _right(consumer: Consumer) -> Right:
+    return Right.BROWSE if consumer.is_browser else Right.CONSUME
+
+
+def _require(connection: Connection, right: Right, address: str, *, owner: int) -> None:
+    """Temporary destinations are whose they are."""
+    if not owner:
+        connection.broker.permissions.require(connection.user, right, address)
