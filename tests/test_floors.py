@@ -24,7 +24,7 @@ SOURCE = Path(__file__).resolve().parent.parent / "src"
 
 FLOORS: dict[str, int] = {
     "errors": 0,
-    **dict.fromkeys(("message", "config", "metrics", "security", "ranges"), 1),
+    **dict.fromkeys(("message", "config", "metrics", "security", "ranges", "incarnations"), 1),
     **dict.fromkeys(("stomp", "selectors", "store"), 2),
     "broker": 3,
     **dict.fromkeys(("server", "client"), 4),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from stompbox.broker.cursor import FAR, Cursor
 from stompbox.broker.log import RESERVE, Log
+from stompbox.incarnations import Incarnations
 from stompbox.message import Run
 from stompbox.store.base import Commit
 from tests.broker.world import run_of
 
 
 def log_with(*positions: int, next: int = 0, is_known: bool = False) -> Log:
-    log = Log(1, "q", next=next, is_known=is_known)
+    log = Log(1, "q", Incarnations(), next=next, is_known=is_known)
     for id, position in enumerate(positions):
         log.cursors[id] = Cursor(id, position, is_durable=True)
         log.cursors[id].reach = FAR

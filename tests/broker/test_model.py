@@ -22,6 +22,7 @@ from stompbox.broker.consumer import AckMode, Consumer
 from stompbox.broker.queue import Kind, Queue
 from stompbox.broker.transaction import Transaction
 from stompbox.config.settings import AddressSetting
+from stompbox.incarnations import Position
 from stompbox.message import ANYCAST, MULTICAST, Run, Shape
 from stompbox.store.base import Commit
 from stompbox.store.chunks import decode
@@ -364,7 +365,7 @@ class Life(RuleBasedStateMachine):
             self.grouped = []
         elif self.grouped:
             offset, _ = self.draw(*self.grouped)
-            groups.commit_group(self.world.engine, "g", {"t": offset})
+            groups.commit_group(self.world.engine, "g", {"t": Position(offset)})
             self.grouped = [entry for entry in self.grouped if entry[0] >= offset]
 
     # Disk and clock

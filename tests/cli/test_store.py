@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from stompbox.cli.store import app
+from stompbox.incarnations import INCARNATIONS
 from stompbox.store import folder, schema
 from stompbox.store.base import Commit
 from stompbox.store.sqlite import SqliteStore
@@ -72,7 +73,19 @@ def test_a_good_store(run: Run, data: Path) -> None:
     assert json.loads(out) == {
         "folder": "stompbox-data", "problems": [], "schema-version": schema.SCHEMA_VERSION, "addresses": 1, "chunks": 300,
         "messages": 300, "message-bytes": json.loads(out)["message-bytes"], "free-bytes": 0,
+        "logs": {"orders": {"next": 300, "incarnations": []}},
     }  # fmt: skip
+
+
+def test_which_log_it_is(run: Run, data: Path) -> None:
+    with closing(SqliteStore(data)) as store:
+        store.apply(Commit(entries={(INCARNATIONS, "1"): b'[["a",0]]'}))
+    assert run("check")[1].startswith("orders: 300 is the next offset; incarnation a from offset 0 on\n")
+    assert run("backup", "copy")[0] == 0
+    code, out, _ = run("check", "--data", "copy", "--json")
+    ((_, first), (second, begin)) = json.loads(out)["logs"]["orders"]["incarnations"]
+    assert (code, first, begin) == (0, 0, 300)
+    assert f"incarnation {second} from offset 300 on, a from offset 0 on" in run("check", "--data", "copy")[1]
 
 
 def test_a_damaged_store(run: Run, data: Path) -> None:

@@ -44,6 +44,6 @@ class Committer:
 def test_what_lands_while_a_time_is_looked_for_is_looked_at(timestamp: int, expected: int) -> None:
     log = SimpleNamespace(id=1, committed=0)
     committer = Committer(log, [0, 1], [2])
-    connection: Any = SimpleNamespace(broker=SimpleNamespace(committer=committer))
+    broker: Any = SimpleNamespace(committer=committer)
     address: Any = SimpleNamespace(log=log)
-    assert asyncio.run(offset_at_time(connection, address, timestamp)) == expected
+    assert asyncio.run(offset_at_time(broker, address, timestamp)) == expected

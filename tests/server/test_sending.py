@@ -21,7 +21,8 @@ def test_requests_are_answered_one_by_one_when_they_come_in_runs(broker: tuple[s
         answers += [client.receive() for _ in range(MANY)]
     assert [answer.headers["status"] for answer in answers] == ["ok"] * 2 * MANY
     assert sorted(int(answer.headers["request-id"]) for answer in answers) == sorted([*range(MANY)] * 2)
-    assert json.loads(answers[-1].body)["addresses"] == {"runs.of.requests": {"first": 0, "next": 0}}
+    (log,) = json.loads(answers[-1].body)["addresses"].items()
+    assert (log[0], log[1]["first"], log[1]["next"]) == ("runs.of.requests", 0, 0)
 
 
 def test_what_is_not_taken_from_senders_leaves_the_other_headers_where_they_are(broker: tuple[str, int]) -> None:

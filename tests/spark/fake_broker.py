@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from stompbox.incarnations import incarnations_of
 from stompbox.message import Run, Shape
 from stompbox.stomp.codec import Decoder, encode
 from stompbox.stomp.frames import Frame
@@ -42,6 +43,7 @@ class FakeLog:
         self.chunks: list[tuple[int, int, bytes]] = []  # first, count, blob
         self.first = 0
         self.next = 0
+        self.incarnations: list[list[str | int]] = []  # none: the broker does not say
 
     def append(self, runs: Sequence[Run]) -> None:
         first = self.next
@@ -67,6 +69,7 @@ class FakeBroker:
 
     def __init__(self, *, tls: bool = False) -> None:
         self.logs: dict[str, FakeLog] = {}
+        self.ended: dict[str, dict[str, object]] = {}
         self.groups: dict[str, tuple[str, dict[str, int]]] = {}
         self.staged: dict[tuple[str, int], dict[tuple[int, int], bytes]] = {}
         self.published: dict[str, int] = {}
@@ -166,26 +169,39 @@ class FakeBroker:
         connection.sendall(encode(Frame("MESSAGE", {**known, **status, **headers, "content-length": str(len(body))}, body), V12))
         return True
 
+    def _extent(self, address: str) -> dict[str, object]:
+        log = self.logs[address]
+        known = {"incarnations": log.incarnations} if log.incarnations else {}
+        return {"first": log.first, "next": log.next, "messages": log.next, "bytes": sum(len(blob) for *_, blob in log.chunks), **known}
+
     def _matching(self, destinations: str) -> dict[str, FakeLog]:
         patterns = [address_of(name) for name in destinations.split(",")]
         return {address: log for address, log in self.logs.items() if any(is_match(pattern, address) for pattern in patterns)}
 
-    def _describe(self, headers: Mapping[str, str], _: bytes) -> tuple[dict[str, str], bytes]:
-        names = [name for name in headers["destinations"].split(",") if "#" not in name]
+    def _describe(self, headers: Mapping[str, str], body: bytes) -> tuple[dict[str, str], bytes]:
+        wish = {"destinations": headers.get("destinations", ""), **json.loads(body or b"{}")}
+        if "addresses" in wish:
+            there = {address: self._extent(address) for address in wish["addresses"] if address in self.logs}
+            ended = {address: self.ended[address] for address in wish["addresses"] if address in self.ended}
+            return {}, json.dumps({"addresses": there, "missing": [], "ended": ended}).encode()
+        names = [name for name in wish["destinations"].split(",") if "#" not in name]
         if headers["create"] == "true":
             for name in names:
                 self.logs.setdefault(address_of(name), FakeLog())
         missing = [name for name in names if address_of(name) not in self.logs]
-        addresses = {
-            address: {"first": log.first, "next": log.next, "messages": log.next, "bytes": sum(len(blob) for *_, blob in log.chunks)}
-            for address, log in self._matching(headers["destinations"]).items()
-        }
-        return {}, json.dumps({"addresses": addresses, "missing": missing}).encode()
+        found = list(self._matching(wish["destinations"]))
+        after, limit = int(headers.get("continue", 0)), int(headers.get("limit", len(found)))
+        more = {"continue": str(after + limit)} if len(found) > after + limit else {}
+        addresses = {address: self._extent(address) for address in found[after : after + limit]}
+        return {}, json.dumps({"addresses": addresses, "missing": missing, **more}).encode()
 
     def _fetch(self, headers: Mapping[str, str], _: bytes) -> tuple[dict[str, str], bytes]:
         log = self.logs.get(headers["address"])
         if log is None:
             raise RequestError("no-such-address", f"no address {headers['address']}")
+        known = incarnations_of(log.incarnations)
+        if not known.holds(headers.get("incarnation", ""), int(headers["stop"])):
+            raise RequestError("other-incarnation", f"the log of {headers['address']!r} is another one")
         start, stop, most = int(headers["start"]), int(headers["stop"]), int(headers["max-bytes"])
         body, after = b"", stop
         for first, count, blob in log.chunks:
@@ -203,20 +219,21 @@ class FakeBroker:
         found = [run.first for run in log.runs() if run.arrived >= int(headers["timestamp"])]
         return {}, json.dumps({"offset": found[0] if found else log.next}).encode()
 
-    def _group_open(self, headers: Mapping[str, str], _: bytes) -> tuple[dict[str, str], bytes]:
-        starting = headers["starting"]
-        if headers["group"] not in self.groups:
-            each = json.loads(starting[5:]) if starting.startswith("json:") else {}
-            positions = {
-                address: {"earliest": log.first, "latest": log.next}.get(starting, each.get(address, log.first))
-                for address, log in self._matching(headers["destinations"]).items()
-            }
-            self.groups[headers["group"]] = headers["destinations"], positions
-        return {}, json.dumps({"positions": self.groups[headers["group"]][1]}).encode()
+    def _group_open(self, headers: Mapping[str, str], body: bytes) -> tuple[dict[str, str], bytes]:
+        wish = json.loads(body)
+        starting = headers.get("starting", "")
+        each = {address: given if isinstance(given, int) else given[0] for address, given in wish.get("starting", {}).items()}
+        _, positions = self.groups.setdefault(headers["group"], (wish["destinations"], {}))
+        for address, log in self._matching(wish["destinations"]).items():
+            if headers.get("more") != "true" or address in each:
+                first = {"earliest": log.first, "latest": log.next}.get(starting, each.get(address, log.first))
+                positions.setdefault(address, first)
+        return {}, json.dumps({"positions": positions if headers.get("limit") != "0" else {}}).encode()
 
     def _group_commit(self, headers: Mapping[str, str], body: bytes) -> tuple[dict[str, str], bytes]:
         positions = self.groups[headers["group"]][1]
-        for address, offset in json.loads(body).items():
+        for address, given in json.loads(body).items():
+            offset = given if isinstance(given, int) else given[0]
             positions[address] = max(offset, positions.get(address, 0))
         return {}, b""
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stompbox.spark.offsets import Extent, OffsetRange, advance, available, between, dealt, losses, place
+from stompbox.incarnations import Incarnations
+from stompbox.spark.offsets import Extent, Offset, OffsetRange, advance, available, between, dealt, losses, place, starts
 
 ADDRESSES = st.sampled_from(["a", "b", "c", "d.e"])
 OFFSETS = st.dictionaries(ADDRESSES, st.integers(0, 1000))
@@ -138,3 +139,78 @@ def test_few_rows_are_one_task() -> None:
     assert dealt([OffsetRange("a", 0, 9000)], 4) == [(OffsetRange("a", 0, 9000),)]
     assert len(dealt([OffsetRange("a", 0, 40_000)], 4)) == 4
     assert dealt([], 4) == []
+
+
+def log(first: int, next: int, *incarnations: tuple[str, int]) -> Extent:
+    return Extent(first, next, incarnations=Incarnations(incarnations))
+
+
+ONE = ("one", 0)
+RESTORED = log(0, 300, ONE, ("two", 100))
+
+
+@pytest.mark.parametrize(
+    ("start", "extent", "words", "begin"),
+    [
+        ([1000, "one"], log(0, 5000, ("other", 0)), ("another one", "offset 1000", "incarnation one", "other", "0 to 5000"), 0),
+        ([1000, "one"], log(40, 50, ("other", 0)), ("another one", "40 to 50"), 40),
+        ([150, "one"], RESTORED, ("restored as of offset 100", "offset 150", "incarnation one"), 100),
+        ([150, "x"], RESTORED, ("another one",), 0),
+        ([100, "one"], RESTORED, (), 100),
+        ([20, "one"], RESTORED, (), 20),
+        ([150, "two"], RESTORED, (), 150),
+        (150, RESTORED, (), 150),  # an older checkpoint is taken at its word
+        ([0, "x"], RESTORED, (), 0),  # nothing was read
+    ],
+)
+def test_another_log_is_data_loss(start: Offset, extent: Extent, words: tuple[str, ...], begin: int) -> None:
+    found = losses({"a": start}, {"a": extent})
+    assert len(found) == bool(words)
+    assert all(word in found[0].text for word in ("'a'", *words)) if found else True
+    end = advance({"a": start}, {"a": extent})
+    (part,) = between({"a": start}, end)
+    assert (part.start, part.stop, part.incarnation) == (begin, extent.next, extent.incarnations.current)
+
+
+def test_another_log_of_which_nothing_was_read_begins_where_it_begins() -> None:
+    end = advance({"a": [~7, "x"]}, {"a": RESTORED})
+    assert not losses({"a": [~7, "x"]}, {"a": RESTORED})
+    assert end == {"a": [~0, "one"]} and not between({"a": [~7, "x"]}, end)
+    assert between(end, advance(end, {"a": RESTORED})) == [OffsetRange("a", 0, 300, "two")]
+
+
+def test_a_new_log_that_is_empty_is_gone_on_with_as_well() -> None:
+    there = log(0, 0, ("other", 0))
+    end = advance({"a": [1000, "one"]}, {"a": there})
+    assert end == {"a": [0, "other", 0]} and not between({"a": [1000, "one"]}, end)
+    grown = log(0, 5000, ("other", 0))
+    assert not losses(end, {"a": grown})
+    assert between(end, advance(end, {"a": grown})) == [OffsetRange("a", 0, 5000, "other")]
+
+
+def test_a_first_batch_keeps_where_it_began() -> None:
+    """Spark keeps its end alone: planned again, the query begins where the log begins by then."""
+    there = log(0, 1000, ONE)
+    begun = starts({"a": 0}, {"a": there})
+    end = advance(begun, {"a": there})
+    assert between(begun, end) == [OffsetRange("a", 0, 1000, "one")]
+    again = starts({"a": 600}, {"a": log(600, 1200, ONE)})
+    assert between(again, end) == [OffsetRange("a", 0, 1000, "one")], "its tasks find what is gone"
+    assert advance(end, {"a": there}) == end, "no batch without a message"
+    following = advance(end, {"a": log(600, 1200, ONE)})
+    assert between(end, following) == [OffsetRange("a", 1000, 1200, "one")]
+    assert between(following, advance(following, {"a": log(0, 1300, ONE)})) == [OffsetRange("a", 1200, 1300, "one")]
+
+
+def test_an_older_checkpoint_learns_which_log_it_reads() -> None:
+    there = log(0, 300, ONE, ("two", 100))
+    assert advance({"a": 80, "b": 0}, {"a": log(0, 80, ONE), "b": there}) == {"a": [80, "one"], "b": [300, "two"]}
+
+
+def test_an_address_that_is_gone_has_taken_nothing_along_that_was_read() -> None:
+    ended = {"a": log(600, 600, ONE)}
+    assert not losses({"a": [600, "one"]}, {}, ended)
+    assert not losses({"a": 600}, {}, ended)
+    for lost in ([599, "one"], [600, "other"]):
+        assert len(losses({"a": lost}, {}, ended)) == 1
+    assert len(losses({"a": [600, "one"]}, {}, {})) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import sqlite3
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from stompbox.errors import StoreError
+from stompbox.incarnations import ENDED, INCARNATIONS, Incarnations
 from stompbox.store import backup, folder
 from stompbox.store.backup import copy
 from stompbox.store.base import Commit
@@ -163,3 +165,22 @@ def test_what_is_no_store_is_named(tmp_path: Path, what: str) -> None:
     assert error.code == ("data-corrupt" if what in ("no database", "an empty file") else "data-not-found")
     assert str(source) in error.message
     assert not (tmp_path / "copy").exists() or list((tmp_path / "copy").iterdir()) == []
+
+
+def test_a_copy_is_another_log_from_where_it_ends_on(data: Path, tmp_path: Path) -> None:
+    told = Incarnations((("a", 0),))
+    with closing(SqliteStore(data)) as store:
+        entries = {(INCARNATIONS, "1"): json.dumps(told.wire()).encode(), (ENDED, "old"): b"12"}
+        entries[ENDED, "gone"] = json.dumps({"next": 9, "incarnations": told.wire()}).encode()
+        store.apply(Commit(entries={**entries}, next_offsets={1: 1 << 20}))
+    ids = iter("bcde")
+    for target in ("one", "two"):
+        copy(data, tmp_path / target, new_id=ids.__next__)
+    with closing(SqliteStore(data)) as store, closing(SqliteStore(tmp_path / "one")) as one, closing(SqliteStore(tmp_path / "two")) as two:
+        (there, first, second) = (found.recover().entries for found in (store, one, two))
+    assert json.loads(there[INCARNATIONS, "1"]) == [["a", 0]]
+    assert json.loads(first[INCARNATIONS, "1"])[0] == ["a", 0]
+    assert {json.loads(found[INCARNATIONS, "1"])[1][1] for found in (first, second)} == {30}, "not where offsets are set aside"
+    assert json.loads(first[INCARNATIONS, "1"]) != json.loads(second[INCARNATIONS, "1"])
+    assert json.loads(first[ENDED, "gone"])["incarnations"][1][1] == 9
+    assert first[ENDED, "old"] == b"12"

@@ -190,7 +190,8 @@ def test_groups_and_how_far_behind_they_are(link: Link) -> None:
     ask(link, "group-open", group="lake", destinations="/topic/f.#", starting="earliest")
     send(link, "/topic/f.one", b"1", b"2", b"3")
     ask(link, "group-commit", {"f.one": 1}, group="lake")
-    known = {"destinations": ["f.#"], "addresses": {"f.one": {"position": 1, "next": 3, "lag": 2}}}
+    id = ask(link, "describe", destinations="/topic/f.#")["addresses"]["f.one"]["incarnations"][0][0]
+    known = {"destinations": ["f.#"], "addresses": {"f.one": {"position": 1, "next": 3, "lag": 2, "incarnation": id}}}
     assert ask(link, "groups") == {"groups": {"lake": known}}
     assert ask(link, "groups", group="other") == {"groups": {}}
     ask(link, "group-delete", group="lake")
@@ -203,11 +204,12 @@ def test_a_group_outlives_a_kill(serve: Serve, tmp_path: Path) -> None:
     ask(link, "group-open", group="lake", destinations="/topic/f.#", starting="earliest")
     send(link, "/topic/f.one", b"1", b"2", b"3")
     ask(link, "group-commit", {"f.one": 2}, group="lake")
+    id = ask(link, "groups")["groups"]["lake"]["addresses"]["f.one"]["incarnation"]
     link.close()
     first.process.kill()
     first.process.wait()
     link = link_to(serve("--listen", "tcp://127.0.0.1:0", "--no-admin", "--data", str(tmp_path / "data")))
-    assert ask(link, "groups")["groups"]["lake"]["addresses"] == {"f.one": {"position": 2, "next": 3, "lag": 1}}
+    assert ask(link, "groups")["groups"]["lake"]["addresses"] == {"f.one": {"position": 2, "next": 3, "lag": 1, "incarnation": id}}
     assert ask(link, "publish", {"attempts": []}, sink="test", batch="0") == {"published": 0, "already": True}
     ask(link, "sink-delete", sink="test")
     assert ask(link, "publish", {"attempts": []}, sink="test", batch="0") == {"published": 0, "already": False}

@@ -27,7 +27,6 @@ from stompbox.admin.views import (
     connection_view,
     dead_letter_addresses,
     group_view,
-    in_turns,
     position_view,
     queue_view,
     status_of,
@@ -39,6 +38,7 @@ from stompbox.broker.queue import Queue
 from stompbox.config import AdminTable
 from stompbox.errors import BrokerFault, Refused, StompboxError
 from stompbox.security import Right
+from stompbox.server.answers import in_turns
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp

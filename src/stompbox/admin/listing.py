@@ -16,8 +16,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from stompbox.admin.answers import json
-from stompbox.admin.views import in_turns
 from stompbox.errors import IllegalFrame
+from stompbox.server.answers import in_turns
 
 LISTED: Final = 1000  # entries of one answer, if the request does not say how many
 MOST: Final = 10_000

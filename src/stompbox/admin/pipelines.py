@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from stompbox.admin.lag import behind
 from stompbox.admin.listing import Entry, Field
-from stompbox.admin.views import in_turns
+from stompbox.server.answers import in_turns
 from stompbox.server.progress import Told
 
 if TYPE_CHECKING:

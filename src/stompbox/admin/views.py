@@ -5,10 +5,9 @@ Times are ms since the epoch, durations ms. Lists give way to the loop every TUR
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import AsyncIterator, Collection, Iterable
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
@@ -25,9 +24,7 @@ if TYPE_CHECKING:
     from stompbox.server.broker import Broker
     from stompbox.server.connection import Connection
 
-T = TypeVar("T")
 
-TURN: Final = 200
 _ROUTING: Final = ((ANYCAST, "ANYCAST"), (MULTICAST, "MULTICAST"))
 STAY: Final = frozenset((Kind.ANYCAST, Kind.DURABLE, Kind.READER))  # kinds that outlive their consumers
 
@@ -78,7 +75,8 @@ class Status(Struct, frozen=True):
 
 class AddressView(Struct, frozen=True):
     """`oldest`: the lowest offset that can be read, `committed`: the one after the last on disk, `next`: the next message's. Messages
-    are those of its queues and subscriptions together, as in QueueView; `settled`: the sum of their positions."""
+    are those of its queues and subscriptions together, as in QueueView; `settled`: the sum of their positions. `incarnations`: which log
+    it is, each with the offset that it holds from."""
 
     name: str
     routing_types: list[str]
@@ -100,6 +98,7 @@ class AddressView(Struct, frozen=True):
     consumers: int
     settled: int
     is_dead_letters: bool
+    incarnations: list[tuple[str, int]]
 
 
 class QueueView(Struct, frozen=True):
@@ -153,6 +152,7 @@ class GroupPosition(Struct, frozen=True):
     lag_messages: int
     lag_ms: int | None
     moved: int | None
+    incarnation: str
 
 
 class PositionView(Struct, frozen=True):
@@ -167,20 +167,13 @@ class PositionView(Struct, frozen=True):
     lag_messages: int
     lag_ms: int | None
     moved: int | None
+    incarnation: str = ""
 
 
 class GroupView(Struct, frozen=True):
     name: str
     patterns: list[str]
     addresses: list[GroupPosition]
-
-
-async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
-    """The items, which must not change meanwhile."""
-    for number, item in enumerate(items, 1):
-        yield item
-        if number % TURN == 0:
-            await asyncio.sleep(0)
 
 
 def status_of(broker: Broker) -> Status:
@@ -262,6 +255,7 @@ def address_view(address: Address, dead_letters: Collection[str] = ()) -> Addres
         log.oldest, log.committed, log.next, len(address.anycast) + len(address.named),
         len(address.topics) - len(address.named) + len(address.streams), len(address.groups),
         sums.ready, sums.delayed, sums.delivering, sums.is_estimate, sums.consumers, sums.settled, address.name in dead_letters,
+        list(log.incarnations.entries),
     )  # fmt: skip
 
 
@@ -298,7 +292,8 @@ async def group_view(broker: Broker, lags: Lags, name: str, addresses: Iterable[
         if queue is not None:
             lag = await lags.of(queue)
             moved = queue.moved or None
-            positions.append(GroupPosition(address.name, queue.cursor.position, address.log.next, lag.messages, lag.ms, moved))
+            at, log = queue.cursor.position, address.log
+            positions.append(GroupPosition(address.name, at, log.next, lag.messages, lag.ms, moved, log.incarnations.of(at)))
     return GroupView(name, list(broker.engine.group_patterns.get(name, ())), positions)
 
 
@@ -310,5 +305,6 @@ async def position_view(broker: Broker, lags: Lags, name: str, queue: Queue | No
     lag = await lags.of(queue)
     address = queue.address
     return PositionView(
-        name, patterns, address.name, queue.cursor.position, address.log.next, lag.messages, lag.ms, queue.moved or None
+        name, patterns, address.name, queue.cursor.position, address.log.next, lag.messages, lag.ms, queue.moved or None,
+        address.log.incarnations.of(queue.cursor.position),
     )  # fmt: skip

@@ -65,6 +65,7 @@ class Commits:
     def add_log(self, log: Log) -> None:
         if not log.is_known:
             self._next.logs[log.id] = log.name
+            self.put(*log.entry, log.incarnations.wire())
             log.is_known = True
             if log.first:  # it was there before (lifetimes.py): where its offsets go on is told with it
                 self.put("ended", log.name, None)
@@ -74,6 +75,11 @@ class Commits:
         self.add_log(queue.address.log)
         self._next.cursors[queue.id] = (queue.address.log.id, queue.cursor.position)
         self.dirty[queue.address] = None  # offsets below its position must not be given out again
+
+    def put_cursor(self, queue: Queue) -> None:
+        """It is elsewhere now; what it had acknowledged counts no more."""
+        self.acked.pop(queue, None)
+        self.add_cursor(queue)
 
     def drop_cursor(self, queue: Queue) -> None:
         self.acked.pop(queue, None)
@@ -94,6 +100,7 @@ class Commits:
         if log.is_known:
             self.put("address", str(log.id), None)
             self.put("retained", str(log.id), None)
+            self.put(*log.entry, None)
             for gone in (self._next.runs, self._next.next_offsets, self._next.trims):
                 gone.pop(log.id, None)
             if self._next.logs.pop(log.id, None) is None:
@@ -174,7 +181,7 @@ class Commits:
             commit.delivered.pop(queue_id, None)
         for queue_id, ranges in commit.acknowledged.items():
             queue = self.engine.queues.get(queue_id)
-            if queue is not None:
+            if queue is not None and queue_id not in newer.cursors:  # else it was put elsewhere meanwhile
                 queue.cursor.not_saved(ranges)
                 self.acked[queue] = None
         commit.acknowledged, commit.runs, commit.next_offsets, commit.trims = {}, {}, {}, {}

@@ -59,6 +59,13 @@ class Cursor:
             told.remove(first, stop)
             self.unsaved[:] = told
 
+    def put(self, position: int) -> None:
+        """Elsewhere, also back; the next commit has to say so."""
+        self.position = self.saved = position
+        self.ahead, self.reach = Ranges(), FAR
+        if self.unsaved:
+            self.unsaved = []
+
     def pass_over(self, first: int, stop: int) -> None:
         """Marks what is not for this reader, and would be found not to be after a restart: no commit needs to say so."""
         if first >= stop:

@@ -14,7 +14,8 @@ from typing import Any, Final
 from stompbox.broker import retained
 from stompbox.broker.address import Address
 from stompbox.broker.consumer import Consumer
-from stompbox.broker.engine import Engine, selector_entry
+from stompbox.broker.engine import Engine
+from stompbox.broker.facts import selector_entry
 from stompbox.broker.queue import Kind, Queue
 from stompbox.broker.subscriptions import MayReach, everything
 from stompbox.broker.watching import Watcher, is_named

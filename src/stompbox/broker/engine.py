@@ -31,6 +31,7 @@ from stompbox.broker import (
     scheduling,
     transactions,
     units,
+    watching,
     windows,
 )
 from stompbox.broker.address import Address, Settings, Targets
@@ -39,6 +40,7 @@ from stompbox.broker.bodies import Bodies
 from stompbox.broker.commits import Commits
 from stompbox.broker.consumer import Binding, Consumer, Sent
 from stompbox.broker.cursor import FAR, Cursor
+from stompbox.broker.facts import selector_entry
 from stompbox.broker.log import Log
 from stompbox.broker.memory import Memory
 from stompbox.broker.paging import Load
@@ -52,6 +54,7 @@ from stompbox.broker.watching import Watcher, is_named
 from stompbox.config import RoutingType
 from stompbox.config.matching import is_match
 from stompbox.errors import IllegalFrame, Refused
+from stompbox.incarnations import NewId, numbered
 from stompbox.message import ANYCAST, MULTICAST, Run
 from stompbox.selectors import Selector
 from stompbox.store.base import Commit
@@ -71,13 +74,18 @@ class SettingsTable(Protocol):
 
 
 class Engine:
-    """`epoch` is another number at each start; `is_durable` False: nothing needs to reach a disk (--memory)."""
+    """`epoch` is another number at each start; `is_durable` False: nothing needs to reach a disk (--memory).
 
-    def __init__(self, settings: SettingsTable, *, epoch: int = 1, is_durable: bool = True, page_size: int = PAGE_SIZE) -> None:
+    `new_id` gives ids of incarnations: no two are ever the same, whoever asks. Without it they are numbered, as tests like it."""
+
+    def __init__(
+        self, settings: SettingsTable, *, epoch: int = 1, is_durable: bool = True, page_size: int = PAGE_SIZE, new_id: NewId | None = None
+    ) -> None:
         self.settings = settings
         self.epoch = epoch
         self.is_durable = is_durable
         self.page_size = page_size
+        self.new_id = new_id or numbered(epoch)
         self.now = 0
         self.addresses: dict[str, Address] = {}
         self.logs: dict[int, Address] = {}
@@ -93,7 +101,7 @@ class Engine:
         self.group_patterns: dict[str, list[str]] = {}  # reader groups, by name
         self.group_owners: dict[str, str] = {}  # the users whose they are
         self.batches: dict[str, int] = {}  # the last published batch of each sink
-        self.ended: dict[str, int] = {}  # addresses that are gone: where their offsets ended
+        self.ended: dict[str, lifetimes.Ended] = {}  # addresses that are gone: where their offsets ended
         self.beyond = 0  # where the offsets of all that is forgotten ended
         self.later: list[Queue] = []  # those that stopped half-way
         self.diverting: dict[Address, None] = {}  # along whose diverts a run is just going
@@ -130,7 +138,7 @@ class Engine:
     def create_address(self, name: str, log: Log | None = None, *, is_auto: bool = False, owner: int = 0) -> Address:
         """`is_auto`: it goes when nobody needs it. `owner`: the session whose temporary destination it is; wildcards do not reach it."""
         if log is None:
-            log = Log(self._next_log, name, first=0 if owner else lifetimes.first_offset(self, name))
+            log = lifetimes.new_log(self, self._next_log, name, is_temporary=bool(owner))
             self._next_log += 1
         settings = self.settings.resolve(name)
         address = Address(self, name, log, settings)
@@ -143,18 +151,9 @@ class Engine:
             if is_named(pattern, name):
                 address.diverts.append(divert)
         if not owner:
-            self._tell_of(address)
+            watching.tell_of(self, address)
             lifetimes.address_made(self, address)
         return address
-
-    def _tell_of(self, address: Address) -> None:
-        """Whoever waits for addresses of such a name joins it."""
-        for watcher in list(self.watchers):
-            if is_match(watcher.words, address.name.split(".")):
-                watcher.on_address(address)
-        for group, patterns in self.group_patterns.items():
-            if any(is_named(pattern, address.name) for pattern in patterns):
-                self.new_queue(address, group, Kind.GROUP, position=address.log.oldest)
 
     def drop_address(self, address: Address) -> None:
         """The address, its queues and its messages go."""
@@ -585,8 +584,3 @@ class Engine:
 
     def __repr__(self) -> str:
         return f"<Engine addresses={len(self.addresses)} queues={len(self.queues)} dirty={self.is_dirty}>"
-
-
-def selector_entry(selector: Selector | None) -> dict[str, object]:
-    """A selector as the catalogue has it."""
-    return {"selector": None} if selector is None else {"selector": selector.text, "conversion": selector.conversion}

@@ -41,3 +41,8 @@ def _timestamp(run: Run, index: int) -> int:
     if "timestamp" in shape.holes:
         given = run.columns[shape.holes.index("timestamp")][index].decode("ascii")
     return int(given) if given.isascii() and given.isdigit() and len(given) <= LONGEST else run.arrived
+
+
+def selector_entry(selector: Selector | None) -> dict[str, object]:
+    """A selector as the catalogue has it."""
+    return {"selector": None} if selector is None else {"selector": selector.text, "conversion": selector.conversion}

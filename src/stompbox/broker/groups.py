@@ -7,73 +7,119 @@ from collections.abc import Callable, Mapping, Sequence
 from stompbox.broker.address import Address
 from stompbox.broker.engine import Engine
 from stompbox.broker.queue import Kind, Queue
-from stompbox.broker.watching import is_named
+from stompbox.broker.watching import matcher
 from stompbox.config.matching import is_wild
 from stompbox.errors import Refused
+from stompbox.incarnations import Position
+
+Starting = Callable[[Address], int]
+"""The offset that is meant in the log of an address."""
 
 
-def open_group(
-    engine: Engine, name: str, patterns: Sequence[str], starting: Callable[[Address], int], *, owner: str = ""
-) -> dict[str, int]:
-    """Creates the group, or gets it: the position per address. `starting` says where a new one begins on an address that is there.
+def open_group(engine: Engine, name: str, patterns: Sequence[str], starting: Starting, *, owner: str = "") -> dict[str, int]:
+    """Creates the group, or gets it: the position per address. `starting` says where a new one begins on an address that is there."""
+    make_group(engine, name, patterns, owner=owner)
+    is_read = matcher(patterns)
+    for address in list(engine.addresses.values()):
+        if is_read(address.name):
+            join(engine, name, address, starting)
+    return positions(engine, name)
+
+
+def make_group(engine: Engine, name: str, patterns: Sequence[str], *, owner: str = "") -> None:
+    """The group is there, without a position on any address that is there already; who comes later joins it.
 
     `owner`: the user whose it is from now on, if it is nobody's yet.
     """
-    named = [engine.address(pattern) for pattern in patterns if not is_wild(pattern)]  # what can be refused comes first
+    for pattern in patterns:
+        if not is_wild(pattern):
+            engine.address(pattern)  # what can be refused comes first
     known = engine.group_patterns.get(name, [])
-    merged = [*known, *[pattern for pattern in patterns if pattern not in known]]
+    merged = list(dict.fromkeys([*known, *patterns]))
     whose = engine.group_owners.get(name, "")
     if merged != known or (owner and not whose):
         engine.group_patterns[name] = merged
         engine.group_owners[name] = whose or owner
         engine.put("group", name, {"patterns": merged, "owner": whose or owner})
-    matching = [address for address in engine.addresses.values() if any(is_named(pattern, address.name) for pattern in patterns)]
-    for address in (*named, *matching):
-        _join(engine, name, address, starting)
-    return positions(engine, name)
 
 
-def _join(engine: Engine, name: str, address: Address, starting: Callable[[Address], int]) -> None:
-    if name not in address.groups:
-        position = max(0, min(starting(address), address.log.next))
-        engine.new_queue(address, name, Kind.GROUP, position=position)
+def join(engine: Engine, name: str, address: Address, starting: Starting) -> None:
+    if name not in address.groups and engine.addresses.get(address.name) is address:
+        engine.new_queue(address, name, Kind.GROUP, position=_within(address, starting))
+
+
+def _within(address: Address, starting: Starting) -> int:
+    return max(0, min(starting(address), address.log.next))
+
+
+def require_within(name: str, address: Address, offset: int) -> None:
+    """Raises Refused `offset-out-of-range` where a group that is new on an address would begin outside its log."""
+    log = address.log
+    if name not in address.groups and not log.oldest <= offset <= log.next:
+        text = f"offset {offset} is outside the log of {address.name!r}, which holds {log.oldest} to {log.next}"
+        raise Refused("offset-out-of-range", text)
 
 
 def positions(engine: Engine, name: str) -> dict[str, int]:
     return {address.name: address.groups[name].cursor.position for address in engine.addresses.values() if name in address.groups}
 
 
-def lags(engine: Engine, name: str) -> dict[str, dict[str, int]]:
-    """Per address: where the group is, where the log ends, and how many offsets lie between."""
-    found = {}
-    for address, position in positions(engine, name).items():
-        log = engine.addresses[address].log
-        found[address] = {"position": position, "next": log.committed, "lag": max(0, log.committed - max(position, log.oldest))}
-    return found
+def lag(address: Address, name: str) -> dict[str, int | str]:
+    """Where the group is, where the log ends, and how many offsets lie between."""
+    log, position = address.log, address.groups[name].cursor.position
+    behind = max(0, log.committed - max(position, log.oldest))
+    return {"position": position, "next": log.committed, "lag": behind, "incarnation": log.incarnations.of(position)}
 
 
-def commit_group(engine: Engine, name: str, offsets: Mapping[str, int]) -> None:
-    """Moves positions on; they never go back."""
-    if name not in engine.group_patterns:
-        raise Refused("no-such-group", f"there is no reader group {name!r}")
-    queues: list[tuple[Queue, int]] = []
-    for address_name, offset in offsets.items():
+def commit_group(engine: Engine, name: str, offsets: Mapping[str, Position]) -> dict[str, str]:
+    """Moves positions on; they never go back. Returns why some did not: by address, a code.
+
+    What was read is acknowledged in the log that it was read from, and in no other that has come to its name since.
+    """
+    require_group(engine, name)
+    refused = {}
+    for address_name, position in offsets.items():
         address = engine.addresses.get(address_name)
         if address is None or name not in address.groups:
-            raise Refused("no-such-address", f"reader group {name!r} does not read address {address_name!r}")
-        queues.append((address.groups[name], offset))
-    for queue, offset in queues:
-        if offset > queue.cursor.position:
-            queue.moved = engine.now
-            queue.skip(queue.cursor.position, min(offset, queue.address.log.next))
+            refused[address_name] = "no-such-address"
+        elif not address.log.incarnations.holds(position.incarnation, position.offset):
+            refused[address_name] = "other-incarnation"
+        else:
+            _go_on(address.groups[name], position.offset)
+    return refused
+
+
+def _go_on(queue: Queue, offset: int) -> None:
+    if offset > queue.cursor.position:
+        queue.moved = queue.engine.now
+        queue.skip(queue.cursor.position, min(offset, queue.address.log.next))
+
+
+def reset(engine: Engine, name: str, address: Address, starting: Starting) -> int:
+    """Puts the position on an address elsewhere, also back; what is gone from the log does not come again. Returns it."""
+    queue = address.groups[name]
+    queue.cursor.put(max(address.log.oldest, _within(address, starting)))
+    queue.moved = engine.now
+    engine.commits.put_cursor(queue)
+    return queue.cursor.position
+
+
+def leave(engine: Engine, name: str, address: Address) -> None:
+    """The group has no position on the address any more."""
+    queue = address.groups.get(name)
+    if queue is not None:
+        engine.drop_queue(queue)
+
+
+def require_group(engine: Engine, name: str) -> None:
+    if name not in engine.group_patterns:
+        raise Refused("no-such-group", f"there is no reader group {name!r}")
 
 
 def drop_group(engine: Engine, name: str) -> None:
-    if engine.group_patterns.pop(name, None) is None:
-        raise Refused("no-such-group", f"there is no reader group {name!r}")
+    require_group(engine, name)
+    del engine.group_patterns[name]
     engine.group_owners.pop(name, None)
     engine.put("group", name, None)
     for address in list(engine.addresses.values()):
-        queue = address.groups.get(name)
-        if queue is not None:
-            engine.drop_queue(queue)
+        leave(engine, name, address)

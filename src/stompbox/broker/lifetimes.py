@@ -4,16 +4,20 @@ A queue goes when it has no consumer and few enough messages, an address when it
 (`auto-delete-queues`, `auto-delete-addresses` and their companions). Nothing is ever looked through: whoever takes the last
 consumer, message or queue away says so here.
 
-The offsets of an address go on where they ended when it comes again, so that one offset never means two messages. So many
-of the latest names are remembered; new addresses begin beyond all that was forgotten.
+The offsets of an address go on where they ended when it comes again, so that one offset never means two messages; it is the same log
+then, of the same incarnation. So many of the latest names are remembered; new addresses begin beyond all that was forgotten, as logs
+of their own.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from stompbox.broker.log import Log
 from stompbox.broker.queue import Kind, Queue
+from stompbox.incarnations import Incarnations, incarnations_of
 
 if TYPE_CHECKING:
     from stompbox.broker.address import Address
@@ -95,9 +99,28 @@ def _may_end(engine: Engine, address: Address) -> bool:
 # Offsets
 
 
-def first_offset(engine: Engine, name: str) -> int:
-    """Where the log of a new address begins: 0, but for one that was there before."""
-    return engine.ended.pop(name, engine.beyond)  # what the store knows of it goes when it knows the new log
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The log of an address that is gone: where its offsets ended, and which messages they meant."""
+
+    next: int
+    incarnations: Incarnations
+
+    def wire(self) -> dict[str, object]:
+        return {"next": self.next, "incarnations": self.incarnations.wire()}
+
+
+def ended_of(wire: Any) -> Ended:
+    """Stores of older brokers have the offset alone."""
+    return Ended(wire, Incarnations()) if isinstance(wire, int) else Ended(int(wire["next"]), incarnations_of(wire["incarnations"]))
+
+
+def new_log(engine: Engine, id: int, name: str, *, is_temporary: bool) -> Log:
+    """Of a new address. It begins at 0, but for one that was there before."""
+    ended = None if is_temporary else engine.ended.pop(name, None)  # what the store knows of it goes when it knows the new log
+    first = 0 if is_temporary else engine.beyond if ended is None else ended.next
+    known = Incarnations() if ended is None else ended.incarnations
+    return Log(id, name, known if known.entries else known.followed_by(engine.new_id(), first), first=first)
 
 
 def remember(engine: Engine, address: Address) -> None:
@@ -105,11 +128,11 @@ def remember(engine: Engine, address: Address) -> None:
     log = address.log
     if log.next <= engine.beyond:
         return
-    engine.ended[address.name] = log.next
+    ended = engine.ended[address.name] = Ended(log.next, log.incarnations)
     if log.is_known:
-        engine.put("ended", address.name, log.next)
+        engine.put("ended", address.name, ended.wire())
     while len(engine.ended) > REMEMBERED:
         oldest = next(iter(engine.ended))
-        engine.beyond = max(engine.beyond, engine.ended.pop(oldest))
+        engine.beyond = max(engine.beyond, engine.ended.pop(oldest).next)
         engine.put("ended", oldest, None)
         engine.put("beyond", "", engine.beyond)

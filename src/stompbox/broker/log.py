@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import islice
@@ -9,6 +10,7 @@ from operator import attrgetter
 
 from stompbox.broker.cursor import Cursor
 from stompbox.broker.retention import Retention
+from stompbox.incarnations import INCARNATIONS, Incarnations
 from stompbox.message import Run
 from stompbox.store.base import Commit
 
@@ -22,10 +24,11 @@ RESERVE = 1 << 20
 class Log:
     """Offsets are dense in memory; in the store there are gaps where nobody needed the messages."""
 
-    def __init__(self, id: int, name: str, *, first: int = 0, next: int = 0, is_known: bool = False) -> None:
+    def __init__(self, id: int, name: str, incarnations: Incarnations, *, first: int = 0, next: int = 0, is_known: bool = False) -> None:
         next = max(first, next)
         self.id = id
         self.name = name
+        self.incarnations = incarnations  # which messages its offsets mean
         self.first = first  # lowest offset that may be stored
         self.next = next  # the next message's offset
         self.committed = next  # all below is on disk, or needs to be nowhere
@@ -46,6 +49,11 @@ class Log:
     def is_kept(self) -> bool:
         """Messages are stored although nobody waits for them."""
         return self.is_retained or self.keeps > 0
+
+    @property
+    def entry(self) -> tuple[str, str]:
+        """Of the catalogue: its incarnations."""
+        return INCARNATIONS, str(self.id)
 
     @property
     def oldest(self) -> int:
@@ -101,6 +109,7 @@ class Log:
     def _tell(self, commit: Commit) -> None:
         if not self.is_known:
             commit.logs[self.id] = self.name
+            commit.entries[self.entry] = json.dumps(self.incarnations.wire(), separators=(",", ":")).encode()
             if self.first:  # it was there before (lifetimes.py)
                 commit.entries["ended", self.name] = None
             self.is_known = True

@@ -14,6 +14,7 @@ from stompbox.broker.engine import Engine
 from stompbox.broker.log import Log
 from stompbox.broker.queue import Kind, Queue
 from stompbox.errors import StoreError
+from stompbox.incarnations import INCARNATIONS, Incarnations, NewId, incarnations_of
 from stompbox.selectors import Limits, Selector, compile_selector
 from stompbox.store.base import Recovered, StoredCursor
 
@@ -23,11 +24,13 @@ DOUBTS: Final = ("doubts", "")  # what a broker that ended well says; gone while
 
 def recover(engine: Engine, recovered: Recovered) -> None:
     """Fills an engine that is still empty. What nobody needs any more goes at once; `engine.now` must be set."""
+    for unsaid, value in identified(recovered, engine.new_id).items():
+        engine.put(*unsaid, json.loads(value))
     entries: Entries = {}
     for (kind, key), value in recovered.entries.items():
         entries.setdefault(kind, {})[key] = json.loads(value)
     engine.batches = {key: int(value["batch"]) for key, value in entries.get("sink", {}).items()}
-    engine.ended = {key: int(value) for key, value in entries.get("ended", {}).items()}
+    engine.ended = {key: lifetimes.ended_of(value) for key, value in entries.get("ended", {}).items()}
     engine.beyond = int(entries.get("beyond", {}).get("", 0))
     _addresses(engine, recovered, entries)
     _duplicates(engine, entries)
@@ -53,6 +56,17 @@ def recover(engine: Engine, recovered: Recovered) -> None:
     _tidy(engine)
 
 
+def identified(recovered: Recovered, new_id: NewId) -> dict[tuple[str, str], bytes]:
+    """Gives an incarnation to each log that has none: older brokers did not. What the store is to be told of it, before anybody else."""
+    found = {}
+    for log in recovered.logs:
+        key = INCARNATIONS, str(log.id)
+        if key not in recovered.entries:
+            found[key] = json.dumps(Incarnations().followed_by(new_id(), 0).wire()).encode()
+    recovered.entries.update(found)
+    return found
+
+
 def note_doubts(engine: Engine) -> None:
     """The last word of a broker that ends well: deliveries were counted, so nothing is in doubt but what was before."""
     doubts = {queue.id: queue.doubted_below for queue in engine.queues.values() if queue.doubted_below > queue.cursor.position}
@@ -60,9 +74,10 @@ def note_doubts(engine: Engine) -> None:
 
 
 def _addresses(engine: Engine, recovered: Recovered, entries: Entries) -> None:
-    known, kept = entries.get("address", {}), entries.get("retained", {})
+    known, kept, ids = entries.get("address", {}), entries.get("retained", {}), entries.get(INCARNATIONS, {})
     for stored in sorted(recovered.logs, key=lambda log: log.id):
-        log = Log(stored.id, stored.name, first=stored.first, next=stored.next, is_known=True)
+        incarnations = incarnations_of(ids[str(stored.id)])
+        log = Log(stored.id, stored.name, incarnations, first=stored.first, next=stored.next, is_known=True)
         entry = known.get(str(stored.id), {"kinds": 0, "auto": True})
         address = engine.create_address(stored.name, log, is_auto=entry["auto"])
         address.kinds = entry["kinds"]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stompbox.config.matching import is_match
+from stompbox.broker.queue import Kind, Queue
+from stompbox.config.matching import is_match, is_wild
 
 if TYPE_CHECKING:
     from stompbox.broker.address import Address
-    from stompbox.broker.queue import Queue
+    from stompbox.broker.engine import Engine
 
 
 @dataclass(slots=True, eq=False)
@@ -31,3 +32,20 @@ def is_reached(words: list[str], address: Address) -> bool:
 def is_named(pattern: str, name: str) -> bool:
     """Whether an address has this name, or one that the pattern covers."""
     return pattern == name or is_match(pattern.split("."), name.split("."))
+
+
+def matcher(patterns: Iterable[str]) -> Callable[[str], bool]:
+    """Whether one of the patterns names an address. However many names there are among them."""
+    exact = {pattern for pattern in patterns if not is_wild(pattern)}
+    wild = [pattern.split(".") for pattern in patterns if is_wild(pattern)]
+    return lambda name: name in exact or any(is_match(words, name.split(".")) for words in wild)
+
+
+def tell_of(engine: Engine, address: Address) -> None:
+    """Whoever waits for addresses of such a name joins it."""
+    for watcher in list(engine.watchers):
+        if is_match(watcher.words, address.name.split(".")):
+            watcher.on_address(address)
+    for group, patterns in engine.group_patterns.items():
+        if any(is_named(pattern, address.name) for pattern in patterns):
+            engine.new_queue(address, group, Kind.GROUP, position=address.log.oldest)

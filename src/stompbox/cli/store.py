@@ -15,16 +15,18 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 from cyclopts import App, Parameter
 
+from stompbox.cli.asking import plain
 from stompbox.errors import StompboxError, StoreError, UsageError
 
 if TYPE_CHECKING:
-    from stompbox.store.check import Size
+    from stompbox.store.check import Identity, Size
 
     Report = Callable[[int, int], None]  # of (done, in all)
 
 DAMAGED = 1
 NOT_DONE = 2
 INTERRUPTED = 130
+LISTED = 20  # addresses that are printed
 STEPS = 500  # that a bar takes at most
 
 app = App(name="store", help="Check, compact, back up and restore a data folder.")
@@ -40,7 +42,7 @@ def check(*, data: Data = None, config: ConfigFile = None, as_json: AsJson = Fal
 
     Exit status 0: nothing is wrong, 1: something is, 2: there is no store, or it cannot be read.
     """
-    from stompbox.store.check import damage, size
+    from stompbox.store.check import damage, identities, size
     from stompbox.store.journaled import journal_damage
     from stompbox.store.looking import looking
 
@@ -50,14 +52,16 @@ def check(*, data: Data = None, config: ConfigFile = None, as_json: AsJson = Fal
             problems = [*damage(folder, begin("checking chunks")), *journal_damage(folder)] or list(_refusals(folder))
         try:
             with looking(folder) as connection:
-                found = size(connection)
+                found, logs = size(connection), identities(connection, folder)
         except StoreError:
-            found = None  # it is among the problems why
+            found, logs = None, []  # it is among the problems why
         if as_json:
-            _print_json({"folder": str(folder), "problems": problems} | (_as_json(found) if found is not None else {}))
+            _print_json({"folder": str(folder), "problems": problems} | (_as_json(found, logs) if found is not None else {}))
         else:
             for problem in problems:
                 print(problem)
+            for line in _identities([log for log in logs if log.incarnations.entries]):
+                print(line)
             print(_told(folder, found, len(problems)))
     if problems:
         sys.exit(DAMAGED)
@@ -162,11 +166,21 @@ def _refusals(folder: Path) -> Iterator[str]:
 # What is printed
 
 
-def _as_json(found: Size) -> dict[str, object]:
+def _as_json(found: Size, logs: list[Identity]) -> dict[str, object]:
     return {
         "schema-version": found.version, "addresses": found.logs, "chunks": found.chunks, "messages": found.messages,
         "message-bytes": found.octets, "free-bytes": found.free,
+        "logs": {log.name: {"next": log.next, "incarnations": log.incarnations.wire()} for log in logs},
     }  # fmt: skip
+
+
+def _identities(logs: list[Identity]) -> Iterator[str]:
+    """Which log each is, and which it was before it was copied."""
+    for log in logs[:LISTED]:
+        told = ", ".join([f"{id} from offset {first:,} on" for id, first in reversed(log.incarnations.entries)])
+        yield plain(f"{log.name}: {log.next:,} is the next offset; incarnation {told}")
+    if len(logs) > LISTED:
+        yield f"and {len(logs) - LISTED:,} more addresses; --json lists them all"
 
 
 def _told(folder: Path, found: Size | None, problems: int) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from stompbox.spark.offsets import place
+from stompbox.spark.offsets import Offset, place
 
 
 def query_id(checkpoint: Path) -> str:
@@ -39,14 +39,14 @@ def positions(checkpoint: Path) -> dict[str, int]:
     return found
 
 
-def _sources(file: Path) -> Iterator[dict[str, int]]:
+def _sources(file: Path) -> Iterator[dict[str, Offset]]:
     """A line `v1` (or v2), a line about the batch, then one per source: its offsets, or `-` (v2: key and value as JSON)."""
     version, _, *lines = file.read_text().splitlines()
     for line in lines:
         value: Any = None if line == "-" else json.loads(line)
         if version != "v1" and isinstance(value, dict) and isinstance(value.get("offset"), str):
             value = json.loads(value["offset"])
-        if isinstance(value, dict) and all(isinstance(offset, int) for offset in value.values()):
+        if isinstance(value, dict) and all(isinstance(offset, int | list) for offset in value.values()):
             yield value
 
 

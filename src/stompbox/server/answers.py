@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from stompbox.broker.destinations import Destination
 from stompbox.errors import IllegalFrame
+from stompbox.incarnations import Position
 from stompbox.stomp.frames import Frame
 
 if TYPE_CHECKING:
@@ -17,6 +18,19 @@ if TYPE_CHECKING:
 Answer = tuple[dict[str, str], list[bytes]]
 """Headers, and the body in pieces."""
 Handler = Callable[["Connection", Frame], Awaitable[Answer]]
+
+TURN: Final = 200  # items of a list, after which others have a turn
+MOST_JSON: Final = 1 << 20  # bytes of JSON in a request: reading it takes some 10 ms, in which others wait
+
+T = TypeVar("T")
+
+
+async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
+    """The items, which must not change meanwhile."""
+    for number, item in enumerate(items, 1):
+        yield item
+        if number % TURN == 0:
+            await asyncio.sleep(0)
 
 
 def json_answer(value: object) -> Answer:
@@ -42,6 +56,8 @@ def number(frame: Frame, name: str, default: int | None = None) -> int:
 
 def json_object(frame: Frame, text: str | bytes, where: str) -> dict[str, Any]:
     """What a body or header holds. Raises IllegalFrame that says `where` it stands."""
+    if len(text) > MOST_JSON:
+        raise IllegalFrame("bad-json", f"{where} of request {frame.headers['request']} is {len(text)} bytes long; allowed are {MOST_JSON}")
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -52,17 +68,32 @@ def json_object(frame: Frame, text: str | bytes, where: str) -> dict[str, Any]:
     return value
 
 
-def offsets_in(frame: Frame, text: str | bytes, where: str) -> dict[str, int]:
-    """Offsets by address."""
-    found = json_object(frame, text, where)
-    if not all(type(offset) is int and 0 <= offset < 1 << 62 for offset in found.values()):
-        raise IllegalFrame("bad-json", f"{where} of request {frame.headers['request']} must hold numbers from 0 on, by address")
-    return found
+def wish_in(frame: Frame) -> dict[str, Any]:
+    """What the body asks for, of a request that may have none."""
+    return json_object(frame, frame.body, "the body") if frame.body else {}
 
 
-def destinations_of(connection: Connection, frame: Frame) -> list[Destination]:
-    texts = [text.strip() for text in header(frame, "destinations").split(",")]
-    return [connection.names.parse_one(text) for text in texts if text]
+def offsets_in(frame: Frame, found: Any, where: str) -> dict[str, Position]:
+    """Offsets by address: a number, or [number, incarnation]."""
+    positions = {address: _position(value) for address, value in found.items()} if isinstance(found, dict) else {"": None}
+    known = {address: position for address, position in positions.items() if position is not None}
+    if len(known) < len(positions):
+        what = "must hold numbers from 0 on, or [number, incarnation], by address"
+        raise IllegalFrame("bad-json", f"{where} of request {frame.headers['request']} {what}")
+    return known
+
+
+def _position(value: Any) -> Position | None:
+    offset, id = value if isinstance(value, list) and len(value) == 2 else (value, "")
+    return Position(offset, id) if type(offset) is int and 0 <= offset < 1 << 62 and isinstance(id, str) else None
+
+
+def destinations_of(connection: Connection, frame: Frame, wish: dict[str, Any]) -> list[Destination]:
+    """In the body where they may be many, or in a header."""
+    given = wish["destinations"] if "destinations" in wish else header(frame, "destinations")
+    if not isinstance(given, str):
+        raise IllegalFrame("bad-json", f"destinations in the body of request {frame.headers['request']} must be one text, with commas")
+    return [connection.names.parse_one(text.strip()) for text in given.split(",") if text.strip()]
 
 
 def placed(connection: Connection, frame: Frame, name: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
@@ -21,10 +22,11 @@ from stompbox.broker.consumer import AckMode, Consumer, Output
 from stompbox.broker.engine import Engine
 from stompbox.broker.paging import Load
 from stompbox.broker.queue import Kind
-from stompbox.broker.recovery import DOUBTS, note_doubts, recover
+from stompbox.broker.recovery import DOUBTS, identified, note_doubts, recover
 from stompbox.broker.stagings import Stagings
 from stompbox.config import Configuration, ListenerOptions
 from stompbox.errors import IllegalFrame, Refused, StompboxError, StoreError
+from stompbox.incarnations import ID_OCTETS
 from stompbox.message import Run
 from stompbox.security import Permissions, Users
 from stompbox.server import limiting
@@ -70,7 +72,9 @@ class Broker:
         self.started = self.now()
         recovered = store.recover()
         epoch = int.from_bytes(recovered.entries.pop(("broker", "epoch"), b"\0"))
-        self.engine = Engine(configuration.settings_of(), epoch=epoch + 1, is_durable=is_durable)
+        new_id = partial(secrets.token_hex, ID_OCTETS)
+        unsaid = identified(recovered, new_id)
+        self.engine = Engine(configuration.settings_of(), epoch=epoch + 1, is_durable=is_durable, new_id=new_id)
         self.engine.now = self.now()
         self.engine.chance = random.random
         self.engine.persists_ids = configuration.persist_id_cache
@@ -78,7 +82,7 @@ class Broker:
         recover(self.engine, recovered)
         limits.measure(self.engine, store.sizes)
         retention.outline(self.engine, store.outline)
-        refusal = self._begin(store, Commit(entries={("broker", "epoch"): (epoch + 1).to_bytes(4), DOUBTS: None}))
+        refusal = self._begin(store, Commit(entries={**unsaid, ("broker", "epoch"): (epoch + 1).to_bytes(4), DOUBTS: None}))
         self.faults = Faults(self, Path(configuration.data) if is_durable else None)
         self.committer = Committer(store, loop, self._committed, self.faults.stop)
         self.stagings = Stagings(self.engine, configuration.max_staged_bytes)

@@ -3,24 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import struct
 from typing import TYPE_CHECKING, Any, Final
 
 from stompbox.broker import subscriptions
 from stompbox.broker.address import Address
 from stompbox.broker.destinations import Destination
-from stompbox.broker.watching import is_named
+from stompbox.broker.watching import is_named, matcher
 from stompbox.config.spaces import local
 from stompbox.errors import Refused
+from stompbox.incarnations import Position, difference
 from stompbox.message import MULTICAST
 from stompbox.security import Right
-from stompbox.server.answers import Answer, destinations_of, json_answer, number, offsets_in, placed
+from stompbox.server.answers import (
+    Answer,
+    destinations_of,
+    durable,
+    in_turns,
+    json_answer,
+    json_object,
+    number,
+    offsets_in,
+    placed,
+    wish_in,
+)
 from stompbox.server.picking import Picking
 from stompbox.server.selecting import selector_of
 from stompbox.stomp.frames import Frame
 from stompbox.store.chunks import decode
 
 if TYPE_CHECKING:
+    from stompbox.server.broker import Broker
     from stompbox.server.connection import Connection
 
 MOST_BYTES: Final = 4 << 20  # of one answer: other clients wait while it is handed to the system
@@ -29,49 +43,123 @@ _RECORD: Final = struct.Struct("<QII")  # before each blob: first offset, count,
 
 
 async def describe(connection: Connection, frame: Frame) -> Answer:
-    """Addresses that match, with the lowest stored offset and the one after the last that is on disk."""
+    """Addresses that match, or those that the body names: the lowest stored offset, the one after the last that is on disk, and which
+    log it is. With `limit` so many at most, and where to continue."""
     broker = connection.broker
-    found: dict[str, Address] = {}
+    wish = wish_in(frame)
+    if "addresses" in wish:
+        return await _describe_named(connection, offsets_in(frame, wish["addresses"], "addresses in the body"))
     missing = []
-    for destination in destinations_of(connection, frame):
+    destinations = destinations_of(connection, frame, wish)
+    async for destination in in_turns(destinations):
         if not destination.is_wild:
             broker.permissions.require(connection.user, Right.CONSUME, destination.address)
             if frame.headers.get("create") == "true":
                 make(connection, destination)
             elif destination.address not in broker.engine.addresses:
                 missing.append(destination.text)
-        readable = reached(connection, destination)
-        if not readable and destination.is_wild:
+    since = _since(frame, wish)
+    found, following = await readable(connection, frame, destinations)
+    if "continue" not in frame.headers:
+        await _require_some(connection, destinations, {address.name for address in found})
+    return await _described(connection, found, since, {"missing": missing, **continued(following)})
+
+
+def _since(frame: Frame, wish: dict[str, Any]) -> dict[str, int] | None:
+    """From where on what lies in the logs is to be counted. None: it is not."""
+    if "sizes-from" in wish:
+        found = offsets_in(frame, wish["sizes-from"], "sizes-from in the body")
+    elif "sizes-from" in frame.headers:
+        found = offsets_in(frame, json_object(frame, frame.headers["sizes-from"], "header sizes-from"), "header sizes-from")
+    else:
+        return None
+    return {name: position.offset for name, position in found.items()}
+
+
+async def _describe_named(connection: Connection, wanted: dict[str, Position]) -> Answer:
+    """Of these, with sizes; and where those that are gone had ended, as far as that is remembered."""
+    engine, permissions = connection.broker.engine, connection.broker.permissions
+    found, ended = [], {}
+    async for name in in_turns(list(wanted)):
+        full = connection.names.placed(name)
+        if permissions.may(connection.user, Right.CONSUME, full):
+            if full in engine.addresses:
+                found.append(engine.addresses[full])
+            elif full in engine.ended:
+                ended[name] = engine.ended[full].wire()
+    since = {name: position.offset for name, position in wanted.items()}
+    return await _described(connection, found, since, {"missing": [], "ended": ended})
+
+
+async def _described(
+    connection: Connection, found: list[Address], since: dict[str, int] | None, answer: dict[str, object]
+) -> Answer:
+    """The answer in pieces, so that no turn is long however many addresses there are."""
+    await _stored(connection, found)
+    sizes = None
+    if since is not None:
+        sizes = await connection.broker.committer.sizes({address.log.id: since.get(local(address.name), 0) for address in found})
+    pieces = [json.dumps(answer, separators=(",", ":")).encode()[:-1] + b',"addresses":{']
+    async for address in in_turns(found):
+        log = address.log
+        entry: dict[str, object] = {"first": log.oldest, "next": log.committed, "incarnations": log.incarnations.wire()}
+        if sizes is not None:
+            entry["messages"], entry["bytes"] = sizes[log.id]
+        comma = "," if len(pieces) > 1 else ""
+        pieces.append(f"{comma}{json.dumps(local(address.name))}:{json.dumps(entry, separators=(',', ':'))}".encode())
+    return {"content-type": "application/json"}, [b"".join([*pieces, b"}}"])]
+
+
+async def _stored(connection: Connection, found: list[Address]) -> None:
+    """Which log it is outlives a restart before anybody is told of it."""
+    engine = connection.broker.engine
+    unknown = [address for address in found if not address.log.is_known and engine.logs.get(address.log.id) is address]
+    for address in unknown:
+        engine.commits.add_log(address.log)
+    if unknown:
+        await durable(connection)
+
+
+async def readable(connection: Connection, frame: Frame, destinations: list[Destination]) -> tuple[list[Address], str | None]:
+    """The addresses there are under these names that the user may read, in the order in which they were made; those after `continue`,
+    and `limit` at most. And what is to be said there to get the rest; None: that was all."""
+    permissions, engine = connection.broker.permissions, connection.broker.engine
+    after, limit = number(frame, "continue", 0), number(frame, "limit", len(engine.logs))
+    patterns = [destination.address for destination in destinations]
+    if any(destination.is_wild for destination in destinations):
+        among = [address for id, address in engine.logs.items() if id > after]
+    else:
+        among = [engine.addresses[name] for name in patterns if name in engine.addresses and engine.addresses[name].log.id > after]
+        among.sort(key=lambda address: address.log.id)
+    found: list[Address] = []
+    is_reached = matcher(patterns)
+    async for address in in_turns(among):
+        if is_reached(address.name) and permissions.may(connection.user, Right.CONSUME, address.name):
+            if len(found) >= limit:
+                return found, str(found[-1].log.id if found else after)
+            found.append(address)
+    return found, None
+
+
+def continued(following: str | None) -> dict[str, object]:
+    """What an answer says that is not the last part."""
+    return {} if following is None else {"continue": following}
+
+
+async def _require_some(connection: Connection, destinations: list[Destination], found: set[str]) -> None:
+    """Each wildcard has addresses that may be read, or has none at all."""
+    for destination in destinations:
+        if destination.is_wild and not any(is_named(destination.address, name) for name in found):
             _require_one(connection, destination)
-        found |= {local(name): address for name, address in readable.items()}
-    logs = {name: {"first": address.log.oldest, "next": address.log.committed} for name, address in found.items()}
-    if "sizes-from" in frame.headers:
-        since = offsets_in(frame, frame.headers["sizes-from"], "header sizes-from")
-        await _add_sizes(connection, found, logs, since)
-    return json_answer({"addresses": logs, "missing": missing})
-
-
-async def _add_sizes(connection: Connection, found: dict[str, Address], logs: dict[str, Any], since: dict[str, int]) -> None:
-    """How many messages are stored from these offsets on, and their bytes."""
-    starts = {address.log.id: since.get(name, 0) for name, address in found.items()}
-    sizes = await connection.broker.committer.sizes(starts)
-    for name, address in found.items():
-        logs[name]["messages"], logs[name]["bytes"] = sizes[address.log.id]
-
-
-def reached(connection: Connection, destination: Destination) -> dict[str, Address]:
-    """The addresses there are under this name that the user may read."""
-    broker = connection.broker
-    return {
-        name: address
-        for name, address in broker.engine.addresses.items()
-        if is_named(destination.address, name) and broker.permissions.may(connection.user, Right.CONSUME, name)
-    }
 
 
 def _require_one(connection: Connection, destination: Destination) -> None:
     """Of addresses that a wildcard names some must be readable: who may read none would take them for empty."""
-    if any(is_named(destination.address, name) for name in connection.broker.engine.addresses):
+    names = connection.broker.engine.addresses
+    permissions, user = connection.broker.permissions, connection.user
+    if not any(is_named(destination.address, name) and permissions.may(user, Right.CONSUME, name) for name in names) and any(
+        is_named(destination.address, name) for name in names
+    ):
         who = f"user {connection.user.name!r}" if connection.user.name else "a nameless client"
         text = f"{who} has the right {Right.CONSUME.value!r} on none of the addresses that {destination.text!r} names"
         raise Refused("not-permitted", text)
@@ -104,13 +192,14 @@ async def fetch(connection: Connection, frame: Frame) -> Answer:
     """Chunks as they are stored, from `start` on; with a selector, the messages in them that it takes."""
     address = _known_address(connection, frame)
     end = address.log.committed
+    _require_same(frame, address, number(frame, "stop"))
     start, stop = number(frame, "start"), min(number(frame, "stop"), end)
     most = max(1, min(number(frame, "max-bytes", MOST_BYTES), MOST_BYTES))
     selector = selector_of(connection, frame)
     pick = Picking(selector, address).of if selector is not None else None
     committer = connection.broker.committer
     chunks = await committer.fetch(address.log.id, start, stop, most, MOST_WHOLE, pick=pick) if start < stop else []
-    parts = []
+    parts: list[bytes] = []
     for chunk in [chunk for chunk in chunks if chunk.blob]:
         parts += [_RECORD.pack(chunk.first, chunk.count, len(chunk.blob)), chunk.blob]
     next_offset = min(chunks[-1].stop, stop) if chunks else max(start, stop)
@@ -118,14 +207,22 @@ async def fetch(connection: Connection, frame: Frame) -> Answer:
     return headers if selector is None else {**headers, "selected": "true"}, parts
 
 
+def _require_same(frame: Frame, address: Address, offset: int) -> None:
+    """Who was told of offsets in one log is not given another's messages."""
+    id, log = frame.headers.get("incarnation", ""), address.log
+    if not log.incarnations.holds(id, offset):
+        text = difference(local(address.name), log.incarnations, id, offset, (log.oldest, log.committed))
+        raise Refused("other-incarnation", text)
+
+
 async def offset_at(connection: Connection, frame: Frame) -> Answer:
     address = _known_address(connection, frame)
-    return json_answer({"offset": await offset_at_time(connection, address, number(frame, "timestamp"))})
+    return json_answer({"offset": await offset_at_time(connection.broker, address, number(frame, "timestamp"))})
 
 
-async def offset_at_time(connection: Connection, address: Address, timestamp: int) -> int:
+async def offset_at_time(broker: Broker, address: Address, timestamp: int) -> int:
     """The first message that arrived at or after a time, to the message; where the log on disk ends when there is none."""
-    committer, log = connection.broker.committer, address.log
+    committer, log = broker.committer, address.log
     at = await committer.find_time(log.id, timestamp)
     while at < log.committed:  # some of it may have come to the disk since: that is looked at, too
         chunks = await committer.read(log.id, at, log.committed, 1)

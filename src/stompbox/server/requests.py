@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from stompbox.errors import IllegalFrame, StompboxError
 from stompbox.server.answers import Answer, Handler
-from stompbox.server.grouping import group_commit, group_delete, group_list, group_open
+from stompbox.server.grouping import group_commit, group_delete, group_list, group_open, group_reset
 from stompbox.server.logs import describe, fetch, offset_at
 from stompbox.server.operating import block, disable, enable, pause, resume, unblock
 from stompbox.server.outgoing import PORTION, Portions
@@ -41,9 +41,9 @@ async def progress(connection: Connection, frame: Frame) -> Answer:
 REQUESTS: Final[Mapping[str, Handler]] = MappingProxyType(
     {
         "describe": describe, "fetch": fetch, "offset-at": offset_at, "group-open": group_open, "group-commit": group_commit,
-        "group-delete": group_delete, "groups": group_list, "stage": stage, "publish": publish, "discard": discard,
-        "sink-delete": sink_delete, "pause": pause, "resume": resume, "block": block, "unblock": unblock, "disable": disable,
-        "enable": enable, "progress": progress,
+        "group-delete": group_delete, "group-reset": group_reset, "groups": group_list, "stage": stage, "publish": publish,
+        "discard": discard, "sink-delete": sink_delete, "pause": pause, "resume": resume, "block": block, "unblock": unblock,
+        "disable": disable, "enable": enable, "progress": progress,
     }
 )  # fmt: skip
 

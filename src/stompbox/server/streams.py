@@ -119,7 +119,7 @@ async def _subscribe_at(connection: Connection, frame: Frame, name: str, timesta
 
 async def _offset_at(connection: Connection, address: Address, timestamp: int) -> int:
     """The first message that arrived then or later; the next one when there is none."""
-    offset, log = await offset_at_time(connection, address, timestamp), address.log
+    offset, log = await offset_at_time(connection.broker, address, timestamp), address.log
     if offset < log.committed:
         return offset
     return next((run.first for run in log.unstored(log.committed) if run.arrived >= timestamp), log.next)

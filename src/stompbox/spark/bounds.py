@@ -37,13 +37,11 @@ class Bound:
     each: tuple[tuple[str, int], ...] = ()
 
     def wire(self) -> str:
-        """As the broker's `group-open` takes it."""
+        """As the broker's `group-open` takes it in a header; offsets by address stand in its body."""
         if self.kind is Kind.OFFSET:
             return str(self.number)
         if self.kind is Kind.TIME:
             return f"time:{self.number}"
-        if self.kind is Kind.EACH:
-            return "json:" + json.dumps(dict(self.each))
         return str(self.kind.value)
 
 

@@ -1,23 +1,30 @@
-"""Offsets as Spark keeps them in its checkpoint: {"address": next}, and what lies between two of them.
+"""Offsets as Spark keeps them in its checkpoint: {"address": [next, incarnation]}, and what lies between two of them.
 
 Decides what one micro-batch takes, and how ranges of offsets are dealt out to tasks: from the two ends alone, so that a batch that is
 planned again after a crash is the same batch. Asks the broker nothing.
 
+    next                            as older checkpoints have it: taken to be of the log that is there
+    [next, incarnation]             the offset after the last message taken, and which log that message was in (incarnations.py)
+    [next, incarnation, begin]      the same, of the first batch, whose start Spark does not keep, and of one that goes on elsewhere than
+                                    the one before has ended: this one began at `begin`
     an address that stands in `end` and not in `start`   is new: it is read from 0, unless what it begins with is gone already
     an offset below 0, ~first                            such a new one: nothing of it is in this batch, the next one goes on at `first`
     an address that stands in `start` and not in `end`   is gone from the broker: nothing of it is read
-    an end below its start                               the log was made anew: it is read from 0 (failOnDataLoss=false only)
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Final
+
+from stompbox.incarnations import UNTOLD, Incarnations, Position, difference
 
 LEAST_ROWS: Final = 10_000  # of a task: one costs Spark about 30 ms, in which one that runs already reads as many rows
 
-Offsets = dict[str, int]
+Offset = int | list[int | str]
+Offsets = Mapping[str, Offset]
 """Per address, the offset after the last message taken. Keys are sorted: Spark compares the JSON as text."""
 
 
@@ -29,11 +36,15 @@ class Extent:
     next: int
     messages: int = 0
     size: int = 0  # bytes of all its messages as they are stored
+    incarnations: Incarnations = UNTOLD
 
     @property
     def message_size(self) -> int:
         """Bytes, on average; 1 KiB while nothing is known."""
         return max(1, self.size // self.messages) if self.messages and self.size else 1024
+
+
+_NONE: Final[Mapping[str, Extent]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +54,7 @@ class OffsetRange:
     address: str
     start: int
     stop: int
+    incarnation: str = ""  # of the last of them; "": unknown
 
     def __len__(self) -> int:
         return self.stop - self.start
@@ -57,28 +69,59 @@ class Loss:
     count: int
 
 
-def place(offset: int) -> int:
+def place(offset: Offset) -> int:
     """The offset that is meant, of one in a checkpoint."""
+    return _place(_parts(offset)[0])
+
+
+def _place(offset: int) -> int:
     return offset if offset >= 0 else ~offset
 
 
-def places(offsets: Mapping[str, int]) -> Offsets:
+def _parts(offset: Offset) -> tuple[int, str, int]:
+    """Offset, incarnation ("": unknown) and where the batch began (-1: where the one before has ended)."""
+    if isinstance(offset, int):
+        return offset, "", -1
+    next, id, *begin = offset
+    return int(next), str(id), int(begin[0]) if begin else -1
+
+
+def position(offset: Offset) -> Position:
+    next, id, _ = _parts(offset)
+    return Position(_place(next), id)
+
+
+def places(offsets: Offsets) -> dict[str, int]:
     return {address: place(offset) for address, offset in offsets.items()}
 
 
-def ordered(offsets: Mapping[str, int]) -> Offsets:
+def ordered(offsets: Offsets) -> dict[str, Offset]:
     return dict(sorted(offsets.items()))
 
 
-def losses(start: Mapping[str, int], extents: Mapping[str, Extent]) -> list[Loss]:
-    """What is between the checkpoint and the broker: vanished, shorter and trimmed logs."""
+def told(extent: Extent, offset: int, begin: int = -1) -> Offset:
+    """An offset (or ~first) in this log, as a checkpoint has it."""
+    if not extent.incarnations.entries:
+        return offset
+    return [offset, extent.incarnations.of(_place(offset)), *([begin] if begin >= 0 else [])]
+
+
+def starts(offsets: Mapping[str, int], extents: Mapping[str, Extent]) -> dict[str, Offset]:
+    """Where a query begins: what its first batch takes remembers it."""
+    return ordered({address: told(extents[address], offset, offset) for address, offset in offsets.items()})
+
+
+def losses(start: Offsets, extents: Mapping[str, Extent], ended: Mapping[str, Extent] = _NONE) -> list[Loss]:
+    """What is between the checkpoint and the broker: vanished, other, shorter and trimmed logs. `ended`: of addresses that are gone."""
     found = []
-    for address, offset in places(start).items():
-        extent = extents.get(address)
+    for address, value in start.items():
+        extent, (offset, id) = extents.get(address), position(value)
         if extent is None:
-            if offset:  # a log of which nothing was read yet has lost nothing
-                text = f"address {address!r} is gone from the broker, or from the destinations; the checkpoint is at offset {offset}"
-                found.append(Loss(address, text, -1))
+            found += _lost_with(address, offset, id, ended.get(address))
+        elif not extent.incarnations.holds(id, offset):
+            if _parts(value)[0] >= 0:  # else nothing of it was read, or promised
+                bounds = extent.first, extent.next
+                found.append(Loss(address, difference(address, extent.incarnations, id, offset, bounds), -1))
         elif extent.next < offset:
             found.append(Loss(address, f"the log of {address!r} ends at offset {extent.next}, before the checkpoint's {offset}", -1))
         elif extent.first > offset:
@@ -87,25 +130,50 @@ def losses(start: Mapping[str, int], extents: Mapping[str, Extent]) -> list[Loss
     return found
 
 
-def available(start: Mapping[str, int], extents: Mapping[str, Extent]) -> list[OffsetRange]:
+def _lost_with(address: str, offset: int, id: str, ended: Extent | None) -> list[Loss]:
+    """With an address that is gone; one of which all was read, or nothing yet, has taken nothing along."""
+    is_same = ended is not None and ended.incarnations.holds(id, offset)
+    if not offset or (is_same and ended is not None and ended.next == offset):
+        return []
+    text = f"address {address!r} is gone from the broker, or from the destinations; the checkpoint is at offset {offset}"
+    if is_same and ended is not None and ended.next > offset:
+        return [Loss(address, f"{text}, and its log had ended at {ended.next}", -1)]
+    return [Loss(address, text, -1)]
+
+
+def available(start: Offsets, extents: Mapping[str, Extent]) -> list[OffsetRange]:
     """What there is to read after `start`, by address."""
     found = []
     for address, extent in sorted(extents.items()):
         if _is_to_be_marked(address, extent, start):
             continue
-        offset = place(start.get(address, 0))
-        begin = max(extent.first, 0 if extent.next < offset else offset)  # made anew, or trimmed
+        begin = _begin(start.get(address, 0), extent)
         if extent.next > begin:
             found.append(OffsetRange(address, begin, extent.next))
     return found
 
 
-def _is_to_be_marked(address: str, extent: Extent, start: Mapping[str, int]) -> bool:
+def _is_elsewhere(value: Offset, extent: Extent) -> bool:
+    """The log does not go on from there: it is another one, or has lost its end."""
+    offset, id = position(value)
+    return not extent.incarnations.holds(id, offset) or extent.next < offset
+
+
+def _begin(value: Offset, extent: Extent) -> int:
+    offset, id = position(value)
+    if extent.next >= offset or not extent.incarnations.holds(id, offset):
+        return extent.incarnations.resumed(id, offset, extent.first)
+    return extent.next if id else extent.first  # without an id nobody knows whether it was made anew
+
+
+def _is_to_be_marked(address: str, extent: Extent, start: Offsets) -> bool:
     """It is new, and what it began with was never there to be read: where it is read from must stand in the offsets."""
-    return address not in start and extent.first > 0
+    if address not in start:
+        return extent.first > 0
+    return _parts(start[address])[0] < 0 and _is_elsewhere(start[address], extent)
 
 
-def advance(start: Mapping[str, int], extents: Mapping[str, Extent], *, max_rows: int = 0, max_bytes: int = 0) -> Offsets:
+def advance(start: Offsets, extents: Mapping[str, Extent], *, max_rows: int = 0, max_bytes: int = 0) -> dict[str, Offset]:
     """The end of the next micro-batch: no more than the limits (0: none), each address in proportion to what it has.
 
     At least one message goes along when there is any, so that a message larger than max_bytes does not stop the query.
@@ -118,26 +186,46 @@ def advance(start: Mapping[str, int], extents: Mapping[str, Extent], *, max_rows
     size = sum(len(part) * extents[part.address].message_size for part in ranges)
     if max_bytes and size * share > max_bytes:
         share = max_bytes / size
-    end = {address: offset for address, offset in start.items() if address in extents}
-    end |= {address: ~extent.first for address, extent in extents.items() if _is_to_be_marked(address, extent, start)}
+    end = {address: _unmoved(value, extents[address]) for address, value in start.items() if address in extents}
+    end |= {address: told(extent, ~extent.first) for address, extent in extents.items() if _is_to_be_marked(address, extent, start)}
     left = max(1, int(rows * share))
     for part in sorted(ranges, key=len, reverse=True):  # the longest backlog first, so that none waits for ever
         taken = min(left, len(part), -int(-len(part) * share // 1))  # rounded up: small addresses are not starved by large ones
         if taken:
-            end[part.address] = part.start + taken
+            end[part.address] = _moved(start.get(part.address, 0), extents[part.address], part.start, part.start + taken)
             left -= taken
     return ordered(end)
 
 
-def between(start: Mapping[str, int], end: Mapping[str, int]) -> list[OffsetRange]:
+def _unmoved(value: Offset, extent: Extent) -> Offset:
+    """Of an address of which nothing is taken."""
+    if not extent.incarnations.entries:
+        return value
+    if _is_elsewhere(value, extent):
+        return told(extent, _begin(value, extent), _begin(value, extent))
+    return told(extent, value) if isinstance(value, int) else value
+
+
+def _moved(value: Offset, extent: Extent, begin: int, stop: int) -> Offset:
+    offset, _, first = _parts(value)
+    is_first = offset == first  # of the query, or after a leap: it may have to be read again when nobody remembers where it began
+    return told(extent, stop, offset if is_first and not _is_elsewhere(value, extent) else begin if _is_elsewhere(value, extent) else -1)
+
+
+def between(start: Offsets, end: Offsets) -> list[OffsetRange]:
     """The ranges of the batch from `start` to `end`."""
     found = []
-    for address, stop in sorted(end.items()):
-        begin = place(start.get(address, 0))
-        if begin > stop >= 0:
-            begin = 0
+    for address, value in sorted(end.items()):
+        before = start.get(address, 0)
+        stop, id, begin = _parts(value)
+        if before == value and address in start:
+            continue
+        if begin < 0:
+            begin = place(before)
+            if begin > stop >= 0 and not id:
+                begin = 0
         if stop > begin:
-            found.append(OffsetRange(address, begin, stop))
+            found.append(OffsetRange(address, begin, stop, id))
     return found
 
 
@@ -155,7 +243,7 @@ def dealt(ranges: Sequence[OffsetRange], partitions: int, least: int = LEAST_ROW
         start = part.start
         while start < part.stop:
             stop = min(part.stop, start + room)
-            share.append(OffsetRange(part.address, start, stop))
+            share.append(replace(part, start=start, stop=stop))
             room -= stop - start
             start = stop
             if not room:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -20,11 +20,12 @@ from stompbox.spark.bodies import Decoding
 from stompbox.spark.bounds import Bound, Kind
 from stompbox.spark.columns import COLUMNS, Rows, Runs, batch_of, joined, rows_of, sliced
 from stompbox.spark.link import Link, leased
-from stompbox.spark.offsets import Extent, Loss, OffsetRange, Offsets, ordered
+from stompbox.spark.offsets import Extent, Loss, OffsetRange
 from stompbox.spark.options import SourceOptions
 from stompbox.spark.requests import Fetched, fetch, fetched, offset_at
 from stompbox.spark.selection import pushed_of, selection_of
 
+SHOWN: Final = 20  # addresses that a message lists
 _log: Final = logging.getLogger(__name__)
 
 DROP: Final = "DROPMALFORMED"
@@ -53,7 +54,7 @@ def batches(options: SourceOptions, ranges: Iterable[OffsetRange], view: View) -
             if not found.blobs:
                 continue
             runs = joined(found.blobs)
-            kept = OffsetRange(wanted.address, max(wanted.start, found.first), wanted.stop)  # a chunk may hold what is deleted
+            kept = replace(wanted, start=max(wanted.start, found.first))  # a chunk may hold what is deleted
             rows = rows_of(runs, kept, None if found.is_selected else selection)
             if len(rows):
                 yield from sliced(_seen(runs, rows, wanted.address, view, malformed))
@@ -120,7 +121,7 @@ def _answers(
                 "bad-answer", f"the broker's answer to fetch {wanted.address} from {wanted.start} does not go on: next is {found.next}"
             )
         if found is not None and found.next < wanted.stop:
-            waiting.appendleft(OffsetRange(wanted.address, found.next, wanted.stop))
+            waiting.appendleft(replace(wanted, start=found.next))
         if waiting:
             link.begin(fetch(waiting[0], options.fetch_bytes, selector))
         if found is not None:
@@ -131,16 +132,18 @@ def _finished(link: Link, wanted: OffsetRange, options: SourceOptions) -> Fetche
     try:
         found = fetched(link.finish())
     except Refused as refused:
-        if refused.code != "no-such-address":
+        if refused.code not in ("no-such-address", "other-incarnation"):
             raise
-        report(Loss(wanted.address, f"address {wanted.address!r} is gone from the broker", len(wanted)), fail=options.fail_on_data_loss)
+        is_gone = refused.code == "no-such-address"
+        text = f"address {wanted.address!r} is gone from the broker" if is_gone else refused.message
+        report(Loss(wanted.address, text, len(wanted)), fail=options.fail_on_data_loss)
         return None
     if found.end is not None and found.end < wanted.stop:
         text = f"the log of {wanted.address!r} ends at offset {found.end}, before the {wanted.stop} that was planned"
         report(Loss(wanted.address, text, wanted.stop - max(found.end, wanted.start)), fail=options.fail_on_data_loss)
         if found.end <= wanted.start:
             return None
-        wanted = OffsetRange(wanted.address, wanted.start, found.end)
+        wanted = replace(wanted, stop=found.end)
     if found.first > wanted.start:
         last = min(found.first, wanted.stop)
         text = f"offsets {wanted.start} to {last - 1} of {wanted.address!r} were deleted before they were read"
@@ -159,16 +162,14 @@ def report(loss: Loss, *, fail: bool) -> None:
     )
 
 
-def resolved(option: str, bound: Bound, extents: Mapping[str, Extent], link: Link, *, strict: bool) -> Offsets:
+def resolved(option: str, bound: Bound, extents: Mapping[str, Extent], link: Link, *, strict: bool) -> dict[str, int]:
     """The offset in each log that `bound` means; where it names none, the beginning or (endingOffsets) the end.
 
     A number outside a log is refused if `strict`, else the nearest end is taken.
     """
     at_end = option == "endingOffsets"
     each = dict(bound.each)
-    unknown = [address for address in each if address not in extents]
-    if unknown:
-        raise UsageError("bad-option", f"option {option!r} names {unknown[0]!r}; the addresses to read are {', '.join(extents) or 'none'}")
+    refuse_unknown(option, bound, extents)
     found = {}
     for address, extent in extents.items():
         if bound.kind is Kind.TIME:
@@ -179,7 +180,15 @@ def resolved(option: str, bound: Bound, extents: Mapping[str, Extent], link: Lin
             found[address] = _within(option, each[address], address, extent, strict=strict)
         else:
             found[address] = extent.next if bound.kind is Kind.LATEST or (at_end and bound.kind is Kind.EACH) else extent.first
-    return ordered(found)
+    return dict(sorted(found.items()))
+
+
+def refuse_unknown(option: str, bound: Bound, extents: Mapping[str, Extent]) -> None:
+    """Raises UsageError for an address that the option names and that is not read."""
+    unknown = [address for address, _ in bound.each if address not in extents]
+    if unknown:
+        known = [*list(extents)[:SHOWN], *(["…"] if len(extents) > SHOWN else [])]
+        raise UsageError("bad-option", f"option {option!r} names {unknown[0]!r}; the addresses to read are {', '.join(known) or 'none'}")
 
 
 def _within(option: str, offset: int, address: str, extent: Extent, *, strict: bool) -> int:

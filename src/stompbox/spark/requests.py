@@ -12,9 +12,13 @@ from struct import Struct
 from typing import Any, Final
 
 from stompbox.errors import FrameError
-from stompbox.spark.bounds import Bound
+from stompbox.incarnations import Incarnations, Position, incarnations_of
+from stompbox.spark.bounds import Bound, Kind
 from stompbox.spark.link import Answer, Link, Request
-from stompbox.spark.offsets import Extent, OffsetRange, Offsets, ordered
+from stompbox.spark.offsets import Extent, OffsetRange
+
+PART: Final = 1000  # addresses of which one request, or one answer, tells
+PART_BYTES: Final = 256 << 10  # of their names, at most: a request may hold 1 MiB of JSON
 
 _RECORD: Final = Struct("<QII")  # first offset, count of offsets, bytes of the blob that follows
 
@@ -51,15 +55,74 @@ def describe(link: Link, destinations: str, *, create: bool, sizes_from: Mapping
 
     With how many messages and bytes lie at or after the offsets in `sizes_from` (of addresses not in there: from 0 on), if it is given.
     """
-    headers = {"destinations": destinations, "create": "true" if create else "false"}
-    if sizes_from is not None:
-        headers["sizes-from"] = json.dumps(sizes_from, separators=(",", ":"))
-    found = _json(link.ask(Request("describe", headers)))
-    extents = {
-        address: Extent(log["first"], log["next"], log.get("messages", 0), log.get("bytes", 0))
-        for address, log in sorted(found["addresses"].items())
+    wish: dict[str, object] = {"destinations": destinations}
+    is_many = sizes_from is not None and len(sizes_from) > PART
+    if sizes_from is not None and not is_many:
+        wish["sizes-from"] = sizes_from
+    extents: dict[str, Extent] = {}
+    missing: tuple[str, ...] = ()
+    for found in _answers(link, "describe", {"create": "true" if create else "false"}, wish):
+        extents |= _extents(found["addresses"])
+        missing = missing or tuple(found.get("missing", ()))
+    if sizes_from is not None and is_many:
+        extents |= describe_each(link, {address: sizes_from.get(address, 0) for address in extents})[0]
+    return Description(dict(sorted(extents.items())), missing)
+
+
+def describe_each(link: Link, since: Mapping[str, int]) -> tuple[dict[str, Extent], dict[str, Extent]]:
+    """The logs of these addresses, with what lies at or after an offset; and where the logs of those that are gone had ended, of which
+    the broker still knows that."""
+    extents: dict[str, Extent] = {}
+    ended: dict[str, Extent] = {}
+    for part in _in_parts(since):
+        found = _json(link.ask(Request("describe", {}, _encoded({"addresses": part}))))
+        extents |= _extents(found["addresses"])
+        ended |= {name: Extent(log["next"], log["next"], 0, 0, _known(log)) for name, log in found.get("ended", {}).items()}
+    return extents, ended
+
+
+def _extents(addresses: Mapping[str, Any]) -> dict[str, Extent]:
+    return {
+        address: Extent(log["first"], log["next"], log.get("messages", 0), log.get("bytes", 0), _known(log))
+        for address, log in addresses.items()
     }
-    return Description(extents, tuple(found.get("missing", ())))
+
+
+def _known(log: Mapping[str, Any]) -> Incarnations:
+    return incarnations_of(log.get("incarnations", ()))
+
+
+def _answers(link: Link, request: str, headers: Mapping[str, str], wish: Mapping[str, object]) -> Iterator[Any]:
+    """One after the other, the parts of a long answer."""
+    body, following = _encoded(wish), None
+    while True:
+        more: dict[str, str] = {} if following is None else {"continue": following}
+        found = _json(link.ask(Request(request, {**headers, "limit": str(PART), **more}, body)))
+        yield found
+        following = found.get("continue")
+        if following is None:
+            return
+
+
+def _wire(positions: Mapping[str, Position]) -> dict[str, object]:
+    return {address: list(position) if position.incarnation else position.offset for address, position in positions.items()}
+
+
+def _in_parts(values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """What is said of addresses, in as many requests as it takes; at least one."""
+    part: dict[str, Any] = {}
+    size = 0
+    for address, value in values.items():
+        if part and (len(part) >= PART or size + len(address) > PART_BYTES):
+            yield part
+            part, size = {}, 0
+        part[address] = value
+        size += len(address)
+    yield part
+
+
+def _encoded(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
 
 
 def offset_at(link: Link, address: str, timestamp: int) -> int:
@@ -67,15 +130,45 @@ def offset_at(link: Link, address: str, timestamp: int) -> int:
     return int(_json(link.ask(Request("offset-at", {"address": address, "timestamp": str(timestamp)})))["offset"])
 
 
-def open_group(link: Link, group: str, destinations: str, starting: Bound) -> Offsets:
-    """Makes the group at `starting`, or finds it where it is: its position per address."""
-    headers = {"group": group, "destinations": destinations, "starting": starting.wire()}
-    return ordered(_json(link.ask(Request("group-open", headers)))["positions"])
+def open_group(link: Link, group: str, destinations: str, starting: Bound, *, strict: bool = False) -> dict[str, int]:
+    """Makes the group at `starting`, or finds it where it is: its position per address.
+
+    `strict`: it is refused where it is new on an address whose log does not hold the offset.
+    """
+    headers = {"group": group, **({"strict": "true"} if strict else {})}
+    wish: dict[str, object] = {"destinations": destinations}
+    if starting.kind is Kind.EACH:
+        wish["starting"] = _all_but_last(link, headers, destinations, dict(starting.each))
+    else:
+        headers["starting"] = starting.wire()
+    found: dict[str, int] = {}
+    for answer in _answers(link, "group-open", headers, wish):
+        found |= answer["positions"]
+    return dict(sorted(found.items()))
 
 
-def commit_group(link: Link, group: str, offsets: Mapping[str, int]) -> None:
-    """Everything below `offsets` is done with. Durable when this returns; a position never goes back."""
-    link.ask(Request("group-commit", {"group": group}, json.dumps(offsets).encode()))
+def reopen_group(link: Link, group: str, destinations: str, positions: Mapping[str, Position]) -> None:
+    """Makes the group where a reader has come to, unless it is there."""
+    last = _all_but_last(link, {"group": group}, destinations, _wire(positions))
+    link.ask(Request("group-open", {"group": group, "limit": "0"}, _encoded({"destinations": destinations, "starting": last})))
+
+
+def _all_but_last(link: Link, headers: Mapping[str, str], destinations: str, positions: Mapping[str, Any]) -> Any:
+    """Opens a group on the addresses of all parts but the last one, which it returns: with that the others join."""
+    *parts, last = _in_parts(positions)
+    for part in parts:
+        wish = {"destinations": destinations, "starting": part}
+        link.ask(Request("group-open", {**headers, "more": "true", "limit": "0"}, _encoded(wish)))
+    return last
+
+
+def commit_group(link: Link, group: str, positions: Mapping[str, Position]) -> None:
+    """Everything below these is done with. Durable when this returns; a position never goes back.
+
+    An address that is gone, or whose log is another one now, is passed over: who looks at the logs is told.
+    """
+    for part in _in_parts(_wire(positions)):
+        link.ask(Request("group-commit", {"group": group}, _encoded(part)))
 
 
 def tell_progress(link: Link, pipeline: str, steps: Sequence[Mapping[str, object]]) -> None:
@@ -86,6 +179,8 @@ def tell_progress(link: Link, pipeline: str, steps: Sequence[Mapping[str, object
 def fetch(wanted: OffsetRange, max_bytes: int, selector: str = "") -> Request:
     """Chunks that hold the offsets wanted, as many as go into max_bytes; with a selector, what it takes of them."""
     headers = {"address": wanted.address, "start": str(wanted.start), "stop": str(wanted.stop), "max-bytes": str(max_bytes)}
+    if wanted.incarnation:
+        headers["incarnation"] = wanted.incarnation
     return Request("fetch", {**headers, "selector": selector} if selector else headers)
 
 

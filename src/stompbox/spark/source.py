@@ -26,13 +26,28 @@ from pyspark.sql.types import StructField, StructType
 from stompbox.errors import StompboxError, UsageError
 from stompbox.spark import link as links
 from stompbox.spark.bodies import Decoding, decoding_of
-from stompbox.spark.bounds import Bound, Kind
+from stompbox.spark.bounds import Kind
 from stompbox.spark.ddl import TYPES, refuse_types
 from stompbox.spark.faults import plain
-from stompbox.spark.offsets import Extent, Loss, OffsetRange, Offsets, advance, available, between, dealt, losses, ordered, place, places
+from stompbox.spark.offsets import (
+    Extent,
+    Loss,
+    OffsetRange,
+    Offsets,
+    advance,
+    available,
+    between,
+    dealt,
+    losses,
+    place,
+    places,
+    position,
+    starts,
+    told,
+)
 from stompbox.spark.options import SourceOptions
-from stompbox.spark.reading import View, batches, report, resolved
-from stompbox.spark.requests import commit_group, describe, open_group
+from stompbox.spark.reading import View, batches, refuse_unknown, report, resolved
+from stompbox.spark.requests import commit_group, describe, describe_each, open_group, reopen_group
 from stompbox.spark.selection import selection_of
 
 SIZED_ROWS: Final = 10_000  # from here on it is worth a request to know how large a micro-batch is
@@ -78,7 +93,7 @@ class _Reading:
         if partition.value is not None:  # Spark's stand-in where there are no partitions
             yield from batches(self._options, partition.value, self._view)
 
-    def _dealt(self, start: Mapping[str, int], end: Mapping[str, int]) -> list[Ranges]:
+    def _dealt(self, start: Offsets, end: Offsets) -> list[Ranges]:
         return [Ranges(ranges) for ranges in dealt(between(start, end), self._options.partitions)]
 
 
@@ -95,7 +110,7 @@ class StompReader(_Reading, DataSourceReader):  # type: ignore[misc]
             strict = options.fail_on_data_loss
             start = resolved("startingOffsets", options.starting, found.extents, link, strict=strict)
             end = resolved("endingOffsets", options.ending, found.extents, link, strict=strict)
-        return self._dealt(start, {address: max(stop, start[address]) for address, stop in end.items()})
+        return self._dealt(start, {address: told(found.extents[address], max(stop, start[address])) for address, stop in end.items()})
 
 
 class StompStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
@@ -104,32 +119,35 @@ class StompStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
     def __init__(self, options: SourceOptions, view: View) -> None:
         super().__init__(options, view)
         self._acknowledged: Offsets | None = None  # what the broker knows we are done with; None: this copy has not told it anything
-        self._target: Offsets | None = None  # where a query with trigger(availableNow=True) ends
-        self._latest: Offsets | None = None
+        self._target: Mapping[str, int] | None = None  # where a query with trigger(availableNow=True) ends
+        self._latest: Mapping[str, int] | None = None
         self._reported: set[str] = set()  # losses that were logged already
 
     @plain
     def initialOffset(self) -> Offsets:
-        options = self._options
+        options, strict = self._options, self._options.fail_on_data_loss
         with links.leased(options.target) as link:
             extents = describe(link, options.destination, create=True).extents
             if not options.group and options.starting.kind is Kind.TIME and options.starting.number > time.time() * 1000:
                 # As with latest: what it means changes until that time has come.
                 raise UsageError("missing-option", "startingOffsets in the future needs the option 'group', a cursor that keeps the place")
             if options.group:
-                positions = open_group(link, options.group, options.destination, options.starting)
-                return {address: offset for address, offset in positions.items() if address in extents}  # it may have had others
-            return resolved("startingOffsets", options.starting, extents, link, strict=options.fail_on_data_loss)
+                refuse_unknown("startingOffsets", options.starting, extents)
+                found = open_group(link, options.group, options.destination, options.starting, strict=strict)
+                found = {address: offset for address, offset in found.items() if address in extents}  # it may have had others
+            else:
+                found = resolved("startingOffsets", options.starting, extents, link, strict=strict)
+            return starts(found, extents)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self._options.max_rows)
 
     @plain
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
-        extents = self._look(start)
-        for loss in losses(start, extents):
+        extents, ended = self._look(start)
+        for loss in losses(start, extents, ended):
             self._report(loss)
-        self._latest = ordered({address: extent.next for address, extent in extents.items()})
+        self._latest = dict(sorted({address: extent.next for address, extent in extents.items()}.items()))
         if self._target is not None:
             extents = _up_to(extents, self._target)
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else 0
@@ -152,7 +170,7 @@ class StompStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
     @plain
     def partitions(self, start: Offsets, end: Offsets) -> list[Ranges]:
         for address, offset in start.items():
-            if place(end.get(address, offset)) < place(offset):
+            if place(end.get(address, offset)) < place(offset) and position(offset).incarnation == "":
                 self._report(Loss(address, f"the log of {address!r} was made anew and is shorter than offset {place(offset)}", -1))
         return self._dealt(start, end)
 
@@ -164,16 +182,18 @@ class StompStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
     def stop(self) -> None:
         links.forget()
 
-    def _look(self, start: Offsets) -> dict[str, Extent]:
-        """Acknowledges what lies below `start` and returns the logs as they are now."""
+    def _look(self, start: Offsets) -> tuple[dict[str, Extent], dict[str, Extent]]:
+        """Acknowledges what lies below `start` and returns the logs as they are now, and as those have ended that are gone."""
         options = self._options
         with links.leased(options.target) as link:
             if self._acknowledged is None and options.group:
                 # After a restart nothing else opens the group, which may be gone with the data of the broker.
-                open_group(link, options.group, options.destination, Bound(Kind.EACH, each=tuple(places(start).items())))
+                reopen_group(link, options.group, options.destination, {address: position(offset) for address, offset in start.items()})
             self._acknowledge(link, start)
             sizes_from = places(start) if options.max_bytes else None
-            return describe(link, options.destination, create=self._latest is None, sizes_from=sizes_from).extents
+            extents = describe(link, options.destination, create=self._latest is None, sizes_from=sizes_from).extents
+            gone = {address: 0 for address in start if address not in extents}
+            return extents, describe_each(link, gone)[1] if gone else {}
 
     def _sized(self, start: Offsets, extents: Mapping[str, Extent]) -> dict[str, Extent]:
         """The same logs with how many messages and bytes wait in them."""
@@ -185,7 +205,10 @@ class StompStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
 
     def _acknowledge(self, link: links.Link, offsets: Offsets) -> None:
         if self._options.group and offsets != self._acknowledged:
-            commit_group(link, self._options.group, places(offsets))
+            known = self._acknowledged or {}
+            moved = {address: position(offset) for address, offset in offsets.items() if known.get(address) != offset}
+            if moved:
+                commit_group(link, self._options.group, moved)
         self._acknowledged = dict(offsets)
 
     def _report(self, loss: Loss) -> None:
@@ -230,10 +253,10 @@ class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         links.forget()
 
 
-def _up_to(extents: Mapping[str, Extent], target: Offsets) -> dict[str, Extent]:
+def _up_to(extents: Mapping[str, Extent], target: Mapping[str, int]) -> dict[str, Extent]:
     """The logs as they were when the target was taken."""
     return {
-        address: Extent(extent.first, min(extent.next, target[address]), extent.messages, extent.size)
+        address: replace(extent, next=min(extent.next, target[address]))
         for address, extent in extents.items()
         if address in target
     }

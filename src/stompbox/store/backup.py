@@ -2,18 +2,25 @@
 
 A backup is a data folder like any other: a broker can be started on it. Until it is whole and was looked through, its file is
 called PARTIAL, which no broker opens.
+
+Its logs are others from where it ends on (incarnations.py): a broker on it, and the one that was copied, give the same offsets to
+messages of their own.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from stompbox.errors import StoreError
+from stompbox.incarnations import ID_OCTETS, NewId, of_copy
+from stompbox.store.base import Commit
 from stompbox.store.check import damage
 from stompbox.store.folder import DATABASE, JOURNAL, LOCK, lock_folder, make_file, prepare_folder, store_error, sync_folder
 from stompbox.store.journal import content
@@ -25,9 +32,10 @@ PARTIAL: Final = "partial"  # a folder in the copy's folder; the copy is made in
 _PAGES: Final = 256  # copied between two calls of `progress`
 
 Progress = Callable[[int, int], None]
+_RANDOM: Final = partial(secrets.token_hex, ID_OCTETS)
 
 
-def copy(source: Path, target: Path, copied: Progress | None = None, checked: Progress | None = None) -> int:
+def copy(source: Path, target: Path, copied: Progress | None = None, checked: Progress | None = None, *, new_id: NewId = _RANDOM) -> int:
     """Copies the store of folder `source`, which a broker may be writing to, as of now. Returns the size of the file.
 
     `target` is a folder that is not there or empty. `copied` is called with (pages copied, pages in all), `checked` with (chunks
@@ -47,6 +55,7 @@ def copy(source: Path, target: Path, copied: Progress | None = None, checked: Pr
             raise StoreError("data-corrupt", f"the copy of {source} is damaged, `stompbox store check` says where it comes from: {problem}")
         with closing(SqliteStore(partial)) as store:
             complete(store, journal)
+            store.apply(Commit(entries={**of_copy(store.recover().entries, store.ends(), new_id)}))
         return _put_in_place(partial, target)
     except BaseException:
         with suppress(OSError):

@@ -6,6 +6,7 @@ when the file is small; blobs of a larger file are checked when they are read, o
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from stompbox.errors import StoreError
+from stompbox.incarnations import INCARNATIONS, UNTOLD, Incarnations, incarnations_of
 from stompbox.store import chunks, schema
 from stompbox.store.folder import DATABASE
 from stompbox.store.looking import looking
@@ -57,6 +59,22 @@ def size(connection: sqlite3.Connection) -> Size:
     totals = "SELECT count(*), coalesce(sum(messages), 0), coalesce(sum(size), 0) FROM chunk"
     chunks, messages, octets = connection.execute(totals).fetchone()
     return Size(version, logs, chunks, messages, octets, free * page)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Of a log: which it is, and the offset that comes next."""
+
+    name: str
+    next: int
+    incarnations: Incarnations
+
+
+def identities(connection: sqlite3.Connection, file: Path) -> list[Identity]:
+    """Of the logs that are there, as far as the database has them: a log that is still in the journal comes later."""
+    found = Rows(connection, file).recovered()
+    known = {key: incarnations_of(json.loads(value)) for (kind, key), value in found.entries.items() if kind == INCARNATIONS}
+    return [Identity(log.name, log.next, known.get(str(log.id), UNTOLD)) for log in sorted(found.logs, key=lambda log: log.name)]
 
 
 def damage(path: Path, progress: Callable[[int, int], None] | None = None) -> Iterator[str]:

@@ -103,6 +103,10 @@ class SqliteStore:
         with naming(self.file), self._reader() as connection:
             return Rows(connection, self.file).recovered()
 
+    def ends(self) -> dict[int, int]:
+        """Per log: after the last message that it has, or had."""
+        return {log: max(state.stored, state.floor) for log, state in self._logs.items()}
+
     # Writing
 
     def apply(self, commit: Commit) -> None:
