@@ -214,6 +214,30 @@ def test_a_request_that_changes_something_stops_the_broker_and_one_that_reads_do
     play(tmp_path, story)
 
 
+def test_a_staged_chunk_that_cannot_be_decoded_ends_one_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes from outside; where the engine has been told of it, nobody knows any more."""
+    headers = {"destination": "stompbox.requests", "request": "stage", "request-id": "1", "sink": "s", "batch": "0"}
+
+    async def story(world: World) -> None:
+        client, other = world.client(), world.client()
+        monkeypatch.setattr(requests, "REQUESTS", {"stage": decoding})
+        client.say("SEND", headers)
+        await world.until(lambda: client.is_ended)
+        assert_contained(world, client)
+        monkeypatch.setattr(requests, "REQUESTS", {"stage": staging})
+        other.say("SEND", headers)
+        await world.until(lambda: world.broker.has_failed)
+        assert_stopped(world, other)
+
+    async def decoding(*_: object) -> Any:
+        raising()
+
+    async def staging(connection: Any, _: object) -> Any:
+        connection.broker.stagings.stage(None, None, None, None)
+
+    play(tmp_path, story)
+
+
 def test_a_fault_in_parsing_ends_one_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(world: World) -> None:
         client, other = world.client(), world.client()

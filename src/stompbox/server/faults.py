@@ -86,7 +86,7 @@ class Faults:
     def in_loop(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """asyncio's exception handler: what a callback raised. Tasks are looked after where they are made (`Broker.spawn`)."""
         error = context.get("exception")
-        if isinstance(error, Exception) and not {"task", "future"} & context.keys() and is_ours(error.__traceback__):
+        if isinstance(error, Exception) and not {"task", "future"} & context.keys() and is_through(error.__traceback__, "stompbox."):
             self.stop("the event loop called back", error)
         else:
             loop.default_exception_handler(context)
@@ -174,9 +174,9 @@ def told(error: BaseException) -> str:
     return f"{type(error).__name__}: {str(error)[:_TEXT]!r}"
 
 
-def is_ours(trace: TracebackType | None) -> bool:
-    """Whether our own code was running."""
-    return any(str(frame.f_globals.get("__name__", "")).startswith("stompbox.") for frame in _frames(trace))
+def is_through(trace: TracebackType | None, package: str) -> bool:
+    """Whether code of this package was running."""
+    return any(str(frame.f_globals.get("__name__", "")).startswith(package) for frame in _frames(trace))
 
 
 def queue_in(trace: TracebackType | None, queues: Mapping[int, Queue]) -> Queue | None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from stompbox.errors import IllegalFrame, StompboxError
 from stompbox.server.answers import Answer, Handler
+from stompbox.server.faults import is_through
 from stompbox.server.grouping import group_commit, group_delete, group_list, group_open, group_reset
 from stompbox.server.logs import describe, fetch, offset_at
 from stompbox.server.operating import block, disable, enable, pause, resume, unblock
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 DESTINATION: Final = "stompbox.requests"
 READING: Final = frozenset(("describe", "fetch", "offset-at", "groups"))  # change nothing, and may be asked again
+HARMLESS: Final = READING | {"progress"}  # a fault in one of these has changed no message
+STAGE: Final = "stage"  # looks at all that it was given before the engine is told
 MOST_WAITING: Final = 16  # requests of one connection; beyond, it is not read
 
 
@@ -118,7 +121,7 @@ async def _serve(connection: Connection, frame: Frame) -> None:
         broker.errors[error.code] += 1
         headers, body = {"status": "error", "code": error.code, "message": connection.names.without_space(error.message)}, []
     except Exception as error:
-        if name not in READING:
+        if name not in HARMLESS and not (name == STAGE and not is_through(error.__traceback__, "stompbox.broker.")):
             raise
         connection.contain(f"request {name} was answered", error)
         broker.flush()
