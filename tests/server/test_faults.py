@@ -282,6 +282,25 @@ def test_a_fault_in_a_hand_shake_ends_one_connection(tmp_path: Path, head: bytes
     play(tmp_path, story)
 
 
+def test_a_peer_that_is_gone_is_no_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half-closing a socket whose peer has reset it raises in some event loops."""
+
+    async def story(world: World) -> None:
+        client = world.client()
+        monkeypatch.setattr(client.wire, "can_write_eof", lambda: True)
+
+        def write_eof() -> None:
+            raise OSError("not connected")
+
+        monkeypatch.setattr(client.wire, "write_eof", write_eof)
+        client.say("DISCONNECT", {})
+        assert client.wire.is_gone
+        assert not world.broker.has_failed
+        await world.confirmed(world.client(), b"goes on")
+
+    play(tmp_path, story)
+
+
 def test_a_message_that_cannot_be_encoded_is_dead_in_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encode = server_broker.messages
 

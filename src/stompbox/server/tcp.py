@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
 from stompbox.config import Listener
@@ -41,7 +42,8 @@ class Socket(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         raw = transport.get_extra_info("socket")
         if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
-            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            with suppress(OSError):  # some systems say so when the peer is gone already; it is no fault of ours
+                raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # With no room at all in its buffer a transport writes at once, and tells when the system has taken everything. That of TLS
         # would never tell with 0: it pauses at its limit, a plain one beyond
         self._transport.set_write_buffer_limits(high=1 if self.listener.is_tls else 0, low=0)
@@ -168,9 +170,13 @@ class Socket(asyncio.Protocol):
             self._deadline.cancel()
             self._transport.close()
             return
-        if self._transport.can_write_eof():
-            self._transport.write_eof()
-            self._transport.resume_reading()
+        try:
+            if self._transport.can_write_eof():
+                self._transport.write_eof()
+                self._transport.resume_reading()
+        except OSError:  # the peer is gone
+            self._transport.abort()
+            return
         self._deadline.cancel()
         self._deadline = self.broker.loop.call_later(LINGER, self._close_now)
 
