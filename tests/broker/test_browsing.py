@@ -5,6 +5,7 @@ from __future__ import annotations
 from stompbox.broker.browsing import NO_END, Browser, browse
 from stompbox.broker.consumer import AckMode, Consumer
 from stompbox.broker.subscriptions import start
+from stompbox.broker.windows import give_back
 from stompbox.config.settings import AddressSetting
 from tests.broker.world import NOW, Got, World
 
@@ -157,3 +158,65 @@ def test_end_is_no_offset_of_those_that_go_on() -> None:
     (binding,) = consumer.bindings.values()
     assert isinstance(binding.queue, Browser)
     assert binding.queue.end == NO_END
+
+
+def test_what_is_not_persistent_is_not_shown_after_a_restart() -> None:
+    world = World(page_size=300)
+    for i in range(10):
+        world.send("q", b"%d" % i, persistent=bool(i % 2))
+        world.commit()
+    assert world.queue("q").is_paged
+    world = world.restart()
+    look(world)
+    assert shown(world.settle()) == ["1", "3", "5", "7", "9", "end"]
+
+
+def test_a_non_destructive_queue_has_what_is_persistent_after_a_restart() -> None:
+    world = World(AddressSetting(match="q", default_non_destructive=True), page_size=300)
+    for i in range(10):
+        world.send("q", b"%d" % i, persistent=bool(i % 2))
+        world.commit()
+    world = world.restart()
+    world.on_queue(world.consumer("c"), "q")
+    assert shown(world.settle(), "c") == ["1", "3", "5", "7", "9"]
+
+
+def test_non_destructive_and_last_value_after_a_restart() -> None:
+    rules = AddressSetting(match="q", default_non_destructive=True, default_last_value_key="k")
+    world = World(rules)
+    world.send("q", b"0", headers={"k": "a"})
+    world.send("q", b"1", headers={"k": "b"})
+    world.commit()
+    world = world.restart()
+    world.settle()
+    world.send("q", b"2", headers={"k": "a"})
+    world.commit()
+    world.on_queue(world.consumer("c"), "q")
+    assert shown(world.settle(), "c") == ["1", "2"]
+
+
+def test_non_destructive_expires_after_a_restart() -> None:
+    world = World(AddressSetting(match="q", default_non_destructive=True, expiry_address="x"))
+    world.send("q", b"0", expires=NOW + 10)
+    world.send("q", b"1")
+    world.commit()
+    world = world.restart()
+    world.settle()
+    world.tick(10)
+    world.commit()
+    consumer = world.on_queue(world.consumer("a"), "x")
+    assert shown(world.settle(), "a") == ["0"]
+    assert consumer.messages_out == 1
+
+
+def test_a_non_destructive_queue_gives_its_window_back_whatever_it_holds() -> None:
+    """Nobody makes room there: what it keeps in memory would be in everybody's way for ever."""
+    world = World(AddressSetting(match="q", default_non_destructive=True))
+    world.send("q", b"0", headers={"JMSXGroupID": "g"})
+    world.send("q", b"1")
+    world.commit()
+    give_back(world.queue("q"))
+    assert world.queue("q").backlog.count == 0
+    assert world.queue("q").is_paged
+    world.on_queue(world.consumer("c"), "q")
+    assert shown(world.settle(), "c") == ["0", "1"]

@@ -137,3 +137,30 @@ def test_one_with_the_name_that_older_versions_gave_it_is_found_again(reader: Re
     world.commit()
     found = world.restart().engine.addresses["s"].positions
     assert [(name, user_of(queue)) for name, queue in found.items()] == [(reader.queue_name, "alice")]
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+@pytest.mark.parametrize("is_live", [False, True])
+def test_the_log_is_read_in_its_order_whatever_the_priorities(*, is_named: bool, is_live: bool) -> None:
+    """Who goes on from the last offset that he saw would miss what a higher one had overtaken."""
+    world = World()
+    if not is_live:
+        world.address("s").log.is_retained = True
+    consumer = (
+        None
+        if not is_live
+        else read(world, prefetch=1)
+        if is_named
+        else world.on_stream(world.consumer("r", AckMode.INDIVIDUAL, prefetch=1), "s", 0)
+    )
+    for number, priority in enumerate((4, 0, 9, 3, 9)):
+        world.send("s", b"%d" % number, routing=MULTICAST, priority=priority)
+    world.commit()
+    if consumer is None:
+        consumer = read(world, prefetch=1) if is_named else world.on_stream(world.consumer("r", AckMode.INDIVIDUAL, prefetch=1), "s", 0)
+    seen = []
+    while found := world.settle():
+        seen += [got.body for got in found]
+        for got in found:
+            world.ack(consumer, got)
+    assert seen == [b"0", b"1", b"2", b"3", b"4"]

@@ -104,7 +104,8 @@ def _wait(queue: Queue, segment: Segment, due: int, *, is_new: bool) -> None:
 def _admitted(queue: Queue, segment: Segment) -> Iterable[Segment]:
     """What is to be queued, as the queue's rules take it."""
     special = segment.run.shape.special
-    if special is not None and special.is_grouped and queue.groups is None and queue.rules.group_buckets:
+    is_shared_out = queue.rules.group_buckets and not queue.rules.is_non_destructive  # each of whose readers gets everything
+    if special is not None and special.is_grouped and queue.groups is None and is_shared_out:
         queue.groups = Groups(queue.rules)
         queue.consumers_changed()
     return (segment,) if queue.intake is None else queue.intake.admit(queue, segment)

@@ -20,11 +20,14 @@ SWEPT: Final = 64  # emptied segments that may stay before the backlog is swept,
 
 
 class Backlog:
-    """The part of a queue that is in memory. `count` messages that take about `size` octets there."""
+    """The part of a queue that is in memory. `count` messages that take about `size` octets there.
 
-    __slots__ = ("_common", "_emptied", "_levels", "_others", "_returned", "_turn", "count", "expiring", "memory", "size")
+    `is_ranked`: by priority; who reads the log has it in the order of its offsets."""
 
-    def __init__(self, expiring: Expiring | None = None, memory: Memory | None = None) -> None:
+    __slots__ = ("_common", "_emptied", "_levels", "_others", "_returned", "_turn", "count", "expiring", "is_ranked", "memory", "size")
+
+    def __init__(self, expiring: Expiring | None = None, memory: Memory | None = None, *, is_ranked: bool = True) -> None:
+        self.is_ranked = is_ranked
         self.expiring = expiring
         self.memory = memory if memory is not None else Memory()
         self._common: deque[Segment] = deque()
@@ -38,7 +41,7 @@ class Backlog:
 
     def push(self, segment: Segment) -> None:
         """Behind all of its priority."""
-        priority = segment.run.shape.priority
+        priority = self._level(segment)
         if priority == DEFAULT_PRIORITY:
             self._common.append(segment)
         else:
@@ -49,7 +52,7 @@ class Backlog:
     def put_back(self, segment: Segment) -> None:
         """To its original place, before what was not yet delivered."""
         self._turn += 1
-        heappush(self._returned, (-segment.run.shape.priority, segment.first, self._turn, segment))
+        heappush(self._returned, (-self._level(segment), segment.first, self._turn, segment))
         self._came(segment)
 
     def unpop(self, segment: Segment) -> None:
@@ -57,10 +60,13 @@ class Backlog:
         if self._returned or segment.is_redelivered:
             self.put_back(segment)
             return
-        priority = segment.run.shape.priority
+        priority = self._level(segment)
         self._levels.setdefault(priority, deque()).appendleft(segment)
         self._others += priority != DEFAULT_PRIORITY
         self._came(segment)
+
+    def _level(self, segment: Segment) -> int:
+        return segment.run.shape.priority if self.is_ranked else DEFAULT_PRIORITY
 
     def _came(self, segment: Segment) -> None:
         segment.home = self

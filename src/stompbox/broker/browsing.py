@@ -51,6 +51,8 @@ class Browser(Queue):
 
     def _take_in(self, run: Run, first: int, stop: int) -> None:
         shown = self.shown
+        if paging.is_gone(shown, run, first):
+            return
         for low, high in list(shown.cursor.ahead.gaps(max(first, shown.cursor.position), stop)) if shown.is_durable else [(first, stop)]:
             if shown.wants(run) and low < high:
                 for part in _seen(shown.selector, self, Segment(run, low, high)):

@@ -44,13 +44,14 @@ def swept(first: int, stop: int, taken: Mapping[T, Iterable[tuple[int, int]]]) -
 class Lanes:
     """Segments by lane. `common` is the lane of none, and the only one as long as no consumer has a selector or a lane of its own."""
 
-    __slots__ = ("_size", "address", "by_lane", "common", "expiring", "queue", "selectors")
+    __slots__ = ("_size", "address", "by_lane", "common", "expiring", "is_ranked", "queue", "selectors")
 
-    def __init__(self, address: Address, expiring: Expiring | None = None, *, queue: int = 0) -> None:
+    def __init__(self, address: Address, expiring: Expiring | None = None, *, queue: int = 0, is_ranked: bool = True) -> None:
         self.address = address
         self.queue = queue  # its id
         self.expiring = expiring
-        self.common = Backlog(expiring, address.memory)
+        self.is_ranked = is_ranked
+        self.common = Backlog(expiring, address.memory, is_ranked=is_ranked)
         self.by_lane: dict[Lane, Backlog] = {NONE: self.common}
         self.selectors: frozenset[Selector] = NONE
         self._size = 0  # of all but the common one
@@ -67,7 +68,7 @@ class Lanes:
     def lane(self, lane: Lane) -> Backlog:
         found = self.by_lane.get(lane)
         if found is None:
-            found = self.by_lane[lane] = Backlog(self.expiring, self.address.memory)
+            found = self.by_lane[lane] = Backlog(self.expiring, self.address.memory, is_ranked=self.is_ranked)
         return found
 
     def push(self, segment: Segment) -> None:

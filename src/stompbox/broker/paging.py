@@ -62,6 +62,15 @@ def wants_more(queue: Queue) -> bool:
     return not queue.delivering or _may_read(queue, queue.address.settings) or _waits(queue)
 
 
+def reads_for_itself(queue: Queue) -> bool:
+    """A non-destructive queue has no consumers for whom it reads the log, but what expires or is replaced there must go.
+
+    It does so as long as half of the memory is free: what it read would be the first to be given back.
+    """
+    memory = queue.address.memory
+    return queue.rules.is_non_destructive and all(2 * known.size <= known.most for known in (memory, memory.whole or memory))
+
+
 def _reads_ahead(queue: Queue, settings: Settings) -> bool:
     """Although something waits: as long as that is at most half of what may be read ahead."""
     if queue.address.memory.is_full or 0 <= settings.prefetch_page_messages <= queue.backlog.count:
@@ -148,11 +157,16 @@ def read(engine: Engine, queue: Queue, start: int, then: Then, most: int = FAR) 
     return None
 
 
+def is_gone(queue: Queue, run: Run, first: int) -> bool:
+    """Whether a restart has ended its messages, although the log still has them: they are not persistent."""
+    return first < queue.suspect_below and queue.address.is_volatile(run)
+
+
 def sifted(queue: Queue, run: Run, first: int, stop: int) -> Iterator[tuple[Segment, bool]]:
     """What was found in the log, and whether it is for this queue."""
     run.is_logged = True
     is_old = first < queue.suspect_below
-    if not queue.wants(run) or (is_old and queue.address.is_volatile(run)):
+    if not queue.wants(run) or is_gone(queue, run, first):
         yield Segment(run, first, stop), False
         return
     for low, high, is_wanted in queue.address.verdicts(queue, run, first, stop):

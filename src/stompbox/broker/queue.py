@@ -74,7 +74,7 @@ class Queue:
         self.takers: list[Binding] = self.bindings  # those of them that get messages now
         self.readers: list[Queue] = []  # browsers that get copies of what arrives
         self.expiring = Expiring(engine.timers, self._expire)
-        self.backlog = Lanes(address, self.expiring, queue=self.id)
+        self.backlog = Lanes(address, self.expiring, queue=self.id, is_ranked=kind not in (Kind.STREAM, Kind.READER))
         self.tally: Tally | None = None  # what it has not consumed, where that is limited (limits.py)
         self.waits = Waits(engine.timers, partial(arrivals.wake, self), address.memory)
         self.later: Later | None = None  # messages for later that the log alone has (scheduling.py)
@@ -278,7 +278,8 @@ class Queue:
 
     def _hand_out(self, only: Binding | None) -> None:
         self.is_halfway = False
-        self.used = self.engine.now
+        if self.takers:
+            self.used = self.engine.now
         if self.is_simple:
             if self.takers:
                 is_one = only is not None and self.takers is self.bindings
@@ -287,7 +288,7 @@ class Queue:
             self._dispatch_lanes()
         if self.later is not None:
             scheduling.read_due(self, self.later)
-        if self.paged_from >= 0 and self.takers:
+        if self.paged_from >= 0 and (self.takers or paging.reads_for_itself(self)):
             if paging.wants_more(self):
                 paging.load(self.engine, self)
             elif not self.is_simple:

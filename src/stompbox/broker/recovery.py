@@ -54,6 +54,9 @@ def recover(engine: Engine, recovered: Recovered) -> None:
         for queue in engine.queues.values():
             queue.doubted_below = doubts.get(str(queue.id), 0)
     _tidy(engine)
+    for queue in engine.queues.values():
+        if queue.rules.is_non_destructive and queue.paged_from >= 0:
+            engine.dispatch_later(queue)  # no consumer makes it read what has expired or was replaced
 
 
 def identified(recovered: Recovered, new_id: NewId) -> dict[tuple[str, str], bytes]:
