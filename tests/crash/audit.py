@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from tests.crash.events import Acknowledged, Answered, Closed, Confirmed, Ended, Event, Got, Opened, Sent
+from tests.crash.events import Acknowledged, Answered, Closed, Confirmed, Ended, Event, Got, Opened, Refused, Sent
 
 Copy = tuple[str, str]  # source, message
 
@@ -81,6 +81,8 @@ class Audit:
                         self.effects[event.link].append(unit)
                 case Confirmed():
                     self._confirmed(event)
+                case Refused():
+                    self._refused(event)
                 case Got():
                     received.append(event)
                     self.got[event.source, event.message].append(event)
@@ -107,10 +109,17 @@ class Audit:
         if event.unit not in self.volatile:  # their receipts promise nothing
             self.units[event.unit].confirmed = event.time
 
+    def _refused(self, event: Refused) -> None:
+        """It must not be there, as if it had been aborted."""
+        unit = self.units.get(event.unit)
+        if unit is not None:
+            unit.ends = False
+            self.effects[event.link].remove(unit)
+
     def _answered(self, event: Answered) -> None:
         for message in event.messages:
             self.answers[event.source, message].append(event)
-            if event.transaction:
+            if event.transaction and event.is_good:
                 self._transaction(event.transaction, event.link).inputs.append((event, message))
 
     # The checks
@@ -184,7 +193,7 @@ class Audit:
                         yield f"returned: {message} of {answer.source} to {later.link}; {unit.name} on {unit.link} had acknowledged it"
 
     def _later(self, source: str, message: str, link: str, done: int) -> Iterator[str]:
-        for got in self.got[source, message]:
+        for got in self.got.get((source, message), ()):
             if self.opened[got.link] > done or (got.link == link and got.time > done):
                 yield f"returned: {message} of {source} to {got.link}, acknowledged with a RECEIPT on {link}"
 
@@ -212,24 +221,32 @@ class Audit:
         for (source, message), deliveries in self.got.items():
             last = deliveries[-1].link
             unit = self.unit_of.get(message)
-            if unit is None or not (self.is_stored(unit) or epoch(last) == self.latest):
+            if unit is None or self.may_leave(source, message) or not (self.is_stored(unit) or epoch(last) == self.latest):
                 continue
             answers = [answer for answer in self.answers[source, message] if answer.link == last and answer.is_good]
             if not any(not answer.transaction or self.units[answer.transaction].ends for answer in answers):
                 yield f"lost: {message} of {source} was delivered to {last}, not acknowledged, and did not come again"
 
+    def may_leave(self, source: str, message: str) -> bool:
+        """Whether a message that was delivered may go although nobody acknowledged it."""
+        return False
+
     def _order(self) -> Iterator[str]:
         """Per connection, source and producer: in order, redeliveries aside, and those too where nobody refuses or competes."""
         for received in self.received:
-            latest: dict[tuple[str, str, str], int] = {}
+            latest: dict[tuple[str, ...], int] = {}
             for got in received:
-                producer, _, number = got.message.rpartition(".")
-                key = got.link, got.source, producer
-                if got.redelivered and got.source not in self.exclusive:
+                number = got.message.rpartition(".")[2]
+                key = self.lane(got)
+                if key is None or (got.redelivered and got.source not in self.exclusive):
                     continue
                 if int(number) <= latest.get(key, -1):
                     yield f"disorder: {got.message} of {got.source} to {got.link} behind number {latest[key]}"
                 latest[key] = int(number)
+
+    def lane(self, got: Got) -> tuple[str, ...] | None:
+        """What is in order among itself; None for a message that may come at any time."""
+        return got.link, got.source, got.message.rpartition(".")[0]
 
     def __repr__(self) -> str:
         confirmed = sum(unit.confirmed > 0 for unit in self.units.values())

@@ -18,11 +18,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from random import Random
+from typing import ClassVar
 
 from stompbox.store.backup import copy
 from stompbox.store.check import damage
@@ -46,14 +48,20 @@ SOURCES = {
 EXCLUSIVE = (*SOURCES[TOPIC], RESULTS)
 SETTINGS = ("", 'global-max-size = "64KiB"\n', "persist-delivery-count-before-delivery = true\n", "max-commit-delay = 0\n")  # of a broker
 CONFIGURATION = '[[address-setting]]\nmatch = "#"\nmax-delivery-attempts = -1\n'  # nothing dies here, it must all come out
+SENDERS = ("producer", "pricer")  # roles
 MOST = 60  # dots between two kills
 WITHIN = 60.0  # seconds for a dot to come, and for an actor to end
 
 
 @dataclass
 class Drill:
+    """Its class says who takes part, with which addresses: the plain one, unless another takes its place."""
+
     folder: Path
     seed: int
+    cast: ClassVar[Sequence[tuple[str, str]]] = CAST
+    actors_module: ClassVar[str] = "tests.crash.actors"
+    most: ClassVar[int] = MOST
     random: Random = field(init=False)
     port: int = field(init=False)
     broker: Served | None = None
@@ -74,15 +82,18 @@ class Drill:
     def log(self) -> str:
         return (self.folder / "broker.log").read_text()
 
-    def run(self, kills: int) -> Audit:
-        """The audit, with all journals in it."""
+    def run(self, kills: int, seconds: float = inf) -> Audit:
+        """The audit, with all journals in it. So many kills, or fewer, as many as the seconds allow."""
+        until = time.monotonic() + seconds
         try:
             self.start()
             self.make_subscriptions()
-            for role, name in CAST:
+            for role, name in self.cast:
                 self.actors.append(self.actor(role, name))
             for _ in range(kills):
-                self.wait_for_progress(self.random.randint(1, MOST))
+                if time.monotonic() > until:
+                    break
+                self.wait_for_progress(self.random.randint(1, self.most))
                 if self.random.random() < 0.2:
                     self.back_up()
                 self.kill()
@@ -94,15 +105,22 @@ class Drill:
             assert self.broker.stop() == 0, self.log
         finally:
             self.clean_up()
-        audit = Audit(SOURCES, EXCLUSIVE)
+        audit = self.audit()
         for journal in sorted(self.folder.glob("*.journal")):
             audit.add(read(journal))
         return audit
 
+    def audit(self) -> Audit:
+        return Audit(SOURCES, EXCLUSIVE)
+
+    def configuration(self) -> str:
+        """Of the next broker."""
+        return self.random.choice(SETTINGS) + CONFIGURATION
+
     # The broker
 
     def start(self) -> None:
-        (self.folder / "stompbox.toml").write_text(self.random.choice(SETTINGS) + CONFIGURATION)
+        (self.folder / "stompbox.toml").write_text(self.configuration())
         if self.random.random() < 0.2:
             self.kill_while_it_starts()
         self.broker = start_broker(self.folder, *self.arguments())
@@ -140,7 +158,7 @@ class Drill:
 
     def actor(self, role: str, name: str) -> subprocess.Popen[bytes]:
         arguments = [role, name, str(self.port), str(self.folder / f"{name}.journal"), str(self.seed)]
-        command = [sys.executable, "-m", "tests.crash.actors", *arguments]
+        command = [sys.executable, "-m", self.actors_module, *arguments]
         with (self.folder / f"{name}.log").open("wb") as log:
             return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, cwd=ROOT)
 
@@ -161,16 +179,21 @@ class Drill:
     def complaints(self) -> str:
         """How those who ended did, and what they said."""
         told = []
-        for (_, name), actor in zip(CAST, self.actors, strict=False):
+        for (_, name), actor in zip(self.cast, self.actors, strict=False):
             if actor.poll() is not None:
                 told.append(f"{name} ended with {actor.returncode}:\n{(self.folder / f'{name}.log').read_text()}")
         return "\n".join(told)
 
     def end_actors(self) -> None:
-        for actor in self.actors:
-            assert actor.stdin is not None
-            actor.stdin.close()
-        codes = [actor.wait(WITHIN) for actor in self.actors]
+        """Those who only send go first: they may wait for room that the others make."""
+        roles = [role for role, _ in self.cast]
+        senders = [actor for role, actor in zip(roles, self.actors, strict=True) if role in SENDERS]
+        codes = []
+        for actors in (senders, [actor for actor in self.actors if actor not in senders]):
+            for actor in actors:
+                assert actor.stdin is not None
+                actor.stdin.close()
+            codes += [actor.wait(WITHIN) for actor in actors]
         assert not any(codes), self.complaints()
 
     # What the drill does itself
@@ -236,7 +259,7 @@ class _Patient(Control):
 
 def faults(drill: Drill, audit: Audit) -> list[str]:
     """All that is wrong after a drill: with promises, with the files, with what the broker said."""
-    noise = [line for line in drill.log.splitlines() if "Traceback" in line or " ERROR " in line or " CRITICAL " in line]
+    noise = [line for line in drill.log.splitlines() if "Traceback" in line or line.split()[2:3] in (["ERROR"], ["CRITICAL"])]
     return [*audit.problems(), *damage(drill.data), *noise]
 
 

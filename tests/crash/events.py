@@ -9,6 +9,7 @@ that were started later have higher epochs.
 | message  | the name that stands in its body, `<producer>.<number>`; numbers only grow                    |
 | source   | whatever hands messages out: `/queue/x`, or `<client-id>/<name>` for a durable subscription   |
 | unit     | what must happen whole: a SEND outside a transaction, or a transaction                        |
+| traits   | what a message asks for by its headers: a time to live, a delay, a priority, a key            |
 """
 
 from __future__ import annotations
@@ -31,6 +32,19 @@ class Closed(Struct, frozen=True, tag=True):
     link: str
 
 
+class Traits(Struct, frozen=True):
+    """What a message's headers ask for. Times are of the machine's monotonic clock (ns); 0: none."""
+
+    kind: str = ""  # what selectors look at
+    priority: int = 4
+    due: int = 0  # not to be delivered before
+    expires: int = 0  # not to be delivered after
+    group: str = ""
+    key: str = ""  # of a last-value queue
+    retained: bool = False
+    again: bool = False  # sent with an id for duplicate detection: may be sent once more, and must be there once
+
+
 class Sent(Struct, frozen=True, tag=True):
     """A SEND is about to be written; `transaction` is empty outside of one."""
 
@@ -39,6 +53,8 @@ class Sent(Struct, frozen=True, tag=True):
     destination: str
     transaction: str = ""
     persistent: bool = True
+    time: int = 0
+    traits: Traits = Traits()
 
 
 class Ended(Struct, frozen=True, tag=True):
@@ -57,6 +73,13 @@ class Confirmed(Struct, frozen=True, tag=True):
     unit: str
 
 
+class Refused(Struct, frozen=True, tag=True):
+    """ERROR for the SEND of a message outside of transactions, or for the COMMIT of a transaction."""
+
+    link: str
+    unit: str
+
+
 class Got(Struct, frozen=True, tag=True):
     """A MESSAGE was read."""
 
@@ -65,6 +88,23 @@ class Got(Struct, frozen=True, tag=True):
     source: str
     message: str
     redelivered: bool
+    id: str = ""  # its message-id
+
+
+class Retained(Struct, frozen=True, tag=True):
+    """The first MESSAGE of a new subscription to a topic with a retained message; `asked`: when SUBSCRIBE was about to be written."""
+
+    asked: int
+    link: str
+    destination: str
+    message: str
+
+
+class Waiting(Struct, frozen=True, tag=True):
+    """What a source had when nobody consumed from it, in its order."""
+
+    source: str
+    messages: list[str]
 
 
 class Answered(Struct, frozen=True, tag=True):
@@ -86,7 +126,7 @@ class Acknowledged(Struct, frozen=True, tag=True):
     messages: list[str]
 
 
-Event = Opened | Closed | Sent | Ended | Confirmed | Got | Answered | Acknowledged
+Event = Opened | Closed | Sent | Ended | Confirmed | Refused | Got | Retained | Waiting | Answered | Acknowledged
 
 
 class Journal:

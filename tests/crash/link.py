@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from stompbox.stomp.codec import Decoder, encode
 from stompbox.stomp.frames import SERVER_COMMANDS, Frame
-from stompbox.stomp.versions import V12
+from stompbox.stomp.versions import V11, V12
 from tests.crash.events import Closed, Journal, Opened
 
 WITHIN = 30.0  # seconds in which a broker that runs answers
@@ -38,9 +38,13 @@ class Control:
 
 
 class Link:
-    """Connects on making, waiting for a broker as long as it takes. Raises Stopped when the drill ends meanwhile."""
+    """Connects on making, waiting for a broker as long as it takes. Raises Stopped when the drill ends meanwhile.
 
-    def __init__(self, port: int, journal: Journal, control: Control, client_id: str = "") -> None:
+    With `may_be_refused` it speaks STOMP 1.1, where an ERROR does not end the connection, and hands ERROR frames out."""
+
+    def __init__(self, port: int, journal: Journal, control: Control, client_id: str = "", *, may_be_refused: bool = False) -> None:
+        self.version = V11 if may_be_refused else V12
+        self.may_be_refused = may_be_refused
         self.journal = journal
         self.control = control
         self.frames: deque[Frame] = deque()
@@ -55,11 +59,11 @@ class Link:
     def _connect(self, port: int, client_id: str) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), WITHIN)
         self.decoder = Decoder(SERVER_COMMANDS)
-        headers = {"accept-version": "1.2", "host": "localhost", **({"client-id": client_id} if client_id else {})}
+        headers = {"accept-version": self.version.name, "host": "localhost", **({"client-id": client_id} if client_id else {})}
         self.write(self.frame("CONNECT", headers))
         connected = self.receive()
         assert connected.command == "CONNECTED", connected
-        self.decoder.version = V12
+        self.decoder.version = self.version
         self.name = connected.headers["session"]
         self.journal.note(Opened(time.monotonic_ns(), self.name))
 
@@ -67,9 +71,8 @@ class Link:
         self.journal.note(Closed(time.monotonic_ns(), self.name))
         self.socket.close()
 
-    @staticmethod
-    def frame(command: str, headers: Mapping[str, str], body: bytes = b"") -> bytes:
-        return encode(Frame(command, dict(headers), body), V12)
+    def frame(self, command: str, headers: Mapping[str, str], body: bytes = b"") -> bytes:
+        return encode(Frame(command, dict(headers), body), self.version)
 
     def write(self, data: bytes) -> None:
         try:
@@ -91,6 +94,16 @@ class Link:
             self._read()
         return self.frames.popleft()
 
+    def receive_within(self, seconds: float) -> Frame | None:
+        """The next frame, None when none comes in time. Raises Stopped when the drill ends before."""
+        if not self.frames:
+            ready = select.select([self.socket, sys.stdin], [], [], seconds)[0]
+            if sys.stdin in ready:
+                raise Stopped
+            if not ready:
+                return None
+        return self.receive()
+
     def _read(self) -> None:
         try:
             data = self.socket.recv(1 << 17)
@@ -102,5 +115,5 @@ class Link:
             raise Lost
         for frame in self.decoder.receive(data):
             if isinstance(frame, Frame):
-                assert frame.command != "ERROR", (frame, frame.body)
+                assert self.may_be_refused or frame.command != "ERROR", (frame, frame.body)
                 self.frames.append(frame)

@@ -1,0 +1,264 @@
+"""Looks through the journals of a drill with all features: what became of each message, and whether that was legal.
+
+What the plain audit demands of a copy (audit.py) is demanded here of each copy that must be there. One that was never seen may be gone
+because it expired into nothing, a ring pushed it out, a newer one took its place, or its address drops; one that died or expired
+must stand in the queue for that, with its origin: the source is then `all.dead|<origin>`.
+
+| code         | what was broken, beside those of the plain audit                                              |
+|--------------|-----------------------------------------------------------------------------------------------|
+| early        | delivered before its time, or an expired one before it expired                                 |
+| expired      | delivered to somebody who came after it expired                                                |
+| doubled      | one broker had it twice in one source                                                          |
+| split        | to somebody while somebody else had its group, or the whole exclusive queue                    |
+| overfull     | more waits in a ring than it has places                                                        |
+| replaced     | two of one key wait in a last-value queue                                                      |
+| stale        | a new subscription got an older retained message than the last that was confirmed              |
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from math import inf
+
+from tests.crash.audit import Audit, Copy, Unit, epoch
+from tests.crash.events import Confirmed, Event, Got, Refused, Retained, Sent, Waiting
+from tests.crash.features import BY_NAME, DEAD, DURABLE, EXPIRED, LOG, PRICES, RING, Source, sources_of
+
+SLACK = 1_000_000_000  # ns by which a broker's clock may be late: one that is asked for ms, and may be busy
+FINE = 20_000_000  # ns that rounding to ms takes
+
+
+def place_of(source: str) -> tuple[str, str]:
+    """(queue, origin): of a dead or expired message where it died, else nothing."""
+    queue, _, origin = source.partition("|")
+    return queue, origin
+
+
+class Fates(Audit):
+    def __init__(self) -> None:
+        super().__init__({})
+        self.repeated: set[str] = set()  # messages that were sent again
+        self.retained: list[Retained] = []
+        self.waiting: list[Waiting] = []
+        self.confirmed_at: dict[str, int] = {}
+        self._leavings: list[int] = []  # when somebody left or let go
+        self._latest: dict[str, list[float]] = {}  # by source, or source and key: when each message may have arrived at the latest
+
+    def add(self, journal: Iterable[Event]) -> None:
+        events = list(journal)
+        super().add(events)
+        for event in events:
+            if isinstance(event, Retained):
+                self.retained.append(event)
+            elif isinstance(event, Waiting):
+                self.waiting.append(event)
+
+    def _sent(self, event: Sent) -> None:
+        if event.transaction and not event.persistent:
+            self.volatile[event.message] = event
+        before = self.sent.get(event.message)
+        if before is None:
+            super()._sent(event)
+            return
+        # Once more, with its id: the sends that nobody answered count as one, that of the latest connection
+        self.repeated.add(event.message)
+        if not event.persistent:
+            self.volatile[event.message] = event
+        unit = self.units.get(event.message)
+        if unit is not None and not unit.confirmed:
+            self.effects[unit.link].remove(unit)
+            unit.link = event.link
+            self.effects[event.link].append(unit)
+
+    def _confirmed(self, event: Confirmed) -> None:
+        self.confirmed_at.setdefault(event.unit, event.time)
+        super()._confirmed(event)
+
+    def _refused(self, event: Refused) -> None:
+        """One that is there already may be refused where its address has no room."""
+        if event.unit not in self.repeated:
+            self.confirmed_at[event.unit] = -1
+            super()._refused(event)
+
+    def _is_implied(self, unit: Unit) -> bool:
+        """By messages that can only be gone because they were acknowledged."""
+        inputs = [(answer, message) for answer, message in unit.inputs if not self._may_be_over(answer.source, message)]
+        return super()._is_implied(Unit(unit.name, unit.link, unit.sends, inputs, unit.ends, unit.confirmed))
+
+    def _may_be_over(self, source: str, message: str) -> bool:
+        return message in self.repeated or message not in self.sent or self.may_leave(source, message)
+
+    def _may_be_refused(self, sent: Sent) -> bool:
+        return any(BY_NAME[source].may_refuse for source in sources_of(sent))
+
+    # What must be there
+
+    def copies(self, unit: Unit) -> list[Copy]:
+        """Those that are there or must be."""
+        return [copy for sent in unit.sends for copy in self._copies_of(sent)]
+
+    def _copies_of(self, sent: Sent) -> Iterator[Copy]:
+        for source in sources_of(sent):
+            found = self._where(source, sent.message)
+            if found or (sent.persistent and not self.may_be_gone(source, sent)):
+                yield (found[0], sent.message) if found else (source, sent.message)
+
+    def _where(self, source: str, message: str) -> list[str]:
+        """Where it was seen: at the source itself, or where it was sent when it died or expired."""
+        return [place for place in (source, f"{DEAD}|{source}", f"{EXPIRED}|{source}") if (place, message) in self.got]
+
+    def may_be_gone(self, source: str, sent: Sent) -> bool:
+        """Before anybody got it."""
+        rules = BY_NAME[source]
+        return rules.may_drop or (rules is LOG and bool(sent.traits.expires)) or self.may_go(rules, sent)
+
+    def may_go(self, rules: Source, sent: Sent) -> bool:
+        """At any time."""
+        if rules.is_last_value and sent.traits.key:
+            return self._successors(rules.name, sent, sent.traits.key) > 0
+        return rules.is_ring and self._successors(rules.name, sent) >= RING
+
+    def _successors(self, source: str, sent: Sent, key: str = "") -> int:
+        """How many others may have come to the source after it."""
+        latest = self._latest.get(f"{source} {key}", [])
+        mine = self._at_the_latest(sent)
+        return len(latest) - bisect_right(latest, sent.time) - (mine > sent.time)
+
+    def _at_the_latest(self, sent: Sent) -> float:
+        """When it may have come to its queue: one that was scheduled whenever it woke, one without an answer at any time."""
+        found = self.confirmed_at.get(sent.transaction or sent.message, 0)
+        return inf if not found or sent.traits.due else found
+
+    def _note_arrivals(self) -> None:
+        arrivals: dict[str, list[float]] = defaultdict(list)
+        for sent in self.sent.values():
+            unit, at = self.unit_of.get(sent.message), self._at_the_latest(sent)
+            if unit is not None and not unit.ends:
+                continue
+            for source in sources_of(sent):
+                if BY_NAME[source].is_ring:
+                    arrivals[f"{source} "].append(at)
+                elif BY_NAME[source].is_last_value:
+                    arrivals[f"{source} {sent.traits.key}"].append(at)
+        self._latest = {name: sorted(found) for name, found in arrivals.items()}
+
+    # The checks
+
+    def _deliveries(self) -> Iterator[str]:
+        """What was sent again may be another message than the one that was delivered first, if nobody confirmed that. So may a dead or
+        expired one, whose queue has a new copy when a broker did not live to store the first. The log has what is not persistent for as
+        long as it has it."""
+        for problem in super()._deliveries():
+            code, _, rest = problem.partition(": ")
+            message, source = rest.split(" ", 3)[::2]
+            if code == "unmarked" and (message in self.repeated or "|" in source):
+                continue
+            if code != "resurrected" or source != LOG.name:
+                yield problem
+
+    def problems(self) -> list[str]:
+        self.unit_of = {sent.message: unit for unit in self.units.values() for sent in unit.sends}
+        self._note_arrivals()
+        self._leavings = sorted(self.closed.values())
+        for link, units in self.effects.items():  # whoever was not answered may have been refused
+            self.effects[link] = [unit for unit in units if unit.confirmed or not any(map(self._may_be_refused, unit.sends))]
+        found = super().problems()
+        checks = (self._times, self._doubles, self._splits, self._waits, self._stale)
+        return [*found, *[problem for check in checks for problem in check()]]
+
+    def lane(self, got: Got) -> tuple[str, ...] | None:
+        """Those of one priority and group; what waited for its time comes when it comes, and so do the dead, and what was dropped first
+        and taken when it was sent again. The log is in order as a whole."""
+        sent = self.sent.get(got.message)
+        producer = got.message.rpartition(".")[0]
+        if sent is None or "|" in got.source:
+            return None
+        if got.source == LOG.name:
+            return got.link, got.source, producer
+        traits = sent.traits
+        if traits.due or (traits.again and BY_NAME[got.source].may_drop) or self._came_back(sent, got):
+            return None
+        return got.link, got.source, producer, str(traits.priority), traits.group
+
+    def _came_back(self, sent: Sent, got: Got) -> bool:
+        """Whether it may have been meant for another consumer of the queue first, who left before it was written to him."""
+        return BY_NAME[got.source] not in DURABLE and bisect_right(self._leavings, got.time) > bisect_right(self._leavings, sent.time)
+
+    def _returned(self) -> Iterator[str]:
+        yield from super()._returned()
+        for event in self.acknowledged:
+            queue, origin = place_of(event.source)
+            for message in event.messages:
+                others = [origin] if origin else [f"{DEAD}|{queue}", f"{EXPIRED}|{queue}"]
+                for other in others:
+                    yield from self._later(other, message, event.link, event.time)
+
+    def may_leave(self, source: str, message: str) -> bool:
+        """Although nobody acknowledged it there."""
+        rules = BY_NAME[place_of(source)[0]]
+        if not self.sent[message].persistent or (rules.may_drop and message in self.repeated):
+            return True
+        return rules is LOG or rules.is_kept or len(self._where(source, message)) > 1 or self.may_go(rules, self.sent[message])
+
+    def _times(self) -> Iterator[str]:
+        for (source, message), deliveries in self.got.items():
+            sent = self.sent.get(message)
+            if sent is None or source == LOG.name:
+                continue
+            traits, queue = sent.traits, place_of(source)[0]
+            for got in deliveries:
+                if traits.due and queue not in (DEAD, EXPIRED) and got.time < traits.due - FINE:
+                    yield f"early: {message} of {source} to {got.link}, {(traits.due - got.time) / 1e6:.0f} ms before its time"
+                if queue == EXPIRED and got.time < traits.expires - FINE:
+                    yield f"early: {message} of {source} expired {(traits.expires - got.time) / 1e6:.0f} ms before its time"
+                if queue not in (DEAD, EXPIRED) and traits.expires and self.opened[got.link] > traits.expires + SLACK:
+                    yield f"expired: {message} of {source} to {got.link}, {(got.time - traits.expires) / 1e6:.0f} ms after its time"
+
+    def _doubles(self) -> Iterator[str]:
+        for (source, message), deliveries in self.got.items():
+            ids: dict[int, str] = {}
+            for got in deliveries:
+                if got.id and ids.setdefault(epoch(got.link), got.id) != got.id:
+                    yield f"doubled: {message} of {source} is there as {ids[epoch(got.link)]} and {got.id}"
+
+    def _splits(self) -> Iterator[str]:
+        by_group: dict[tuple[str, str, int], list[Got]] = defaultdict(list)
+        for (source, message), deliveries in self.got.items():
+            rules = BY_NAME.get(source)
+            if rules is None or message not in self.sent or not (rules.is_grouped or rules.is_exclusive):
+                continue
+            group = self.sent[message].traits.group
+            if rules.is_exclusive or group:
+                for got in deliveries:
+                    by_group[source, "" if rules.is_exclusive else group, epoch(got.link)].append(got)
+        for (source, group, _), deliveries in by_group.items():
+            deliveries.sort(key=lambda got: got.time)
+            for before, got in pairwise(deliveries):
+                if before.link != got.link and self.closed.get(before.link, inf) > got.time:
+                    yield f"split: {got.message} of {source} {group} to {got.link}, while {before.link} has it"
+
+    def _waits(self) -> Iterator[str]:
+        for event in self.waiting:
+            rules = BY_NAME[event.source]
+            if rules.is_ring and len(event.messages) > RING:
+                yield f"overfull: {len(event.messages)} wait in {event.source}"
+            keys: dict[str, str] = {}
+            for message in event.messages if rules.is_last_value else ():
+                key = self.sent[message].traits.key if message in self.sent else ""
+                if key and keys.setdefault(key, message) != message:
+                    yield f"replaced: {keys[key]} and {message} of {event.source} have the key {key}"
+
+    def _stale(self) -> Iterator[str]:
+        """Of a topic with one sender, so its numbers say which is newer."""
+        done = sorted(
+            [(self._at_the_latest(sent), int(name.rpartition(".")[2])) for name, sent in self.sent.items() if sent.destination == PRICES]
+        )
+        for event in self.retained:
+            least = max([number for at, number in done if 0 < at < event.asked], default=0)
+            if event.message not in self.sent:
+                yield f"invented: {event.message} retained"
+            elif int(event.message.rpartition(".")[2]) < least:
+                yield f"stale: {event.message} retained for {event.link}, number {least} was confirmed before"
