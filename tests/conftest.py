@@ -77,11 +77,13 @@ def _lines_until_ready(process: subprocess.Popen[bytes], log: Path) -> list[str]
     return [line.strip() for line in printed.decode().splitlines() if line.strip() != "ready"]
 
 
-def start_broker(folder: Path, *arguments: str) -> Served:
+def start_broker(folder: Path, *arguments: str, is_patient: bool = False) -> Served:
     """`stompbox serve` with these arguments, its working folder in `folder`; returns once it is ready."""
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "broker.log"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("STOMPBOX_")}
+    if not is_patient:  # most tests end with clients that have something in flight, and nobody who would finish it
+        environment["STOMPBOX_GRACEFUL_SHUTDOWN_TIMEOUT"] = "0"
     with log.open("ab") as stderr:
         process = subprocess.Popen(
             [sys.executable, "-m", "stompbox", "serve", *arguments],
@@ -113,8 +115,8 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
     """serve(*arguments) -> Served: any number of brokers, ended with the test."""
     running: list[Served] = []
 
-    def start(*arguments: str) -> Served:
-        running.append(start_broker(tmp_path / "broker", *arguments))
+    def start(*arguments: str, is_patient: bool = False) -> Served:
+        running.append(start_broker(tmp_path / "broker", *arguments, is_patient=is_patient))
         return running[-1]
 
     yield start

@@ -88,4 +88,12 @@ def test_who_may_browse_may_look(start: Start) -> None:
     assert read(served.admin, "messages?queue=seen", BOB)["messages"][0]["body"] == "x"
     assert ask(served.admin, "/api/v1/messages?queue=seen", user=ROOT).code == "not-permitted"
     assert ask(served.admin, "/api/v1/messages?queue=unseen", user=ROOT).code == "no-such-queue"
-    assert ask(served.admin, "/api/v1/messages?queue=seen&limit=101", user=BOB).code == "bad-number"
+    assert ask(served.admin, "/api/v1/messages?queue=seen&limit=201", user=BOB).code == "bad-number"
+
+
+def test_a_page_has_as_many_messages_as_the_settings_say(start: Start) -> None:
+    served = start('[[address-setting]]\nmatch = "#"\nmanagement-browse-page-size = 3\n')
+    with Plain(served.port) as client:
+        send(client, "/queue/paged", *[b"%d" % number for number in range(5)])
+    assert len(read(served.admin, "messages?queue=paged")["messages"]) == 3
+    assert ask(served.admin, "/api/v1/messages?queue=paged&limit=4").code == "bad-number"

@@ -16,6 +16,7 @@ from stompbox.message import MULTICAST, Run, Shape
 from stompbox.server.run import start as start_here
 from stompbox.server.run import stop
 from tests.admin.asking import ask
+from tests.admin.conftest import Start
 from tests.admin.test_views import request, send
 from tests.conftest import Served
 from tests.system.plain import Plain
@@ -152,3 +153,16 @@ def test_what_is_beyond_the_limit_is_summed_up() -> None:
     assert value(found, "stompbox_not_listed", what="queues") == 250
     assert value(found, "stompbox_addresses") == 301
     assert value(found, "stompbox_queues", kind="anycast") == 300
+
+
+def test_addresses_without_metrics_of_their_own_are_summed_up(start: Start) -> None:
+    served = start('[[address-setting]]\nmatch = "quiet.#"\nenable-metrics = false\n')
+    with Plain(served.port) as client:
+        send(client, "/queue/quiet.one", b"x")
+        send(client, "/queue/loud", b"x")
+    found = samples(ask(served.admin, "/metrics").body.decode())
+    named = {given["address"] for given, _ in found["stompbox_queue_ready_messages"]}
+    assert "loud" in named
+    assert "quiet.one" not in named
+    assert "quiet.one" not in {given["address"] for given, _ in found["stompbox_address_next_offset"]}
+    assert value(found, "stompbox_queue_ready_messages", address="(others)", kind="anycast") == 1

@@ -11,6 +11,7 @@ import pytest
 
 from tests.admin.asking import JSON, ask, post, queue, read
 from tests.admin.conftest import Start
+from tests.admin.test_access import BOB, ROOT, USERS
 from tests.admin.test_views import send
 from tests.conftest import Served
 from tests.system.plain import Plain
@@ -291,3 +292,36 @@ operations.find_queue = broken
 def transform(letter):
     pass
 """
+
+
+def test_a_queue_is_deleted_and_one_in_use_only_by_force(served: Served) -> None:
+    with Plain(served.port) as client:
+        send(client, "/queue/ops.gone", b"a")
+        assert post(served.admin, "queues/delete", {"queue": "ops.gone"}).code == "queue-in-use"
+        answer = post(served.admin, "queues/delete", {"queue": "ops.gone", "is_forced": True})
+        assert answer.json == {"queue": "ops.gone", "is_deleted": True}
+    assert ask(served.admin, "/api/v1/messages?queue=ops.gone").code == "no-such-queue"
+
+
+def test_an_address_is_deleted_with_its_queues(served: Served) -> None:
+    with Plain(served.port) as client:
+        send(client, "/queue/ops.away", b"a")
+    assert post(served.admin, "addresses/delete", {"address": "ops.away"}).code == "queue-in-use"
+    assert post(served.admin, "addresses/delete", {"address": "ops.away", "is_forced": True}).json["is_deleted"]
+    assert read(served.admin, "addresses?address=ops.away")["addresses"] == []
+    assert post(served.admin, "addresses/delete", {"address": "ops.away"}).code == "no-such-address"
+
+
+def test_deleting_needs_the_rights_to_delete(start: Start) -> None:
+    rights = '\n[[permission]]\nmatch = "h.#"\nsend = ["users"]\ncreate-address = ["users"]\ncreate-durable-queue = ["users"]\n'
+    delete = 'delete-address = ["admins"]\ndelete-durable-queue = ["admins"]\ndelete-non-durable-queue = ["users"]\n'
+    made = '\n[[address]]\nname = "h.light"\n[[address.queue]]\nname = "h.light"\ndurable = false\n'
+    served = start(USERS + rights + delete + made)
+    with Plain(served.port, headers={"login": "bob", "passcode": "b0b"}) as client:
+        send(client, "/queue/h.heavy", b"a")
+    for order in ({"queue": "h.heavy", "is_forced": True}, {"queue": "h.light"}):
+        who = BOB if order["queue"] == "h.heavy" else ROOT
+        assert post(served.admin, "queues/delete", order, user=who).code == "not-permitted"
+    assert post(served.admin, "addresses/delete", {"address": "h.heavy", "is_forced": True}, user=BOB).code == "not-permitted"
+    assert post(served.admin, "queues/delete", {"queue": "h.light"}, user=BOB).json["is_deleted"]
+    assert post(served.admin, "addresses/delete", {"address": "h.heavy", "is_forced": True}, user=ROOT).json["is_deleted"]

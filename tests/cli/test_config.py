@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -55,6 +57,40 @@ def test_warnings_go_to_stderr(run: Run) -> None:
 def test_a_bad_configuration_is_one_line_and_code_2(run: Run, command: str, text: str, problem: str) -> None:
     Path("stompbox.toml").write_text(text, encoding="utf-8")
     assert run(command) == (2, "", problem)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('[[address]]\nname = "a"\n[[address.queue]]\nname = "q"\nfilter = "a ="\n', "x.toml:5: address[0].queue[0].filter: sel"),
+        ('[[divert]]\nname = "d"\naddress = "a"\nforwarding-address = "b"\nfilter = "("\n', "x.toml:5: divert[0].filter: selector, "),
+        (
+            '[[virtual-host]]\nname = "h"\n[[virtual-host.divert]]\nname = "d"\naddress = "a"\nforwarding-address = "b"\nfilter = "("\n',
+            "x.toml:7: virtual-host[0].divert[0].filter: selector, ",
+        ),
+        (
+            '[[divert]]\nname = "d"\naddress = "a"\nforwarding-address = "b"\ntransformer = "no.such:thing"\n',
+            "x.toml:5: divert[0].transformer: transformer 'no.such:thing' cannot be loaded",
+        ),
+        ('[[listener]]\nurl = "tcp://127.0.0.1:0?messageTransformer=no.such:thing"\n', "x.toml:2: listener[0].url: transformer"),
+        ('[[listener]]\nurl = "ssl://127.0.0.1:0?keyStorePath=/no/such"\n', "keyStorePath '/no/such' cannot be used"),
+        ('[admin]\nlisten = "127.0.0.1:0"\nkey-store-path = "/no/such"\n', "x.toml:3: admin.key-store-path"),
+        (
+            '[[user]]\nname = "a"\npassword = "$argon2xy$v=19$m=1,t=1,p=1$x$y"\n',
+            "x.toml:3: user[0].password",
+        ),
+    ],
+)
+def test_what_a_start_would_refuse_is_refused_with_its_place(run: Run, text: str, problem: str) -> None:
+    """And the broker itself says the same, before anything else."""
+    Path("x.toml").write_text(text, encoding="utf-8")
+    code, out, err = run("check", "--config", "x.toml")
+    assert (code, out) == (2, "")
+    assert problem in err
+    command = [sys.executable, "-m", "stompbox", "serve", "--config", "x.toml"]
+    started = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert started.returncode == 2
+    assert started.stderr.replace("stompbox serve:", "stompbox:") == err
 
 
 def test_a_missing_file_is_named(run: Run) -> None:

@@ -67,7 +67,7 @@ def test_loopback_needs_no_users() -> None:
             {"virtual-host": [{"name": "v"}]},
             "no [[virtual-host]] is the default: clients whose `host` names none of them are refused",
         ),
-        ({"admin": {"session-timeout": 5000}, "admin.listen": "off"}, "[admin] has keys but no `listen`: there is no admin interface"),
+        ({"admin": {"key-path": "k"}, "admin.listen": "off"}, "[admin] has keys but no `listen`: there is no admin interface"),
     ],
 )
 def test_what_is_warned_about(tables: dict[str, Any], warning: str) -> None:
@@ -83,7 +83,9 @@ def test_a_user_without_password_can_have_a_certificate() -> None:
     ("change", "names"),
     [
         ({}, []),
-        ({"user": [ALICE], "address-setting": [{"match": "#"}], "log-level": "DEBUG", "max-failed-logins": 3}, []),
+        ({"user": [ALICE], "address-setting": [{"match": "#"}], "log-level": "DEBUG", "transaction-timeout": 3}, []),
+        ({"max-failed-logins-per-user": 7, "failed-login-window": 7}, []),
+        ({"persist-delivery-count-before-delivery": True}, ["persist-delivery-count-before-delivery"]),
         ({"listen": ["tcp://127.0.0.1:61613?maxConnections=5"]}, []),
         ({"listen": ["tcp://127.0.0.1:61614"]}, ["listener"]),
         ({"data": "other"}, ["data"]),

@@ -148,9 +148,9 @@ def test_flag_before_environment_before_file_before_default(
 
 
 def test_the_admin_table_is_laid_over_key_by_key() -> None:
-    path = file_with('[admin]\nlisten = "127.0.0.1:1"\nsession-timeout = 5000\n')
+    path = file_with('[admin]\nlisten = "127.0.0.1:1"\nkey-path = "k"\n')
     admin = load(path, {"STOMPBOX_ADMIN_ALLOWED_HOSTS": "a.example"}, {"admin.listen": "127.0.0.1:2"}).admin
-    assert (admin.listen, admin.session_timeout, admin.allowed_hosts) == ("127.0.0.1:2", 5000, ("a.example",))
+    assert (admin.listen, admin.key_path, admin.allowed_hosts) == ("127.0.0.1:2", "k", ("a.example",))
 
 
 def test_other_tables_are_replaced_as_a_whole() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.admin.asking import read
 from tests.conftest import ROOT, Serve, Served
 from tests.system.plain import WITHIN, Plain
 
@@ -146,7 +147,7 @@ def test_certificates_are_read_again(serve: Serve, file: Path, tmp_path: Path) -
     replaced = certificate(served.port)
     assert ssl.DER_cert_to_PEM_cert(replaced).split()[2] in other
     pem.write_text("no certificate")
-    reload(served, file, text, said="the listeners stay as they were")
+    reload(served, file, text, said="the configuration is not read again")
     assert certificate(served.port) == replaced
     assert str(pem) in served.log.read_text()
 
@@ -173,7 +174,7 @@ def test_a_pkcs12_key_store_is_read_again(serve: Serve, file: Path, tmp_path: Pa
     assert found[0] != found[1]
     assert served is not None
     store.write_text("damaged")
-    reload(served, file, text, said="the listeners stay as they were")
+    reload(served, file, text, said="the configuration is not read again")
     assert ssl.DER_cert_to_PEM_cert(certificate(served.port)).split()[2] == found[1]
 
 
@@ -189,3 +190,93 @@ def test_options_of_a_listener_count_for_those_who_come(serve: Serve, file: Path
                 assert client.receive().command == "RECEIPT"
             after.send("SUBSCRIBE", {"destination": "/two/q", "id": "1"})
             assert [after.receive().body for _ in range(2)] == [b"/one/", b"/two/"]
+
+
+# Addresses and diverts
+
+DIVERT = '[[divert]]\nname = "d"\naddress = "{}"\nforwarding-address = "{}"\n'
+FORCE = '[[address-setting]]\nmatch="#"\nconfig-delete-diverts="FORCE"\nconfig-delete-addresses = "FORCE"\nconfig-delete-queues = "FORCE"\n'
+AGAIN = "the configuration was read again"
+
+
+def started(serve: Serve, file: Path, tmp_path: Path, text: str) -> Served:
+    file.write_text(text)
+    return serve("--data", str(tmp_path / "data"), "--admin", "127.0.0.1:0", "--listen", "tcp://127.0.0.1:0")
+
+
+def send(served: Served, address: str) -> None:
+    with Plain(served.port) as client:
+        client.send("SEND", {"destination": f"/queue/{address}", "receipt": "1"}, b"x")
+        assert client.receive().command == "RECEIPT"
+
+
+def ready(served: Served, address: str) -> int:
+    """Messages that wait at an address; -1 where it is not there."""
+    found = [one for one in read(served.admin, "addresses")["addresses"] if one["name"] == address]
+    return found[0]["ready"] if found else -1
+
+
+def test_diverts_are_added_changed_and_removed(serve: Serve, file: Path, tmp_path: Path) -> None:
+    served = started(serve, file, tmp_path, "")
+    send(served, "a")
+    reload(served, file, DIVERT.format("a", "b"), said=AGAIN)
+    send(served, "a")
+    assert (ready(served, "a"), ready(served, "b")) == (2, 1)
+    reload(served, file, DIVERT.format("a", "c"), said=AGAIN)
+    send(served, "a")
+    assert (ready(served, "a"), ready(served, "b"), ready(served, "c")) == (3, 1, 1)
+    reload(served, file, "", said="divert 'd' stays until the next start (config-delete-diverts is OFF)")
+    send(served, "a")
+    assert ready(served, "c") == 2
+    reload(served, file, DIVERT.format("a", "c") + FORCE, said=AGAIN)
+    reload(served, file, FORCE, said=AGAIN)
+    send(served, "a")
+    assert (ready(served, "a"), ready(served, "c")) == (5, 2)
+
+
+def test_addresses_and_queues_are_added_changed_and_removed(serve: Serve, file: Path, tmp_path: Path) -> None:
+    served = started(serve, file, tmp_path, "")
+    one = '[[address]]\nname = "made"\n'
+    queue = '[[address.queue]]\nname = "{}"\nfilter = "colour = \'{}\'"\n'
+    reload(served, file, one + queue.format("q", "red"), said=AGAIN)
+    assert ready(served, "made") == 0
+    send(served, "made")
+    assert ready(served, "made") == 0, "it is not red"
+    reload(served, file, one + queue.format("q", "red") + queue.format("r", "blue").replace("colour = 'blue'", "TRUE"), said=AGAIN)
+    send(served, "made")
+    assert ready(served, "made") == 1
+    reload(served, file, one + queue.format("q", "red"), said="queue 'r' stays (config-delete-queues is OFF)")
+    reload(served, file, "", said="address 'made' stays (config-delete-addresses is OFF)")
+    reload(served, file, FORCE + one + queue.format("q", "red") + queue.format("r", "blue"), said=AGAIN)
+    reload(served, file, FORCE + one + queue.format("q", "red"), said=AGAIN)
+    assert ready(served, "made") == 0, "queue r went with its message"
+    reload(served, file, FORCE, said=AGAIN)
+    assert ready(served, "made") == -1
+
+
+def test_a_filter_that_is_none_changes_nothing(serve: Serve, file: Path, tmp_path: Path) -> None:
+    served = started(serve, file, tmp_path, DIVERT.format("a", "b"))
+    reload(served, file, DIVERT.format("a", "c") + 'filter = "("\n', said="the configuration is not read again")
+    assert "divert[0].filter: selector" in served.log.read_text()
+    send(served, "a")
+    assert ready(served, "b") == 1
+
+
+def test_the_transaction_timeout_changes_for_new_transactions(serve: Serve, file: Path, tmp_path: Path) -> None:
+    served = started(serve, file, tmp_path, "")
+    reload(served, file, "transaction-timeout = 50\n", said=AGAIN)
+    with Plain(served.port, "1.1") as client:
+        client.send("BEGIN", {"transaction": "t"})
+        client.sync()
+        deadline = time.monotonic() + WITHIN
+        while "transaction-timeout" not in served.log.read_text():
+            assert time.monotonic() < deadline
+        client.send("COMMIT", {"transaction": "t"})
+        assert client.receive().headers["code"] == "transaction-timeout"
+
+
+def test_every_key_is_obeyed_by_a_reload_or_named(serve: Serve, file: Path, tmp_path: Path) -> None:
+    """Those that only a start obeys are said in the log."""
+    served = started(serve, file, tmp_path, "")
+    reload(served, file, "persist-delivery-count-before-delivery = true\npersist-id-cache = false\n", said="at the next start: ")
+    assert "at the next start: persist-id-cache, persist-delivery-count-before-delivery" in served.log.read_text()

@@ -184,7 +184,8 @@ class Pages:
         """The first ones of a queue, ?queue=NAME."""
         queue = find_queue(self.broker, request.query_params.get("queue", ""))
         require(self.broker, request, Right.BROWSE, queue.address.name)
-        count = number(request, "limit", messages.LISTED, messages.MOST)
+        most = queue.address.settings.management_browse_page_size
+        count = number(request, "limit", most, most)
         return json({"queue": queue.name, "messages": await messages.first_messages(self.broker, queue, count)})
 
     def _shown(self, request: Request, only: str | None = None) -> list[Address]:

@@ -21,7 +21,7 @@ def reasons(broker: Broker) -> list[Reason]:
     """What keeps the broker from taking messages now; empty: it is ready."""
     found = []
     disk = broker.disk
-    if broker.is_stopping:
+    if broker.is_draining or broker.is_stopping:
         found.append(Reason("stopping", "the broker stops"))
     if disk.failure is not None:
         found.append(Reason(disk.failure.code, disk.failure.message))

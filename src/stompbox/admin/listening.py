@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from stompbox.config import AdminTable, joined
 from stompbox.errors import ConfigError
+from stompbox.server.keystores import admin_context
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Awaitable, Callable
 
     from stompbox.server.broker import Broker
@@ -40,7 +40,7 @@ class AdminListener:
         self.broker = broker
         self.table = table
         self.host = endpoint[0]
-        self.context = _tls_context(table)
+        self.context = admin_context(table)
         self.sockets = _bind(*endpoint)
         self._serving: Serving | None = None
         self._loading: asyncio.Task[None] | None = None
@@ -118,17 +118,3 @@ def _bind(host: str, port: int) -> list[socket.socket]:
         problem = f"the admin interface cannot listen on http://{joined(host, port)}: {error.strerror or error}"
         raise ConfigError("cannot-listen", problem) from None
     return bound
-
-
-def _tls_context(table: AdminTable) -> ssl.SSLContext | None:
-    if not table.key_store_path:
-        return None
-    import ssl
-
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        context.load_cert_chain(table.key_store_path, table.key_path, table.key_store_password)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError("config-value", f"admin.key-store-path: {table.key_store_path!r} cannot be used: {error}") from None
-    return context

@@ -20,8 +20,6 @@ from stompbox.message import Run
 if TYPE_CHECKING:
     from stompbox.server.broker import Broker
 
-LISTED: Final = 20  # messages, if the request does not say how many
-MOST: Final = 100
 BODY: Final = 4096  # bytes
 LOOK: Final = 256 << 10  # bytes of one read of the log
 LOOKS: Final = 20  # reads without enough messages for the queue in them

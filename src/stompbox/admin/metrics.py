@@ -98,16 +98,17 @@ class Metrics(Collector):
         snapshot.left_out = Counter({"addresses": 0, "queues": 0, "groups": 0})
         groups: list[Queue] = []
         async for address in in_turns(list(self.broker.engine.addresses.values())):
-            if address.owner or len(snapshot.offsets) >= self.listed:
+            if address.owner or not address.settings.enable_metrics or len(snapshot.offsets) >= self.listed:
                 snapshot.left_out["addresses"] += 1
             else:
                 snapshot.offsets[address.name] = (address.log.oldest, address.log.next)
-            groups += address.groups.values()
+            groups += address.groups.values() if address.settings.enable_metrics else ()
+            snapshot.left_out["groups"] += 0 if address.settings.enable_metrics else len(address.groups)
         async for queue in in_turns(list(self.broker.engine.queues.values())):
             snapshot.kinds[queue.kind.value] += 1
             if queue.kind is not Kind.GROUP:
                 self._add(snapshot, queue)
-        snapshot.left_out["groups"] = max(0, len(groups) - self.listed)
+        snapshot.left_out["groups"] += max(0, len(groups) - self.listed)
         self.lags.forget()
         for queue in groups[: self.listed]:
             snapshot.lags[queue.name, queue.address.name] = await self.lags.of(queue)
@@ -116,7 +117,8 @@ class Metrics(Collector):
     def _add(self, snapshot: Snapshot, queue: Queue) -> None:
         depth = depth_of(queue)
         values = (depth.ready, depth.delayed, depth.delivering, queue.consumer_count)
-        is_named = queue.kind in STAY and not queue.address.owner and len(snapshot.queues) < self.listed
+        address = queue.address
+        is_named = queue.kind in STAY and not address.owner and address.settings.enable_metrics and len(snapshot.queues) < self.listed
         if is_named:
             snapshot.queues[queue.address.name, queue.name, queue.kind.value] = list(values)
             return

@@ -1,7 +1,10 @@
-"""What an operator can do: POST /api/v1/…, a JSON object in, a JSON object out. Each needs the right `manage` on the address.
+"""What an operator can do: POST /api/v1/…, a JSON object in, a JSON object out. Each needs the right `manage` on the address, but for
+those that delete, which need the rights to delete.
 
     queues/purge, redrive, move, pause, resume         {"queue": NAME or ADDRESS::NAME, …}
+    queues/delete                                      {"queue": …, "is_forced": false}       needs delete-durable-queue, or -non-durable-
     addresses/pause, resume, block, unblock            {"address": NAME}
+    addresses/delete                                   {"address": NAME, "is_forced": false}  needs delete-address, and that for its queues
     connections/close                                  {"connection": ID}          needs `manage` on the broker as a whole
 
 An answer comes when all of it is on disk. What takes longer than ANSWER_WITHIN goes on; its answer says so with "is_done": false.
@@ -51,6 +54,14 @@ class OfQueue(Struct, forbid_unknown_fields=True):
 
 class OfAddress(Struct, forbid_unknown_fields=True):
     address: str
+
+
+class Deletion(Struct, forbid_unknown_fields=True):
+    """Of a queue or an address. `is_forced`: also with what it holds, and from under its consumers."""
+
+    queue: str = ""
+    address: str = ""
+    is_forced: bool = False
 
 
 class OfConnection(Struct, forbid_unknown_fields=True):
@@ -215,7 +226,44 @@ async def resume_queue(going: Going) -> object:
     return {"queue": queue.name, "is_paused": False}
 
 
+async def delete_queue(going: Going) -> object:
+    order: Deletion = await going.order(Deletion)
+    queue = find_queue(going.broker, order.queue)
+    _require_deletion(going, queue, is_forced=order.is_forced)
+    going.begin()
+    going.broker.engine.drop_queue(queue)
+    await going.durable()
+    return {"queue": queue.name, "is_deleted": True}
+
+
+def _require_deletion(going: Going, queue: Queue, *, is_forced: bool) -> None:
+    """Raises Refused without the right, and for a queue that is in use."""
+    right = Right.DELETE_DURABLE_QUEUE if queue.is_durable else Right.DELETE_NON_DURABLE_QUEUE
+    require(going.broker, going.request, right, queue.address.name)
+    if queue.owner:
+        raise Refused("queue-in-use", f"queue {queue.name!r} is a durable subscription's; UNSUBSCRIBE ends that")
+    depth = depth_of(queue)
+    held = depth.ready + depth.delayed + depth.delivering
+    if not is_forced and (held or queue.consumer_count):
+        text = f"queue {queue.name!r} has {held} messages and {queue.consumer_count} consumers; with is_forced it goes none the less"
+        raise Refused("queue-in-use", text)
+
+
 # Addresses
+
+
+async def delete_address(going: Going) -> object:
+    order: Deletion = await going.order(Deletion)
+    require(going.broker, going.request, Right.DELETE_ADDRESS, order.address)
+    address = going.broker.engine.addresses.get(order.address)
+    if address is None:
+        raise Refused("no-such-address", f"address {order.address[:200]!r} does not exist")
+    for queue in list(address.queues()):
+        _require_deletion(going, queue, is_forced=order.is_forced)
+    going.begin()
+    going.broker.engine.drop_address(address)
+    await going.durable()
+    return {"address": address.name, "is_deleted": True}
 
 
 async def pause_address(going: Going) -> object:
@@ -262,6 +310,7 @@ async def close_connection(going: Going) -> object:
 OPERATIONS: Final[Mapping[str, Operation]] = MappingProxyType(
     {
         "queues/purge": purge, "queues/redrive": redrive, "queues/move": move,
+        "queues/delete": delete_queue, "addresses/delete": delete_address,
         "queues/pause": pause_queue, "queues/resume": resume_queue,
         "addresses/pause": pause_address, "addresses/resume": resume_address,
         "addresses/block": block_address, "addresses/unblock": unblock_address, "connections/close": close_connection,

@@ -49,6 +49,14 @@ class Divert:
         return f"<Divert {self.name} to {self.forwarding_address}{' exclusive' if self.exclusive else ''}>"
 
 
+def drop_all(engine: Engine) -> None:
+    """From now on nothing is diverted."""
+    engine.diverts.clear()
+    for address in [address for address in engine.addresses.values() if address.diverts]:
+        address.diverts.clear()
+        address.look_again()
+
+
 def publish(engine: Engine, address: Address, run: Run) -> bool:
     """Copies along the address's diverts, and the rest to the address itself. True when the receipt must wait for the next commit."""
     if address in engine.diverting:  # it came round in a circle, which ends here

@@ -58,6 +58,10 @@ class Stagings:
         self.ended: dict[str, list[str]] = {}  # runs of a sink that another one has followed
         self._is_watched = False
 
+    def limit(self, most: int) -> None:
+        """What is staged stays."""
+        self.most = most
+
     def stage(self, sink: str, batch: int, part: Part, runs: list[Run], *, run: str = "") -> int:
         """Puts runs under one attempt at one partition, in the place of those that it had: how many messages it has now."""
         if batch <= self.engine.batches.get(sink, -1):

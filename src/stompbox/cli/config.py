@@ -12,7 +12,7 @@ from typing import Annotated, NoReturn
 
 from cyclopts import App, Parameter
 
-from stompbox.config import Loaded, check, read, schema
+from stompbox.config import Loaded, read, schema
 from stompbox.errors import ConfigError
 
 BAD_CONFIGURATION = 2
@@ -55,9 +55,11 @@ def print_schema() -> None:
 
 def _checked(config: Path | None, *, insecure: bool = False) -> tuple[Loaded, list[str]]:
     """The configuration and its warnings. With `insecure`, one that a start would refuse as unsafe is shown none the less."""
+    from stompbox.server.verifying import verify
+
     try:
         loaded = read(config, os.environ)
-        return loaded, [] if insecure else check(loaded.configuration)
+        return loaded, [] if insecure else verify(loaded)
     except ConfigError as error:
         _leave(str(error))
 

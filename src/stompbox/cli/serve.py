@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import App, Parameter
 
 from stompbox.cli.logs import set_up_logging
-from stompbox.config import Configuration, check, read
+from stompbox.config import Configuration, read
 from stompbox.errors import ConfigError, StompboxError
 
 if TYPE_CHECKING:
@@ -74,7 +74,9 @@ def serve(
         loaded = read(config, os.environ, overrides)
         configuration = loaded.configuration
         set_up_logging(configuration)
-        for warning in check(configuration):
+        from stompbox.server.verifying import verify
+
+        for warning in verify(loaded):
             logging.getLogger("stompbox").warning("%s", warning)
         again = partial(_read_again, config, overrides)
         _run(configuration, again, is_admin_asked=loaded.where(("admin", "listen")) != "default")
@@ -87,10 +89,12 @@ def serve(
 
 def _read_again(config: Path | None, overrides: dict[str, Any]) -> Configuration:
     """SIGHUP. Raises ConfigError."""
-    configuration = read(config, os.environ, overrides).configuration
-    for warning in check(configuration):
+    from stompbox.server.verifying import verify
+
+    loaded = read(config, os.environ, overrides)
+    for warning in verify(loaded):
         logging.getLogger("stompbox").warning("%s", warning)
-    return configuration
+    return loaded.configuration
 
 
 def _run(configuration: Configuration, again: Callable[[], Configuration], *, is_admin_asked: bool) -> None:

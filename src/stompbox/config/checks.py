@@ -18,6 +18,8 @@ from stompbox.config.tables import Configuration, DivertTable, PermissionTable, 
 from stompbox.config.toml import Path
 from stompbox.errors import ConfigError
 
+AT_START = ("data", "memory", "admin", "log-format", "persist-id-cache", "persist-delivery-count-before-delivery")  # a reload leaves them
+
 _WHAT_TO_DO = "configure at least one [[user]] (`stompbox user hash` makes the password) or listen on 127.0.0.1"
 
 
@@ -29,8 +31,7 @@ def check(configuration: Configuration) -> list[str]:
 
 def needs_restart(old: Configuration, new: Configuration) -> list[str]:
     """Keys that differ and that a reload (SIGHUP) cannot apply; the rest can take effect at once."""
-    names = ("data", "memory", "admin", "log-format", "persist-id-cache")
-    changed = [name for name in names if getattr(old, name.replace("-", "_")) != getattr(new, name.replace("-", "_"))]
+    changed = [name for name in AT_START if getattr(old, name.replace("-", "_")) != getattr(new, name.replace("-", "_"))]
     return changed + ["listener"] * (_sockets(old) != _sockets(new))
 
 

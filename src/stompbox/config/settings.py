@@ -89,7 +89,9 @@ class AddressSettings(Struct, frozen=True, kw_only=True, rename="kebab", forbid_
         DeletePolicy, key("FORCE deletes an [[address]] that a reload no longer finds in the file.", source=_ARTEMIS)
     ] = DeletePolicy.OFF
     config_delete_queues: Annotated[DeletePolicy, key("The same for an [[address.queue]].", source=_ARTEMIS)] = DeletePolicy.OFF
-    config_delete_diverts: Annotated[DeletePolicy, key("The same for a [[divert]] of the address.", source=_ARTEMIS)] = DeletePolicy.OFF
+    config_delete_diverts: Annotated[
+        DeletePolicy, key("The same for a [[divert]]; OFF: it stays until the next start.", source=_ARTEMIS)
+    ] = DeletePolicy.OFF
 
     # Persistence and retention.
     default_persistent: Annotated[
@@ -275,7 +277,7 @@ class AddressSettings(Struct, frozen=True, kw_only=True, rename="kebab", forbid_
     # Looking at it.
     enable_metrics: Annotated[bool, key("The address and its queues have metrics of their own.", source=_ARTEMIS)] = True
     management_browse_page_size: Annotated[
-        int, key("Messages that one page of browsing shows.", "messages", source=_ARTEMIS, at_least=1)
+        int, key("Messages that the admin interface shows of a queue at a time, at most.", "messages", source=_ARTEMIS, at_least=1)
     ] = 200
 
     @property

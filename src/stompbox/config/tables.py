@@ -68,9 +68,6 @@ class AdminTable(Table, frozen=True):
     allowed_hosts: Annotated[
         tuple[str, ...], key("Names in a request's Host header that are answered, besides loopback and the address listened on.")
     ] = ()
-    session_timeout: Annotated[int, key("A console session ends after so long without a request.", "ms", source=_OWN, at_least=1000)] = (
-        1_800_000
-    )
     key_store_path: Annotated[str | None, key("PEM file with certificate chain and key: HTTPS instead of HTTP.")] = None
     key_store_password: Annotated[str | None, key("Password of the key.", kind="secret")] = None
     key_path: Annotated[str | None, key("The private key, when that file has only the certificates.")] = None
@@ -104,7 +101,7 @@ class PermissionTable(Table, frozen=True):
     consume: Annotated[tuple[str, ...] | None, key("Groups that may subscribe and acknowledge.", source=_ARTEMIS)] = None
     browse: Annotated[tuple[str, ...] | None, key("Groups that may look without taking.", source=_ARTEMIS)] = None
     create_address: Annotated[tuple[str, ...] | None, key("Groups that may make the address, by using it too.", source=_ARTEMIS)] = None
-    delete_address: Annotated[tuple[str, ...] | None, key("Groups that may delete it.", source=_ARTEMIS)] = None
+    delete_address: Annotated[tuple[str, ...] | None, key("Groups that may delete the address (admin interface).", source=_ARTEMIS)] = None
     create_durable_queue: Annotated[
         tuple[str, ...] | None, key("Groups that may make queues and durable subscriptions.", source=_ARTEMIS)
     ] = None
@@ -112,7 +109,9 @@ class PermissionTable(Table, frozen=True):
     create_non_durable_queue: Annotated[
         tuple[str, ...] | None, key("Groups that may make plain topic subscriptions and temporary destinations.", source=_ARTEMIS)
     ] = None
-    delete_non_durable_queue: Annotated[tuple[str, ...] | None, key("Groups that may delete them.", source=_ARTEMIS)] = None
+    delete_non_durable_queue: Annotated[
+        tuple[str, ...] | None, key("Groups that may delete queues that do not outlive a restart (admin interface).", source=_ARTEMIS)
+    ] = None
     manage: Annotated[tuple[str, ...] | None, key("Groups that may purge, move, pause and the like.", source=_ARTEMIS)] = None
 
     def grants(self) -> Grants:
@@ -235,7 +234,7 @@ class Configuration(Table, frozen=True):
     )
     graceful_shutdown_timeout: Annotated[
         int, key("How long a stopping broker waits for what its clients have in flight.", "ms", source=_OWN, at_least=0)
-    ] = 10_000
+    ] = 5000
     populate_validated_user: Annotated[bool, key("MESSAGE carries the sender's login as `JMSXUserID`.", source=_ARTEMIS)] = False
     reject_empty_validated_user: Annotated[bool, key("A SEND from a nameless client is refused.", source=_ARTEMIS)] = False
     authentication_cache_size: Annotated[

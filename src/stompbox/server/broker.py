@@ -107,6 +107,7 @@ class Broker:
         self.errors: Counter[str] = Counter()  # refused frames and closed connections, by code
         self.sequence = 1  # of the commit that is being gathered
         self.is_wanted = False  # somebody waits for it
+        self.is_draining = False  # it will stop when its clients have finished
         self.is_stopping = False
         self.unreadable: set[int] = set()  # queues, said to be so
         self._on_durable: list[tuple[int, asyncio.Future[None]]] = []
@@ -511,6 +512,10 @@ class Broker:
 
     def address_of(self, name: str) -> Address | None:
         return self.engine.addresses.get(name)
+
+    def drain(self) -> None:
+        """Nothing new goes out from now on; what is out may be answered (stopping.py)."""
+        self.is_draining = True
 
     async def stop(self) -> None:
         """Ends connections, writes what is not yet written, closes the store. After a fault nothing of that."""

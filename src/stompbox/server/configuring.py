@@ -1,4 +1,8 @@
-"""Addresses, queues and diverts of the configuration file: made at start, or made to be as the file says when they were there."""
+"""Addresses, queues and diverts of the configuration file: made at start, and made to be as the file says when it is read again.
+
+What the file does not have any more stays, unless the address settings say FORCE (`config-delete-addresses`, `-queues`, `-diverts`): then
+it goes, with its messages. A reload says what stays.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +11,14 @@ from types import MappingProxyType
 from typing import Final
 
 from stompbox.broker.address import Address
-from stompbox.broker.diverts import PASS, STRIP, Divert
+from stompbox.broker.diverts import PASS, STRIP, Divert, drop_all
 from stompbox.broker.engine import Engine
 from stompbox.broker.kinds import rules_of
 from stompbox.broker.queue import Kind, Queue
-from stompbox.config import AddressTable, DivertRouting, DivertTable, QueueTable, RoutingType
+from stompbox.config import AddressTable, Configuration, DeletePolicy, DivertRouting, DivertTable, QueueTable, RoutingType
+from stompbox.config.spaces import local
 from stompbox.message import ANYCAST, MULTICAST
-from stompbox.selectors import compile_selector
+from stompbox.selectors import Selector, compile_selector
 from stompbox.server.transforming import for_diverts
 
 _ROUTING: Final = MappingProxyType({RoutingType.ANYCAST: ANYCAST, RoutingType.MULTICAST: MULTICAST})
@@ -23,39 +28,116 @@ _DIVERT_ROUTING: Final = MappingProxyType(
 
 
 def configure(engine: Engine, addresses: Iterable[AddressTable], diverts: Iterable[DivertTable]) -> None:
-    """Diverts first: an address meets them when it is made."""
+    """Diverts first: an address meets them when it is made. Raises ConfigError, or what is wrong with a filter."""
     for divert in diverts:
-        made = Divert(
-            divert.name,
-            divert.forwarding_address,
-            compile_selector(divert.filter) if divert.filter else None,
-            exclusive=divert.exclusive,
-            routing=_DIVERT_ROUTING[divert.routing_type],
-            transform=for_diverts(divert.transformer) if divert.transformer else None,
-        )
-        engine.add_divert(divert.address, made)
+        engine.add_divert(divert.address, divert_of(divert))
     for table in addresses:
         _configure_address(engine, table)
 
 
-def _configure_address(engine: Engine, table: AddressTable) -> None:
+def divert_of(table: DivertTable) -> Divert:
+    """Raises IllegalFrame for a filter that is none, ConfigError for a transformer that cannot be loaded."""
+    return Divert(
+        table.name,
+        table.forwarding_address,
+        filter_of(table),
+        exclusive=table.exclusive,
+        routing=_DIVERT_ROUTING[table.routing_type],
+        transform=for_diverts(table.transformer) if table.transformer else None,
+    )
+
+
+def filter_of(table: DivertTable | QueueTable) -> Selector | None:
+    """Raises IllegalFrame for what is no selector."""
+    return compile_selector(table.filter) if table.filter else None
+
+
+def reconfigure(engine: Engine, old: Configuration, new: Configuration) -> list[str]:
+    """From what the one file says to what the other says; the address settings are the new ones already. What could not be done."""
+    said = _change_diverts(engine, _diverts(old), _diverts(new))
+    before, after = _addresses(old), _addresses(new)
+    for name, table in before.items():
+        said += _remove_address(engine, name) if name not in after else _remove_queues(engine, table, after[name])
+    for name, table in after.items():
+        if table != before.get(name) or name not in engine.addresses:
+            said += _later(engine, table)
+            _configure_address(engine, table, is_start=False)
+    return said
+
+
+def _addresses(configuration: Configuration) -> dict[str, AddressTable]:
+    """Of all virtual hosts, by the names that they have inside the broker."""
+    hosts = [table for host in configuration.virtual_hosts for table in configuration.made_of(host)[0]]
+    return {table.name: table for table in (*configuration.addresses, *hosts)}
+
+
+def _diverts(configuration: Configuration) -> dict[tuple[str, str], DivertTable]:
+    """The same of diverts, by host and name; the empty host is none."""
+    own = {("", table.name): table for table in configuration.diverts}
+    return own | {(host.name, table.name): table for host in configuration.virtual_hosts for table in configuration.made_of(host)[1]}
+
+
+def _change_diverts(engine: Engine, old: dict[tuple[str, str], DivertTable], new: dict[tuple[str, str], DivertTable]) -> list[str]:
+    """The order is that of the file. What went from the file and stays comes first, since it was there before."""
+    gone = {key: table for key, table in old.items() if key not in new}
+    settings = engine.settings
+    kept = {key: table for key, table in gone.items() if settings.resolve(table.address).config_delete_diverts is DeletePolicy.OFF}
+    if {**kept, **new} != old or list(new) != list(old):
+        drop_all(engine)
+        for table in (*kept.values(), *new.values()):
+            engine.add_divert(table.address, divert_of(table))
+    return [f"divert {name!r} stays until the next start (config-delete-diverts is OFF)" for _, name in kept]
+
+
+def _remove_address(engine: Engine, name: str) -> list[str]:
+    address = engine.addresses.get(name)
+    if address is None:
+        return []
+    if address.settings.config_delete_addresses is DeletePolicy.OFF:
+        return [f"address {local(name)!r} stays (config-delete-addresses is OFF)"]
+    if any(queue.owner for queue in address.queues()):
+        return [f"address {local(name)!r} stays, for it has durable subscriptions"]
+    engine.drop_address(address)
+    return []
+
+
+def _remove_queues(engine: Engine, old: AddressTable, new: AddressTable) -> list[str]:
+    address = engine.addresses.get(old.name)
+    gone = {table.name for table in old.queues} - {table.name for table in new.queues}
+    queues = [queue for queue in (*address.anycast.values(), *address.named.values()) if queue.name in gone] if address else []
+    if address is not None and address.settings.config_delete_queues is DeletePolicy.OFF:
+        return [f"queue {local(queue.name)!r} stays (config-delete-queues is OFF)" for queue in queues]
+    for queue in [queue for queue in queues if not queue.owner]:
+        engine.drop_queue(queue)
+    return [f"queue {local(queue.name)!r} stays, for it is a durable subscription's" for queue in queues if queue.owner]
+
+
+def _later(engine: Engine, table: AddressTable) -> list[str]:
+    """A queue that becomes durable, or is so no more, is another queue: its messages would go."""
+    address = engine.addresses.get(table.name)
+    known = {queue.name: queue for queue in (*address.anycast.values(), *address.named.values())} if address else {}
+    differ = [queue.name for queue in table.queues if queue.name in known and known[queue.name].is_durable is not queue.durable]
+    return [f"queue {local(name)!r} changes `durable` at the next start" for name in differ]
+
+
+def _configure_address(engine: Engine, table: AddressTable, *, is_start: bool = True) -> None:
     address = engine.addresses.get(table.name) or engine.create_address(table.name)
     if address.is_auto:  # a frame had made it; from now on it stays
         address.is_auto = False
         engine.note_address(address)
     address.add_kind(sum(_ROUTING[kind] for kind in set(table.routing_types)) or engine.default_routing(table.name))
     for queue in table.queues:
-        _configure_queue(engine, address, queue, several=len(table.routing_types) > 1)
+        _configure_queue(engine, address, queue, several=len(table.routing_types) > 1, is_start=is_start)
 
 
-def _configure_queue(engine: Engine, address: Address, table: QueueTable, *, several: bool) -> None:
+def _configure_queue(engine: Engine, address: Address, table: QueueTable, *, several: bool, is_start: bool) -> None:
     kind = _ROUTING[table.routing_type] if table.routing_type is not None else address.kinds
     if kind == ANYCAST | MULTICAST or (several and table.routing_type is None):
         kind = engine.default_routing(address.name, of_queue=True)
     address.add_kind(kind)
-    selector = compile_selector(table.filter) if table.filter else None
+    selector = filter_of(table)
     queue = (address.anycast if kind == ANYCAST else address.named).get(table.name)
-    if queue is not None and queue.is_durable is not table.durable:
+    if queue is not None and queue.is_durable is not table.durable and is_start:
         engine.drop_queue(queue)
         queue = None
     if queue is None:
@@ -67,7 +149,7 @@ def _configure_queue(engine: Engine, address: Address, table: QueueTable, *, sev
 
 
 def obey(engine: Engine, addresses: Iterable[AddressTable]) -> None:
-    """Address settings are new: the rules of the file's queues. What else the file says of addresses counts at the next start."""
+    """Address settings are new: the rules of the file's queues."""
     for table in addresses:
         address = engine.addresses.get(table.name)
         for queue in table.queues if address is not None else ():
@@ -81,7 +163,7 @@ def _change(engine: Engine, queue: Queue, table: QueueTable, *, is_auto: bool) -
     """The filter decides about messages that come; what is there stays."""
     address = queue.address
     address.remove(queue)
-    queue.selector = compile_selector(table.filter) if table.filter else None
+    queue.selector = filter_of(table)
     queue.is_auto = is_auto
     address.add(queue)
     engine.note_queue(queue)

@@ -28,6 +28,7 @@ from stompbox.server.commands import CHANGE_NOTHING, COMMANDS
 from stompbox.server.limiting import Holding
 from stompbox.server.outgoing import GRACE, Outgoing, Stream
 from stompbox.server.stamping import Stamps
+from stompbox.server.stopping import last_word
 from stompbox.server.transport import Pending, Transport
 from stompbox.stomp import encode
 from stompbox.stomp.codec import Decoder, Limits, escape, unescape
@@ -479,9 +480,10 @@ class Connection:
 
     def shut(self) -> None:
         """The broker stops."""
-        if not self.is_ended:
-            self.end(is_failure=False)
         self.pending.clear()
+        if not self.is_ended:
+            self.out.append(last_word(self))
+            self.end(is_failure=False)
         self.broker.waiting.pop(self, None)
         if self.outgoing is not None:  # nothing more can be said within a frame
             self.outgoing = None

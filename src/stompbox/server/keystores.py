@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from stompbox.config import ListenerOptions
+from stompbox.config import AdminTable, ListenerOptions
 from stompbox.config.listener import KeyStoreType
 from stompbox.errors import ConfigError
 
@@ -77,3 +77,16 @@ def _file(data: bytes) -> Iterator[str]:
     finally:
         if is_named:
             os.unlink(path)
+
+
+def admin_context(table: AdminTable) -> ssl.SSLContext | None:
+    """The server side of TLS for the admin interface; None: plain HTTP. Raises ConfigError that names the file."""
+    if not table.key_store_path:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(table.key_store_path, table.key_path, table.key_store_password)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError("config-value", f"admin.key-store-path {table.key_store_path!r} cannot be used: {error}") from None
+    return context

@@ -16,6 +16,7 @@ from stompbox.errors import ConfigError
 from stompbox.server.broker import Broker
 from stompbox.server.faults import told
 from stompbox.server.reloading import Read, reload
+from stompbox.server.stopping import drain
 from stompbox.server.tcp import listen
 from stompbox.store.base import Store
 from stompbox.store.memory import MemoryStore
@@ -57,9 +58,14 @@ async def serve(
     its own.
     """
     loop = asyncio.get_running_loop()
-    stopped = asyncio.Event()
+    stopped, hurry = asyncio.Event(), asyncio.Event()
+
+    def signalled() -> None:
+        """Once to stop, twice to do it now."""
+        (hurry if stopped.is_set() else stopped).set()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped.set)
+        loop.add_signal_handler(number, signalled)
     broker, servers, urls = await start(configuration)
     broker.faults.on_stop = stopped.set
     attached = None
@@ -82,6 +88,10 @@ async def serve(
     try:
         if not broker.has_failed:
             await stopped.wait()
+        for server in servers:
+            server.close()
+        if not broker.has_failed:
+            await drain(broker, hurry)
     finally:
         await stop(broker, servers)
         if attached is not None:  # until now it has said that the broker stops

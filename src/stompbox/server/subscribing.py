@@ -23,6 +23,7 @@ from stompbox.server import browsers, streams
 from stompbox.server.flow import flow_of, most_waiting
 from stompbox.server.owners import owner_of, require
 from stompbox.server.selecting import selector_of
+from stompbox.server.stopping import refusal
 from stompbox.server.transactions import transaction_of
 from stompbox.server.values import truth
 from stompbox.stomp.codec import escape
@@ -40,6 +41,8 @@ def subscribe(connection: Connection, frame: Frame) -> None:
     """Makes a consumer and binds it; its RECEIPT goes before its first MESSAGE."""
     headers, options, engine = frame.headers, connection.options, connection.broker.engine
     name = _name(connection, frame)
+    if connection.broker.is_draining:
+        raise refusal()
     if name in connection.consumers:
         raise IllegalFrame("subscription-exists", f"subscription id {name[:80]!r} is in use on this connection")
     if len(connection.consumers) >= options.max_subscriptions:

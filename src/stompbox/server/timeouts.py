@@ -34,6 +34,10 @@ class Timeouts:
             self._open[transaction] = connection, until
             self._alarm.by(until)
 
+    def change(self, timeout: int) -> None:
+        """For transactions that begin from now on."""
+        self.timeout = timeout
+
     def ended(self, transaction: Transaction) -> None:
         self._open.pop(transaction, None)
 

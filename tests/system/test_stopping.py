@@ -1,0 +1,111 @@
+"""SIGTERM: what clients are told, and the time that they have for what is in flight."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Serve, Served
+from tests.system.plain import WITHIN, Plain
+
+Start = Callable[..., Served]
+LONG = "graceful-shutdown-timeout = 60000\n"
+
+
+@pytest.fixture
+def start(serve: Serve, tmp_path: Path) -> Start:
+    def begin(text: str = LONG) -> Served:
+        (tmp_path / "broker").mkdir(exist_ok=True)
+        (tmp_path / "broker" / "stompbox.toml").write_text(text)
+        return serve("--data", str(tmp_path / "data"), "--no-admin", "--listen", "tcp://127.0.0.1:0", is_patient=True)
+
+    return begin
+
+
+def consuming(served: Served, *bodies: bytes) -> tuple[Plain, list[str]]:
+    """A client that has these messages: and the ids that they are acknowledged by."""
+    client = Plain(served.port)
+    for body in bodies:
+        client.send("SEND", {"destination": "/queue/q", "receipt": "s"}, body)
+        assert client.receive().command == "RECEIPT"
+    client.send("SUBSCRIBE", {"destination": "/queue/q", "id": "0", "ack": "client-individual"})
+    return client, [client.receive().headers["ack"] for _ in bodies]
+
+
+def said_goodbye(client: Plain) -> bool:
+    frame = client.receive()
+    return (frame.command, frame.headers["code"]) == ("ERROR", "shutting-down") and client.is_closed()
+
+
+def test_who_has_nothing_in_flight_is_told_at_once(start: Start) -> None:
+    served = start()
+    with Plain(served.port) as idle, Plain(served.port, "1.0") as old:
+        served.process.send_signal(signal.SIGTERM)
+        assert said_goodbye(idle)
+        assert said_goodbye(old)
+    assert served.process.wait(WITHIN) == 0
+
+
+def test_what_is_in_flight_is_finished(start: Start) -> None:
+    served = start()
+    client, (first, second) = consuming(served, b"1", b"2")
+    with client, Plain(served.port) as idle:
+        served.process.send_signal(signal.SIGTERM)
+        assert said_goodbye(idle), "the broker is stopping by now"
+        client.send("BEGIN", {"transaction": "t"})
+        client.send("SEND", {"destination": "/queue/q", "transaction": "t"}, b"result")
+        client.send("ACK", {"id": first, "transaction": "t"})
+        client.send("COMMIT", {"transaction": "t", "receipt": "commit"})
+        assert client.receive().headers["receipt-id"] == "commit", "and nothing new is delivered"
+        client.send("ACK", {"id": second, "receipt": "ack"})
+        assert client.receive().headers["receipt-id"] == "ack"
+        assert said_goodbye(client)
+    assert served.process.wait(WITHIN) == 0
+    served = start()
+    client, _ = consuming(served)
+    with client:
+        found = client.receive()
+        assert (found.body, found.headers["redelivered"]) == (b"result", "false")
+
+
+def test_a_subscription_meanwhile_is_refused(start: Start) -> None:
+    served = start()
+    client, _ = consuming(served, b"1")
+    with client, Plain(served.port) as idle:
+        served.process.send_signal(signal.SIGTERM)
+        assert said_goodbye(idle)
+        client.send("SUBSCRIBE", {"destination": "/queue/other", "id": "1"})
+        assert client.receive().headers["code"] == "shutting-down"
+    assert served.process.wait(WITHIN) == 0
+
+
+def test_the_time_is_limited_and_what_is_left_comes_again(start: Start) -> None:
+    served = start("graceful-shutdown-timeout = 300\n")
+    client, _ = consuming(served, b"1")
+    begun = time.monotonic()
+    with client:
+        served.process.send_signal(signal.SIGTERM)
+        assert said_goodbye(client)
+        assert time.monotonic() - begun >= 0.3
+    assert served.process.wait(WITHIN) == 0
+    assert "with work of 1 connections in flight" in served.log.read_text()
+    served = start()
+    client, _ = consuming(served)
+    with client:
+        found = client.receive()
+        assert (found.body, found.headers["redelivered"]) == (b"1", "true")
+
+
+def test_a_second_signal_ends_the_wait(start: Start) -> None:
+    served = start()
+    client, _ = consuming(served, b"1")
+    with client, Plain(served.port) as idle:
+        served.process.send_signal(signal.SIGTERM)
+        assert said_goodbye(idle)
+        served.process.send_signal(signal.SIGTERM)
+        assert said_goodbye(client)
+    assert served.process.wait(WITHIN) == 0
