@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from stompbox.broker.address import Address
-from stompbox.broker.stagings import IDLE, Gathered, Stagings
+from stompbox.broker.stagings import IDLE, PART, Gathered, Sends, Stagings
 from stompbox.errors import Refused
 from stompbox.message import ANYCAST, Run
+from stompbox.stomp.shapes import shape_of
 from tests.broker.world import NOW, World, run_of
 
 
@@ -21,11 +21,23 @@ def messages(*bodies: bytes) -> list[Run]:
     return [run]
 
 
-def published(world: World, stagings: Stagings, batch: int, *parts: tuple[int, int]) -> int | None:
-    def route(run: Run) -> Address:
-        return world.address("q")
+def published(
+    world: World, stagings: Stagings, batch: int, *parts: tuple[int, int], gathered: Gathered | None = None
+) -> int | None:
+    """How many messages."""
 
-    return stagings.publish("lake", batch, parts, route)
+    def route(run: Run) -> Sends:
+        return [(world.address("q"), run)]
+
+    sent = stagings.publish("lake", batch, parts, route, gathered)
+    return None if sent is None else sum([len(run) for _, run in sent])
+
+
+def size_of(*bodies: bytes, sink: str = "lake") -> int:
+    """What they cost, staged as one attempt."""
+    alone = made(World())
+    alone.stage(sink, 0, (0, 0), messages(*bodies))
+    return alone.size
 
 
 def test_an_attempt_that_comes_twice_takes_its_own_place() -> None:
@@ -33,7 +45,7 @@ def test_an_attempt_that_comes_twice_takes_its_own_place() -> None:
     stagings = made(world)
     for _ in range(2):  # the answer to the first was lost
         assert stagings.stage("lake", 0, (0, 7), messages(b"a", b"b")) == 2
-    assert stagings.size == 2
+    assert stagings.size == size_of(b"a", b"b") > PART + 2
     assert published(world, stagings, 0, (0, 7)) == 2
     assert stagings.size == 0
 
@@ -59,12 +71,27 @@ def test_what_is_not_there_is_named() -> None:
 
 
 def test_the_limit() -> None:
-    stagings = made(World(), most=4)
+    most = size_of(b"fghi")
+    stagings = made(World(), most=most)
     stagings.stage("lake", 0, (0, 1), messages(b"abc"))
-    with pytest.raises(Refused, match="sinks have staged 3 bytes; with 2 more the limit of 4 is passed"):
+    with pytest.raises(Refused, match=f"sinks have staged {most - 1} bytes; with {most - 2} more the limit of {most} is passed"):
         stagings.stage("lake", 0, (0, 2), messages(b"de"))
     stagings.stage("lake", 0, (0, 1), messages(b"fghi"))
-    assert stagings.size == 4
+    assert stagings.size == most
+
+
+def test_neither_empty_messages_nor_empty_attempts_nor_columns_are_free() -> None:
+    stagings = made(World(), most=20_000)
+    with pytest.raises(Refused, match="max-staged-bytes"):
+        for attempt in range(100):
+            stagings.stage("lake", 0, (0, attempt), [])
+    stagings.forget("lake")
+    with pytest.raises(Refused, match="max-staged-bytes"):
+        stagings.stage("lake", 0, (0, 0), messages(*[b""] * 1000))
+    wide = Run(shape_of({"destination": "q", "x": ""}, holes=("x",)), [b""], ([b"x" * 30_000],))
+    with pytest.raises(Refused, match="max-staged-bytes"):
+        stagings.stage("lake", 0, (0, 0), [wide])
+    assert stagings.size == 0
 
 
 def test_a_new_run_takes_the_place_of_the_one_before() -> None:
@@ -72,7 +99,7 @@ def test_a_new_run_takes_the_place_of_the_one_before() -> None:
     stagings.stage("lake", 0, (0, 1), messages(b"old"), run="one")
     stagings.stage("other", 0, (0, 1), messages(b"stays"), run="one")
     stagings.stage("lake", 0, (0, 2), messages(b"new"), run="two")
-    assert stagings.size == len(b"stays") + len(b"new")
+    assert stagings.size == size_of(b"stays", sink="other") + size_of(b"new")
     with pytest.raises(Refused) as caught:
         stagings.stage("lake", 0, (1, 1), messages(b"a task that outlived its driver"), run="one")
     assert caught.value.code == "sink-run-anew"
@@ -111,7 +138,7 @@ def test_runs_that_were_gathered_are_published_in_place_of_many() -> None:
     chosen = stagings.chosen("lake", 0, [(0, 1)])
     assert chosen is not None
     gathered = Gathered(chosen, messages(b"a", b"b"))
-    assert stagings.publish("lake", 0, [(0, 1)], lambda run: world.address("q"), gathered) == 2
+    assert published(world, stagings, 0, (0, 1), gathered=gathered) == 2
     assert world.engine.addresses["q"].log.next == 2
     assert stagings.chosen("lake", 0, [(0, 1)]) is None
 
@@ -124,4 +151,4 @@ def test_what_was_staged_anew_meanwhile_is_not_published_as_it_was() -> None:
     assert chosen is not None
     gathered = Gathered(chosen, messages(b"old"))
     stagings.stage("lake", 0, (0, 1), messages(b"new", b"newer"))
-    assert stagings.publish("lake", 0, [(0, 1)], lambda run: world.address("q"), gathered) == 2
+    assert published(world, stagings, 0, (0, 1), gathered=gathered) == 2

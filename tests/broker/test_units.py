@@ -239,7 +239,7 @@ def test_a_batch_that_was_refused_may_be_published_again() -> None:
         run = run_of("q", body)
         run.routing = ANYCAST
         stagings.stage("lake", 0, (0, 0), [run])
-        assert stagings.publish("lake", 0, [(0, 0)], lambda _: world.address("q")) == 1
+        assert stagings.publish("lake", 0, [(0, 0)], lambda run: [(world.address("q"), run)]) is not None
         if body == b"refused":
             refuse(world)
     world.commit()

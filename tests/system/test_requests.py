@@ -44,6 +44,8 @@ delete-durable-queue = ["alice"]
 match = "open.#"
 send = ["alice", "bob"]
 consume = ["alice", "bob"]
+create-address = ["alice"]
+create-durable-queue = ["alice"]
 """
 
 

@@ -10,7 +10,7 @@ finds them gone stages and publishes the batch again. They go when
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from operator import is_
@@ -18,12 +18,16 @@ from typing import Final
 
 from stompbox.broker.address import Address
 from stompbox.broker.engine import Engine
+from stompbox.broker.segments import cost_of
 from stompbox.errors import Refused
 from stompbox.message import Run
 
 Part = tuple[int, int]  # partition, attempt
+Sends = Sequence[tuple[Address, Run]]
 
 IDLE: Final = 3_600_000  # ms
+PART: Final = 500  # octets that an attempt costs beside its messages, at a guess
+MOST_ENDED: Final = 1000  # sinks whose earlier runs are remembered
 
 
 @dataclass(slots=True)
@@ -33,10 +37,17 @@ class Staged:
     run: str  # which start of the query; empty: not said
     parts: dict[Part, list[Run]] = field(default_factory=dict)
     touched: int = 0  # ms since the epoch
+    sizes: dict[Part, int] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
-        return sum([run.size for runs in self.parts.values() for run in runs])
+        return sum(self.sizes.values())
+
+
+def _size_of(sink: str, runs: Iterable[Run]) -> int:
+    """Octets of memory, about: messages without bodies, and attempts without messages, are not free."""
+    columns = sum([sum(map(len, column)) for run in runs for column in run.columns])
+    return PART + len(sink) + columns + sum(map(cost_of, runs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +59,7 @@ class Gathered:
 
 
 class Stagings:
-    """What all sinks have staged. `most` bytes of bodies together."""
+    """What all sinks have staged. `most` octets of memory together, about."""
 
     def __init__(self, engine: Engine, most: int) -> None:
         self.engine = engine
@@ -69,14 +80,14 @@ class Stagings:
         if run:
             self._begin(sink, run)
         staged = self.batches.get((sink, batch))
-        before = [] if staged is None else staged.parts.get(part, [])
-        more = sum([one.size for one in runs]) - sum([one.size for one in before])
+        size = _size_of(sink, runs)
+        more = size - (0 if staged is None else staged.sizes.get(part, 0))
         if self.size + more > self.most:
             text = f"sinks have staged {self.size} bytes; with {more} more the limit of {self.most} is passed (max-staged-bytes)"
             raise Refused("staging-full", text)
         if staged is None:
             staged = self.batches[sink, batch] = Staged(run)
-        staged.parts[part] = runs
+        staged.parts[part], staged.sizes[part] = runs, size
         staged.touched = self.engine.now
         self.size += more
         self._watch()
@@ -90,7 +101,10 @@ class Stagings:
         for key in [key for key, staged in self.batches.items() if key[0] == sink and staged.run not in ("", run)]:
             gone = self._drop(key)
             if gone.run not in ended:
+                self.ended.pop(sink, None)
                 self.ended[sink] = ended = [*ended, gone.run][-8:]
+                if len(self.ended) > MOST_ENDED:
+                    del self.ended[next(iter(self.ended))]
 
     def chosen(self, sink: str, batch: int, attempts: Iterable[Part]) -> list[list[Run]] | None:
         """What the winning attempts have staged; None when this batch was published before. Raises Refused where it is gone."""
@@ -106,16 +120,17 @@ class Stagings:
         return [staged[part] for part in attempts]
 
     def publish(
-        self, sink: str, batch: int, attempts: Iterable[Part], route: Callable[[Run], Address], gathered: Gathered | None = None
-    ) -> int | None:
-        """Publishes the winning attempts in one commit: how many messages; None when this batch was published before."""
+        self, sink: str, batch: int, attempts: Iterable[Part], route: Callable[[Run], Sends], gathered: Gathered | None = None
+    ) -> Sends | None:
+        """Publishes the winning attempts in one commit: what went where; None when this batch was published before. `route` says
+        where a run goes, and raises for one that may not."""
         chosen = self.chosen(sink, batch, attempts)
         if chosen is None:
             self.discard(sink, batch)
             return None
         is_good = gathered is not None and len(gathered.of) == len(chosen) and all(map(is_, gathered.of, chosen))
         runs = gathered.runs if gathered is not None and is_good else [run for part in chosen for run in part]
-        routed = [(route(run), run) for run in runs]
+        routed = [sent for run in runs for sent in route(run)]
         self.engine.prepare(routed)
         unit = self.engine.commits.begin()
         unit.undo.append(partial(self._remember, sink, self.engine.batches.get(sink)))
@@ -126,7 +141,7 @@ class Stagings:
             self.engine.commits.end(is_stored=True)
         self._remember(sink, batch)
         self.discard(sink, batch)
-        return sum(len(run) for _, run in routed)
+        return routed
 
     def _remember(self, sink: str, batch: int | None) -> None:
         """The last batch of the sink that was published."""

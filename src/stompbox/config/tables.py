@@ -222,7 +222,7 @@ class Configuration(Table, frozen=True):
         20
     )
     max_staged_bytes: Annotated[
-        int, key("Bodies that Spark's sinks may have staged and not published, all together, in memory.", "bytes", source=_OWN, at_least=0)
+        int, key("Messages that Spark's sinks may have staged and not published, all together.", "bytes", source=_OWN, at_least=0)
     ] = 1024 * 1024 * 1024
     persist_delivery_count_before_delivery: Annotated[
         bool, key("Delivery counts are stored before delivery, not after a failed one.", source=_ARTEMIS)

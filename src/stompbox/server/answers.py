@@ -15,6 +15,8 @@ from stompbox.stomp.frames import Frame
 if TYPE_CHECKING:
     from stompbox.server.connection import Connection
 
+DESTINATION: Final = "stompbox.requests"  # of requests, and what their answers seem to come from
+
 Answer = tuple[dict[str, str], list[bytes]]
 """Headers, and the body in pieces."""
 Handler = Callable[["Connection", Frame], Awaitable[Answer]]

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from stompbox.errors import IllegalFrame, StompboxError
-from stompbox.server.answers import Answer, Handler
+from stompbox.server.answers import DESTINATION, Answer, Handler
 from stompbox.server.faults import is_through
 from stompbox.server.grouping import group_commit, group_delete, group_list, group_open, group_reset
 from stompbox.server.logs import describe, fetch, offset_at
@@ -28,7 +28,6 @@ from stompbox.stomp.frames import Frame
 if TYPE_CHECKING:
     from stompbox.server.connection import Connection
 
-DESTINATION: Final = "stompbox.requests"
 READING: Final = frozenset(("describe", "fetch", "offset-at", "groups"))  # change nothing, and may be asked again
 HARMLESS: Final = READING | {"progress"}  # a fault in one of these has changed no message
 STAGE: Final = "stage"  # looks at all that it was given before the engine is told

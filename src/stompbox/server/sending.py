@@ -1,4 +1,4 @@
-"""SEND: where messages go, and whether they may.
+"""SEND: messages of a client, to where routing.py says.
 
 A run of equal frames to one destination is one call of the engine. What needs more care (several destinations, temporary ones,
 answers to temporary ones, retained messages, headers to be stamped) takes the longer way.
@@ -9,16 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
-from stompbox.broker import expiry, retained, subscriptions, temporaries
+from stompbox.broker import expiry, retained
 from stompbox.broker.address import Address
-from stompbox.broker.destinations import Destination
 from stompbox.broker.units import is_refusable, may_fail
 from stompbox.errors import IllegalFrame, Refused
-from stompbox.message import ANYCAST, MULTICAST, Large, Run, Shape
-from stompbox.security import Right
+from stompbox.message import Large, Run
 from stompbox.server import limiting, requests
+from stompbox.server.answers import DESTINATION
 from stompbox.server.naming import Route
-from stompbox.server.stamping import REMEMBERED, with_headers
+from stompbox.server.routing import addressed, reach, require_all
 from stompbox.server.transactions import transaction_of
 from stompbox.server.transforming import inward
 from stompbox.stomp.codec import escape
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
 def send(connection: Connection, frame: Frame) -> None:
     """A SEND that was read the careful way."""
-    if frame.headers["destination"] == requests.DESTINATION and "transaction" not in frame.headers:
+    if frame.headers["destination"] == DESTINATION and "transaction" not in frame.headers:
         requests.receive(connection, frame)
         return
     if connection.transform is not None:
@@ -60,7 +59,7 @@ def sends(connection: Connection, event: Sends) -> None:
         with connection.looking("the headers of a SEND were looked at"):
             if shape.special is not None:
                 expiry.check(shape, connection.broker.engine.now)
-            if route is None and shape.destination != requests.DESTINATION:
+            if route is None and shape.destination != DESTINATION:
                 route = connection.names.route(shape)
     if route is None:
         _requests(connection, event)
@@ -68,7 +67,7 @@ def sends(connection: Connection, event: Sends) -> None:
     if not route.is_plain or connection.stamps is not None:
         _send_with_care(connection, event, route)
         return
-    address, routing, queue = _reach(connection, route.destinations[0])
+    address, routing, queue = reach(connection, route.destinations[0])
     if address.limits is not None and event.transaction is None and _is_too_much(connection, event, (address,)):
         return
     run = Run(shape, event.bodies, event.columns, routing=routing, sender=connection.session_id, queue=queue)
@@ -89,7 +88,7 @@ def sends(connection: Connection, event: Sends) -> None:
 def _requests(connection: Connection, event: Sends) -> None:
     """Requests come in runs too; each is taken up by itself."""
     if event.transaction is not None:
-        raise IllegalFrame("bad-destination", f"a request to {requests.DESTINATION} cannot be part of a transaction")
+        raise IllegalFrame("bad-destination", f"a request to {DESTINATION} cannot be part of a transaction")
     run = Run(event.shape, event.bodies, event.columns)
     for index, body in enumerate(event.bodies):
         requests.receive(connection, Frame("SEND", run.headers(index), body))
@@ -100,18 +99,10 @@ def _send_with_care(connection: Connection, event: Sends, route: Route) -> None:
     engine = connection.broker.engine
     with connection.looking("the headers of a SEND were looked at"):
         shape = event.shape if connection.stamps is None else connection.stamps.on(event.shape, engine.now)
-        for destination in route.destinations:
-            if not destination.is_temporary:
-                connection.broker.permissions.require(connection.user, Right.SEND, destination.address)
-    targets = [_reach(connection, destination) for destination in route.destinations]
-    if event.transaction is None and _is_too_much(connection, event, [address for address, *_ in targets]):
+        require_all(connection, route)
+    runs = addressed(connection, shape, route, event.bodies, event.columns)
+    if event.transaction is None and _is_too_much(connection, event, [address for address, _ in runs]):
         return
-    if route.reply is not None:
-        shape = _answered(connection, shape, route.reply)
-    runs = [
-        (address, Run(shape, event.bodies, event.columns, routing=routing, sender=connection.session_id, queue=queue))
-        for address, routing, queue in targets
-    ]
     retained.check(runs[0][1])
     if event.transaction is not None:
         _hold(connection, event.transaction, runs)
@@ -137,72 +128,6 @@ def _is_too_much(connection: Connection, event: Sends, addresses: Sequence[Addre
         sends(connection, limiting.part(event, 0, fits))
     limiting.refuse(connection, limiting.part(event, fits, len(event.bodies)), addresses)
     return True
-
-
-def _reach(connection: Connection, destination: Destination) -> tuple[Address, int, str]:
-    """The address that a SEND goes to, made when it may be; how; and the one queue of it that is meant, or nothing."""
-    if destination.is_temporary:
-        return _temporary(connection, destination), destination.routing, ""
-    broker = connection.broker
-    engine, permissions, name = broker.engine, broker.permissions, destination.address
-    permissions.require(connection.user, Right.SEND, name)
-    address = engine.addresses.get(name)
-    if destination.must_exist:
-        subscriptions.require_queue(engine, destination)
-    if address is None:
-        permissions.require(connection.user, Right.CREATE_ADDRESS, name)
-        routing = destination.routing or engine.default_routing(name)
-        if routing & ANYCAST:
-            permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, name)
-        address = engine.address(name, routing)
-    routing = destination.routing or address.kinds or engine.default_routing(name)
-    if routing & ~address.kinds:
-        address = engine.address(name, routing)
-    if address.is_blocked:
-        raise Refused("address-blocked", f"address {name!r} takes no messages now: an operator has blocked it")
-    if destination.queue:
-        return address, _exactly(connection, address, destination), destination.queue
-    if routing & ANYCAST and not address.anycast:
-        permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, name)
-        engine.anycast_queue(address)
-    return address, routing, ""
-
-
-def _exactly(connection: Connection, address: Address, destination: Destination) -> int:
-    """The kind of the one queue that `address::queue` names, which is made when it is not there."""
-    broker, name = connection.broker, destination.queue
-    for kind, queues in ((ANYCAST, address.anycast), (MULTICAST, address.named)):
-        if name in queues and destination.routing in (0, kind):
-            return kind
-    broker.permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, address.name)
-    kind = destination.routing or broker.engine.default_routing(address.name, of_queue=True)
-    broker.engine.exact_queue(address, name, kind)
-    return kind
-
-
-def _temporary(connection: Connection, destination: Destination) -> Address:
-    """A temporary destination that is there: of this connection, or of another one that has told its name."""
-    found = connection.temporaries.own(destination) or temporaries.find(connection.broker.engine, destination)
-    if found is None:
-        text = f"there is no temporary destination {destination.text[:200]!r} (any more); its owner's SUBSCRIBE or reply-to makes one"
-        raise IllegalFrame("no-such-temporary", text)
-    return found
-
-
-def _answered(connection: Connection, shape: Shape, reply: Destination) -> Shape:
-    """The shape with the name in reply-to by which others reach this connection's temporary destination."""
-    found = temporaries.find(connection.broker.engine, reply)
-    if found is not None and found.owner != connection.session_id:  # somebody else's, by the name that others know it by
-        return shape
-    known = connection.answered.get(shape)
-    if known is not None:
-        return known
-    shown = temporaries.shown(connection.make_temporary(reply), as_openmq=connection.options.openmq_temporary_names)
-    changed = with_headers(shape, {**shape.headers, "reply-to": shown}, persistent=shape.persistent, expires=shape.expires)
-    if len(connection.answered) >= REMEMBERED:
-        connection.answered.clear()
-    connection.answered[shape] = changed
-    return changed
 
 
 def _hold(connection: Connection, name: str, runs: list[tuple[Address, Run]]) -> None:

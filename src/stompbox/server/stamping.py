@@ -59,15 +59,16 @@ class Stamps:
         says = options.default_persistent is not None or options.relative_expires or options.check_property_names
         return not self.shows_user and not self.is_refused and not says
 
-    def on(self, shape: Shape, now: int) -> Shape:
-        """The shape as it is routed; `now` in ms since the epoch. Raises IllegalFrame or Refused."""
+    def on(self, shape: Shape, now: int, *, is_date: bool = False) -> Shape:
+        """The shape as it is routed; `now` in ms since the epoch. `is_date`: `expires` is one on every listener. Raises IllegalFrame
+        or Refused."""
         known = self.known.get(shape)
         if known is None:
             known = self._stamp(shape)
             if len(self.known) >= REMEMBERED:
                 self.known.clear()
             self.known[shape] = known
-        if shape.expires and self.options.relative_expires:
+        if shape.expires and self.options.relative_expires and not is_date:
             until = now + shape.expires
             return with_headers(known, {**known.headers, "expires": str(until)}, persistent=known.persistent, expires=until)
         return known

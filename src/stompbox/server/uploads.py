@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final
 from stompbox.broker import expiry
 from stompbox.config.settings import DiskFullPolicy
 from stompbox.errors import Refused, StompboxError
-from stompbox.security import Right
-from stompbox.server import requests, sending
+from stompbox.server import sending
+from stompbox.server.answers import DESTINATION
 from stompbox.server.pressure import Reason
+from stompbox.server.routing import require_all
 from stompbox.server.transactions import transaction_of
 from stompbox.stomp.frames import Frame
 from stompbox.stomp.large import Ending, Opening, Piece
@@ -37,7 +38,7 @@ def prepare(connection: Connection) -> None:
 
 def _may_stream(headers: Mapping[str, str]) -> bool:
     """Requests and retained messages have limits of their own, and are wanted whole."""
-    return headers.get("destination") != requests.DESTINATION and headers.get("retain") != "set"
+    return headers.get("destination") != DESTINATION and headers.get("retain") != "set"
 
 
 class Upload:
@@ -130,9 +131,7 @@ def _check(connection: Connection, frame: Frame) -> None:
         expiry.check(shape, now)
     if connection.stamps is not None:
         connection.stamps.on(shape, now)
-    for destination in connection.names.route(shape).destinations:
-        if not destination.is_temporary:
-            connection.broker.permissions.require(connection.user, Right.SEND, destination.address)
+    require_all(connection, connection.names.route(shape))
     if "transaction" in frame.headers:
         transaction_of(connection, frame.headers["transaction"])
 

@@ -30,7 +30,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stompbox.errors import IllegalFrame, UsageError
-from stompbox.message import BROKER_HEADERS, Run, Shape
+from stompbox.message import NOT_TAKEN, Run, Shape
+from stompbox.stomp.runs import may_be_hole
 from stompbox.stomp.shapes import shape_of
 
 Integers = npt.NDArray[np.int64]
@@ -47,7 +48,6 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 UNUSED: Final = frozenset(("address", "offset", "timestamp"))
 _HEADER_OF: Final = {"content_type": "content-type", "priority": "priority", "expires": "expires", "persistent": "persistent"}
-_SINGLE: Final = BROKER_HEADERS | {"destination", "priority", "expires", "persistent"}  # never a hole: they mean something to the broker
 _PLAIN: Final = bytes(octet for octet in range(0x20, 0x7F) if octet not in b":\\")  # what a hole may hold (message.py, Shape)
 MOST_SHAPES: Final = 1024  # kept from batch to batch
 
@@ -115,7 +115,7 @@ class RowsToRuns:
     def _of_kind(self, given: Mapping[str, str], headers: _Headers, start: int, bodies: list[bytes]) -> Iterator[Run]:
         """The runs of the rows from `start` on, one for each body, that differ only in the values of their headers."""
         every = headers.names(start)
-        places = [at for at, name in enumerate(every) if name not in given and name not in BROKER_HEADERS]
+        places = [at for at, name in enumerate(every) if name not in given and name not in NOT_TAKEN]
         names = [every[at] for at in places]
         columns = [headers.column(at, start, start + len(bodies)) for at in places]
         split = [
@@ -134,17 +134,18 @@ class RowsToRuns:
         varies = [column.count(column[0]) != len(column) for column in columns]
         fixed = {name: column[0].decode() for name, column, hole in zip(names, columns, varies, strict=True) if not hole}
         holes = tuple([name for name, hole in zip(names, varies, strict=True) if hole])
-        shape = self._shape({**given, **fixed}, holes)
+        samples = {name: column[0].decode() for name, column, hole in zip(names, columns, varies, strict=True) if hole}
+        shape = self._shape({**given, **fixed}, holes, samples)
         return Run(shape, bodies, tuple([column for column, hole in zip(columns, varies, strict=True) if hole]))
 
-    def _shape(self, headers: dict[str, str], holes: tuple[str, ...]) -> Shape:
+    def _shape(self, headers: dict[str, str], holes: tuple[str, ...], samples: Mapping[str, str]) -> Shape:
         key = (*headers.items(), holes)
         found = self._shapes.get(key)
         if found is None:
             if len(self._shapes) >= MOST_SHAPES:
                 self._shapes.clear()
             try:
-                found = shape_of({**headers, **dict.fromkeys(holes, ""), "content-length": ""}, holes=holes)
+                found = shape_of({**headers, **samples, "content-length": ""}, holes=holes)
             except IllegalFrame as fault:
                 raise UsageError(fault.code, f"column 'headers' or the column of its name: {fault}") from None
             self._shapes[key] = found
@@ -204,7 +205,7 @@ def _entries(column: Any) -> tuple[Any, Any, Integers]:
 
 
 def _may_be_hole(name: str, values: list[bytes]) -> bool:
-    return name not in _SINGLE and not b"".join(values).translate(None, _PLAIN)
+    return may_be_hole(name) and not b"".join(values).translate(None, _PLAIN)
 
 
 def _texts_of(name: str, column: Any) -> Any:

@@ -43,6 +43,7 @@ _MEANING: Final = frozenset(
 _MEANING_PREFIXES: Final = ("JMSX", "AMQ_", "_AMQ", "__AMQ", "activemq.", "x-", "stompbox")
 # But for these: whoever reads them looks at the columns, because their values differ from message to message
 _MAY_VARY: Final = frozenset(("JMSXGroupID", "JMSXGroupSeq", "_AMQ_DUPL_ID", "_AMQ_LVQ_NAME"))
+_SPOKEN: Final = frozenset("\0\n\r:\\")  # what would have to be escaped in a name
 _VARYING: Final = frozenset((b"receipt", b"transaction"))
 # And what is no number in these is refused, where it is read the careful way
 _NUMBERS: Final = MappingProxyType({b"content-length": b"([0-9]{1,18})", GROUP_SEQUENCE.encode(): b"(%b)" % SEQUENCE.pattern.encode()})
@@ -88,6 +89,11 @@ class Acks:
 def has_meaning(name: str) -> bool:
     """Whether the broker reads this header of a SEND, so that it can be no hole."""
     return name in _MEANING or (name.startswith(_MEANING_PREFIXES) and name not in _MAY_VARY)
+
+
+def may_be_hole(name: str) -> bool:
+    """Whether each message of a run may have its own value: the broker reads none of them, and the name stands for itself on the wire."""
+    return not has_meaning(name) and _SPOKEN.isdisjoint(name)
 
 
 class _Template:

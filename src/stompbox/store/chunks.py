@@ -31,6 +31,7 @@ import struct
 import zlib
 from array import array
 from collections.abc import Callable, Container, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from io import SEEK_CUR, BytesIO
 from itertools import accumulate, groupby
@@ -296,6 +297,96 @@ def decode(blob: bytes, first: int, left: Container[int] = ()) -> list[Run]:
         else:
             found.append(run)
     return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Texts:
+    """The headers of a shape as they lie in a blob, with `size` octets, and whether content-length was given."""
+
+    headers: list[tuple[str, str]]
+    holes: list[str]
+    has_length: bool
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """One run of a blob: what its messages say, nothing of where and when they were."""
+
+    texts: Texts
+    columns: list[list[bytes]]
+    bodies: list[bytes]
+
+
+def portions(blob: bytes) -> Iterator[Portion]:
+    """The runs of a blob that a stranger has made: its layout is looked at to the last octet, and what the broker alone can know
+    (offsets, times, routing) is passed over. Raises StoreError `data-corrupt`, also for a blob with handles of bodies."""
+    verify(blob)
+    _, magic, _, _, _, _, shapes, heads, runs, numbers = _HEAD.unpack_from(blob)
+    runs_at = _HEAD.size + heads
+    numbers_at = runs_at + runs * _RUN.size
+    data_at = numbers_at + 4 * numbers
+    if magic != MAGIC or data_at > len(blob):
+        raise _misshapen("it names bodies that are elsewhere" if magic != MAGIC else f"its tables end beyond its {len(blob)} octets")
+    texts = _texts_of(memoryview(blob)[_HEAD.size : runs_at], shapes)
+    lengths = memoryview(blob)[numbers_at:data_at].cast("I").tolist()
+    file = BytesIO(blob)
+    file.seek(data_at)
+    at = size = 0
+    for _, _, index, count, routing, arrivals in _RUN.iter_unpack(memoryview(blob)[runs_at:numbers_at]):
+        if index >= len(texts) or routing & HANDLES:
+            raise _misshapen(f"a run is of shape {index} of {len(texts)}" if index >= len(texts) else "a run has handles of bodies")
+        begin = at + 2 * arrivals
+        at = begin + (len(texts[index].holes) + 1) * count
+        if at > numbers:
+            raise _misshapen(f"its runs need more than its {numbers} numbers")
+        own = lengths[begin:at]
+        size += sum(own)
+        if size > len(blob) - data_at:
+            raise _misshapen("its values and bodies end beyond it")
+        values = list(map(file.read, own))
+        columns = [values[each : each + count] for each in range(0, len(values), count)] if count else []
+        yield Portion(texts[index], columns[:-1], columns[-1] if columns else [])
+    if at != numbers or size != len(blob) - data_at:
+        raise _misshapen("it has more than its runs need")
+
+
+def _texts_of(view: memoryview, count: int) -> list[Texts]:
+    found: list[Texts] = []
+    at = 0
+    while at < len(view) and len(found) < count:
+        size = _SIZE.unpack_from(view, at)[0] if at + _SIZE.size <= len(view) else -1
+        at += _SIZE.size
+        if not _SHAPE.size <= size <= len(view) - at:
+            raise _misshapen(f"shape {len(found)} ends beyond its table")
+        found.append(_texts(bytes(view[at : at + size]), len(found)))
+        at += size
+    if at != len(view) or len(found) != count:
+        raise _misshapen(f"its table of shapes has {len(found)} of {count}, and other octets")
+    return found
+
+
+def _texts(key: bytes, number: int) -> Texts:
+    _, _, has_length, _, _, headers, holes = _SHAPE.unpack_from(key)
+    at = _SHAPE.size + 4 * (2 * headers + holes)
+    if at > len(key):
+        raise _misshapen(f"the lengths in shape {number} end beyond it")
+    lengths = memoryview(key)[_SHAPE.size : at].cast("I").tolist()
+    stop = at + sum(lengths)
+    if stop + len(_PADDING[stop % 4]) != len(key):
+        raise _misshapen(f"the texts in shape {number} have {sum(lengths)} octets, and it has {len(key) - at} for them")
+    file = BytesIO(key)
+    file.seek(at)
+    try:
+        texts = [str(file.read(length), "utf-8") for length in lengths]
+    except UnicodeDecodeError:
+        raise _misshapen(f"a text in shape {number} is no UTF-8") from None
+    pairs = list(zip(texts[: 2 * headers : 2], texts[1 : 2 * headers : 2], strict=True))
+    return Texts(pairs, texts[2 * headers :], bool(has_length), stop - at + 2 * headers)
+
+
+def _misshapen(problem: str) -> StoreError:
+    return StoreError("data-corrupt", f"chunk: {problem}")
 
 
 def _unpacked(packed: Sequence[bytes]) -> list[bytes]:

@@ -1,0 +1,100 @@
+"""Chunks that clients hand over: messages for a sink, checked as SENDs are. What a client says of its messages is its headers alone.
+
+Of each run the texts of its headers, the columns and the bodies are taken; a priority, an offset, a time of arrival or a handle of a body
+beside them is not believed, and the shape is made of the headers where that of a SEND is made (stomp/shapes.py). So
+
+    headers    UTF-8 without NUL, no name empty or twice, within `maxHeaderSize` and `maxHeaders`; values as a SEND's
+    columns    what a hole may hold: printable ASCII without colon and backslash. A header that means something to the broker is no
+               hole, nor is one whose name must be escaped: such a run is cut into those of one value each
+    bodies     within `maxBodySize`
+
+This file looks at bytes and knows no broker. Which destinations the messages may go to is asked in sinks.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Final
+
+from stompbox.config import ListenerOptions
+from stompbox.errors import IllegalFrame, StoreError
+from stompbox.message import GROUP_SEQUENCE, NOT_TAKEN, Run, Shape
+from stompbox.stomp.runs import may_be_hole
+from stompbox.stomp.shapes import SEQUENCE, shape_of
+from stompbox.store.chunks import Portion, portions
+
+_PLAIN: Final = bytes(octet for octet in range(0x20, 0x7F) if octet not in b":\\")  # what a hole may hold (message.py, Shape)
+_CODE: Final = "bad-chunk"
+
+
+def runs_of(blob: bytes, options: ListenerOptions) -> list[Run]:
+    """The messages of a chunk. Raises IllegalFrame that names what is wrong."""
+    found: list[Run] = []
+    known: dict[object, Shape] = {}
+    try:
+        for portion in portions(blob):
+            found += _runs(portion, options, known)
+    except StoreError as error:
+        raise IllegalFrame("data-corrupt", f"the body of the request is no chunk of messages: {error.message}") from None
+    return found
+
+
+def _runs(portion: Portion, options: ListenerOptions, known: dict[object, Shape]) -> Iterator[Run]:
+    """One run, or several where a header differs that must not."""
+    texts = portion.texts
+    if not portion.bodies:
+        return
+    _check_sizes(portion, options)
+    for name, column in zip(texts.holes, portion.columns, strict=True):
+        _check_column(name, column)
+    taken = [at for at, name in enumerate(texts.holes) if name not in NOT_TAKEN]
+    cutting = [at for at in taken if not may_be_hole(texts.holes[at])]
+    holes = tuple([texts.holes[at] for at in taken if at not in cutting])
+    columns = [portion.columns[at] for at in taken if at not in cutting]
+    for key, first, stop in _cuts([portion.columns[at] for at in cutting], len(portion.bodies)):
+        fixed = {texts.holes[at]: value.decode() for at, value in zip(cutting, key, strict=True)}
+        shape = known.get((texts, key))
+        if shape is None:
+            samples = {name: column[first].decode() for name, column in zip(holes, columns, strict=True)}
+            length = {"content-length": ""} if texts.has_length else {}
+            shape = known[texts, key] = shape_of({**dict(texts.headers), **fixed, **samples, **length}, holes=holes)
+        yield Run(shape, portion.bodies[first:stop], tuple([column[first:stop] for column in columns]))
+
+
+def _cuts(columns: Sequence[Sequence[bytes]], count: int) -> Iterator[tuple[tuple[bytes, ...], int, int]]:
+    """Stretches of rows in which these columns have the same values: the values, and from where to where."""
+    if not columns:
+        yield (), 0, count
+        return
+    for key, part in groupby(range(count), list(zip(*columns, strict=True)).__getitem__):
+        rows = list(part)
+        yield key, rows[0], rows[-1] + 1
+
+
+def _check_sizes(portion: Portion, options: ListenerOptions) -> None:
+    texts = portion.texts
+    names = [*[name for name, _ in texts.headers], *texts.holes]
+    if len(names) > options.max_headers:
+        raise IllegalFrame(_CODE, f"{len(names)} headers in a message; the limit is {options.max_headers}")
+    if len(set(names)) < len(names) or "" in names:
+        raise IllegalFrame(_CODE, f"a message has a header without name, or one twice; its headers are {', '.join(names)[:200]!r}")
+    if any("\0" in text for pair in texts.headers for text in pair) or any("\0" in name for name in texts.holes):
+        raise IllegalFrame(_CODE, f"a NUL octet in a header; the headers are {', '.join(names)[:200]!r}")
+    size = texts.size + sum([max(map(len, column)) + 2 for column in portion.columns])
+    if size > options.max_header_size:
+        raise IllegalFrame(_CODE, f"the headers of a message have {size} octets; the limit is {options.max_header_size}")
+    size = max(map(len, portion.bodies))
+    if size > options.max_body_size:
+        raise IllegalFrame(_CODE, f"a body of {size} octets; the limit is {options.max_body_size}")
+
+
+def _check_column(name: str, column: Sequence[bytes]) -> None:
+    wrong = b"".join(column).translate(None, _PLAIN)
+    if wrong:
+        text = f"header {name[:80]!r} has values with {wrong[:20]!r}; a column holds printable ASCII without colon and backslash"
+        raise IllegalFrame(_CODE, text)
+    if name == GROUP_SEQUENCE:
+        for value in set(column):
+            if SEQUENCE.fullmatch(value.decode()) is None:
+                raise IllegalFrame("bad-number", f"header {name} is {value[:80].decode()!r}; allowed is a whole number, -1 ends the group")
