@@ -59,6 +59,9 @@ def _runs(portion: Portion, options: ListenerOptions, known: dict[object, Shape]
             samples = {name: column[first].decode() for name, column in zip(holes, columns, strict=True)}
             length = {"content-length": ""} if texts.has_length else {}
             shape = known[texts, key] = shape_of({**dict(texts.headers), **fixed, **samples, **length}, holes=holes)
+        if not cutting:
+            yield Run(shape, portion.bodies, tuple(columns))
+            return
         yield Run(shape, portion.bodies[first:stop], tuple([column[first:stop] for column in columns]))
 
 
