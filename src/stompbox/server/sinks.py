@@ -46,7 +46,8 @@ async def stage(connection: Connection, frame: Frame) -> Answer:
     runs = await asyncio.get_running_loop().run_in_executor(None, runs_of, frame.body, connection.options)
     if connection.transform is not None:
         runs = [run for given in runs async for run in _transformed(connection, connection.transform, given)]
-    await _stamp(connection, runs)
+    with connection.looking("what a client stages was looked at"):
+        await _stamp(connection, runs)
     connection.broker.engine.now = connection.broker.now()
     count = connection.broker.stagings.stage(sink, batch, part, runs, run=frame.headers.get("run", ""))
     return json_answer({"staged": count})
