@@ -17,13 +17,12 @@ KINDS: Final = ("x", "y", "z", "w")
 KEYS: Final = 12  # of last-value queues
 GROUPS: Final = 8
 RING: Final = 20
-ATTEMPTS: Final = 4
+ATTEMPTS: Final = 2
 DEAD, EXPIRED = "all.dead", "all.expired"
 NEWS, NEWS_ADDRESS = "/topic/all.news", "all.news"
 PRICES = "/topic/all.prices"  # has a retained message
 STREAM = f"/stream/{NEWS_ADDRESS}"
 SUBSCRIBERS: Final = {"anna": "", "bert": "kind = 'x'"}  # client-ids, with the selector of the durable subscription `news`
-EVERYTHING = "# '{}'\n"
 
 
 @dataclass(frozen=True, slots=True)

@@ -273,7 +273,7 @@ class Consumer(Player):
         self.random.shuffle(taken)
         kept = self.random.randint(0, len(taken) // 2)
         for one in taken[kept:]:
-            yield self.reply(link, [one], is_good=self.random.random() > 0.05)
+            yield self.reply(link, [one], is_good=self.random.random() > 0.1)
         del taken[kept:]
 
     def reply(self, link: Link, covered: list[Taken], *, is_good: bool, transaction: str = "") -> bytes:

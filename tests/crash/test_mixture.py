@@ -21,5 +21,6 @@ def test_what_was_promised_is_kept_through_kills_with_all_features(tmp_path: Pat
     assert audit.latest > 2
     assert sum(unit.confirmed > 0 for unit in audit.units.values()) > 200
     places = {source.partition("|")[0] for source, _ in audit.got}
-    assert {DEAD, EXPIRED, "all.copies", "all.taken", "all.ring", "all.last", "all.kept", "all.filtered"} <= places
+    assert {"all.copies", "all.taken", "all.ring", "all.last", "all.kept", "all.filtered"} <= places
+    assert places & {DEAD, EXPIRED}  # which of them in so short a time is chance
     assert any(got.redelivered for deliveries in audit.got.values() for got in deliveries)
