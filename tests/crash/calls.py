@@ -19,7 +19,7 @@ from typing import Any
 import stompbox
 from stompbox.config import Configuration, load
 from stompbox.server.broker import Broker
-from stompbox.server.tcp import Socket
+from stompbox.server.tcp import Door, Socket
 from stompbox.stomp.codec import Decoder, encode
 from stompbox.stomp.frames import SERVER_COMMANDS, Frame
 from stompbox.stomp.versions import VERSIONS
@@ -126,6 +126,9 @@ class Wire(asyncio.Transport):
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         pass
 
+    def get_write_buffer_size(self) -> int:
+        return 0
+
     def pause_reading(self) -> None:
         pass
 
@@ -140,7 +143,7 @@ class Client:
         self.broker = broker
         self.raising = raising or Raising()
         self.wire = Wire()
-        self.socket = Socket(broker, configuration.listeners[0].parse())
+        self.socket = Socket(broker, Door(broker, configuration.listeners[0].parse()))
         self.decoder = Decoder(SERVER_COMMANDS)
         self.seen = 0
         self.frames: list[Frame] = []

@@ -16,7 +16,7 @@ from stompbox.errors import StoreError
 from stompbox.server import broker as server_broker
 from stompbox.server import committer, requests
 from stompbox.server.broker import Broker
-from stompbox.server.tcp import Socket
+from stompbox.server.tcp import Door, Socket
 from stompbox.store.base import Commit
 from stompbox.store.memory import MemoryStore
 from tests.crash.calls import WITHIN, Client, Raised, Wire, configuration
@@ -271,7 +271,7 @@ def test_a_fault_in_a_hand_shake_ends_one_connection(tmp_path: Path, head: bytes
 
     async def story(world: World) -> None:
         wire = Wire()
-        socket = Socket(world.broker, world.settings.listeners[0].parse())
+        socket = Socket(world.broker, Door(world.broker, world.settings.listeners[0].parse()))
         socket.connection_made(wire)
         key = b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
         socket.data_received(head + b"Host: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n" + key)

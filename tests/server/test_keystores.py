@@ -16,7 +16,7 @@ import pytest
 
 from stompbox.config.listener import parse_listener
 from stompbox.errors import ConfigError
-from stompbox.server.tcp import tls_context
+from stompbox.server.tls import tls_context
 
 pytest.importorskip("cryptography", reason="the extra stompbox[pkcs12]")
 

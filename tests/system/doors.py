@@ -63,10 +63,10 @@ class Rude:
 
     def hear(self, until: bytes) -> bytes:
         """All that came, up to these octets or the end of the stream."""
-        came = b""
-        while until not in came and (octets := self._receive()):
+        came = bytearray()
+        while until not in came[-(1 << 16) - len(until) :] and (octets := self._receive()):
             came += octets
-        return came
+        return bytes(came)
 
     def hear_all(self) -> bytes:
         """All that came until the broker closed."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conftest import Served, end, start_broker
-from tests.system.doors import KINDS, connected, listeners
+from tests.system.doors import KINDS, connected, listeners, message
 
 PIECE = b"y" * 1000
 Case = tuple[bytes, bytes, int, str]
@@ -83,7 +83,8 @@ def test_what_comes_with_the_login_may_be_much(small: Served, kind: str) -> None
     """The limit is that of what comes before the login ends, not of what was sent together with it."""
     with connected(small, kind) as client:
         send = b"SEND\ndestination:/topic/much\n\n" + b"x" * 900 + b"\0"
-        client.say(b"\n" * 60_000 + LOGIN + send * 300 + b"DISCONNECT\nreceipt:bye\n\n\0")
+        parts = [b"\n" * 60_000 + LOGIN, send * 300 + b"DISCONNECT\nreceipt:bye\n\n\0"]
+        client.raw(b"".join([message(part) for part in parts] if kind == "websocket" else parts))
         said = client.hear_all()
         assert b"CONNECTED" in said
         assert b"receipt-id:bye" in said

@@ -119,9 +119,41 @@ def test_a_mistake_changes_nothing_and_is_named(serve: Serve, file: Path) -> Non
     assert taken(served, 3) == ["RECEIPT", "RECEIPT", "ERROR"]
 
 
-def test_what_needs_a_restart_is_named(serve: Serve, file: Path) -> None:
+def test_what_needs_a_restart_is_named_and_refused_whole(serve: Serve, file: Path) -> None:
+    file.write_text(FULL.format(2))
     served = serve("--memory", "--no-admin", "--listen", "tcp://127.0.0.1:0")
-    reload(served, file, 'log-format = "json"\n', said="at the next start: log-format")
+    reload(served, file, f'log-format = "json"\n{FULL.format(4)}', said="only a restart can change log-format")
+    assert taken(served, 3) == ["RECEIPT", "RECEIPT", "ERROR"]
+    reload(served, file, FULL.format(4), said="the configuration was read again")
+    assert taken(served, 3) == ["RECEIPT", "RECEIPT", "ERROR"]
+
+
+def test_listeners_that_move_keep_the_users_they_need(serve: Serve, file: Path, tmp_path: Path) -> None:
+    """Open to the network with users; the file then has neither. Were the half of it taken, everybody could come in."""
+    text = f'data = "{tmp_path / "data"}"\n[[listener]]\nurl = "tcp://{{}}:0"\n'
+    alice = '[[user]]\nname = "alice"\npassword = "secret"\n'
+    file.write_text(text.format("0.0.0.0") + alice)
+    served = serve("--no-admin")
+    reload(served, file, text.format("127.0.0.1"), said="only a restart can change listener")
+    with Plain(served.port, None) as client:
+        client.send("CONNECT", {"accept-version": "1.2", "host": "localhost"})
+        assert client.receive().command == "ERROR"
+    with Plain(served.port, headers={"login": "alice", "passcode": "secret"}):
+        pass
+
+
+def test_of_several_listeners_none_changes_when_one_cannot(serve: Serve, file: Path, tmp_path: Path) -> None:
+    """Nor does anything else."""
+    pem = tmp_path / "server.pem"
+    one = "".join((ROOT / "tests/client" / name).read_text() for name in ("tls-certificate.pem", "tls-key.pem"))
+    pem.write_text(one)
+    secured = f'[[listener]]\nurl = "ssl://127.0.0.1:0?keyStorePath={pem}"\n'
+    text = f'data = "{tmp_path / "data"}"\n[[listener]]\nurl = "tcp://127.0.0.1:0?anycastPrefix={{}}"\n{secured}'
+    file.write_text(text.format("/queue/"))
+    served = serve("--no-admin")
+    pem.write_text("no certificate")
+    reload(served, file, text.format("/two/") + FULL.format(0), said="the configuration is not read again")
+    assert taken(served, 1) == ["RECEIPT"]
 
 
 def certificate(port: int) -> bytes:
@@ -278,5 +310,5 @@ def test_the_transaction_timeout_changes_for_new_transactions(serve: Serve, file
 def test_every_key_is_obeyed_by_a_reload_or_named(serve: Serve, file: Path, tmp_path: Path) -> None:
     """Those that only a start obeys are said in the log."""
     served = started(serve, file, tmp_path, "")
-    reload(served, file, "persist-delivery-count-before-delivery = true\npersist-id-cache = false\n", said="at the next start: ")
-    assert "at the next start: persist-id-cache, persist-delivery-count-before-delivery" in served.log.read_text()
+    reload(served, file, "persist-delivery-count-before-delivery = true\npersist-id-cache = false\n", said="only a restart can change")
+    assert "only a restart can change persist-id-cache, persist-delivery-count-before-delivery" in served.log.read_text()

@@ -114,7 +114,31 @@ class ListenerOptions(Struct, frozen=True, kw_only=True, rename="camel"):
     max_header_size: Annotated[int, key("Largest head: command and headers together.", "bytes", source=_OWN, at_least=128)] = 64 * KIB
     max_headers: Annotated[int, key("Most headers of a frame.", "headers", source="ActiveMQ Classic, OpenMQ", at_least=1)] = 1000
     max_frame_size_before_login: Annotated[int, key("Largest frame before CONNECTED.", "bytes", source="RabbitMQ", at_least=128)] = 64 * KIB
-    max_connections: Annotated[int, key("Connections of this listener; -1: no limit.", "connections", source=_OWN, at_least=-1)] = 10_000
+    max_connections: Annotated[
+        int, key("Connections of this listener that are logged in; -1: no limit.", "connections", source=_OWN, at_least=-1)
+    ] = 10_000
+    max_connections_before_login: Annotated[
+        int,
+        key(
+            "Sockets besides them that are not logged in yet, TLS hand-shakes included; the oldest of more is closed. -1: no limit.",
+            "connections",
+            source=_OWN,
+            at_least=-1,
+        ),
+    ] = 5000
+    max_connections_per_address: Annotated[
+        int | None,
+        key(
+            "Sockets of one client address (an IPv6 network of 64 bits); -1: no limit. Unset: 1000, and no limit for this machine.",
+            "connections",
+            source=_OWN,
+            at_least=-1,
+        ),
+    ] = None
+    max_connection_memory: Annotated[
+        int,
+        key("Output of one connection that its client does not take; beyond it, it is closed.", "bytes", source=_OWN, at_least=1),
+    ] = 64 * MIB
     max_connections_per_user: Annotated[int, key("Connections of one user; -1: no limit.", "connections", source=_OWN, at_least=-1)] = -1
     max_subscriptions: Annotated[int, key("Subscriptions of one connection.", "subscriptions", source=_OWN, at_least=1)] = 1000
     max_transactions: Annotated[int, key("Transactions that one connection has open.", "transactions", source=_OWN, at_least=1)] = 100
@@ -136,6 +160,9 @@ class ListenerOptions(Struct, frozen=True, kw_only=True, rename="camel"):
     web_socket_max_frame_payload_length: Annotated[
         int, key("One WebSocket message, its fragments together.", "bytes", source="Stompbox (Artemis: 65536)", at_least=128)
     ] = 4 * MIB
+    web_socket_max_frames_before_login: Annotated[
+        int, key("WebSocket frames before CONNECTED: messages, fragments, pings.", "frames", source=_OWN, at_least=1)
+    ] = 10_000
     allowed_origins: Annotated[
         tuple[str, ...] | None,
         key(

@@ -267,6 +267,9 @@ class Configuration(Table, frozen=True):
     max_waiting_logins: Annotated[
         int, key("Logins that wait to be verified; beyond, the address with most of them gets an ERROR.", "logins", source=_OWN, at_least=1)
     ] = 1000
+    max_refusals_logged: Annotated[
+        int, key("Refused frames and connections in the log, per minute; one line counts the others.", "lines", source=_OWN, at_least=0)
+    ] = 600
     log_level: Annotated[LogLevel, key("What is logged.")] = LogLevel.INFO
     log_format: Annotated[LogFormat, key("How it is written: lines of text, or one JSON object a line.")] = LogFormat.TEXT
     listeners: Annotated[tuple[ListenerTable, ...], key("[[listener]]: where clients connect.")] = field(

@@ -11,7 +11,7 @@ import random
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,7 +40,8 @@ from stompbox.server.logins import Login, Logins
 from stompbox.server.losses import Losses
 from stompbox.server.naming import Names
 from stompbox.server.outgoing import Stream, Whole
-from stompbox.server.pressure import Pressure
+from stompbox.server.pressure import UNREAD, Pressure
+from stompbox.server.refusals import Refusals
 from stompbox.server.timeouts import Timeouts
 from stompbox.server.transforming import Transform, load_transform, outward
 from stompbox.server.uploads import disk_failed
@@ -105,6 +106,7 @@ class Broker:
         self._transforms: dict[str, Transform] = {}
         self.readers: dict[tuple[str, int, int], Reader] = {}
         self.errors: Counter[str] = Counter()  # refused frames and closed connections, by code
+        self.refusals = Refusals(self)
         self.sequence = 1  # of the commit that is being gathered
         self.is_wanted = False  # somebody waits for it
         self.is_draining = False  # it will stop when its clients have finished
@@ -114,8 +116,7 @@ class Broker:
         self._commit_timer: asyncio.TimerHandle | None = None
         self._tick_timer: asyncio.TimerHandle | None = None
         self._tick_at = 0
-        self._flush_planned = False
-        self._commit_planned = False
+        self._flush_planned = self._commit_planned = False
         self._served = 0  # connections that waited for the last commit
         self._next_session = 1
         self.tasks: set[asyncio.Task[None]] = set()  # requests and reads under way
@@ -151,6 +152,7 @@ class Broker:
         most = connection.options.max_connections_per_user
         if user.name and 0 <= most <= self.of_user[user.name]:
             raise Refused("too-many-connections", f"user {user.name!r} has {most} connections, which is the limit")
+        connection.transport.enter()
         connection.user = user
         connection.proof = login.proof
         connection.is_entered = True
@@ -235,6 +237,13 @@ class Broker:
             else:
                 self.errors["slow-consumer"] += 1
 
+    def deliver_on(self, consumers: Iterable[Consumer]) -> None:
+        """What they have is handed out in the next turn."""
+        for consumer in consumers:
+            if not consumer.is_closed:
+                self.engine.touch(consumer)
+        self._flush_soon()
+
     def _flush_soon(self) -> None:
         """Once more, when others had their turn."""
         if not self._flush_planned:
@@ -255,10 +264,13 @@ class Broker:
             consumer.is_touched = False
             connection: Connection = consumer.owner
             if not consumer.is_closed:
+                if connection.unread.is_much:
+                    connection.unread.waiting[consumer] = None
+                    continue
                 held = self.counting.hold_back(consumer) if self.counting is not None else None
                 self._encode(consumer, connection)
                 if held:
-                    consumer.outbox[:0] = held
+                    consumer.outbox += held
                 written[connection] = None
         for connection in written:
             connection.write_out()
@@ -267,19 +279,26 @@ class Broker:
         if connection.transform is not None:
             self._encode_transformed(consumer, connection, connection.transform)
             return
-        out = connection.out
+        out, unread = connection.out, connection.unread
+        done = 0
         for output in consumer.outbox:
+            if unread.encoded > UNREAD:
+                break
+            done += 1
             run = output.run
             if run.is_large:
                 self._stream(consumer, output, connection)
                 continue
             try:
                 out.append(self._frames(output, connection, output.first, output.stop))
+                unread.encoded += len(out[-1])
             except Exception as error:
                 self.errors["internal-fault"] += 1
                 log.warning("%s: messages cannot be encoded together: %s", connection.name, told(error))
                 self._encode_singly(consumer, output, connection)
-        consumer.outbox.clear()
+        del consumer.outbox[:done]
+        if consumer.outbox:  # in the next round, if the system takes what there is
+            self.engine.touch(consumer)
         if consumer.ack is AckMode.AUTO:
             connection.unflushed[consumer] = None
 

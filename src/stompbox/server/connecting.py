@@ -39,8 +39,6 @@ def connect(connection: Connection, frame: Frame) -> None:
     if options.require_login and not name and (login is None or passcode is None):
         raise Refused("login-required", "login and passcode are required")
     broker = connection.broker
-    if 0 <= options.max_connections < broker.of_listener[str(connection.listener)]:
-        raise Refused("too-many-connections", f"this listener takes no more than {options.max_connections} connections")
     if not len(broker.users):
         _connected(connection, frame, agreement, Login(User(login or name)))
         return

@@ -6,6 +6,7 @@ Knows nothing of sockets: a transport (tcp.py, websocket.py) feeds it and writes
 from __future__ import annotations
 
 import logging
+from asyncio import TimerHandle
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -30,8 +31,9 @@ from stompbox.server.outgoing import GRACE, Outgoing, Stream
 from stompbox.server.stamping import Stamps
 from stompbox.server.stopping import last_word
 from stompbox.server.transport import Pending, Transport
+from stompbox.server.unread import Unread
 from stompbox.stomp import encode
-from stompbox.stomp.codec import Decoder, Limits, escape, unescape
+from stompbox.stomp.codec import Decoder, Limits, escape, faulty, unescape
 from stompbox.stomp.codec import encode as encode_frame
 from stompbox.stomp.frames import Frame
 from stompbox.stomp.heartbeat import Action, Agreement, Pulse
@@ -95,11 +97,12 @@ class Connection:
         self.is_paused = False
         self.holding: Holding | None = None  # what waits for room in an address (limiting.py)
         self.has_sent = False  # messages, in the read that is being obeyed
+        self.unread = Unread(self)
         self.is_ended = False  # nothing more is obeyed
         self.is_lost = False
         self.pulse: Pulse | None = None
         self.requests: Requests | None = None  # that wait for their answers
-        self._timer = broker.loop.call_later(options.handshake_timeout / 1000, self._handshake_late)
+        self._timer: TimerHandle | None = None  # of heart-beats and the time to live, once it is logged in
         broker.connections.add(self)
         broker.of_listener[str(listener)] += 1
 
@@ -123,7 +126,7 @@ class Connection:
         try:
             events = self.decoder.receive(data)
         except FrameError as error:
-            events = _faulty(error)
+            events = faulty(error)
         self._obey_all(events)
 
     def _feed_first(self, data: bytes) -> None:
@@ -140,7 +143,7 @@ class Connection:
                 self.receive(rest)
         elif self._before_login >= most:
             text = f"{self._before_login} octets and no CONNECT among them; the limit is {most - SLACK} (maxFrameSizeBeforeLogin)"
-            self._obey_all(_faulty(FrameError("too-much-before-login", text)))
+            self._obey_all(faulty(FrameError("too-much-before-login", text)))
 
     def enter_host(self, host: str | None, space: str, client_id: str) -> None:
         """Logged in: the names that it says are those of its virtual host."""
@@ -279,7 +282,10 @@ class Connection:
 
     def write_out(self) -> None:
         """Hands everything to the system at once; what auto subscriptions got is acknowledged when it was taken."""
+        self.unread.encoded = 0
         if self.outgoing is not None and not self._has_streamed(self.outgoing):
+            self.outgoing.follow(self.out)
+            self.unread.look()
             return
         out = self.out
         if out and not self.is_lost:
@@ -288,6 +294,8 @@ class Connection:
             self.transport.write(data)
             if self.pulse is not None:
                 self.pulse.sent(self.broker.loop.time())
+        if self.unread.is_much or self.transport.is_clogged:
+            self.unread.look()
         if self.unflushed and not self.transport.is_clogged:
             self._flushed()
         if self.is_ended and not self.pending and not self.is_lost:
@@ -324,6 +332,8 @@ class Connection:
             if self.requests is not None:
                 self.requests.drained()
             self._flushed()
+        if self.unread.is_much:
+            self.unread.look()
         self.broker.flush()
 
     def _flushed(self) -> None:
@@ -446,8 +456,7 @@ class Connection:
             headers["version"] = SUPPORTED
         body = f"{text}\n".encode()
         headers |= {"content-type": "text/plain", "content-length": str(len(body))}
-        self.broker.errors[error.code] += 1
-        log.info("%s: %s (%s)%s", self.name, error.message, error.code, ", closed" if closes else "")
+        self.broker.refusals.tell(self.name, error, closes=closes)
         self.say(encode_frame(Frame("ERROR", headers, body), self.session.version))
         if closes:
             self.end(is_failure=True)
@@ -471,8 +480,6 @@ class Connection:
         self.session.state = State.ENDING
         self.events = None
         self.held.clear()
-        if self.pulse is None:
-            self._timer.cancel()  # there is nothing that could still come too late
         self.broker.leave_user(self)
         self._leave(is_failure=is_failure)
         if self.outgoing is not None:
@@ -508,7 +515,8 @@ class Connection:
         if self.holding is not None and self.holding.messages:
             self.broker.engine.counters["not-taken"] += self.holding.messages
             log.info("%s: gone while %d messages waited for room; they were not taken", self.name, self.holding.messages)
-        self._timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         self.broker.engine.now = self.broker.now()
         self._leave(is_failure=True)
         self.outgoing = None
@@ -532,12 +540,12 @@ class Connection:
             engine.close_consumer(consumer, is_failure=is_failure)
         self.temporaries.close()
         self.unflushed.clear()
+        self.unread.waiting.clear()
 
     # Time
 
     def agree(self, agreement: Agreement) -> None:
         """Logged in: from now on heart-beats and the time to live count."""
-        self._timer.cancel()
         self.pulse = Pulse(agreement, self.broker.loop.time())
         self._plan_beat()
 
@@ -565,10 +573,16 @@ class Connection:
             self.write_out()
         self._plan_beat()
 
-    def _handshake_late(self) -> None:
-        self.refuse(IllegalFrame("handshake-timeout", f"no CONNECT within {self.options.handshake_timeout} ms", closes=True))
+    def dismiss(self, error: StompboxError) -> bool:
+        """Its door has something against it, before its login: an ERROR, and the close. False: it is too late for that."""
+        if self.is_lost or self.is_ended:
+            return False
+        self.refuse(error)
+        if not self.is_ended:
+            self.end(is_failure=True)
         self.write_out()
         self.broker.flush()
+        return True
 
     @property
     def name(self) -> str:
@@ -579,9 +593,3 @@ class Connection:
             f"<Connection {self.session_id} {self.peer} {self.session!r} user={self.user.name!r} "
             f"subscriptions={len(self.consumers)} transactions={len(self.transactions)}>"
         )
-
-
-def _faulty(error: FrameError) -> Iterator[object]:
-    """What a decoder gives that finds a fault before anything else."""
-    raise error
-    yield

@@ -120,14 +120,19 @@ class Outgoing:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.items: deque[bytes | Stream] = deque()
+        self.waiting = 0  # octets of the bytes among them
 
     def add(self, stream: Stream) -> None:
         """Behind all that was said before."""
-        out = self.connection.out
+        self.follow(self.connection.out)
+        self.items.append(stream)
+
+    def follow(self, out: list[bytes]) -> None:
+        """Takes over what was said behind it."""
         if out:
             self.items.append(b"".join(out))
+            self.waiting += sum(map(len, out))
             out.clear()
-        self.items.append(stream)
 
     def write(self) -> bool:
         """Hands over what can be; True when all of it was."""
@@ -137,6 +142,7 @@ class Outgoing:
             if isinstance(item, bytes):
                 self._hand_over(item)
                 self.items.popleft()
+                self.waiting -= len(item)
                 continue
             if item.ready is None:
                 self._read(item)

@@ -6,6 +6,7 @@
 | to an address that blocks when the disk is in trouble  | the disk is good again                        |
 | more requests than are answered (requests.py)          | fewer wait                                    |
 | to an address that blocks when it is full              | there is room                                 |
+| or subscribed, and does not read UNREAD bytes it got   | it has read them                              |
 
 Who only consumes never waits. What was read already is taken; so a sender goes beyond by one read at the most. Of those who wait for
 room, as many go on at a time as it has reads; the others look again after TURN. A connection that consumes, too, is still read while
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 UNSAVED: Final = 64 << 20  # bytes
 READ: Final = 256 << 10  # bytes of one read of a socket
+UNREAD: Final = 1 << 20  # bytes beyond what the systems of both sides hold
 TURN: Final = 0.005  # seconds
 
 
@@ -36,6 +38,7 @@ class Reason(Enum):
     BEHIND = "behind"  # the disk is slower than the senders
     DISK = "disk"
     REQUESTS = "requests"  # it asks more than it is answered
+    UNREAD = "unread"  # it does not take what it is told
     PIECES = "pieces"  # of a large body, faster than the disk
 
 

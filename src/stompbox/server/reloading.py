@@ -1,4 +1,7 @@
-"""SIGHUP: the configuration is read again. What is wrong in it changes nothing; what needs a restart is named.
+"""SIGHUP: the configuration is read again, and taken whole or not at all.
+
+What is wrong in it, and what only a restart can do, is named in the log, and nothing changes: a broker that took the half of a file (its
+users are gone, and its sockets are still open to everybody) would be what nobody has configured.
 
 Users, permissions, virtual hosts, address settings, limits, addresses and diverts change at once, for connections that are there as
 well: what is no longer allowed ends (revoking.py).
@@ -20,7 +23,11 @@ from stompbox.server.hosts import Hosts
 from stompbox.server.revoking import revoke
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    from stompbox.config import Listener
     from stompbox.server.broker import Broker
+    from stompbox.server.tcp import Door
 
 log = logging.getLogger("stompbox")
 
@@ -37,14 +44,20 @@ def reload(broker: Broker, read: Read) -> None:
         log.error("the configuration is not read again: %s (%s). Everything stays as it was", error.message, error.code)
         return
     later = needs_restart(broker.configuration, found)
+    if later:
+        log.error("the configuration is not read again: only a restart can change %s. Everything stays as it was", ", ".join(later))
+        return
     try:
-        _change_doors(broker, found)
+        changes = _prepared(broker, found)
     except ConfigError as error:
-        log.error("the listeners stay as they were: %s (%s)", error.message, error.code)
+        log.error("the listeners stay as they were, and so does all else: %s (%s)", error.message, error.code)
+        return
+    for door, listener, context in changes:
+        door.change(listener, context)
     stays = take(broker, found)
     for line in stays[:STAYING]:
         log.warning("%s", line)
-    log.warning("the configuration was read again%s", f"; at the next start: {', '.join(later)}" if later else "")
+    log.warning("the configuration was read again")
 
 
 def take(broker: Broker, configuration: Configuration) -> list[str]:
@@ -73,9 +86,7 @@ def take(broker: Broker, configuration: Configuration) -> list[str]:
     return stays
 
 
-def _change_doors(broker: Broker, configuration: Configuration) -> None:
-    """Options and certificates of what is listened on still. Raises ConfigError for the first one that cannot be so."""
+def _prepared(broker: Broker, configuration: Configuration) -> list[tuple[Door, Listener, SSLContext | None]]:
+    """Options and certificates of what is listened on. Raises ConfigError for the first one that cannot be so."""
     found = {str(listener): listener for listener in [table.parse() for table in configuration.listeners]}
-    for door in broker.doors:
-        if str(door.listener) in found:
-            door.change(found[str(door.listener)])
+    return [(door, *door.prepare(found[str(door.listener)])) for door in broker.doors]

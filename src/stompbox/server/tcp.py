@@ -9,86 +9,124 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
 from stompbox.config import Listener
-from stompbox.errors import ConfigError, FrameError, IllegalFrame, PeerError
+from stompbox.errors import ConfigError, FrameError, IllegalFrame, PeerError, Refused
 from stompbox.server import proxy
+from stompbox.server.admission import Admission
 from stompbox.server.connection import Connection
 from stompbox.server.faults import guarded
-from stompbox.server.keystores import load_key_store
+from stompbox.server.tls import secured, tls_context
 
 if TYPE_CHECKING:
+    from stompbox.errors import StompboxError
     from stompbox.server.broker import Broker
     from stompbox.server.websocket import WebSocket
 
 TLS_HELLO = b"\x16\x03"  # how a TLS client begins (RFC 8446, 5.1: handshake, version 3.x)
 LAST_WORDS = 10.0  # seconds in which the disk must have what a peer waits for that says no more itself
 LINGER = 1.0  # seconds in which the peer may read what was last said (STOMP 1.2, Connection Lingering)
+DROPPED = 16 << 20  # octets that are read and dropped meanwhile; then nothing is read any more
 
 
 class Socket(asyncio.Protocol):
-    """One accepted socket. Is the transport of its Connection, or of the WebSocket in between."""
+    """One accepted socket. Is the transport of its Connection, or of the WebSocket in between.
 
-    def __init__(self, broker: Broker, listener: Listener) -> None:
+    From here on it has `handshakeTimeout` for all that comes before its login: TLS, PROXY header, WebSocket and CONNECT.
+    """
+
+    def __init__(self, broker: Broker, door: Door) -> None:
         self.broker = broker
-        self.listener = listener
+        self.listener = door.listener
+        self.admission = door.admission
         self.is_clogged = False
+        self.peer = "local"
+        self._is_readable = not self.listener.is_tls  # the TLS hand-shake is done
         self._closing = False
+        self._dropped = 0  # octets that came meanwhile
         self._is_half_closed = False
         self._receiver: Connection | WebSocket | None = None
         self._first = b""
-        self._awaits_proxy = listener.options.proxy_protocol_enabled
+        self._awaits_proxy = self.listener.options.proxy_protocol_enabled
 
     @guarded
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
+    def accepted(self, transport: asyncio.Transport) -> None:
+        """The first that is known of it; with TLS the hand-shake is still to come."""
+        self._transport = self._raw = transport
         raw = transport.get_extra_info("socket")
         if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
             with suppress(OSError):  # some systems say so when the peer is gone already; it is no fault of ours
                 raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # With no room at all in its buffer a transport writes at once, and tells when the system has taken everything. That of TLS
-        # would never tell with 0: it pauses at its limit, a plain one beyond
-        self._transport.set_write_buffer_limits(high=1 if self.listener.is_tls else 0, low=0)
         name = transport.get_extra_info("peername")
         self.peer = str(name[0]) if name else "local"
         self.broker.sockets.add(self)
-        self._deadline = self.broker.loop.call_later(self.listener.options.handshake_timeout / 1000, self._silent)
+        options = self.listener.options
+        self._deadline = self.broker.loop.call_later(options.handshake_timeout / 1000, self._late)
+        self.admission.arrive(self, options)
+        if not self._awaits_proxy:
+            self._is_located()
 
-    def _silent(self) -> None:
-        """Nothing came that tells what this is; a Connection has a deadline of its own."""
-        if self._receiver is None:
-            self._become_stomp(b"")
+    @guarded
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """What it says can be read."""
+        if not self.listener.is_tls:
+            self.accepted(cast(asyncio.Transport, transport))
+        elif self._closing:
+            cast(asyncio.Transport, transport).abort()
+            return
+        self._is_readable = True
+        self._transport = cast(asyncio.Transport, transport)
+        self._limit_buffer()
+
+    def _limit_buffer(self) -> None:
+        # With no room at all in its buffer a transport writes at once, and tells when the system has taken everything. That of TLS
+        # would never tell with 0: it pauses at its limit, a plain one beyond
+        self._transport.set_write_buffer_limits(high=1 if self.listener.is_tls else 0, low=0)
+
+    def _is_located(self) -> bool:
+        """Whether its address may have one connection more."""
+        try:
+            self.admission.locate(self, self.peer, self.listener.options)
+        except Refused as error:
+            self.dismiss(error)
+            return False
+        return True
+
+    def _late(self) -> None:
+        timeout = self.listener.options.handshake_timeout
+        self.dismiss(IllegalFrame("handshake-timeout", f"no CONNECT within {timeout} ms (handshakeTimeout)", closes=True))
 
     @guarded
     def data_received(self, data: bytes) -> None:
+        if self._closing:
+            self._drop(len(data))
+            return
         receiver = self._receiver
         if receiver is not None:
-            if not self._closing:
-                receiver.receive(data)
+            receiver.receive(data)
             return
         self._first += data
         if self._awaits_proxy and not self._introduced():
             return
         if self._first.startswith(TLS_HELLO) and not self.listener.is_tls:
             text = f"a TLS client on {self.listener}, which speaks without TLS; give it an ssl:// listener, or the client a tcp URL"
-            self._refuse(IllegalFrame("tls-not-spoken", text, closes=True))
+            self.dismiss(IllegalFrame("tls-not-spoken", text, closes=True))
             return
         if b"GET ".startswith(self._first[:4]) and len(self._first) < 4:
             return
         first, self._first = self._first, b""
-        self._deadline.cancel()
         if first.startswith(b"GET "):
             from stompbox.server.websocket import WebSocket  # most brokers start without one
 
             self._receiver = WebSocket(self.broker, self.listener, self, self.peer)
-            self._receiver.receive(first)
         else:
-            self._become_stomp(first)
+            self._receiver = Connection(self.broker, self.listener, self, self.peer)
+        self._receiver.receive(first)
 
     def _introduced(self) -> bool:
         """Whether the balancer has said all of whose connection this is."""
         try:
             found = proxy.read(self._first)
         except FrameError as error:
-            self._refuse(error)
+            self.dismiss(error)
             return False
         except Exception as error:
             self.broker.faults.drop(self, "a PROXY header was parsed", error)
@@ -97,20 +135,22 @@ class Socket(asyncio.Protocol):
             return False
         self._awaits_proxy = False
         self.peer, self._first = found[0] or self.peer, self._first[found[1] :]
-        return bool(self._first)
+        return self._is_located() and bool(self._first)
 
-    def _refuse(self, error: PeerError) -> None:
-        """Of somebody who is no STOMP client."""
-        self._become_stomp(b"")
-        assert isinstance(self._receiver, Connection)
-        self._receiver.refuse(error)
-        self._receiver.write_out()
-        self.broker.flush()
+    def dismiss(self, error: StompboxError) -> None:
+        """It is to go: told in an ERROR, unless it has not come so far that it could read one."""
+        if self._receiver is None and self._is_readable:
+            self._receiver = Connection(self.broker, self.listener, self, self.peer)
+        if self._receiver is not None and self._receiver.dismiss(error):
+            return
+        self.broker.refusals.tell(f"connection from {self.peer}", error, closes=True)
+        self._closing = True
+        self._transport.abort()
 
-    def _become_stomp(self, first: bytes) -> None:
-        self._receiver = Connection(self.broker, self.listener, self, self.peer)
-        if first:
-            self._receiver.receive(first)
+    def enter(self) -> None:
+        """Logs in. Raises Refused where the listener has enough of them."""
+        self.admission.enter(self, self.listener.options)
+        self._deadline.cancel()
 
     def pause_writing(self) -> None:
         self.is_clogged = True
@@ -136,7 +176,12 @@ class Socket(asyncio.Protocol):
 
     @guarded
     def connection_lost(self, error: Exception | None) -> None:
+        if not self._is_readable and not self._closing:
+            text = f"the TLS hand-shake failed: {str(error or 'the peer has gone')[:200]!r}"
+            self.broker.refusals.tell(f"connection from {self.peer}", PeerError("tls-handshake-failed", text), closes=True)
+        self._closing = True
         self._deadline.cancel()
+        self.admission.gone(self)
         self.broker.sockets.discard(self)
         if self._receiver is not None:
             self._receiver.lost()
@@ -148,6 +193,12 @@ class Socket(asyncio.Protocol):
         certificate = self._transport.get_extra_info("peercert")  # empty unless it was verified
         parts = [part for name in (certificate or {}).get("subject", ()) for part in name]
         return next((value for key, value in parts if key == "commonName"), "")
+
+    @property
+    def unsent(self) -> int:
+        """Octets that were written and that the system has not taken."""
+        size = self._transport.get_write_buffer_size()
+        return size if self._raw is self._transport else size + self._raw.get_write_buffer_size()
 
     def write(self, data: bytes) -> None:
         if not (self.broker.has_failed or self._transport.is_closing()):
@@ -166,19 +217,24 @@ class Socket(asyncio.Protocol):
         if self._closing:
             return
         self._closing = True
+        self._deadline.cancel()
+        self.admission.linger(self)
         if self._is_half_closed:
-            self._deadline.cancel()
             self._transport.close()
             return
         try:
             if self._transport.can_write_eof():
                 self._transport.write_eof()
-                self._transport.resume_reading()
+            self.resume_reading()  # what is not read would reset the connection at its close, and what was last said would be lost
         except OSError:  # the peer is gone
             self._transport.abort()
             return
-        self._deadline.cancel()
         self._deadline = self.broker.loop.call_later(LINGER, self._close_now)
+
+    def _drop(self, size: int) -> None:
+        self._dropped += size
+        if self._dropped > DROPPED:
+            self.pause_reading()
 
     def _close_now(self) -> None:
         self._transport.close()
@@ -194,50 +250,30 @@ class Door:
     def __init__(self, broker: Broker, listener: Listener) -> None:
         """Raises ConfigError for certificates or a transformer that cannot be loaded."""
         self.broker = broker
-        self.listener = listener
-        self.context = tls_context(listener) if listener.is_tls else None
-        broker.transform_of(listener.options)
+        self.admission = Admission()
+        self.listener, self.context = self.prepare(listener)
 
-    def change(self, listener: Listener) -> None:
-        """For those who come from now on; the files of certificates are read again. When it raises ConfigError nothing has changed."""
+    def prepare(self, listener: Listener) -> tuple[Listener, ssl.SSLContext | None]:
+        """What `change` needs; the files of certificates are read again. Raises ConfigError, and changes nothing."""
         self.broker.transform_of(listener.options)
-        if self.context is not None:
-            tls_context(listener)
-            load_certificates(self.context, listener)
-        self.listener = listener
+        return listener, tls_context(listener) if listener.is_tls else None
 
-    def receive(self) -> Socket:
-        return Socket(self.broker, self.listener)
+    def change(self, listener: Listener, context: ssl.SSLContext | None) -> None:
+        """For those who come from now on."""
+        self.listener, self.context = listener, context
 
-
-def tls_context(listener: Listener) -> ssl.SSLContext:
-    """The server side of TLS for a listener. Raises ConfigError that names the file."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    load_certificates(context, listener)
-    return context
-
-
-def load_certificates(context: ssl.SSLContext, listener: Listener) -> None:
-    options = listener.options
-    if not options.key_store_path:
-        raise ConfigError("config-value", f"{listener}: ssl:// needs keyStorePath, a file with certificate chain and key")
-    try:
-        load_key_store(context, options)
-        if options.trust_store_path:
-            context.load_verify_locations(options.trust_store_path)
-    except (OSError, ssl.SSLError, ValueError) as error:
-        raise ConfigError("config-value", f"{listener}: keyStorePath {options.key_store_path!r} cannot be used: {error}") from None
-    context.verify_mode = ssl.CERT_REQUIRED if options.need_client_auth else ssl.CERT_NONE
+    def receive(self) -> asyncio.BaseProtocol:
+        accepted = Socket(self.broker, self)
+        if self.context is None:
+            return accepted
+        return secured(accepted, self.context, self.broker.loop, self.listener.options.handshake_timeout / 1000)
 
 
 async def listen(broker: Broker, listener: Listener) -> asyncio.Server:
     """Starts to accept. Raises ConfigError when the address cannot be listened on."""
     door = Door(broker, listener)
     try:
-        server = await broker.loop.create_server(
-            door.receive, listener.host, listener.port, ssl=door.context, backlog=1024, reuse_address=True
-        )
+        server = await broker.loop.create_server(door.receive, listener.host, listener.port, backlog=1024, reuse_address=True)
     except OSError as error:
         raise ConfigError("cannot-listen", f"cannot listen on {listener}: {error.strerror or error}") from None
     broker.doors.append(door)

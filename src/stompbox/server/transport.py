@@ -26,6 +26,12 @@ class Transport(Protocol):
         """Writes what is left, lets the peer read it, closes (STOMP 1.2, Connection Lingering)."""
 
     def abort(self) -> None: ...
+    def enter(self) -> None:
+        """It logs in: no longer has it to hurry. Raises Refused where the listener has enough connections."""
+
+    @property
+    def unsent(self) -> int:
+        """Octets that were written and that the operating system has not taken."""
 
 
 class Pending:

@@ -14,7 +14,7 @@ from stompbox.errors import ConfigError, StompboxError
 from stompbox.security import Users
 from stompbox.server import configuring
 from stompbox.server.keystores import admin_context
-from stompbox.server.tcp import tls_context
+from stompbox.server.tls import tls_context
 from stompbox.server.transforming import load_transform
 
 

@@ -20,14 +20,14 @@ from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
 from stompbox.config import Listener, host_of, is_loopback, is_own_host
-from stompbox.errors import PeerError, Refused, StompboxError
+from stompbox.errors import FrameError, PeerError, Refused, StompboxError
 from stompbox.server.connection import Connection
+from stompbox.server.webframes import Frames
 
 if TYPE_CHECKING:
     from stompbox.server.broker import Broker
     from stompbox.server.tcp import Socket
 
-log = logging.getLogger("stompbox.connection")
 _library = logging.getLogger("stompbox.websockets")  # what it says of each connection is said here
 _library.setLevel(logging.WARNING)
 STATUS: Final = MappingProxyType(
@@ -38,8 +38,13 @@ STATUS: Final = MappingProxyType(
     }
 )
 MESSAGE: Final = 8192  # octets of a message with several frames: what the strictest clients take (Tomcat; Jetty 64 KiB, Python 1 MiB)
+TURN: Final = 128  # frames of one client that are parsed before others have their turn: about 2 ms
+MORE: Final = 1024  # octets that one message may have beyond the frame in it: the codec says better what is too long
+REQUEST: Final = 16 << 10  # octets that the request of a hand-shake may have at the least: browsers send cookies
 _CONTENT_LENGTH: Final = b"\ncontent-length:"
 _BAD_REQUEST: Final = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+_TOO_LARGE: Final = b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+_END_OF_HEAD: Final = b"\r\n\r\n"
 SUBPROTOCOLS = [Subprotocol(name) for name in ("v12.stomp", "v11.stomp", "v10.stomp")]
 
 
@@ -57,47 +62,135 @@ class WebSocket:
             from websockets.extensions.permessage_deflate import ServerPerMessageDeflateFactory
 
             extensions = [ServerPerMessageDeflateFactory()]
+        most = options.max_frame_size_before_login + MORE
         self.protocol = ServerProtocol(
-            subprotocols=SUBPROTOCOLS,
-            select_subprotocol=_select,
-            extensions=extensions,
-            max_size=options.web_socket_max_frame_payload_length,
-            logger=_library,
-        )
+            subprotocols=SUBPROTOCOLS, select_subprotocol=_select, extensions=extensions, max_size=most, logger=_library
+        )  # fmt: skip
         self.connection: Connection | None = None
         self.speaks_text = True
-        self._parts: list[bytes] = []
+        self._frames = Frames()
+        self._strange = 0  # frames that came before the login
+        self._request = 0  # octets of the hand-shake
+        self._left = b""  # what waits for the next turn
+        self._is_planned = False
+        self._is_paused = False
         self._is_refused = False
-        self._deadline = broker.loop.call_later(options.handshake_timeout / 1000, self._late)
-
-    def _late(self) -> None:
-        if self.connection is None:
-            self.socket.abort()
 
     # The receiver of a socket
 
     def receive(self, data: bytes) -> None:
+        self._left = self._left + data if self._left else data
+        if not self._is_planned:
+            self._read()
+
+    def _read(self) -> None:
+        """As many frames as one turn of the loop may have; the rest of them waits behind the other connections."""
+        data, self._left = self._left, b""
+        at = frames = 0
+        if self.connection is None:
+            at = self._read_request(data)
+        while at < len(data) and frames < TURN and not self._is_paused and self._is_open:
+            most = 1 if self._is_strange else TURN - frames
+            stop, count, longest = self._frames.portion(data, at, most)
+            frames += count
+            if not self._may_be(count, longest):
+                break
+            self._parse(data[at:stop])
+            at = stop
+        if at < len(data) and self._is_open:
+            self._left = data[at:]
+            self.socket.pause_reading()
+            self._plan()
+
+    def _plan(self) -> None:
+        if self._left and not self._is_paused and not self._is_planned:
+            self._is_planned = True
+            self.broker.loop.call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        self._is_planned = False
+        if self._is_paused or not self._is_open:
+            return
+        self._read()
+        if not self._left and not self._is_paused:
+            self.socket.resume_reading()
+
+    @property
+    def _is_open(self) -> bool:
+        connection = self.connection
+        return connection is not None and not connection.is_ended and self.protocol.state is State.OPEN
+
+    @property
+    def _is_strange(self) -> bool:
+        return self.connection is None or not self.connection.decoder.logged_in
+
+    def _may_be(self, count: int, longest: int) -> bool:
+        """Whether such frames may come; a long one is refused at its announcement."""
+        assert self.connection is not None
+        options = self.listener.options
+        if not self._is_strange:
+            limit = options.web_socket_max_frame_payload_length
+            if longest <= limit:
+                return True
+            text = f"a WebSocket frame of {longest} octets; the limit is {limit} (webSocketMaxFramePayloadLength)"
+            self.connection.dismiss(FrameError("websocket-frame-too-large", text))
+            return False
+        self._strange += count
+        if longest > options.max_frame_size_before_login + MORE:
+            text = f"a WebSocket frame of {longest} octets before CONNECT; the limit is {options.max_frame_size_before_login}"
+            self.connection.dismiss(FrameError("too-much-before-login", f"{text} (maxFrameSizeBeforeLogin)"))
+        elif self._strange > options.web_socket_max_frames_before_login:
+            text = f"{self._strange} WebSocket frames before CONNECT; the limit is {options.web_socket_max_frames_before_login}"
+            self.connection.dismiss(FrameError("too-much-before-login", f"{text} (webSocketMaxFramesBeforeLogin)"))
+        return not self.connection.is_ended
+
+    def _read_request(self, data: bytes) -> int:
+        """The HTTP request; where the first WebSocket frame begins, or the end of what came."""
+        end = data.find(_END_OF_HEAD)
+        stop = end + len(_END_OF_HEAD) if end >= 0 else len(data)
+        self._request += stop
+        limit = max(self.listener.options.max_frame_size_before_login, REQUEST)
+        if self._request > limit:
+            self._refuse(PeerError("bad-handshake", f"the request of a WebSocket hand-shake has more than {limit} octets"))
+            self.socket.write(_TOO_LARGE)
+            self.socket.close()
+            return len(data)
+        if end < 0 and data:  # the end of the head may be cut in two
+            kept = next((size for size in (3, 2, 1) if data.endswith(_END_OF_HEAD[:size])), 0)
+            stop -= kept
+            self._request -= kept
+            self._left = data[stop:]
+        self._parse(data[:stop])
+        return stop if self.connection is not None else len(data)
+
+    def _parse(self, data: bytes) -> None:
+        payloads: list[bytes] = []
         try:
-            frames = self._parsed(data)
+            for frame in self._parsed(data):
+                self._take(frame, payloads)
         except Exception as error:
             self.broker.faults.drop(self.socket, "what a WebSocket brought was parsed", error)
             return
-        for frame in frames:
-            self._frame(frame)
         fault = self.protocol.handshake_exc
         if self.connection is None and fault is not None and not self._is_refused:  # nothing that HTTP could answer to
             self._refuse(PeerError("bad-handshake", f"the WebSocket hand-shake is no HTTP request: {str(fault)[:200]!r}"))
             self.socket.write(_BAD_REQUEST)
         self._send()
+        if payloads and self.connection is not None:
+            self.connection.receive(payloads[0] if len(payloads) == 1 else b"".join(payloads))
         if self.protocol.close_expected():
             self.socket.close()
+
+    def dismiss(self, error: StompboxError) -> bool:
+        """Before its login; False: there is nobody yet who could be told."""
+        return self.connection is not None and self.connection.dismiss(error)
 
     def drained(self) -> None:
         if self.connection is not None:
             self.connection.drained()
 
     def lost(self) -> None:
-        self._deadline.cancel()
+        self._left = b""
         if self.connection is not None:
             self.connection.lost()
 
@@ -119,7 +212,6 @@ class WebSocket:
             self._refuse(error)
         self.protocol.send_response(response)
         if self.protocol.state is State.OPEN:
-            self._deadline.cancel()
             self.connection = Connection(self.broker, self.listener, self, self.peer)
 
     def _fault(self, request: Request) -> StompboxError | None:
@@ -146,8 +238,7 @@ class WebSocket:
     def _refuse(self, error: StompboxError) -> None:
         """Told in HTTP, counted and logged as everything that is refused."""
         self._is_refused = True
-        self.broker.errors[error.code] += 1
-        log.info("connection from %s: %s (%s), closed", self.peer, error.message, error.code)
+        self.broker.refusals.tell(f"connection from {self.peer}", error, closes=True)
 
     def _may_come_from(self, origin: str, host: str) -> bool:
         """Browsers say where a page is from; one of a stranger must not use a broker that trusts this machine."""
@@ -159,21 +250,21 @@ class WebSocket:
         parts = urlsplit(origin)
         return parts.hostname is not None and (is_loopback(parts.hostname) or parts.netloc == host)
 
-    def _frame(self, frame: Frame) -> None:
+    def _take(self, frame: Frame, payloads: list[bytes]) -> None:
+        """Messages and fragments alike hold any part of the stream, so nothing waits for the end of a message."""
         if frame.opcode in (Opcode.TEXT, Opcode.BINARY):
             self.speaks_text = frame.opcode is Opcode.TEXT
         elif frame.opcode is not Opcode.CONT:
             return
-        self._parts.append(bytes(frame.data))
-        if frame.fin and self.connection is not None:
-            data = b"".join(self._parts)
-            self._parts.clear()
-            self.connection.receive(data)
+        if frame.data:
+            payloads.append(bytes(frame.data))
 
     def _send(self) -> None:
         data = b"".join(self.protocol.data_to_send())
         if data:
             self.socket.write(data)
+            if self.socket.is_clogged and self.connection is not None:
+                self.connection.unread.look()
 
     # The transport of a Connection
 
@@ -197,11 +288,24 @@ class WebSocket:
                 self.protocol.send_binary(part)
         self._send()
 
+    @property
+    def unsent(self) -> int:
+        return self.socket.unsent
+
+    def enter(self) -> None:
+        self.socket.enter()
+        self.protocol.max_message_size = self.listener.options.web_socket_max_frame_payload_length
+
     def pause_reading(self) -> None:
+        self._is_paused = True
         self.socket.pause_reading()
 
     def resume_reading(self) -> None:
-        self.socket.resume_reading()
+        self._is_paused = False
+        if self._left:
+            self._plan()
+        else:
+            self.socket.resume_reading()
 
     def close(self) -> None:
         if self.protocol.state is State.OPEN:

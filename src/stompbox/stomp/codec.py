@@ -246,6 +246,12 @@ class Decoder:
         return stop
 
 
+def faulty(error: FrameError) -> Iterator[object]:
+    """What a decoder gives that finds a fault before anything else."""
+    raise error
+    yield
+
+
 def _after_empty(data: bytes, position: int) -> int:
     """Past the EOLs and NULs that are at `position`: as many as there are cost one search."""
     found = _EMPTY.match(data, position)

@@ -1,0 +1,117 @@
+"""Who is let in at a listener, counted from the moment in which a socket is accepted until it is told to go.
+
+| limit                       | counts                                         | beyond it                                               |
+|-----------------------------|------------------------------------------------|---------------------------------------------------------|
+| `maxConnectionsBeforeLogin` | sockets that have not logged in                | the one that has waited for the longest time is closed  |
+| `maxConnectionsPerAddress`  | sockets of one client address, logged in or not| the newcomer is refused                                 |
+| `maxConnections`            | connections that are logged in                 | CONNECT is refused                                      |
+| LEAVING                     | sockets that were refused, or ended, and linger| the one that has lingered for the longest time is cut   |
+
+So strangers never take the places of those who log in, nor can they keep others from logging in: each newcomer takes the place of the
+oldest of them. Who was refused gives its place back at once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from ipaddress import IPv6Address, ip_address
+from typing import TYPE_CHECKING, Final, Protocol
+
+from stompbox.errors import Refused
+
+if TYPE_CHECKING:
+    from stompbox.config import ListenerOptions
+    from stompbox.errors import StompboxError
+
+LEAVING: Final = 1000  # sockets that linger; a second of it is a courtesy
+PER_ADDRESS: Final = 1000  # connections, of an address that is not this machine's, where nothing is configured
+_NETWORK: Final = 64  # bits of an IPv6 address that one customer has; the others are his to choose
+
+
+class Visitor(Protocol):
+    """An accepted socket."""
+
+    def dismiss(self, error: StompboxError) -> None:
+        """Closes, and says why where it can."""
+
+    def abort(self) -> None: ...
+
+
+class Admission:
+    """What is counted of one listener."""
+
+    def __init__(self) -> None:
+        self.strangers: dict[Visitor, None] = {}  # the oldest first
+        self.entered: dict[Visitor, None] = {}
+        self.leaving: dict[Visitor, None] = {}
+        self.of_address: Counter[str] = Counter()
+        self._address: dict[Visitor, str] = {}
+
+    def arrive(self, visitor: Visitor, options: ListenerOptions) -> None:
+        """A socket was accepted."""
+        self.strangers[visitor] = None
+        if 0 <= options.max_connections_before_login < len(self.strangers):
+            oldest = next(iter(self.strangers))
+            self.leave(oldest)
+            text = f"the oldest of more than {options.max_connections_before_login} connections without a login (maxConnectionsBeforeLogin)"
+            oldest.dismiss(Refused("too-many-connections", text, closes=True))
+
+    def locate(self, visitor: Visitor, peer: str, options: ListenerOptions) -> None:
+        """It is known whose it is. Raises Refused where that address has enough of them."""
+        address, is_here = _network_of(peer)
+        most = options.max_connections_per_address
+        if most is None:
+            most = -1 if is_here else PER_ADDRESS
+        if 0 <= most <= self.of_address[address]:
+            text = f"{address} has {self.of_address[address]} connections; the limit is {most} (maxConnectionsPerAddress)"
+            raise Refused("too-many-connections", text, closes=True)
+        self._address[visitor] = address
+        self.of_address[address] += 1
+
+    def enter(self, visitor: Visitor, options: ListenerOptions) -> None:
+        """It logs in. Raises Refused where the listener has enough of them."""
+        if 0 <= options.max_connections <= len(self.entered):
+            text = f"this listener takes no more than {options.max_connections} connections (maxConnections)"
+            raise Refused("too-many-connections", text, closes=True)
+        self.strangers.pop(visitor, None)
+        self.entered[visitor] = None
+
+    def leave(self, visitor: Visitor) -> None:
+        """It is to go, and gives back its place, however long its socket lingers."""
+        self.strangers.pop(visitor, None)
+        self.entered.pop(visitor, None)
+        address = self._address.pop(visitor, None)
+        if address is not None:
+            self.of_address[address] -= 1
+            if not self.of_address[address]:
+                del self.of_address[address]
+
+    def linger(self, visitor: Visitor) -> None:
+        """It has been told all, and is given the time to read it."""
+        self.leave(visitor)
+        self.leaving[visitor] = None
+        if len(self.leaving) > LEAVING:
+            oldest = next(iter(self.leaving))
+            del self.leaving[oldest]
+            oldest.abort()
+
+    def gone(self, visitor: Visitor) -> None:
+        self.leave(visitor)
+        self.leaving.pop(visitor, None)
+
+    def __repr__(self) -> str:
+        return f"<Admission strangers={len(self.strangers)} entered={len(self.entered)} leaving={len(self.leaving)}>"
+
+
+def _network_of(peer: str) -> tuple[str, bool]:
+    """What counts as one client address, and whether it is this machine."""
+    try:
+        address = ip_address(peer)
+    except ValueError:
+        return peer, True  # a socket of this machine that has none
+    if isinstance(address, IPv6Address):
+        if address.ipv4_mapped is None:
+            network = IPv6Address(int(address) >> _NETWORK << _NETWORK)
+            return f"{network}/{_NETWORK}", address.is_loopback
+        address = address.ipv4_mapped
+    return str(address), address.is_loopback

@@ -1,0 +1,67 @@
+"""What a client was told and does not take: receipts, errors, pongs and messages alike.
+
+    more than UNREAD               nothing more is read from it, nor delivered to it, until it has read
+    more than maxConnectionMemory  it is cut off; there is no use in an ERROR that it would not read
+
+Counted is what the system has not taken, and what stands behind a large message that is going out. A client that sends much and reads later
+has what the systems of both sides hold, and UNREAD, before it must read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stompbox.errors import Refused
+from stompbox.server.pressure import UNREAD, Reason
+
+if TYPE_CHECKING:
+    from stompbox.broker.consumer import Consumer
+    from stompbox.server.connection import Connection
+
+
+class Unread:
+    """Of one connection. `encoded`: octets of messages that are not written yet."""
+
+    __slots__ = ("connection", "encoded", "is_much", "waiting")
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.is_much = False
+        self.encoded = 0
+        self.waiting: dict[Consumer, None] = {}  # who have something for it when it has read
+
+    def look(self) -> None:
+        connection = self.connection
+        behind = connection.outgoing.waiting if connection.outgoing is not None else 0
+        if connection.is_lost:
+            return
+        if not connection.transport.is_clogged and behind <= UNREAD // 2:
+            if self.is_much:
+                self._go_on()
+            return
+        size = connection.transport.unsent + behind
+        if size > connection.options.max_connection_memory:
+            self._cut_off(size)
+        elif size > UNREAD and not self.is_much:
+            self.is_much = True
+            connection.broker.pressure.hold(connection, Reason.UNREAD)
+
+    def _go_on(self) -> None:
+        """What waited for it is handed out in the next turn."""
+        connection = self.connection
+        self.is_much = False
+        connection.broker.pressure.let_go(connection, Reason.UNREAD)
+        waiting, self.waiting = self.waiting, {}
+        connection.broker.deliver_on(waiting)
+
+    def _cut_off(self, size: int) -> None:
+        connection = self.connection
+        limit = f"{connection.options.max_connection_memory} (maxConnectionMemory)"
+        error = Refused("too-much-unread", f"{size} octets wait that the client does not take; the limit is {limit}", closes=True)
+        connection.broker.refusals.tell(connection.name, error, closes=True)
+        if not connection.is_ended:
+            connection.end(is_failure=True)
+        connection.transport.abort()
+
+    def __repr__(self) -> str:
+        return f"<Unread {'much' if self.is_much else 'little'} of {self.connection.name}>"
