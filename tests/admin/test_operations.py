@@ -12,7 +12,7 @@ import pytest
 from tests.admin.asking import JSON, ask, post, queue, read
 from tests.admin.conftest import Start
 from tests.admin.test_access import BOB, ROOT, USERS
-from tests.admin.test_views import send
+from tests.admin.test_views import request, send
 from tests.conftest import Served
 from tests.system.plain import Plain
 
@@ -325,3 +325,19 @@ def test_deleting_needs_the_rights_to_delete(start: Start) -> None:
     assert post(served.admin, "addresses/delete", {"address": "h.heavy", "is_forced": True}, user=BOB).code == "not-permitted"
     assert post(served.admin, "queues/delete", {"queue": "h.light"}, user=BOB).json["is_deleted"]
     assert post(served.admin, "addresses/delete", {"address": "h.heavy", "is_forced": True}, user=ROOT).json["is_deleted"]
+
+
+def test_reader_groups_are_put_elsewhere_and_deleted(served: Served) -> None:
+    with Plain(served.port) as client:
+        send(client, "/queue/ops.group", b"a", b"b", b"c")
+        request(client, "group-open", group="ops-lake", destinations="/queue/ops.group", starting="latest")
+    given = {"group": "ops-lake", "to": "1", "address": "ops.group"}
+    assert post(served.admin, "groups/reset", given).json == {"group": "ops-lake", "moved": 1}
+    (found,) = [one for one in read(served.admin, "groups")["groups"] if one["name"] == "ops-lake"]
+    assert [(one["address"], one["position"], one["next"]) for one in found["addresses"]] == [("ops.group", 1, 3)]
+    for wrong, status, code in (({**given, "to": "soon"}, 400, "bad-starting"), ({**given, "address": "x"}, 404, "no-such-address"),
+                                ({**given, "group": "none"}, 404, "no-such-group")):  # fmt: skip
+        answer = post(served.admin, "groups/reset", wrong)
+        assert (answer.status, answer.code) == (status, code)
+    assert post(served.admin, "groups/delete", {"group": "ops-lake"}).json == {"group": "ops-lake", "is_deleted": True}
+    assert "ops-lake" not in [one["name"] for one in read(served.admin, "groups")["groups"]]

@@ -15,6 +15,7 @@ import pytest
 from stompbox.cli.asking import plain, span
 from tests.admin.conftest import PLACES
 from tests.admin.test_access import USERS
+from tests.admin.test_views import request
 from tests.conftest import Serve, Served, end, start_broker
 from tests.system.plain import Plain
 
@@ -186,3 +187,16 @@ def test_span(ms: int | None, text: str) -> None:
 )
 def test_plain(cell: object, text: str) -> None:
     assert plain(cell) == text
+
+
+def test_groups_are_put_elsewhere_and_deleted(served: Served) -> None:
+    send(served, "/queue/op.group", b"1", b"2")
+    with Plain(served.port) as client:
+        request(client, "group-open", group="op-pond", destinations="/queue/op.group", starting="latest")
+    assert printed(served, "groups", "reset", "op-pond", "--to", "earliest") == "reader group op-pond is put elsewhere on 1 addresses\n"
+    assert json.loads(printed(served, "groups", "op-pond", "--json"))[0]["addresses"][0]["position"] == 0
+    assert printed(served, "groups", "reset", "op-pond", "--to", "1", "--address", "op.group", "--json")
+    assert "allowed are earliest" in stompbox(served, "groups", "reset", "op-pond", "--to", "soon").stderr
+    assert printed(served, "groups", "delete", "op-pond") == "reader group op-pond deleted\n"
+    gone = stompbox(served, "groups", "delete", "op-pond")
+    assert (gone.returncode, "no-such-group" in gone.stderr) == (1, True)

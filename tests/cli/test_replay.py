@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -155,4 +156,10 @@ def test_who_cannot_go_on_says_where_it_stopped(serve: Serve, tmp_path: Path) ->
     done = subprocess.run([*command, "--window", "1"], capture_output=True, timeout=60, check=False)
     assert done.returncode == 1
     assert b"is full (max-size-messages 2)" in done.stderr
-    assert b"goes on" in done.stderr
+    (where,) = re.findall(rb"--from (\d+@[0-9a-f]{16}) goes on", done.stderr)
+    rest = [*command[:5], "/queue/rest", *command[6:], "--from"]
+    again = subprocess.run([*rest, where.decode()], capture_output=True, timeout=60, check=False)
+    assert again.returncode == 0, again.stderr
+    other = where.decode().partition("@")[0] + "@0123456789abcdef"
+    refused = subprocess.run([*rest, other], capture_output=True, timeout=60, check=False)
+    assert (refused.returncode, b"is another one" in refused.stderr, b"0123456789abcdef" in refused.stderr) == (1, True, True)

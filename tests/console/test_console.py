@@ -142,6 +142,28 @@ def test_the_lag_of_a_reader_group_moves(served: Served, visit: Open) -> None:
         expect(cell(page, "lake", "End")).to_have_text("5")
 
 
+def test_a_reader_group_is_put_elsewhere_and_deleted(served: Served, visit: Open) -> None:
+    with Plain(served.port) as client:
+        send(client, "/queue/regrouped", b"1", b"2", b"3")
+        request(client, "group-open", group="pond", destinations="/queue/regrouped", starting="latest")
+        page = visit(served.admin, "groups")
+        page.get_by_placeholder("Filter by group or address").fill("pond")
+        expect(cell(page, "pond", "Position")).to_have_text("3")
+        page.get_by_role("button", name="Reset…").click()
+        dialog = page.get_by_role("dialog")
+        expect(dialog).to_contain_text("is 3 of 3")
+        dialog.get_by_role("textbox").fill("1")
+        dialog.get_by_role("button", name="Reset").click()
+        expect(cell(page, "pond", "Position")).to_have_text("1")
+        page.get_by_role("button", name="Delete…").click()
+        expect(dialog).to_contain_text("loses its positions")
+        page.keyboard.press("Escape")
+        expect(cell(page, "pond", "Position")).to_have_text("1")
+        page.get_by_role("button", name="Delete…").click()
+        page.get_by_role("button", name="Delete the group").click()
+        expect(page.get_by_role("status").filter(has_text="Reader group pond is deleted")).to_be_visible()
+
+
 def test_the_progress_of_a_pipeline(served: Served, visit: Open) -> None:
     with Plain(served.port) as client:
         say(client, "nightly", step="orders", kind="archive", state="running", rows=1200, rate=400.0, lag=3, batch=1, batch_ago=0)

@@ -17,6 +17,7 @@ from stompbox.spark.offsets import OffsetRange
 from stompbox.spark.requests import commit_group, describe, describe_each, fetch, open_group, reopen_group
 from stompbox.store.backup import copy
 from tests.conftest import Serve, Served
+from tests.system.plain import Plain
 from tests.system.test_requests import ask, link_to, send
 
 MANY = 25_000
@@ -167,3 +168,20 @@ def test_a_group_that_is_put_elsewhere(link: Link) -> None:
         with pytest.raises(Refused) as caught:
             ask(link, "group-reset", **headers)
         assert caught.value.code == code
+
+
+def test_a_stream_reader_that_comes_back_says_which_log_it_knows(serve: Serve, closing: ExitStack, tmp_path: Path) -> None:
+    link, served = linked(serve, closing, tmp_path, "--memory")
+    send(link, "/topic/t", b"1", b"2")
+    known = describe(link, "/topic/t", create=False).extents["t"].incarnations.current
+    for name in ("", "reader"):
+        with Plain(served.port) as client:
+            wanted = {"destination": "/stream/t", "id": "1", "receipt": "r", "x-stream-offset": "2", "x-stream-incarnation": known}
+            if name:
+                wanted |= {"durable-subscription-name": name, "client-id": "c"}
+            client.send("SUBSCRIBE", wanted)
+            assert client.receive().headers["x-stream-incarnation"] == known
+        with Plain(served.port) as client:
+            client.send("SUBSCRIBE", {**wanted, "x-stream-incarnation": "another"})
+            error = client.receive()
+            assert (error.command, error.headers["code"]) == ("ERROR", "other-incarnation")

@@ -5,6 +5,7 @@ those that delete, which need the rights to delete.
     queues/delete                                      {"queue": …, "is_forced": false}       needs delete-durable-queue, or -non-durable-
     addresses/pause, resume, block, unblock            {"address": NAME}
     addresses/delete                                   {"address": NAME, "is_forced": false}  needs delete-address, and that for its queues
+    groups/delete, reset                               {"group": NAME, …}          `manage` on its destinations as they are written
     connections/close                                  {"connection": ID}          needs `manage` on the broker as a whole
 
 An answer comes when all of it is on disk. What takes longer than ANSWER_WITHIN goes on; its answer says so with "is_done": false.
@@ -33,6 +34,7 @@ from stompbox.broker.redrive import Redrive
 from stompbox.config.matching import is_wild
 from stompbox.errors import FrameError, IllegalFrame, Refused
 from stompbox.security import Right
+from stompbox.server import grouping
 
 if TYPE_CHECKING:
     from stompbox.server.broker import Broker
@@ -62,6 +64,14 @@ class Deletion(Struct, forbid_unknown_fields=True):
     queue: str = ""
     address: str = ""
     is_forced: bool = False
+
+
+class OfGroup(Struct, forbid_unknown_fields=True):
+    """`to`: earliest, latest, an offset or time:MS; `address`: on that one alone."""
+
+    group: str
+    to: str = ""
+    address: str = ""
 
 
 class OfConnection(Struct, forbid_unknown_fields=True):
@@ -103,6 +113,16 @@ class Going:
         if found is None:
             raise Refused("no-such-address", f"address {order.address[:200]!r} does not exist")
         return found
+
+    async def group(self) -> OfGroup:
+        order: OfGroup = await self.order(OfGroup)
+        patterns = self.broker.engine.group_patterns.get(order.group)
+        if patterns is None:
+            require(self.broker, self.request)
+            raise Refused("no-such-group", f"reader group {order.group[:200]!r} does not exist")
+        for pattern in patterns:
+            require(self.broker, self.request, Right.MANAGE, pattern)
+        return order
 
     def begin(self) -> None:
         """What follows changes something."""
@@ -289,6 +309,25 @@ async def _of_address(going: Going, change: Callable[[Address], None]) -> object
     return {"address": address.name, "is_paused": address.is_paused, "is_blocked": address.is_blocked}
 
 
+# Reader groups
+
+
+async def delete_group(going: Going) -> object:
+    order = await going.group()
+    going.begin()
+    await grouping.delete(going.broker, order.group)
+    await going.durable()
+    return {"group": order.group, "is_deleted": True}
+
+
+async def reset_group(going: Going) -> object:
+    order = await going.group()
+    going.begin()
+    moved = await grouping.reset(going.broker, order.group, order.to, order.address)
+    await going.durable()
+    return {"group": order.group, "moved": moved}
+
+
 # Connections
 
 
@@ -314,5 +353,6 @@ OPERATIONS: Final[Mapping[str, Operation]] = MappingProxyType(
         "queues/pause": pause_queue, "queues/resume": resume_queue,
         "addresses/pause": pause_address, "addresses/resume": resume_address,
         "addresses/block": block_address, "addresses/unblock": unblock_address, "connections/close": close_connection,
+        "groups/delete": delete_group, "groups/reset": reset_group,
     }
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""`stompbox queues` and `stompbox groups`: what waits for whom."""
+"""`stompbox queues` and `stompbox groups`: what waits for whom; and where a reader group goes on."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from stompbox.cli.asking import Admin, AsJson, every, print_json, print_table, span
+from stompbox.cli.asking import Admin, AsJson, ask, every, plain, print_json, print_table, span
 from stompbox.cli.connecting import leaving
 
 app = App(name="queues", help="List the queues of a running broker.")
-groups_app = App(name="groups", help="List reader groups, such as Spark's, and how far they are behind.")
+groups_app = App(name="groups", help="List reader groups, such as Spark's, and how far they are behind; delete them, put them elsewhere.")
 
 Match = Annotated[str, Parameter(help="Only those whose name holds this text.")]
 
@@ -53,3 +53,38 @@ def groups(match: Match = "", *, admin: Admin = None, as_json: AsJson = False) -
             for one in group["addresses"]
         ]
         print_table(("group", "address", "position", "next", "lag", "time"), rows)
+
+
+GroupName = Annotated[str, Parameter(help="Name of the group.")]
+
+
+@groups_app.command
+def delete(group: GroupName, *, admin: Admin = None, as_json: AsJson = False) -> None:
+    """Delete a reader group: what was kept for it alone may go. A query that still reads by it makes it again, where it has come to."""
+    with leaving("groups delete"):
+        found = ask(admin, "groups/delete", {"group": group})
+        if as_json:
+            print_json(found)
+        else:
+            print(plain(f"reader group {group} deleted"))
+
+
+@groups_app.command
+def reset(group: GroupName, *, to: str, address: str = "", admin: Admin = None, as_json: AsJson = False) -> None:
+    """Put a reader group elsewhere, forward or back as far as the messages are still there. Stop who reads by it first.
+
+    Parameters
+    ----------
+    to
+        Where to: earliest, latest, an offset, or a time such as 2026-11-22T05:00:00Z.
+    address
+        Only on this address; without it on all of them.
+    """
+    from stompbox.spark.bounds import parse_bound
+
+    with leaving("groups reset"):
+        found = ask(admin, "groups/reset", {"group": group, "to": parse_bound("--to", to).wire(), "address": address})
+        if as_json:
+            print_json(found)
+        else:
+            print(plain(f"reader group {group} is put elsewhere on {found['moved']} addresses"))

@@ -21,6 +21,7 @@ from cyclopts import App, Parameter
 
 from stompbox.cli.connecting import Header, Url, leaving, parse_headers, url_or_default
 from stompbox.errors import Refused, StompboxError, UsageError
+from stompbox.incarnations import Incarnations, Position, difference, incarnations_of
 from stompbox.message import EXPIRATION, SCHEDULED_DELAY, SCHEDULED_TIME
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ _RECORD: Final = struct.Struct("<QII")
 _ONCE: Final = frozenset(("expires", EXPIRATION, SCHEDULED_DELAY, SCHEDULED_TIME))  # asked for once: a copy neither expires nor waits
 _NOT_SENT: Final = _ONCE | {"destination"}
 _ZERO: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_Bound = str | Position | datetime
 _ALLOWED: Final = "earliest, latest, an offset, or a time with its zone such as 2026-11-22T05:00:00Z"
 
 
@@ -62,7 +64,8 @@ def replay(
     destination
         Where the copies go, such as /queue/orders.again.
     first
-        Where to begin: earliest, latest, an offset, or a time such as 2026-11-22T05:00:00Z.
+        Where to begin: earliest, latest, an offset (offset@incarnation, as a replay that was stopped says), or a time such as
+        2026-11-22T05:00:00Z.
     last
         Where to end: the same; what it names is not copied. `latest` is what is in the log when the replay begins.
     rate
@@ -105,8 +108,14 @@ class _Done:
     address: str
     offset: int  # the next one to be copied
     last: int
+    incarnations: Incarnations
     messages: int = 0
     bytes: int = 0
+
+    @property
+    def reached(self) -> str:
+        """For --from: the offset, and which log it is of."""
+        return f"{self.offset}@{self.incarnations.of(self.offset)}"
 
 
 async def _replay(wanted: _Wanted, url: str) -> None:
@@ -117,16 +126,16 @@ async def _replay(wanted: _Wanted, url: str) -> None:
     async with connect(url) as client:
         address, log = await _described(client, wanted.source)
         first, last = [await _offset(client, address, log, bound) for bound in bounds]
-        if isinstance(bounds[0], int) and not log["first"] <= first <= log["next"]:
+        if isinstance(bounds[0], Position) and not log["first"] <= first <= log["next"]:
             text = f"address {address!r} holds offsets {log['first']} to {log['next'] - 1}; --from is {first}"
             raise Refused("offset-out-of-range", text)
         last = min(last, log["next"])
-        done = _Done(address, first, last)
+        done = _Done(address, first, last, incarnations_of(log["incarnations"]))
         try:
             with _bar(f"{address} to {wanted.destination}", max(0, last - first)) as report:
                 await _copy(client, wanted, done, report)
         except (StompboxError, KeyboardInterrupt, asyncio.CancelledError):
-            print(f"stompbox replay: stopped after {done.messages} messages; --from {done.offset} goes on", file=sys.stderr)
+            print(f"stompbox replay: stopped after {done.messages} messages; --from {done.reached} goes on", file=sys.stderr)
             raise
     _tell(wanted, {
         "address": address, "destination": wanted.destination, "from": first, "to": max(first, last), "messages": done.messages,
@@ -145,11 +154,12 @@ def _tell(wanted: _Wanted, result: Mapping[str, Any]) -> None:
 # Where
 
 
-def _bound(option: str, text: str) -> str | int | datetime:
+def _bound(option: str, text: str) -> _Bound:
     if text in (EARLIEST, LATEST):
         return text
-    if text.isascii() and text.isdigit() and len(text) <= 18:
-        return int(text)
+    digits, _, id = text.partition("@")
+    if digits.isascii() and digits.isdigit() and len(digits) <= 18:
+        return Position(int(digits), id)
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
@@ -159,9 +169,9 @@ def _bound(option: str, text: str) -> str | int | datetime:
     return found
 
 
-async def _described(client: Client, source: str) -> tuple[str, dict[str, int]]:
+async def _described(client: Client, source: str) -> tuple[str, dict[str, Any]]:
     """The one address that is meant, and its log: `first` and `next`."""
-    found: dict[str, dict[str, int]] = (await client.request("describe", {"destinations": source})).json()["addresses"]
+    found: dict[str, dict[str, Any]] = (await client.request("describe", {"destinations": source})).json()["addresses"]
     if len(found) != 1 or "*" in source or "#" in source:
         names = ", ".join(sorted(found)[:5])
         why = f"it reaches {names}" if found else "there is none of this name"
@@ -169,29 +179,38 @@ async def _described(client: Client, source: str) -> tuple[str, dict[str, int]]:
     return next(iter(found.items()))
 
 
-async def _offset(client: Client, address: str, log: Mapping[str, int], bound: str | int | datetime) -> int:
+async def _offset(client: Client, address: str, log: Mapping[str, Any], bound: _Bound) -> int:
     if bound == EARLIEST:
-        return log["first"]
+        return int(log["first"])
     if bound == LATEST:
-        return log["next"]
-    if isinstance(bound, int):
-        return bound
+        return int(log["next"])
+    if isinstance(bound, Position):
+        _require_same(address, log, bound)
+        return bound.offset
     assert isinstance(bound, datetime)
     timestamp = max(0, (bound - _ZERO) // timedelta(milliseconds=1))
     answer = await client.request("offset-at", {"address": address, "timestamp": timestamp})
-    return max(log["first"], int(answer.json()["offset"]))
+    return max(int(log["first"]), int(answer.json()["offset"]))
+
+
+def _require_same(address: str, log: Mapping[str, Any], bound: Position) -> None:
+    """An offset of a log that has been another one since does not say what is meant."""
+    known = incarnations_of(log["incarnations"])
+    if not known.holds(bound.incarnation, bound.offset):
+        extent = log["first"], log["next"]
+        raise Refused("other-incarnation", difference(address, known, bound.incarnation, bound.offset, extent))
 
 
 # Copying
 
 
 async def _copy(client: Client, wanted: _Wanted, done: _Done, report: Callable[[int], None]) -> None:
-    address, last = done.address, done.last
+    last = done.last
     pace = _Pace(wanted.rate)
     first = done.offset
     async with client.publisher(window=wanted.window) as publisher:
         while done.offset < last:
-            runs, following = await _fetch(client, address, done.offset, last)
+            runs, following = await _fetch(client, done)
             for found in runs:
                 for offset, headers, body in _messages(found, done.offset, last):
                     await pace.next()
@@ -204,10 +223,14 @@ async def _copy(client: Client, wanted: _Wanted, done: _Done, report: Callable[[
             report(done.offset - first)
 
 
-async def _fetch(client: Client, address: str, start: int, stop: int) -> tuple[list[Run], int]:
+async def _fetch(client: Client, done: _Done) -> tuple[list[Run], int]:
     from stompbox.store.chunks import decode
 
-    answer = await client.request("fetch", {"address": address, "start": start, "stop": stop, "max-bytes": MOST_BYTES})
+    address, start, stop = done.address, done.offset, done.last
+    given: dict[str, str | int | float | bool] = {
+        "address": address, "start": start, "stop": stop, "max-bytes": MOST_BYTES, "incarnation": done.incarnations.of(stop),
+    }  # fmt: skip
+    answer = await client.request("fetch", given)
     lowest = int(answer.headers["first"])
     if lowest > start:
         gone = f"offsets {start} to {lowest - 1} of address {address!r} are gone"

@@ -4,6 +4,9 @@
 
 On another destination `x-queue-type:stream` asks for the same (RabbitMQ).
 
+The RECEIPT says which log it is, `x-stream-incarnation`. Who comes back with an offset, or by name, says it again: where the log is
+another one, or was restored as of an earlier offset, he gets an ERROR instead of other messages at the same offsets.
+
 With a durable name the position is the broker's: it moves on with each ACK, and the header counts only for a name that is new.
 """
 
@@ -18,7 +21,8 @@ from stompbox.broker.consumer import Consumer
 from stompbox.broker.destinations import Destination
 from stompbox.broker.queue import Queue
 from stompbox.config.spaces import local
-from stompbox.errors import IllegalFrame, StompboxError
+from stompbox.errors import IllegalFrame, Refused, StompboxError
+from stompbox.incarnations import difference
 from stompbox.security import Right
 from stompbox.server.logs import offset_at_time
 from stompbox.server.owners import is_own, owner_of, require
@@ -28,6 +32,7 @@ from stompbox.stomp.frames import Frame
 if TYPE_CHECKING:
     from stompbox.server.connection import Connection
 
+INCARNATION: Final = "x-stream-incarnation"
 _NAMES: Final = ("x-stream-offset", "from-seq")
 _TIME: Final = "timestamp="
 _WORDS: Final = ("first", "last", "next", "-1")
@@ -81,6 +86,22 @@ def position(connection: Connection, frame: Frame, destination: Destination, *, 
     return min(int(given.removeprefix("offset=")), address.log.next)
 
 
+def require_same(connection: Connection, frame: Frame, destination: Destination, offset: int) -> None:
+    """Who says which log he knows is not given another's messages."""
+    id, log = frame.headers.get(INCARNATION, ""), connection.broker.engine.addresses[destination.address].log
+    end = log.incarnations.end_of(id) if id else offset
+    if end is None or offset > end:
+        extent = log.oldest, log.committed
+        raise Refused("other-incarnation", difference(local(destination.address), log.incarnations, id, offset, extent))
+
+
+def told(connection: Connection, destination: Destination) -> dict[str, str]:
+    """Which log a reader reads; it outlives a restart before he is told."""
+    log = connection.broker.engine.addresses[destination.address].log
+    connection.broker.engine.commits.add_log(log)
+    return {INCARNATION: log.incarnations.current}
+
+
 # Times
 
 
@@ -129,7 +150,7 @@ async def _offset_at(connection: Connection, address: Address, timestamp: int) -
 
 
 def to_named(
-    connection: Connection, consumer: Consumer, destinations: tuple[Destination, ...], name: str, start: int
+    connection: Connection, consumer: Consumer, destinations: tuple[Destination, ...], name: str, start: int, *, frame: Frame
 ) -> dict[str, str]:
     """A reader whose position the broker keeps; what is to be said in the RECEIPT."""
     if len(destinations) > 1:
@@ -142,8 +163,10 @@ def to_named(
         connection.broker.permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, name_of_address)
     else:
         _require_own(connection, known, name)
+    require_same(connection, frame, destinations[0], start if known is None else known.cursor.position)
     is_new = positions.to_position(engine, consumer, engine.address(name_of_address), reader, start, owner=owner_of(connection))
-    return {"durable-name": name, "subscription-created": "true" if is_new else "false"}
+    said = {"durable-name": name, "subscription-created": "true" if is_new else "false"}
+    return said | told(connection, destinations[0])
 
 
 def drop_named(connection: Connection, name: str) -> bool:

@@ -184,13 +184,16 @@ def _bind(
         is_new = durables.to_durable(engine, consumer, wish)
         return {"durable-name": wish.name, "subscription-created": "true" if is_new else "false"}
     plain = subscriptions.Plain(consumer.selector, _no_local(frame), most_waiting(frame))
+    said: dict[str, str] = {}
     for destination in destinations:
         if destination.is_stream:
             position = streams.position(connection, frame, destination, is_alone=len(destinations) == 1)
             name = _durable_name(frame)
             if name is not None:
-                return streams.to_named(connection, consumer, destinations, name, position)
+                return streams.to_named(connection, consumer, destinations, name, position, frame=frame)
+            streams.require_same(connection, frame, destination, position)
             subscriptions.to_stream(engine, consumer, destination, position)
+            said = streams.told(connection, destination) if len(destinations) == 1 else {}
         elif destination.is_temporary:
             _bind_temporary(connection, consumer, destination)
         elif destination.queue or subscriptions.routing_of(engine, destination) == ANYCAST:
@@ -198,7 +201,7 @@ def _bind(
         else:
             may_reach = partial(_may_reach, connection, Right.CREATE_NON_DURABLE_QUEUE)
             subscriptions.to_topic(engine, consumer, destination, plain, may_reach=may_reach)
-    return {}
+    return said
 
 
 def _no_local(frame: Frame) -> bool:

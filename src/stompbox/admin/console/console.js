@@ -771,12 +771,34 @@ function connection(id) {
 // ---- Reader groups ----
 
 function groups() {
-  return new Listed("Reader groups", "positions", Object.values(groupColumns(new Rates())), (row) => `${row.group} ${row.address}`, {
+  const columns = [...Object.values(groupColumns(new Rates())), { title: "", kind: "actions", draw: (cell, row, shown) => drawn(cell, row.group, () => groupActions(shown)) }];
+  return new Listed("Reader groups", "positions", columns, (row) => `${row.group} ${row.address}`, {
     filter: "Filter by group or address", sort: "group", before: (found) => mostLag(found.positions), empty: NO_GROUP,
   });
 }
 
 const NO_GROUP = "There is no reader group. Spark makes one for its option group, a pipeline for each step that reads; it keeps messages until they are read.";
+
+function groupActions(shown) {
+  const { row } = shown;
+  return [row.address === null ? "" : doing("Reset…", () => resetGroup(shown.row)), doing("Delete…", () => deleteGroup(shown.row))];
+}
+
+function resetGroup(row) {
+  confirm({
+    title: `Put ${row.group} elsewhere?`, verb: "Reset", isDanger: true, fields: [{ name: "to", label: "To an offset, earliest or latest", placeholder: "earliest" }],
+    text: `The position of reader group ${row.group} on address ${row.address} is ${count(row.position)} of ${count(row.next)}. Further on, messages are not read by it; further back, they come again as far as they are still there. Stop who reads by it first.`,
+    act: async (values) => (await ask("groups/reset", { group: row.group, address: row.address, to: values.to || "earliest" }), `${row.group} is put elsewhere on ${row.address}`),
+  });
+}
+
+function deleteGroup(row) {
+  confirm({
+    title: `Delete ${row.group}?`, verb: "Delete the group", isDanger: true,
+    text: `Reader group ${row.group} loses its positions on all of its addresses (${row.patterns.join(", ")}), and messages that were kept for it alone may go. They cannot be brought back.`,
+    act: async () => (await ask("groups/delete", { group: row.group }), `Reader group ${row.group} is deleted`),
+  });
+}
 
 /** Tells each row what the largest lag is of those that are shown. */
 function mostLag(rows) {
