@@ -94,14 +94,15 @@ def test_a_damaged_store(run: Run, data: Path) -> None:
     code, out, err = run("check")
     place = "stompbox-data/stompbox.db: log 1, chunk at offset"
     assert (code, err) == (1, "")
-    assert out.splitlines()[:3] == [
+    assert out.splitlines()[:4] == [
+        "stompbox-data/stompbox.db: the index of table chunk does not say what was stored",
         f"{place} 4: the one before reaches up to 5",
         f"{place} 1: the row does not say what the chunk says",
         f"{place} 3: the row does not say what the chunk says",
     ]
-    assert "3 problems" in out
+    assert "4 problems" in out
     code, out, _ = run("check", "--json")
-    assert (code, len(json.loads(out)["problems"])) == (1, 3)
+    assert (code, len(json.loads(out)["problems"])) == (1, 4)
 
 
 def test_what_a_broker_would_refuse_is_damage_too(run: Run, data: Path) -> None:
@@ -238,3 +239,27 @@ def test_a_store_of_somebody_else(run: Run, data: Path, tmp_path: Path, command:
     if code:
         assert err.startswith(f"stompbox store {command}: ") and str(data) in err and "Traceback" not in err
         assert (out, err.count("\n")) == ("", 1)
+
+
+def test_a_broker_on_damaged_data_says_so_and_starts_when_loss_is_accepted(serve: Serve, tmp_path: Path) -> None:
+    data = tmp_path / "live"
+    arguments = ("--data", str(data), "--no-admin", "--listen", "tcp://127.0.0.1:0")
+    served = serve(*arguments)
+    with Plain(served.port) as client:
+        for number in range(20):
+            client.send("SEND", {"destination": "/queue/kept", "receipt": str(number)}, b"%d" % number)
+            assert client.receive().command == "RECEIPT"
+    served.process.kill()
+    served.process.wait()
+    log = data / "stompbox.db-wal"
+    log.write_bytes(log.read_bytes()[:100])
+    for _ in range(2):
+        command = [sys.executable, "-m", "stompbox", "serve", *arguments]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert (ended.returncode, ended.stdout) == (3, "")
+        assert "were confirmed" in ended.stderr and "--accept-loss" in ended.stderr and "(data-missing)" in ended.stderr
+        assert "Traceback" not in ended.stderr
+    again = serve(*arguments, "--accept-loss")
+    assert "accepted (data-missing)" in again.log.read_text()
+    assert again.stop() == 0
+    assert serve(*arguments).stop() == 0

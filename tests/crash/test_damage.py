@@ -7,6 +7,7 @@ the journal. `make soak` tries many more.
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -18,14 +19,16 @@ from typing import Any
 import pytest
 
 from stompbox.errors import StoreError
-from stompbox.store import journal, schema
+from stompbox.store import check, journal, schema
 from stompbox.store.base import Commit
 from stompbox.store.check import damage
-from stompbox.store.folder import DATABASE, JOURNAL, LOCK
+from stompbox.store.folder import DATABASE, JOURNAL, LOCK, WATERMARK
 from stompbox.store.journal import FIRST, SECTOR
 from stompbox.store.journaled import JournaledStore, journal_damage
+from stompbox.store.losses import Losses
 from stompbox.store.sqlite import SqliteStore
 from tests.crash.commits import Commits, contents
+from tests.crash.flips import drilled
 from tests.store.runs import run
 
 IS_LONG = bool(os.environ.get("SOAK"))
@@ -55,7 +58,7 @@ def problems(folder: Path) -> list[str]:
         except StoreError as error:
             found.append(error.message)
     for name in folder.iterdir():
-        if name.name not in (DATABASE, JOURNAL, LOCK):
+        if name.name not in (DATABASE, JOURNAL, LOCK, WATERMARK):
             name.unlink()  # what SQLite has left beside a file that is no database any more
     return found
 
@@ -97,9 +100,8 @@ def test_a_database_that_is_cut_short_is_named(tmp_path: Path) -> None:
         assert problems(folder), f"{cut} of {len(whole)} bytes"
 
 
-def killed(folder: Path) -> tuple[list[int], dict[int, dict[str, Any]]]:
-    """A folder with a journal of ten records, none of which is in the database; where each begins, and the contents by their number."""
-    states = {}
+def killed(folder: Path) -> tuple[list[int], dict[str, Any]]:
+    """A folder with a journal of ten records, none of which is in the database; where each begins, and the contents."""
     with closing(JournaledStore(SqliteStore(folder.with_name("running")))) as store:
         store.apply(Commit(logs={1: "orders"}, cursors={1: (1, 0)}))
         for number in range(10):
@@ -107,23 +109,15 @@ def killed(folder: Path) -> tuple[list[int], dict[int, dict[str, Any]]]:
         copytree(folder.with_name("running"), folder)
     data = (folder / JOURNAL).read_bytes()
     begins = [at for at in range(FIRST, len(data), SECTOR) if data.startswith(b"SBjr", at)]
-    for count in (9, 10):
-        copy = folder.with_name(f"first-{count}")
-        copytree(folder, copy)
-        if count == 9:
-            cut = bytearray(data)
-            cut[begins[9] :] = bytes(len(data) - begins[9])
-            (copy / JOURNAL).write_bytes(cut)
-        with closing(JournaledStore(SqliteStore(copy))) as store:
-            states[count] = contents(store)
-    return begins, states
+    copytree(folder, folder.with_name("whole"))
+    with closing(JournaledStore(SqliteStore(folder.with_name("whole")))) as store:
+        return begins, contents(store)
 
 
-def test_a_flipped_bit_of_the_journal_is_named_or_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """But for the last record: that it was confirmed is not to be seen, it looks like one that a crash has cut short."""
+def test_a_flipped_bit_of_the_journal_is_turned_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal, "SIZE", 64 << 10)
     folder, random, seen = tmp_path / "data", Random(8), Counter[str]()
-    begins, states = killed(folder)
+    begins, expected = killed(folder)
     assert len(begins) == 10
     data = (folder / JOURNAL).read_bytes()
     ends = [*begins[1:], begins[-1] + begins[-1] - begins[-2]]
@@ -135,17 +129,39 @@ def test_a_flipped_bit_of_the_journal_is_named_or_changes_nothing(tmp_path: Path
         copy = tmp_path / f"copy-{number}"
         copytree(folder, copy)
         (copy / JOURNAL).write_bytes(flipped)
-        if list(journal_damage(copy)):
-            seen["named"] += 1
-            with pytest.raises(StoreError, match=str(copy / JOURNAL)):
+        named, told = list(journal_damage(copy)), []
+        losses = Losses(tell=lambda code, text, told=told: told.append((code, text)))
+        with closing(JournaledStore(SqliteStore(copy, losses=losses))) as store:
+            assert contents(store) == expected, f"a bit at {at} is not noticed"
+        seen["repaired" if told else "nothing"] += 1
+        assert [code for code, _ in told] == ["data-repaired"] * len(named)
+        assert (copy / f"{JOURNAL}.damaged-1").exists() is bool(told)
+        is_record = any(begin <= at < begin + 700 for begin in begins)
+        assert bool(named) >= is_record, f"a bit at {at} is not named"
+    assert seen["repaired"] >= 10 * 5, seen
+
+
+def test_damage_to_more_than_a_bit_of_the_journal_is_refused_and_can_be_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of any record, the last one too: that it was confirmed stands in the high-water mark."""
+    monkeypatch.setattr(journal, "SIZE", 64 << 10)
+    folder = tmp_path / "data"
+    begins, _ = killed(folder)
+    data = (folder / JOURNAL).read_bytes()
+    for number, begin in enumerate(begins):
+        copy, told = tmp_path / f"copy-{number}", []
+        copytree(folder, copy)
+        (copy / JOURNAL).write_bytes(data[: begin + 100] + bytes(200) + data[begin + 300 :])
+        for _ in range(2):
+            with pytest.raises(StoreError, match="--accept-loss") as caught:
                 JournaledStore(SqliteStore(copy))
-            continue
-        with closing(JournaledStore(SqliteStore(copy))) as store:
-            found = contents(store)
-        is_last = begins[-1] <= at < ends[-1]
-        seen["last" if is_last else "nothing"] += 1
-        assert found == states[10] or (is_last and found == states[9]), f"a bit at {at} is not noticed"
-    assert seen["named"] >= 9 * 5, seen
+            assert caught.value.code == ("data-missing" if number == 9 else "data-corrupt")
+        losses = Losses(are_accepted=True, tell=lambda code, text, told=told: told.append(text))
+        with closing(JournaledStore(SqliteStore(copy, losses=losses))) as store:
+            assert [message[0] for message in contents(store)["messages"][1]] == [offset for offset in range(10) if offset != number]
+            store.apply(Commit(runs={1: [run(10)]}))
+        assert f"1 commits of 1 to 10 are gone; as it was: {JOURNAL}.damaged-1" in told[-1]
+        with closing(JournaledStore(SqliteStore(copy))) as store:  # once is enough
+            assert len(contents(store)["messages"][1]) == 10
 
 
 def test_a_journal_that_is_cut_short_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,3 +172,114 @@ def test_a_journal_that_is_cut_short_is_named(tmp_path: Path, monkeypatch: pytes
     for cut in (0, 10, FIRST, begins[4], begins[4] + 30, begins[9], len(data) - 1):
         (folder / JOURNAL).write_bytes(data[:cut])
         assert list(journal_damage(folder)), f"{cut} of {len(data)} bytes"
+
+
+def with_a_log(tmp_path: Path) -> tuple[Path, dict[str, Any]]:
+    """A folder that a kill has left: all of it in the write-ahead log."""
+    with closing(SqliteStore(tmp_path / "running", chunk_bytes=4000)) as store:
+        commits = Commits(9)
+        for _ in range(10):
+            store.apply(next(commits))
+        copytree(tmp_path / "running", tmp_path / "data")
+        return tmp_path / "data", contents(store)
+
+
+def test_a_hole_in_the_write_ahead_log_is_refused_again_and_again_and_can_be_accepted(tmp_path: Path) -> None:
+    folder, _ = with_a_log(tmp_path)
+    log = folder / f"{DATABASE}-wal"
+    data = log.read_bytes()
+    log.write_bytes(data[: len(data) // 2] + bytes(4096) + data[len(data) // 2 + 4096 :])
+    for _ in range(2):  # SQLite has taken what it can, and the log is gone
+        with pytest.raises(StoreError, match=r"ends with transaction \d+, \d+ were confirmed") as caught:
+            SqliteStore(folder)
+        assert caught.value.code == "data-missing"
+    assert any("were confirmed" in problem for problem in damage(folder))
+    assert len((folder / f"{DATABASE}-wal.damaged-1").read_bytes()) == len(data)
+    told: list[tuple[str, str]] = []
+    with closing(SqliteStore(folder, losses=Losses(are_accepted=True, tell=lambda *one: told.append(one)))) as store:
+        store.apply(Commit(logs={99: "more"}))
+    assert [code for code, _ in told] == ["data-missing"]
+    SqliteStore(folder).close()
+
+
+@pytest.mark.parametrize("name", ["", "-wal"], ids=["the database", "its write-ahead log"])
+def test_a_file_that_is_gone_is_missed(tmp_path: Path, name: str) -> None:
+    folder, _ = with_a_log(tmp_path)
+    (folder / f"{DATABASE}{name}").unlink()
+    for _ in range(2):
+        with pytest.raises(StoreError) as caught:
+            SqliteStore(folder)
+        assert caught.value.code == "data-missing"
+
+
+def test_a_look_does_not_use_up_a_damaged_write_ahead_log(tmp_path: Path) -> None:
+    """SQLite would take what is before the damage and delete the rest, when somebody only looks."""
+    folder, expected = with_a_log(tmp_path)
+    log = folder / f"{DATABASE}-wal"
+    data = bytearray(log.read_bytes())
+    data[len(data) // 2] ^= 4
+    log.write_bytes(data)
+    with pytest.raises(StoreError, match="-wal: damaged"):
+        list(damage(folder))
+    assert log.read_bytes() == data
+    told: list[str] = []
+    with closing(SqliteStore(folder, losses=Losses(tell=lambda code, _: told.append(code)))) as store:
+        assert contents(store) == expected
+    assert told == ["data-repaired"]
+    assert (folder / f"{DATABASE}-wal.damaged-1").read_bytes() == data
+
+
+def test_a_damaged_chunk_can_be_left_out(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    with closing(SqliteStore(folder)) as store:
+        store.apply(Commit(logs={1: "orders"}, cursors={1: (1, 0)}))
+        for offset in range(3):
+            store.apply(Commit(runs={1: [run(offset, body=b"message %d" % offset)]}))
+    file = folder / DATABASE
+    file.write_bytes(file.read_bytes().replace(b"message 1", b"massage 1"))
+    with pytest.raises(StoreError, match="chunk at offset 1: checksum") as caught:
+        SqliteStore(folder)
+    assert caught.value.code == "data-corrupt"
+    told: list[str] = []
+    with closing(SqliteStore(folder, losses=Losses(are_accepted=True, tell=lambda _, text: told.append(text)))) as store:
+        assert [message[0] for message in contents(store)["messages"][1]] == [0, 2]
+    assert "left out, its bytes are in stompbox.chunk.damaged-1" in told[-1]
+    assert b"massage 1" in (folder / "stompbox.chunk.damaged-1").read_bytes()
+    SqliteStore(folder).close()
+
+
+def test_a_large_store_misses_rows_when_it_opens_and_reads_the_rest_beside_its_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "data"
+    filled(folder)
+    monkeypatch.setattr(check, "SMALL", 0)
+    told: list[str] = []
+    with closing(SqliteStore(folder, losses=Losses(tell=lambda code, _: told.append(code)))) as store:
+        while store.maintain():
+            pass
+    assert told == ["data-unverified", "data-verified"]
+    with closing(sqlite3.connect(folder / DATABASE)) as other:
+        other.execute("UPDATE chunk SET blob = zeroblob(length(blob)) WHERE id = (SELECT min(id) FROM chunk)")
+        other.execute("UPDATE part SET data = zeroblob(length(data)) WHERE rowid = (SELECT min(rowid) FROM part)")
+        other.commit()
+    told.clear()
+    with closing(SqliteStore(folder, losses=Losses(tell=lambda code, _: told.append(code)))) as store:
+        while store.maintain():
+            pass
+    assert told == ["data-unverified", "data-corrupt", "data-corrupt", "data-verified"]
+    for table in ("chunk", "part"):
+        copy = tmp_path / table
+        copytree(folder, copy)
+        with closing(sqlite3.connect(copy / DATABASE, isolation_level=None)) as other:
+            other.execute(f"DELETE FROM {table} WHERE rowid = (SELECT max(rowid) FROM {table})")
+        with pytest.raises(StoreError, match=f"table {table} has"):
+            SqliteStore(copy)
+
+
+@pytest.mark.parametrize("seed", [1] if not IS_LONG else [1, 2, 3])
+def test_no_flipped_bit_loses_anything_in_silence(tmp_path: Path, seed: int) -> None:
+    results = list(drilled(tmp_path, 5000 if IS_LONG else 120, seed))
+    silent = [f"{where}: {result}" for where, result in results if result.startswith("SILENT")]
+    assert silent == [], f"seed {seed}"
+    assert sum(result.endswith(("repaired", "data-corrupt")) for _, result in results) > 15

@@ -19,7 +19,7 @@ from stompbox.store import journal, journaled
 from stompbox.store.backup import copy
 from stompbox.store.base import Commit
 from stompbox.store.chunks import encode
-from stompbox.store.folder import DATABASE, JOURNAL
+from stompbox.store.folder import DATABASE, JOURNAL, WATERMARK
 from stompbox.store.journal import FIRST, SECTOR, Journal, content, identity_of
 from stompbox.store.journaled import JournaledStore, journal_damage, merge
 from stompbox.store.sqlite import SqliteStore
@@ -67,10 +67,10 @@ def after_a_crash(data: Path, commits: int) -> bytes:
     return (data / JOURNAL).read_bytes()
 
 
-def refusal(data: Path) -> str:
+def refusal(data: Path, code: str = "data-corrupt") -> str:
     with pytest.raises(StoreError) as caught:
         opened(data).close()
-    assert caught.value.code == "data-corrupt"
+    assert caught.value.code == code
     assert str(data / JOURNAL) in caught.value.message
     return caught.value.message
 
@@ -287,15 +287,19 @@ def test_a_record_that_was_cut_short_does_not_count(data: Path, cut: int) -> Non
     whole = after_a_crash(data, 3)
     last = FIRST + 2 * SECTOR
     (data / JOURNAL).write_bytes(whole[: last + cut] + bytes(len(whole) - last - cut))
-    expected = [0, 1, 2] if not any(whole[last + cut : last + SECTOR]) else [0, 1]
+    is_whole = not any(whole[last + cut : last + SECTOR])
+    if not is_whole:
+        assert "ends with record 2, 3 was confirmed" in refusal(data, "data-missing")
+        assert list(journal_damage(data)) == [f"{data / JOURNAL}: ends with record 2, 3 was confirmed"]
+    (data / WATERMARK).unlink()  # the crash came before anybody was told
     with closing(opened(data)) as store:
-        assert offsets(store) == expected
+        assert offsets(store) == ([0, 1, 2] if is_whole else [0, 1])
 
 
 @pytest.mark.parametrize("at", [0, 5, 10, 18, 40])
 def test_damage_before_a_good_record_is_named(data: Path, at: int) -> None:
     whole = bytearray(after_a_crash(data, 3))
-    whole[FIRST + SECTOR + at] ^= 1
+    whole[FIRST + SECTOR + at] ^= 0xFF
     (data / JOURNAL).write_bytes(whole)
     assert "damaged before record 3" in refusal(data)
     assert (data / JOURNAL).read_bytes() == whole
@@ -304,7 +308,7 @@ def test_damage_before_a_good_record_is_named(data: Path, at: int) -> None:
 
 def test_a_damaged_head_is_named(data: Path) -> None:
     whole = bytearray(after_a_crash(data, 3))
-    whole[7] ^= 1
+    whole[7] ^= 3
     (data / JOURNAL).write_bytes(whole)
     assert "head is damaged" in refusal(data)
 
@@ -320,7 +324,7 @@ def test_a_journal_of_another_database_is_named(data: Path, tmp_path: Path) -> N
 def test_a_missing_journal_is_named(data: Path) -> None:
     after_a_crash(data, 3)
     (data / JOURNAL).unlink()
-    assert "is missing" in refusal(data)
+    assert "is missing" in refusal(data, "data-missing")
 
 
 def test_a_gap_before_the_first_record_is_named(data: Path) -> None:

@@ -152,7 +152,7 @@ def rows(path: Path, table: str) -> int:
 def test_what_no_chunk_names_goes_at_the_next_start(tmp_path: Path) -> None:
     path = tmp_path / "data"
     with closing(SqliteStore(path)) as store:
-        named = {1: [large_run(0, (1, 500))]}
+        named = {1: [large_run(0, (1, 100 * len(FIRST)))]}
         store.apply(Commit(logs={1: "orders"}, parts={(body, number): FIRST for body in (1, 2) for number in range(100)}, runs=named))
     assert rows(path, "part") == 200
     with closing(SqliteStore(path)) as store:
@@ -219,9 +219,9 @@ def test_damage_is_found_and_named(tmp_path: Path, statement: str, said: str) ->
     assert list(damage(path)) == []
     with closing(sqlite3.connect(path / folder.DATABASE, isolation_level=None)) as other:
         other.execute(statement)
-    problems = list(damage(path))
-    assert len(problems) == 1
-    assert said in problems[0]
+    *others, problem = damage(path)
+    assert said in problem
+    assert others == ([f"{path / folder.DATABASE}: table part has 1 rows, should have 2"] if statement.startswith("DELETE") else [])
 
 
 def test_small_chunks_that_name_bodies_do_not_become_one(tmp_path: Path) -> None:

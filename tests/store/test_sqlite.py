@@ -82,7 +82,7 @@ def test_files_are_the_owners_alone(data: Path) -> None:
             modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in data.iterdir()}
     finally:
         os.umask(before)
-    assert modes == dict.fromkeys(("stompbox.db", "stompbox.db-wal", "stompbox.db-shm", "stompbox.lock"), 0o600)
+    assert modes == dict.fromkeys(("stompbox.db", "stompbox.db-wal", "stompbox.db-shm", "stompbox.lock", "stompbox.watermark"), 0o600)
     assert stat.S_IMODE(data.stat().st_mode) == 0o700
 
 
@@ -462,7 +462,7 @@ def test_rows_that_say_nothing_sensible_are_named(data: Path, table: str) -> Non
         other.execute(f"UPDATE {table} SET {column} = 12345")
     error = refusal(lambda: recover(data))
     assert error.code == "data-corrupt"
-    where = {"entry": "row queue orders"}.get(table, "row 1")
+    where = {"entry": "row journal state"}.get(table, "row 1")
     assert error.message == f"{file}: {where} of table {table} is damaged (checksum)"
 
 

@@ -20,6 +20,7 @@ from stompbox.store.base import Commit, Store
 from stompbox.store.folder import DATABASE, LOCK, lock_folder
 from stompbox.store.journal import Journal
 from stompbox.store.journaled import JournaledStore
+from stompbox.store.losses import Losses
 from stompbox.store.patient import PatientStore
 from stompbox.store.sqlite import SqliteStore
 from stompbox.store.stranded import Stranded
@@ -133,7 +134,7 @@ def test_damage_of_the_journal_is_named(tmp_path: Path) -> None:
         folder = copied(tmp_path / "data", tmp_path / "killed")
     journal = Journal(folder).file
     data = bytearray(journal.read_bytes())
-    data[4096 + 40] ^= 1
+    data[4096 + 40 : 4096 + 80] = bytes(40)
     journal.write_bytes(data)
     with pytest.raises(StoreError) as caught:
         Stranded(folder)
@@ -151,13 +152,13 @@ class Refusing:
         self.full = True
         self.asked = 0
 
-    def __call__(self, path: Path, *, lock: int = -1) -> SqliteStore:
+    def __call__(self, path: Path, *, lock: int = -1, losses: Losses | None = None) -> SqliteStore:
         self.asked += 1
         if self.full:
             if lock >= 0:
                 os.close(lock)  # it was the store's to close
             raise StoreError("disk-full", f"{path}: no room at all")
-        return SqliteStore(path, lock=lock)
+        return SqliteStore(path, lock=lock, losses=losses)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NoReturn
 
 from cyclopts import App, Parameter
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 app = App(name="serve", help="Run a broker until SIGTERM or SIGINT.")
 
+DAMAGED: Final = frozenset(("data-corrupt", "data-missing"))  # codes: starting once more does not help, so exit code 3
 STOPPED = "broker-stopped"
 FAULT = 70  # exit code after a fault of its own: EX_SOFTWARE of sysexits.h
 
@@ -36,6 +37,7 @@ def serve(
     memory: Annotated[bool | None, Parameter(negative="")] = None,
     admin: str | None = None,
     no_admin: Annotated[bool, Parameter(negative="")] = False,
+    accept_loss: Annotated[bool, Parameter(negative="")] = False,
     log_level: Literal["debug", "info", "warning", "error"] | None = None,
     log_format: Literal["text", "json"] | None = None,
 ) -> None:
@@ -57,6 +59,8 @@ def serve(
         host:port of the admin interface.
     no_admin
         No admin interface.
+    accept_loss
+        Start although confirmed messages are damaged or gone, and say which; else such a start is refused with exit code 3.
     log_level
         What is logged on stderr.
     log_format
@@ -79,12 +83,17 @@ def serve(
         for warning in verify(loaded):
             logging.getLogger("stompbox").warning("%s", warning)
         again = partial(_read_again, config, overrides)
-        _run(configuration, again, is_admin_asked=loaded.where(("admin", "listen")) != "default")
+        _run(configuration, again, is_admin_asked=loaded.where(("admin", "listen")) != "default", accepts_loss=accept_loss)
     except StompboxError as error:
-        if error.code == STOPPED:  # the log has said it
-            sys.exit(FAULT)
-        print(f"stompbox serve: {error.message}", file=sys.stderr)
-        sys.exit(2 if error.code.startswith("config") else 1)
+        _leave(error)
+
+
+def _leave(error: StompboxError) -> NoReturn:
+    if error.code == STOPPED:  # the log has said it
+        sys.exit(FAULT)
+    code = f" ({error.code})" if error.code in DAMAGED else ""
+    print(f"stompbox serve: {error.message}{code}", file=sys.stderr)
+    sys.exit(2 if error.code.startswith("config") else 3 if error.code in DAMAGED else 1)
 
 
 def _read_again(config: Path | None, overrides: dict[str, Any]) -> Configuration:
@@ -97,7 +106,7 @@ def _read_again(config: Path | None, overrides: dict[str, Any]) -> Configuration
     return loaded.configuration
 
 
-def _run(configuration: Configuration, again: Callable[[], Configuration], *, is_admin_asked: bool) -> None:
+def _run(configuration: Configuration, again: Callable[[], Configuration], *, is_admin_asked: bool, accepts_loss: bool) -> None:
     gc.disable()  # until it is ready: nothing that is loaded now is garbage (server/run.py enables it)
     from stompbox.server.run import serve as serve_until_stopped
 
@@ -124,4 +133,4 @@ def _run(configuration: Configuration, again: Callable[[], Configuration], *, is
         from uvloop import run
     except ImportError:  # not on Windows
         from asyncio import run
-    run(serve_until_stopped(configuration, on_ready=announce, attach=attach, read=again))
+    run(serve_until_stopped(configuration, on_ready=announce, attach=attach, read=again, accepts_loss=accepts_loss))

@@ -19,6 +19,7 @@ from stompbox.server.reloading import Read, reload
 from stompbox.server.stopping import drain
 from stompbox.server.tcp import listen
 from stompbox.store.base import Store
+from stompbox.store.losses import Losses
 from stompbox.store.memory import MemoryStore
 from stompbox.store.overflow import Overflow
 
@@ -29,12 +30,19 @@ SWITCH_INTERVAL: Final = 0.0005  # seconds after which the committer's thread gi
 LAST_WORDS: Final = 2.0  # seconds for the admin interface to close, after a fault
 
 
-def open_store(configuration: Configuration) -> Store:
+def open_store(configuration: Configuration, *, accepts_loss: bool = False) -> Store:
+    """`accepts_loss`: a store that lacks something that was confirmed is opened all the same, once, and says so."""
     if configuration.memory:
         return MemoryStore(overflow=Overflow())
     from stompbox.store.patient import PatientStore
 
-    return PatientStore(Path(configuration.data))
+    return PatientStore(Path(configuration.data), Losses(accepts_loss, _tell))
+
+
+def _tell(code: str, text: str) -> None:
+    """What the store found out about itself; from any thread."""
+    levels = {"data-repaired": logging.WARNING, "data-unverified": logging.INFO, "data-verified": logging.INFO}
+    logging.getLogger("stompbox.store").log(levels.get(code, logging.ERROR), "%s (%s)", text, code)
 
 
 class Attached(Protocol):
@@ -51,6 +59,7 @@ async def serve(
     on_ready: Callable[[Broker, list[str]], None] | None = None,
     attach: Callable[[Broker], Attached | None] | None = None,
     read: Read | None = None,
+    accepts_loss: bool = False,
 ) -> None:
     """Runs until SIGTERM or SIGINT; `read` gives the configuration once more, at each SIGHUP.
 
@@ -66,7 +75,7 @@ async def serve(
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signalled)
-    broker, servers, urls = await start(configuration)
+    broker, servers, urls = await start(configuration, accepts_loss=accepts_loss)
     broker.faults.on_stop = stopped.set
     attached = None
     try:
@@ -111,9 +120,9 @@ async def _close(attached: Attached, broker: Broker) -> None:
         log.error("the admin interface does not close: %s", told(error))
 
 
-async def start(configuration: Configuration) -> tuple[Broker, list[asyncio.Server], list[str]]:
+async def start(configuration: Configuration, *, accepts_loss: bool = False) -> tuple[Broker, list[asyncio.Server], list[str]]:
     """A broker that accepts, its servers, and the URLs that they have (ports filled in)."""
-    store = open_store(configuration)
+    store = open_store(configuration, accepts_loss=accepts_loss)
     servers: list[asyncio.Server] = []
     broker = None
     try:

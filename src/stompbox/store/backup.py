@@ -20,6 +20,7 @@ from typing import Final
 
 from stompbox.errors import StoreError
 from stompbox.incarnations import ID_OCTETS, NewId, of_copy
+from stompbox.store import watermark
 from stompbox.store.base import Commit
 from stompbox.store.check import damage
 from stompbox.store.folder import DATABASE, JOURNAL, LOCK, lock_folder, make_file, prepare_folder, store_error, sync_folder
@@ -49,12 +50,13 @@ def copy(source: Path, target: Path, copied: Progress | None = None, checked: Pr
     partial = target / PARTIAL
     try:
         prepare_folder(partial)
+        confirmed = watermark.read(source).sequence
         journal = _read_journal(source)  # before the database: what goes there meanwhile is in the copy by then
         _copy_pages(source, partial / DATABASE, copied)
         for problem in damage(partial, checked):
             raise StoreError("data-corrupt", f"the copy of {source} is damaged, `stompbox store check` says where it comes from: {problem}")
         with closing(SqliteStore(partial)) as store:
-            complete(store, journal)
+            complete(store, journal, confirmed)
             store.apply(Commit(entries={**of_copy(store.recover().entries, store.ends(), new_id)}))
         return _put_in_place(partial, target)
     except BaseException:

@@ -8,35 +8,124 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+from zlib import crc32
 
 from stompbox.errors import StoreError
 from stompbox.incarnations import INCARNATIONS, UNTOLD, Incarnations, incarnations_of
-from stompbox.store import chunks, schema
+from stompbox.store import chunks, schema, watermark
 from stompbox.store.folder import DATABASE
 from stompbox.store.looking import looking
+from stompbox.store.losses import Losses
 from stompbox.store.parts import damaged_bodies
 from stompbox.store.rows import Rows
+from stompbox.store.totals import counted, differences
 
 SMALL: Final = 64 << 20  # bytes; reading so much when opening takes 0.1 s
-_INDICES: Final = ("log", "cursor", "change", "delivery", "entry")
+PORTION: Final = 1 << 20  # bytes that are read through at once when nobody waits: 1 ms, so that it goes on at about 150 MB/s
+_TABLES: Final = ("log", "cursor", "change", "delivery", "entry", "name")  # small, whatever lies in the store
+_CHUNKS: Final = "SELECT id, log, first, count, messages, newest, size, blob FROM chunk"
 
 
-def refuse_damage(connection: sqlite3.Connection, file: Path) -> None:
-    """Raises StoreError `data-corrupt` for the first thing that is wrong with what an opening store relies on."""
+def look_when_opening(connection: sqlite3.Connection, file: Path, losses: Losses) -> Verifying | None:
+    """Looks at all that an opening store relies on, and at the rest as well when the file is small; else returns who looks at that later.
+
+    Raises StoreError `data-corrupt` for the first thing that is wrong, unless losses are accepted. Pages that are damaged beyond
+    their indices cannot be accepted: SQLite would write among them.
+    """
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
     small = pages * schema.PAGE <= SMALL
-    for problem in _pages(connection, "" if small else _INDICES[0]):
-        raise StoreError("data-corrupt", f"{file}: {problem}")
-    for table in () if small else _INDICES[1:]:
+    tables = ("",) if small else _TABLES
+    for table in tables:
         for problem in _pages(connection, table):
-            raise StoreError("data-corrupt", f"{file}: {problem}")
-    if small:
-        for problem in _blobs(connection, file, None):
-            raise StoreError("data-corrupt", problem)
+            _refuse_pages(connection, f"{file}: {problem}", tables, losses)
+            break
+    for problem in _state_damage(connection, file):
+        losses.corrupt(problem)
+    if not small:
+        octets = pages * schema.PAGE
+        losses.tell(
+            "data-unverified", f"{file}: messages of {octets >> 20} MiB are not read through yet; that is done while the broker is idle"
+        )
+        return Verifying(connection, file)
+    for *_, problem in damaged_chunks(connection, file):
+        losses.corrupt(problem)
+    for problem in _bodies(connection, file):
+        losses.corrupt(problem)
+    return None
+
+
+def _refuse_pages(connection: sqlite3.Connection, problem: str, tables: Iterable[str], losses: Losses) -> None:
+    losses.corrupt(problem)
+    connection.execute("REINDEX")
+    for table in tables:
+        for left in _pages(connection, table):
+            raise StoreError("data-corrupt", f"{problem}; that cannot be left out ({left}), a backup helps")
+
+
+def _state_damage(connection: sqlite3.Connection, file: Path, confirmed: int = 0) -> Iterator[str]:
+    """Transactions and rows that should be there and are not, by what is counted with each transaction."""
+    state = Rows(connection, file).state()
+    if state is None:
+        return
+    if state.transactions < confirmed:
+        yield f"{file}: ends with transaction {state.transactions}, {confirmed} were confirmed"
+    if state.schema != schema.outline(connection):
+        yield f"{file}: the tables are not where they were made"
+    try:
+        different = differences(state.totals, counted(connection))
+    except sqlite3.OperationalError as error:  # a sum that is too large
+        different = f"the indices of chunk and part cannot be counted ({error})"
+    if different:
+        yield f"{file}: {different}"
+
+
+class Verifying:
+    """Reads chunks and pieces of large bodies through, a portion at a time, and says what is damaged."""
+
+    def __init__(self, connection: sqlite3.Connection, file: Path) -> None:
+        self._execute = connection.execute
+        self._file = file
+        self._chunk: int | None = 0  # the last that was looked at; None: all of them were
+        self._part = 0
+        self.damaged = 0
+        self.is_done = False
+
+    def portion(self) -> list[str]:
+        """About PORTION bytes."""
+        found = self._chunks() if self._chunk is not None else self._parts()
+        self.damaged += len(found)
+        return found
+
+    def _chunks(self) -> list[str]:
+        found, octets = [], 0
+        for row in self._execute(f"{_CHUNKS} WHERE id > ? ORDER BY id", (self._chunk,)):
+            self._chunk = row[0]
+            problem = _wrong_with(row, self._file)
+            if problem:
+                found.append(problem)
+            octets += len(row[-1] or b"")
+            if octets >= PORTION:
+                return found
+        self._chunk = None
+        return found
+
+    def _parts(self) -> list[str]:
+        found, octets = [], 0
+        select = "SELECT rowid, body, number, checksum, data FROM part WHERE rowid > ? ORDER BY rowid"
+        for row, body, number, said, data in self._execute(select, (self._part,)):
+            self._part = row
+            if not isinstance(data, bytes) or crc32(data) != said:
+                found.append(f"{self._file}: piece {number} of body {body} is damaged (checksum)")
+            octets += len(data or b"")
+            if octets >= PORTION:
+                return found
+        self.is_done = True
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +172,12 @@ def damage(path: Path, progress: Callable[[int, int], None] | None = None) -> It
     `progress` is called with (chunks checked, chunks in all). Raises StoreError when there is no store or it cannot be looked at.
     """
     file = path / DATABASE
+    confirmed = watermark.read(path).transactions  # before the database: what is confirmed meanwhile is in there by then
     with looking(path) as connection:
         yield from _length(connection, file)
-        yield from (f"{file}: {problem}" for problem in _pages(connection, "", whole=True))
+        yield from (f"{file}: {problem}" for problem in _pages(connection, ""))
+        with suppress(StoreError):  # its row is among those that are looked at next
+            yield from list(_state_damage(connection, file, confirmed))
         yield from _rows(connection, file)
         yield from _places(connection, file)
         yield from _blobs(connection, file, progress)
@@ -103,9 +195,9 @@ def _length(connection: sqlite3.Connection, file: Path) -> Iterator[str]:
         yield f"{file}: is cut short, {file.stat().st_size} of {pages * page} bytes"
 
 
-def _pages(connection: sqlite3.Connection, table: str, *, whole: bool = False) -> Iterator[str]:
-    check = "integrity_check" if whole else "quick_check"
-    for (text,) in connection.execute(f"PRAGMA {check}({table})" if table else f"PRAGMA {check}"):
+def _pages(connection: sqlite3.Connection, table: str) -> Iterator[str]:
+    """Of a table with its indices, or of the whole file."""
+    for (text,) in connection.execute(f"PRAGMA integrity_check({table})" if table else "PRAGMA integrity_check"):
         if text != "ok":
             yield text
 
@@ -149,18 +241,32 @@ def _bodies(connection: sqlite3.Connection, file: Path) -> Iterator[str]:
 
 def _blobs(connection: sqlite3.Connection, file: Path, progress: Callable[[int, int], None] | None) -> Iterator[str]:
     (total,) = connection.execute("SELECT count(*) FROM chunk").fetchone()
-    select = "SELECT log, first, count, messages, newest, size, blob FROM chunk ORDER BY id"
-    for at, (log, *said, size, blob) in enumerate(connection.execute(select), 1):
-        where = f"{file}: log {log}, chunk at offset {said[0]}"
-        if not isinstance(blob, bytes):
-            yield f"{where}: the row has no blob"
-            continue
-        try:
-            found = chunks.verify(blob, where)
-        except StoreError as error:
-            yield error.message
-        else:
-            if said != [found.first, found.count, found.messages, found.newest] or size != len(blob):
-                yield f"{where}: the row does not say what the chunk says"
+    for at, row in enumerate(connection.execute(f"{_CHUNKS} ORDER BY id"), 1):
+        problem = _wrong_with(row, file)
+        if problem:
+            yield problem
         if progress:
             progress(at, total)
+
+
+def damaged_chunks(connection: sqlite3.Connection, file: Path) -> Iterator[tuple[int, int, int, bytes, str]]:
+    """Row, log, first offset and blob of each chunk that is damaged, and what is wrong with it."""
+    for row in connection.execute(f"{_CHUNKS} ORDER BY id"):
+        problem = _wrong_with(row, file)
+        if problem:
+            yield row[0], row[1], row[2], row[-1] if isinstance(row[-1], bytes) else b"", problem
+
+
+def _wrong_with(row: tuple[Any, ...], file: Path) -> str:
+    """Empty when all is well with a row of chunk."""
+    _, log, *said, size, blob = row
+    where = f"{file}: log {log}, chunk at offset {said[0]}"
+    if not isinstance(blob, bytes):
+        return f"{where}: the row has no blob"
+    try:
+        found = chunks.verify(blob, where)
+    except StoreError as error:
+        return error.message
+    if said != [found.first, found.count, found.messages, found.newest] or size != len(blob):
+        return f"{where}: the row does not say what the chunk says"
+    return ""

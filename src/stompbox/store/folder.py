@@ -6,6 +6,7 @@ Decides who may use the folder and what a failure is called. What the files hold
 |---------------|-----------------------------------------------------------------------------------------|
 | stompbox.db   | the database; stompbox.db-wal and stompbox.db-shm beside it while a broker runs or after a crash |
 | stompbox.journal | small commits that are not in the database yet (journal.py); while a broker runs or after a crash |
+| stompbox.watermark | what was durable last (watermark.py); 4 KiB, and it stays |
 | stompbox.lock | held with flock(2) for life, so that a crash frees it; holds the process id, for the message only |
 """
 
@@ -25,6 +26,7 @@ from stompbox.errors import StoreError
 DATABASE: Final = "stompbox.db"
 JOURNAL: Final = "stompbox.journal"
 LOCK: Final = "stompbox.lock"
+WATERMARK: Final = "stompbox.watermark"
 FOLDER_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
 
@@ -48,7 +50,7 @@ _CODES: Final = {
 FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def _refused(error: OSError, what: str) -> StoreError:
+def store_refused(error: OSError, what: str) -> StoreError:
     return StoreError("disk-full" if error.errno in FULL else "data-not-writable", f"{what}: {error.strerror or error}")
 
 
@@ -79,7 +81,7 @@ def prepare_folder(path: Path) -> None:
         if next(path.iterdir(), None) is None and path.stat().st_uid == os.geteuid():
             path.chmod(FOLDER_MODE)
     except OSError as error:
-        raise _refused(error, f"data folder {path}") from error
+        raise store_refused(error, f"data folder {path}") from error
 
 
 def sync_folder(path: Path) -> None:
@@ -97,7 +99,7 @@ def lock_folder(path: Path) -> int:
     try:
         descriptor = _open_lock(file)
     except OSError as error:
-        raise _refused(error, str(file)) from error
+        raise store_refused(error, str(file)) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -126,4 +128,4 @@ def make_file(path: Path) -> None:
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
     except OSError as error:
-        raise _refused(error, str(path)) from error
+        raise store_refused(error, str(path)) from error

@@ -11,6 +11,7 @@ from typing import Final
 
 from stompbox.store.parts import Parts
 from stompbox.store.schema import DROPPED, PAGE
+from stompbox.store.totals import Counted
 
 WAL_IDLE: Final = 1 << 20  # bytes; an idle committer checkpoints from here on: 1 to 2 ms
 WAL_MOST: Final = 8 << 20  # bytes; a busy one from here on: 15 ms; longer logs gain nothing
@@ -27,8 +28,9 @@ VACUUM_MOST: Final = 1024  # pages; the file system needs time too, to cut a fil
 class Housekeeping:
     """For the writer's connection and its thread."""
 
-    def __init__(self, connection: sqlite3.Connection, parts: Parts) -> None:
+    def __init__(self, connection: sqlite3.Connection, parts: Parts, counted: Counted) -> None:
         self._parts = parts
+        self._counted = counted
         self._execute = connection.execute
         self._script = connection.executescript
         self.wal = 0  # bytes written since the last checkpoint, about
@@ -72,7 +74,7 @@ class Housekeeping:
             last, budget, rows = self._portion(log, floor, budget, rows)
             if last is not None:
                 below = "log = ? AND first <= ? AND first + count <= ?"
-                self._execute(f"DELETE FROM chunk WHERE {below}", (log, last, floor))
+                self._counted.delete_chunks(below, (log, last, floor))
                 self._parts.unname_below(log, last, floor)
                 self._look = True
             if budget > 0 and rows > 0:

@@ -9,7 +9,8 @@ the file system can (O_DIRECT), a record goes from its buffer to the disk, and n
 What the records say goes into the database later, many at once (journaled.py); then writing begins at the front again.
 
 Reading takes records from the front as long as each has the sequence after the one before. Only the last one can be cut short,
-because each is durable before the next is written: a good one behind a bad one means damage, and is named.
+because each is durable before the next is written: a good one behind a bad one means damage, and is named. The last one, too, is told
+from one that was cut short: the CRC says which bit has flipped, when it was one, and what was confirmed stands in the high-water mark.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ import struct
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -96,7 +99,7 @@ class Journal:
     def begin(self, identity: bytes) -> None:
         """Makes the file, durably, or takes the one that is there."""
         self.identity = identity
-        head = _HEAD.pack(_HEAD_MAGIC, identity, zlib.crc32(_HEAD_MAGIC + identity))
+        head = _head(identity)
         with self._named():
             make_file(self.file)
             self._descriptor = os.open(self.file, os.O_RDWR | os.O_CLOEXEC)
@@ -147,25 +150,10 @@ class Journal:
         """All of it is in the database: the next record is written over the first one."""
         self._at = FIRST
 
-    def records(self, after: int) -> Iterator[tuple[int, bytes]]:
-        """(sequence, payload) of what was written after the record `after`. Raises StoreError `data-corrupt`."""
+    def read(self, after: int) -> Found:
+        """What the file holds for a database that has the records up to `after`."""
         with self._named():
-            data = content(self.file)
-        if identity_of(data) != self.identity:
-            what = "belongs to another database than the one beside it" if identity_of(data) else "its head is damaged"
-            raise StoreError("data-corrupt", f"{self.file}: {what}")
-        if len(data) < SIZE:
-            raise StoreError("data-corrupt", f"{self.file}: is cut short, {len(data)} of {SIZE} bytes")
-        found = list(whole(data))
-        last = found[-1][0] if found else 0
-        end = FIRST + sum(_space(len(payload)) for _, payload in found)
-        for at in range(end, len(data), SECTOR):
-            later = _record(data, at, self.identity) if data.startswith(_MAGIC, at) else None
-            if later is not None and later[0] > max(after, last):
-                raise StoreError("data-corrupt", f"{self.file}: damaged before record {later[0]}, at byte {end}")
-        if last > after and found[0][0] > after + 1:
-            raise StoreError("data-corrupt", f"{self.file}: begins with record {found[0][0]}, the database ends with {after}")
-        yield from [record for record in found if record[0] > after]
+            return examined(content(self.file), self.identity, after)
 
     def remove(self) -> None:
         """Nothing of it is needed any more."""
@@ -193,6 +181,54 @@ class Journal:
         return f"<Journal {self.file} {self._at - FIRST} of {SIZE - FIRST} bytes>"
 
 
+@dataclass(slots=True)
+class Found:
+    """What a journal holds that the database has not, and what is wrong with it."""
+
+    records: list[tuple[int, bytes]] = field(default_factory=list)  # (sequence, payload)
+    beyond: list[tuple[int, bytes]] = field(default_factory=list)  # the same, behind damage
+    flipped: list[tuple[int, int]] = field(default_factory=list)  # (byte, bit) that was turned over and is right again in the records
+    damage: str = ""
+    last: int = 0  # sequence of the last record before any damage
+
+
+def examined(data: bytes, identity: bytes, after: int) -> Found:
+    """Reads a whole file as that of the store `identity`."""
+    found = Found(last=after)
+    flip = _flipped_head(data, identity)
+    if flip is None:
+        found.damage = "belongs to another database than the one beside it" if identity_of(data) else "its head is damaged"
+        return found
+    found.flipped += flip
+    if len(data) < SIZE:
+        found.damage = f"is cut short, {len(data)} of {SIZE} bytes"
+    whole, end = _from_front(data, identity, found.flipped)
+    found.records = [record for record in whole if record[0] > after]
+    found.last = max(after, whole[-1][0] if whole else 0)
+    for at in range(end, len(data), SECTOR):
+        later = _record(data, at, identity) if data.startswith(_MAGIC, at) else None
+        if later is not None and later[0] > found.last:
+            found.beyond.append(later)
+    if found.beyond:
+        found.damage = found.damage or f"damaged before record {found.beyond[0][0]}, at byte {end}"
+    elif found.records and found.records[0][0] > after + 1:
+        found.damage = found.damage or f"begins with record {found.records[0][0]}, the database ends with {after}"
+    return found
+
+
+def _head(identity: bytes) -> bytes:
+    return _HEAD.pack(_HEAD_MAGIC, identity, zlib.crc32(_HEAD_MAGIC + identity))
+
+
+def _flipped_head(data: bytes, identity: bytes) -> list[tuple[int, int]] | None:
+    """Bits in which the head is not that of the store: none, or one; None when it is another one altogether."""
+    head = _head(identity)
+    different = int.from_bytes(head, "little") ^ int.from_bytes(data[: len(head)], "little")
+    if len(data) < FIRST or different.bit_count() > 1:
+        return None
+    return [divmod(different.bit_length() - 1, 8)] if different else []
+
+
 def identity_of(data: bytes) -> bytes:
     """Which database a journal belongs to; empty when its head is damaged."""
     if len(data) < FIRST:
@@ -201,13 +237,73 @@ def identity_of(data: bytes) -> bytes:
     return bytes(identity) if magic == _HEAD_MAGIC and crc == zlib.crc32(magic + identity) else b""
 
 
-def whole(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """(sequence, payload) of the records at the front that follow each other without a fault."""
-    identity, at, last = identity_of(data), FIRST, None
-    while (found := _record(data, at, identity)) is not None and (last is None or found[0] == last + 1):
-        yield found
-        last = found[0]
-        at += _space(len(found[1]))
+def _from_front(data: bytes, identity: bytes, flipped: list[tuple[int, int]]) -> tuple[list[tuple[int, bytes]], int]:
+    """The records that follow each other, with flipped bits turned back, and where they end."""
+    found: list[tuple[int, bytes]] = []
+    at = FIRST
+    while at < len(data):
+        record, flip = _record(data, at, identity), None
+        if record is None:
+            flip = _flip(data, at, identity)
+            record = _record(_turned(data, at, *flip), at, identity) if flip is not None else None
+        if record is None or (found and record[0] != found[-1][0] + 1):
+            break
+        if flip is not None:
+            flipped.append(flip)
+        found.append(record)
+        at += _space(len(record[1]))
+    return found, at
+
+
+def _turned(data: bytes, at: int, place: int, bit: int) -> bytes:
+    """The file from the record at `at` on, as far as it can reach, with one bit turned over; all else of it is left out."""
+    end = at + _RECORD.size + LARGEST
+    return bytes(at) + data[at:place] + bytes((data[place] ^ 1 << bit,)) + data[place + 1 : end]
+
+
+def _flip(data: bytes, at: int, identity: bytes) -> tuple[int, int] | None:
+    """The bit of the record at `at` that makes it whole when it is turned over, if there is one."""
+    head = data[at : at + _RECORD.size]
+    if len(head) < _RECORD.size or (int.from_bytes(head[:4], "little") ^ int.from_bytes(_MAGIC, "little")).bit_count() > 1:
+        return None
+    for place, bit in ((place, bit) for place in range(_RECORD.size) for bit in range(8)):
+        size = _RECORD.unpack_from(bytes(head[:place] + bytes((head[place] ^ 1 << bit,)) + head[place + 1 :]))[1]
+        if size <= LARGEST and _record(_turned(data, at, at + place, bit), at, identity) is not None:
+            return at + place, bit
+    magic, size, sequence, crc = _RECORD.unpack(head)
+    payload = data[at + _RECORD.size : at + _RECORD.size + size]
+    if magic != _MAGIC or size > LARGEST or len(payload) != size:
+        return None
+    found = _bit_of(zlib.crc32(payload, _seed(sequence, identity)) ^ crc, size)
+    return (at + _RECORD.size + found[0], found[1]) if found is not None else None
+
+
+def _bit_of(difference: int, size: int) -> tuple[int, int] | None:
+    """Which one of so many bytes, and which bit of it, changes a CRC-32 by `difference` when it is turned over. At most one does.
+
+    A CRC is linear: the difference is what the bit alone leaves behind after all bytes that follow it. They are taken off one by one.
+    """
+    table = _crc_table()
+    ends = {entry >> 24: at for at, entry in enumerate(table)}  # no two entries have the same last byte
+    alone = {table[1 << bit]: bit for bit in range(8)}
+    for place in range(size - 1, -1, -1):
+        if difference in alone:
+            return place, alone[difference]
+        at = ends[difference >> 24]
+        difference = ((difference ^ table[at]) << 8 | at) & 0xFFFFFFFF
+    return None
+
+
+@cache
+def _crc_table() -> list[int]:
+    """What each byte leaves in the register of a CRC-32 (reflected polynomial 0xEDB88320)."""
+    table = []
+    for octet in range(256):
+        register = octet
+        for _ in range(8):
+            register = register >> 1 ^ (0xEDB88320 if register & 1 else 0)
+        table.append(register)
+    return table
 
 
 def _space(size: int) -> int:

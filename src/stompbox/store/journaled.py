@@ -22,15 +22,17 @@ from pathlib import Path
 from threading import RLock
 from typing import Final
 
-from msgspec import Struct, field, msgpack
+from msgspec import MsgspecError, Struct, field, msgpack
 
 from stompbox.errors import StoreError
 from stompbox.message import Run
+from stompbox.store import watermark
 from stompbox.store.base import NOWHERE, Commit, Part, Recovered, StoredChunk
 from stompbox.store.chunks import decode, head, shape_bytes, shape_of
 from stompbox.store.folder import DATABASE
-from stompbox.store.journal import IDENTITY, LARGEST, Journal, content, identity_of, whole
+from stompbox.store.journal import IDENTITY, LARGEST, Found, Journal, content, examined, identity_of
 from stompbox.store.looking import looking
+from stompbox.store.losses import kept, write_back
 from stompbox.store.rows import Rows
 from stompbox.store.sqlite import SqliteStore
 
@@ -76,6 +78,7 @@ class JournaledStore:
     def __init__(self, database: SqliteStore) -> None:
         self._database = database
         self._journal = Journal(database.path)
+        self._watermark = database.watermark
         self._turn = RLock()
         self._waiting: list[Commit] = []  # durable, and not in the database
         self._loose = 0  # of them, so many are not durable, and need not be
@@ -86,6 +89,8 @@ class JournaledStore:
         self._is_off = False  # there is no room for a journal, or the file system cannot have one
         try:
             self._recovered: Recovered | None = self._read_journal()
+            if database.watermark is not None:
+                database.watermark.begun(self._sequence)
         except StoreError:
             self.close()
             raise
@@ -96,18 +101,49 @@ class JournaledStore:
         identity = found.entries.pop(_IDENTITY, None)
         self._known = {log.id for log in found.logs}
         if identity is None:
+            if self._sequence < self._confirmed():
+                what = f"has record {self._sequence} of the journal as its last, {self._confirmed()} was confirmed"
+                self._database.losses.missing(f"{self._database.file}: {what}")
             return found
-        if not self._journal.file.is_file():
-            raise StoreError("data-corrupt", f"{self._journal.file}: is missing, and may hold the last messages before the broker ended")
         self._journal.identity = identity
-        for sequence, payload in self._journal.records(self._sequence):
-            self._waiting.append(_commit_of(payload))
-            self._sequence = sequence
-        if self._waiting:
+        is_lost = self._take_records()
+        if self._waiting or is_lost:
             self._settle()
-            found = hide_journal(self._database.recover())
-        self._journal.begin(identity)
-        return found
+        if is_lost:  # the next small commit begins a new one
+            self._journal.remove()
+            self._database.apply(Commit(entries={_IDENTITY: None, _SEQUENCE: self._sequence.to_bytes(8, "little")}))
+        else:
+            self._journal.begin(identity)
+        return hide_journal(self._database.recover())
+
+    def _take_records(self) -> bool:
+        """Takes what the journal has, with flipped bits turned back; whether something of it is gone for good."""
+        file, losses = self._journal.file, self._database.losses
+        if not file.is_file():
+            losses.missing(f"{file}: is missing, and may hold the last messages before the broker ended")
+            return True
+        found, before = self._journal.read(self._sequence), self._sequence
+        wrong = _fault(file, found, self._confirmed())
+        if wrong:
+            losses.corrupt(wrong) if found.damage else losses.missing(wrong)
+        copy = kept(file) if wrong or found.flipped else file
+        for at, bit in found.flipped:
+            losses.tell("data-repaired", f"{file}: bit {bit} of byte {at} had flipped and was turned back; as it was: {copy.name}")
+        for sequence, payload in (*found.records, *found.beyond):
+            self._waiting.append(_commit_of(payload, file))
+            self._sequence = sequence
+        self._sequence = max(self._sequence, self._confirmed())
+        if wrong:
+            gone = self._sequence - before - len(self._waiting)
+            losses.tell("data-missing", f"{file}: {gone} commits of {before + 1} to {self._sequence} are gone; as it was: {copy.name}")
+        elif found.flipped:
+            data = content(file)
+            write_back(file, {at: bytes((data[at] ^ 1 << bit,)) for at, bit in found.flipped})
+        return bool(wrong)
+
+    def _confirmed(self) -> int:
+        """The last record that is known to have been durable."""
+        return self._watermark.found.sequence if self._watermark is not None else 0
 
     def recover(self) -> Recovered:
         with self._turn:
@@ -192,6 +228,8 @@ class JournaledStore:
         self._sequence += 1
         try:
             self._journal.append(self._sequence, payload)
+            if self._watermark is not None:
+                self._watermark.appended(self._sequence)
         except StoreError:
             self._is_unsure = True
             with suppress(StoreError):  # else before the next commit
@@ -320,8 +358,11 @@ def _payload_of(commit: Commit) -> bytes:
     return _encode((stored, commit.next_offsets, commit.acknowledged, entries, commit.trims))
 
 
-def _commit_of(payload: bytes) -> Commit:
-    record = _decode(payload)
+def _commit_of(payload: bytes, file: Path) -> Commit:
+    try:
+        record = _decode(payload)
+    except MsgspecError as error:
+        raise StoreError("data-corrupt", f"{file}: a record that is whole cannot be read ({error})") from error
     return Commit(
         runs={log: _runs_of(stored) for log, stored in record.runs.items()},
         next_offsets=record.next_offsets,
@@ -342,31 +383,47 @@ def _sequence_in(entries: Mapping[tuple[str, str], bytes]) -> int:
     return int.from_bytes(entries.get(_SEQUENCE, b"\0"), "little")
 
 
+def _fault(file: Path, found: Found, confirmed: int) -> str:
+    """What is wrong with a journal, in words; empty when all that was confirmed is there."""
+    if found.damage:
+        return f"{file}: {found.damage}"
+    if found.last < confirmed:
+        return f"{file}: ends with record {found.last}, {confirmed} was confirmed"
+    return ""
+
+
 def waiting_in(path: Path, entries: dict[tuple[str, str], bytes]) -> list[Commit]:
     """What the journal in folder `path` has for a database with these entries. Raises StoreError `data-corrupt`, `io-error`."""
     if _IDENTITY not in entries:
         return []
     journal = Journal(path)
     journal.identity = entries[_IDENTITY]
-    return [_commit_of(payload) for _, payload in journal.records(_sequence_in(entries))]
+    found = journal.read(_sequence_in(entries))
+    wrong = _fault(journal.file, found, watermark.read(path).sequence)
+    if wrong:
+        raise StoreError("data-corrupt", wrong)
+    return [_commit_of(payload, journal.file) for _, payload in found.records]
 
 
-def complete(copy: SqliteStore, journal: bytes) -> None:
-    """Puts what a journal holds into a copy of its database that was made after the journal was read."""
+def complete(copy: SqliteStore, journal: bytes, confirmed: int) -> None:
+    """Puts what a journal holds into a copy of its database that was made after the journal was read, and that was read after
+    record `confirmed` was known to be durable. Raises StoreError `data-corrupt` when something of that is in neither."""
     entries = copy.recover().entries
     identity = entries.get(_IDENTITY)
-    if identity is None:
-        return
     merged = Commit(entries={_IDENTITY: None, _SEQUENCE: None})
-    if identity_of(journal) == identity:
-        after = _sequence_in(entries)
-        merged = merge([*(_commit_of(payload) for sequence, payload in whole(journal) if sequence > after), merged])
-    copy.apply(merged)
+    found = Found(last=_sequence_in(entries))
+    if identity is not None and identity_of(journal):
+        found = examined(journal, identity, found.last)
+    if found.last < confirmed:
+        raise StoreError("data-corrupt", f"the copy has record {found.last} of the journal as its last, {confirmed} was confirmed")
+    if identity is not None:
+        copy.apply(merge([*(_commit_of(payload, copy.file) for _, payload in found.records), merged]))
 
 
 def journal_damage(path: Path) -> Iterator[str]:
     """What is wrong with the journal in folder `path`, for whom a broker may be running that writes to it."""
     journal = Journal(path)
+    confirmed = watermark.read(path).sequence
     with looking(path) as connection:
         entries = dict(Rows(connection, path / DATABASE).entries())
     if _IDENTITY not in entries:
@@ -374,14 +431,18 @@ def journal_damage(path: Path) -> Iterator[str]:
     journal.identity = entries[_IDENTITY]
     seen: bytes | None = None
     for _ in range(LOOKS):
-        try:
-            for _ in journal.records(_sequence_in(entries)):
-                pass
-        except StoreError as error:
-            found = content(journal.file) if journal.file.is_file() else b""
-            if found == seen:
-                yield error.message
-                return
-            seen = found
-        else:
+        if not journal.file.is_file():
+            yield f"{journal.file}: is missing, and may hold the last messages before the broker ended"
             return
+        data = content(journal.file)
+        found = examined(data, journal.identity, _sequence_in(entries))
+        wrong = _fault(journal.file, found, confirmed)
+        if not wrong:
+            yield from (
+                f"{journal.file}: bit {bit} of byte {at} has flipped; a broker that starts turns it back" for at, bit in found.flipped
+            )
+            return
+        if data == seen:
+            yield wrong
+            return
+        seen = data

@@ -11,6 +11,7 @@ from pathlib import Path
 from stompbox.errors import StoreError
 from stompbox.store import schema
 from stompbox.store.folder import DATABASE, store_error
+from stompbox.store.mending import log_damage
 
 
 def database_of(path: Path) -> Path:
@@ -46,6 +47,9 @@ def looking(path: Path) -> Iterator[sqlite3.Connection]:
     Raises StoreError: `data-not-found`, `data-not-writable`, `data-corrupt` for what is no store of ours, `data-too-new`.
     """
     file = database_of(path)
+    wrong = log_damage(path)
+    if wrong:
+        raise StoreError("data-corrupt", wrong)
     try:
         connection = _connect(file)
     except sqlite3.Error as error:

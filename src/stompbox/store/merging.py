@@ -16,6 +16,7 @@ from stompbox.errors import StoreError
 from stompbox.store import chunks
 from stompbox.store.changes import LogState
 from stompbox.store.chunks import ChunkHead
+from stompbox.store.totals import Counted
 
 TINY: Final = 8 << 10  # bytes; a larger chunk is left as it is
 WAITING: Final = 512  # tiny chunks of a log that stay as they are
@@ -23,7 +24,6 @@ PORTION: Final = 64  # chunks that become one beside a commit: 1 ms
 IDLE_PORTION: Final = 512  # and when nobody waits
 MERGED: Final = 512 << 10  # bytes that go into one
 
-INSERT: Final = "INSERT INTO chunk (log, first, count, messages, newest, size, blob) VALUES (?, ?, ?, ?, ?, ?, ?)"
 # Chunks that name large bodies stay small: who has them read with their bodies in place takes one at least
 _PLACES: Final = f"""
     SELECT first, max(size, {TINY} * EXISTS (SELECT 1 FROM name WHERE name.log = chunk.log AND name.first = chunk.first))
@@ -34,9 +34,10 @@ _BLOBS: Final = "SELECT first, blob FROM chunk WHERE log = ? AND first BETWEEN ?
 class Merging:
     """For the writer's connection and its thread. Counts what was written since the store was opened; `compact` looks at everything."""
 
-    def __init__(self, connection: sqlite3.Connection, file: Path) -> None:
+    def __init__(self, connection: sqlite3.Connection, file: Path, counted: Counted) -> None:
         self._db = connection
         self._file = file
+        self._counted = counted
         self._tiny: dict[int, int] = {}  # per log: about how many have come since the last merging
         self._from: dict[int, int] = {}  # per log: the first offset that may be merged
         self.ready: dict[int, None] = {}  # logs with more than WAITING
@@ -98,8 +99,8 @@ class Merging:
                 raise StoreError(error.code, f"{self._file}: log {log}, {error.message}") from error
         blob = chunks.encode(runs, first)
         head = chunks.head(blob)
-        self._db.execute("DELETE FROM chunk WHERE log = ? AND first BETWEEN ? AND ?", (log, first, last))
-        self._db.execute(INSERT, (log, head.first, head.count, head.messages, head.newest, len(blob), blob))
+        self._counted.delete_chunks("log = ? AND first BETWEEN ? AND ?", (log, first, last))
+        self._counted.put_chunk(log, head, blob)
         return len(blob)
 
     def places(self, log: int, start: int, most: int) -> list[tuple[int, int]]:

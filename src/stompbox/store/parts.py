@@ -21,6 +21,7 @@ from stompbox.errors import StoreError
 from stompbox.store.base import Commit
 from stompbox.store.changes import Named
 from stompbox.store.schema import checksum
+from stompbox.store.totals import Counted
 
 PORTION: Final = 32  # pieces that are deleted at once: 8 MiB
 
@@ -74,8 +75,9 @@ def damaged_bodies(connection: sqlite3.Connection, file: Path) -> Iterator[str]:
 class Parts:
     """For the writer's connection and its thread. `put` and the deletions happen inside a transaction; `landed` follows when it worked."""
 
-    def __init__(self, connection: sqlite3.Connection, file: Path) -> None:
+    def __init__(self, connection: sqlite3.Connection, file: Path, counted: Counted) -> None:
         self._execute = connection.execute
+        self._counted = counted
         self._held: set[int] = set()
         named = {one.body for one in read_names(connection, file)}
         self._has_names = bool(named)
@@ -94,8 +96,7 @@ class Parts:
         """The pieces of a commit, and which bodies its chunks name; how many bytes."""
         size = 0
         for (body, number), data in commit.parts.items():
-            row = (body, number, zlib.crc32(data), data)
-            self._execute("INSERT OR REPLACE INTO part (body, number, checksum, data) VALUES (?, ?, ?, ?)", row)
+            self._counted.put_part(body, number, zlib.crc32(data), data)
             size += len(data)
         for one in named:
             self._has_names = True
@@ -132,7 +133,7 @@ class Parts:
                 continue
             numbers = self._execute(_NUMBERS, (body, budget - deleted)).fetchall()
             if numbers:
-                self._execute("DELETE FROM part WHERE body = ? AND number <= ?", (body, *numbers[-1]))
+                self._counted.delete_parts("body = ? AND number <= ?", (body, *numbers[-1]))
             deleted += len(numbers)
             if deleted < budget:
                 self._gone.append(body)

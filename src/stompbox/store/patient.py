@@ -16,6 +16,7 @@ from stompbox.errors import StoreError
 from stompbox.store.base import NOWHERE, REFUSALS, Commit, Part, Recovered, Store, StoredChunk
 from stompbox.store.folder import lock_folder
 from stompbox.store.journaled import JournaledStore
+from stompbox.store.losses import Losses
 from stompbox.store.sqlite import SqliteStore
 from stompbox.store.stranded import Stranded
 
@@ -23,15 +24,16 @@ T = TypeVar("T")
 
 
 class PatientStore:
-    """The Store of the data folder `path`. Raises StoreError when it can neither be opened nor read."""
+    """The Store of the data folder `path`; `losses`: what to do about damage. Raises StoreError when it can neither be opened nor read."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, losses: Losses | None = None) -> None:
         self.path = path
+        self._losses = losses or Losses()
         self._turn = RLock()
         self._stranded: Stranded | None = None
         self._lock = -1  # of the folder, while stranded
         try:
-            self._store: Store | None = JournaledStore(SqliteStore(path))
+            self._store: Store | None = JournaledStore(SqliteStore(path, losses=self._losses))
         except StoreError as error:
             if error.code not in REFUSALS:
                 raise
@@ -48,7 +50,7 @@ class PatientStore:
             self._stranded = Stranded(self.path)
         except StoreError as error:
             os.close(self._lock)
-            raise (error if error.code == "data-corrupt" else refusal) from error
+            raise (error if error.code in ("data-corrupt", "data-missing") else refusal) from error
 
     def _open(self) -> Store:
         """For writing, when the disk lets us now. What was opened to be read is closed before: the database may be that one's alone."""
@@ -59,7 +61,7 @@ class PatientStore:
             self._stranded.close()
             self._stranded = None
         try:
-            self._store = JournaledStore(SqliteStore(self.path, lock=os.dup(self._lock)))
+            self._store = JournaledStore(SqliteStore(self.path, lock=os.dup(self._lock), losses=self._losses))
         except StoreError as error:
             self._stranded = Stranded(self.path)  # anew: some of the journal may be in the database by now
             raise StoreError(error.code, error.message) from error

@@ -18,6 +18,7 @@ from stompbox.ranges import Ranges
 from stompbox.store.base import Delivered, Recovered, StoredCursor, StoredLog
 from stompbox.store.changes import Changes, CursorState, LogState, still_counted
 from stompbox.store.schema import DROPPED, checksum
+from stompbox.store.totals import KEY, SINCE, State
 
 # The last two: where the oldest chunk of the log ends, and the newest. Both come from the index.
 _LOGS: Final = """
@@ -69,7 +70,9 @@ class Rows:
             held.acknowledge(changes.acknowledged.get(cursor, ()))
             counted = still_counted(told.get(cursor, ()), held.position, held.ahead)
             cursors.append(StoredCursor(cursor, held.log, held.position, held.ahead, counted))
-        return Recovered(logs, cursors, dict(self.entries()))
+        entries = dict(self.entries())
+        entries.pop(KEY, None)
+        return Recovered(logs, cursors, entries)
 
     def put_logs(self, logs: Iterable[tuple[int, LogState]]) -> None:
         rows = [(log, state.name, state.next, state.floor) for log, state in logs]
@@ -154,6 +157,21 @@ class Rows:
         for kind, key, said, value in self._execute("SELECT kind, key, checksum, value FROM entry"):
             self._check(said, "entry", kind, key, value, keys=2)
             yield (kind, key), value
+
+    def state(self) -> State | None:
+        """None in a file of an older version. Raises StoreError `data-corrupt` where it is missing."""
+        found = self._execute("SELECT checksum, value FROM entry WHERE kind = ? AND key = ?", KEY).fetchone()
+        if found is None:
+            (version,) = self._execute("PRAGMA user_version").fetchone()
+            if version < SINCE:
+                return None
+            raise StoreError("data-corrupt", f"{self._file}: row {' '.join(KEY)} of table entry is missing")
+        said, value = found
+        self._check(said, "entry", *KEY, value, keys=2)
+        return msgpack.decode(value, type=State)
+
+    def put_state(self, state: State) -> None:
+        self.put_entry(*KEY, msgpack.encode(state))
 
     def put_entry(self, kind: str, key: str, value: bytes | None) -> None:
         if value is None:

@@ -30,14 +30,18 @@ from stompbox.ranges import Ranges
 from stompbox.store import schema
 from stompbox.store.base import NOWHERE, Commit, Part, Recovered, StoredChunk
 from stompbox.store.changes import Changes, CursorState, LogState, encoded, moved
-from stompbox.store.check import refuse_damage
+from stompbox.store.check import Verifying, damaged_chunks, look_when_opening
 from stompbox.store.folder import DATABASE, lock_folder, make_file, naming, prepare_folder
 from stompbox.store.housekeeping import WAL_MOST, Housekeeping
-from stompbox.store.merging import IDLE_PORTION, INSERT, PORTION, Merging
+from stompbox.store.losses import Losses, kept_bytes
+from stompbox.store.mending import mend_log
+from stompbox.store.merging import IDLE_PORTION, PORTION, Merging
 from stompbox.store.parts import Parts, read_part
 from stompbox.store.reading import first_since, parts_of, read_chunks, size_of
 from stompbox.store.rows import Rows
 from stompbox.store.schema import DROPPED, PAGE
+from stompbox.store.totals import Counted, State, counted
+from stompbox.store.watermark import Watermark
 
 CHUNK_BYTES: Final = 1 << 20  # a chunk is read, decoded and deleted whole; larger ones gain nothing (bench/store.py)
 FOLD_ROWS: Final = 256  # rows of changes that recovery reads at most, and
@@ -51,10 +55,13 @@ class SqliteStore:
 
     `chunk_bytes` is about the most that goes into one chunk, unless a single message is larger. Without `synchronous` nothing is
     fsynced: for what need not outlive the process. `lock`: that of the folder, where the caller has it; it is closed with the store.
-    Raises StoreError: `data-in-use`, `data-not-writable`, `data-corrupt`, `data-too-new`, `disk-full`, `io-error`.
+    `losses`: what to do where something that was confirmed is damaged or gone; if nothing is said, the store does not open.
+    Raises StoreError: `data-in-use`, `data-not-writable`, `data-corrupt`, `data-missing`, `data-too-new`, `disk-full`, `io-error`.
     """
 
-    def __init__(self, path: Path, *, synchronous: bool = True, chunk_bytes: int = CHUNK_BYTES, lock: int = -1) -> None:
+    def __init__(
+        self, path: Path, *, synchronous: bool = True, chunk_bytes: int = CHUNK_BYTES, lock: int = -1, losses: Losses | None = None
+    ) -> None:
         self.path = path
         self.file = path / DATABASE
         self._chunk_bytes = chunk_bytes
@@ -66,7 +73,13 @@ class SqliteStore:
         if lock < 0:
             prepare_folder(path)
         self._lock = lock_folder(path) if lock < 0 else lock
+        self.losses = losses or Losses()
+        self.watermark: Watermark | None = None
         try:
+            if synchronous:
+                self.watermark = Watermark(path, self.losses)
+                self._refuse_gone()
+            suspect = mend_log(path, self.losses)
             make_file(self.file)
             with naming(self.file):
                 self._db = schema.connect(self.file)
@@ -74,18 +87,59 @@ class SqliteStore:
             os.close(self._lock)
             raise
         self._rows = Rows(self._db, self.file)
-        self._merging = Merging(self._db, self.file)
         self._neglected: StoreError | None = None  # what housekeeping met beside a commit that was none the worse for it
         try:
             with naming(self.file):
-                schema.prepare(self._db, self.file, synchronous=synchronous)
-                refuse_damage(self._db, self.file)
-                self._load()
-                self._parts = Parts(self._db, self.file)
-            self._house = Housekeeping(self._db, self._parts)
+                self._open(suspect)
         except StoreError:
             self.close()
             raise
+
+    def _open(self, suspect: Path | None) -> None:
+        """`suspect`: a copy of the write-ahead log, which stays when something is missing."""
+        schema.prepare(self._db, self.file, synchronous=self._synchronous)
+        self._verifying: Verifying | None = look_when_opening(self._db, self.file, self.losses)
+        self._state = self._rows.state() or State()
+        self._refuse_lost(suspect)
+        if self.losses.are_accepted:  # what there is from now on is what is there
+            self._state.totals, self._state.schema = counted(self._db), schema.outline(self._db)
+        self._counted = Counted(self._db, self._state.totals)
+        self._merging = Merging(self._db, self.file, self._counted)
+        self._load()
+        self._parts = Parts(self._db, self.file, self._counted)
+        self._house = Housekeeping(self._db, self._parts, self._counted)
+        if self.losses.are_accepted:
+            self._leave_out_damaged()
+
+    def _refuse_gone(self) -> None:
+        """A database that is not there any more must not be made anew as if nothing had been."""
+        assert self.watermark is not None
+        transactions = self.watermark.found.transactions
+        if transactions and not (self.file.is_file() and self.file.stat().st_size):
+            self.losses.missing(f"{self.file}: is gone, with all of its {transactions} transactions")
+
+    def _refuse_lost(self, suspect: Path | None) -> None:
+        """It has at least as many transactions as were confirmed, or says that it has not."""
+        if self.watermark is None:
+            return
+        have, confirmed = self._state.transactions, self.watermark.found.transactions
+        if have < confirmed:
+            where = f"; its write-ahead log, as it was: {suspect.name}" if suspect is not None else ""
+            what = f"ends with transaction {have}, {confirmed} were confirmed: the last {confirmed - have} are gone"
+            self.losses.missing(f"{self.file}: {what} (a damaged or missing write-ahead log, or an older copy of the file){where}")
+        elif suspect is not None:
+            suspect.unlink(missing_ok=True)
+        self.watermark.committed(have)
+
+    def _leave_out_damaged(self) -> None:
+        """Loss is accepted: chunks that nobody can read go, their bytes into files of their own, so that their queues go on."""
+        for row, log, first, blob, text in list(damaged_chunks(self._db, self.file)):
+            copy = kept_bytes(self.path / "stompbox.chunk", blob)
+            with self._transaction():
+                self._counted.delete_chunks("id = ?", (row,))
+                self._parts.unname(log, first)
+            self._parts.landed()
+            self.losses.tell("data-missing", f"{text}; left out, its bytes are in {copy.name}")
 
     def _load(self) -> None:
         """What memory keeps: the state of each log, what is not folded in, and what is to be deleted."""
@@ -129,10 +183,10 @@ class SqliteStore:
                 if commit.delivered:
                     self._rows.add_deliveries(commit.delivered)
                 for place in written.replaced:
-                    self._db.execute("DELETE FROM chunk WHERE log = ? AND first = ?", place)
+                    self._counted.delete_chunks("log = ? AND first = ?", place)
                     self._parts.unname(*place)
                 for log, head, blob in written.chunks:
-                    self._db.execute(INSERT, (log, head.first, head.count, head.messages, head.newest, len(blob), blob))
+                    self._counted.put_chunk(log, head, blob)
                 if commit.parts or written.named:
                     self._parts.put(commit, written.named)
                 changes = self._changes(commit, after)
@@ -178,7 +232,7 @@ class SqliteStore:
     def _create(self, commit: Commit) -> None:
         for log in commit.logs:
             if log in self._sweeping:
-                self._db.execute("DELETE FROM chunk WHERE log = ?", (log,))
+                self._counted.delete_chunks("log = ?", (log,))
                 self._parts.unname_all(log)
         if commit.logs:
             self._rows.put_logs((log, LogState(name)) for log, name in commit.logs.items())
@@ -227,14 +281,21 @@ class SqliteStore:
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         self._parts.begin()
+        self._counted.begin()
         self._db.execute("BEGIN IMMEDIATE")
+        number = self._state.transactions + 1
         try:
             yield
+            self._rows.put_state(State(number, self._counted.totals, self._state.schema))
             self._db.execute("COMMIT")
         except BaseException:
+            self._counted.take_back()
             if self._db.in_transaction:  # some errors make SQLite roll back by itself
                 self._db.execute("ROLLBACK")
             raise
+        self._state.transactions = number
+        if self.watermark is not None and not self._is_loose:
+            self.watermark.committed(number)
 
     def maintain(self) -> bool:
         with self._turn, naming(self.file):
@@ -256,9 +317,20 @@ class SqliteStore:
             elif self._merging.ready:
                 with self._transaction():
                     self._house.wal += self._merging.step(self._logs, IDLE_PORTION)
-            else:
+            elif self._house.is_due():
                 self._house.step()
-            return self._is_untidy() or self._row >= FOLD_IDLE or bool(self._merging.ready) or self._house.is_due()
+            elif self._verifying is not None:
+                self._verify(self._verifying)
+            is_busy = self._is_untidy() or self._row >= FOLD_IDLE or bool(self._merging.ready) or self._house.is_due()
+            return is_busy or self._verifying is not None
+
+    def _verify(self, verifying: Verifying) -> None:
+        """One portion of what was too much to be read when the store was opened."""
+        for problem in verifying.portion():
+            self.losses.tell("data-corrupt", problem)
+        if verifying.is_done:
+            self.losses.tell("data-verified", f"{self.file}: all of it was read through, damaged {verifying.damaged}")
+            self._verifying = None
 
     def compact(self, progress: Callable[[int, int], None] | None = None) -> None:
         """All of the housekeeping at once, as far as it goes: what was trimmed is deleted, neighbours become one chunk, the file as
@@ -362,6 +434,8 @@ class SqliteStore:
                     self._readers.pop().close()
                 self._db.close()
             finally:
+                if self.watermark is not None:
+                    self.watermark.close()
                 os.close(self._lock)
 
     def __repr__(self) -> str:

@@ -19,13 +19,15 @@ from typing import Final
 
 from stompbox.errors import StoreError
 from stompbox.message import Run
-from stompbox.store import schema
+from stompbox.store import schema, watermark
 from stompbox.store.base import NOWHERE, Commit, Part, Recovered, StoredChunk
-from stompbox.store.check import refuse_damage
+from stompbox.store.check import look_when_opening
 from stompbox.store.chunks import decode, encode, pieces
 from stompbox.store.folder import DATABASE, naming, store_error
 from stompbox.store.journaled import hide_journal, merge, waiting_in
+from stompbox.store.losses import Losses
 from stompbox.store.memory import MemoryStore
+from stompbox.store.mending import log_damage
 from stompbox.store.parts import read_part
 from stompbox.store.reading import first_since, parts_of, read_chunks, size_of
 from stompbox.store.rows import Rows
@@ -39,14 +41,23 @@ class Stranded:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.file = path / DATABASE
+        wrong = log_damage(path, is_ours=True)
+        if wrong:
+            raise StoreError("data-corrupt", wrong)
         self._connection = connected(self.file)
         try:
             with naming(self.file):
-                refuse_damage(self._connection, self.file)
+                look_when_opening(self._connection, self.file, Losses())
+                self._refuse_lost(Rows(self._connection, self.file))
                 self._read_all(Rows(self._connection, self.file))
         except StoreError:
             self.close()
             raise
+
+    def _refuse_lost(self, rows: Rows) -> None:
+        state, confirmed = rows.state(), watermark.read(self.path).transactions
+        if state is not None and state.transactions < confirmed:
+            raise StoreError("data-missing", f"{self.file}: ends with transaction {state.transactions}, {confirmed} were confirmed")
 
     def _read_all(self, rows: Rows) -> None:
         """What the database says of logs and cursors, and then the journal."""
