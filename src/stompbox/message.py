@@ -19,6 +19,7 @@ This file decides what is kept of a SEND. It does not read bytes (stomp/), route
 | Shape.expires    | ms      | the sender, absolute since the epoch, 0 = never (JMSExpiration)    |
 | Shape.has_length | bool    | the sender gave content-length; decides whether a 1.0 client gets one |
 | Shape.retain     | set, remove or empty | the sender: the last one of a topic that new subscriptions get first |
+| Shape.is_suspect | yes, no | the engine: a copy of what may have been delivered before a crash  |
 | Shape.special    | or None | what its headers ask for when it arrives; None for most            |
 | Run.is_large     | yes, no | the server: all its bodies are handles, or none                    |
 | Run.first        | offset  | the engine, in the address's log                                   |
@@ -41,6 +42,8 @@ DEFAULT_PRIORITY: Final = 4
 BROKER_HEADERS: Final = frozenset(
     ("subscription", "ack", "message-id", "redelivered", "JMSXDeliveryCount", "receipt", "transaction", "content-length")
 )
+
+REDELIVERED: Final = "redelivered"  # in a shape's headers: of copies of what may have been delivered, and copied, before a crash
 
 # What a copy that could not be delivered says of where it came from (broker/deadletters.py), and a redrive believes
 ORIGINAL_ID: Final = "_AMQ_ORIG_MESSAGE_ID"
@@ -94,8 +97,8 @@ class Shape:
     """
 
     __slots__ = (
-        "cache", "destination", "expires", "has_length", "headers", "holes", "persistent", "priority", "retain", "routes", "special",
-        "verdicts",
+        "cache", "destination", "expires", "has_length", "headers", "holes", "is_suspect", "persistent", "priority", "retain", "routes",
+        "special", "verdicts",
     )  # fmt: skip
 
     def __init__(
@@ -116,11 +119,24 @@ class Shape:
         self.expires: Final = expires
         self.has_length: Final = has_length
         self.retain: Final = headers.get("retain", "")
+        self.is_suspect: Final = REDELIVERED in headers  # the broker's own mark: a sender's is not taken
         is_plain = _SPECIAL.isdisjoint(headers) and _SPECIAL.isdisjoint(holes)
         self.special: Final = None if is_plain else Special(headers, holes)
         self.cache: dict[Any, Any] = {}  # encoded heads, by version and flavour (stomp/)
         self.verdicts: dict[Any, Any] = {}  # what each selector says to this shape (broker/)
         self.routes: dict[Any, Any] = {}  # where each listener sends it (server/)
+
+    def marked(self) -> Shape:
+        """The same, of messages that may have been delivered before."""
+        headers = {**self.headers, REDELIVERED: "true"}
+        return Shape(
+            headers,
+            holes=self.holes,
+            persistent=self.persistent,
+            priority=self.priority,
+            expires=self.expires,
+            has_length=self.has_length,
+        )
 
     def __repr__(self) -> str:
         holes = f" holes={','.join(self.holes)}" if self.holes else ""

@@ -25,6 +25,19 @@ def test_oldest_first_with_their_headers_and_as_new_messages() -> None:
     ]
 
 
+def test_what_may_have_been_moved_before_a_crash_is_marked() -> None:
+    world = World()
+    world.send("q", b"a")
+    world.commit()
+    world = world.restart()
+    world.send("q", b"b")
+    Move(world.engine, world.queue("q"), "p")
+    world.settle()
+    world.on_queue(world.consumer(), "p")
+    found = world.settle()
+    assert {got.body: got.is_redelivered for got in found} == {b"a": True, b"b": False}
+
+
 def test_no_more_than_was_said_and_not_what_is_being_delivered() -> None:
     world = World()
     world.send("q", b"a", b"b", b"c", b"d")

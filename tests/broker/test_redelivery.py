@@ -13,7 +13,9 @@ from stompbox.broker.transaction import Transaction
 from stompbox.broker.undelivered import MOST, OTHERS, REJECTED, TOO_OFTEN, Fate, Loss, Undelivered
 from stompbox.config.settings import AddressSetting
 from stompbox.config.spaces import space_of_host
-from stompbox.message import MULTICAST
+from stompbox.message import MULTICAST, Run, Shape
+from stompbox.stomp.encode import Head, messages
+from stompbox.stomp.versions import V12
 from stompbox.store.base import Commit
 from tests.broker.world import World
 
@@ -501,6 +503,47 @@ def test_what_was_spent_before_a_restart_is_not_delivered_once_more() -> None:
     assert [got.body for got in world.settle()] == [b"fine"]
     world.on_queue(world.consumer("d"), "dead")
     assert [got.body for got in world.settle()] == [b"poison"]
+
+
+def test_a_dead_letter_whose_message_may_have_died_before_a_crash_is_marked_and_stays_so() -> None:
+    """The first broker's dead letter was delivered, and went with it: the second one's may come a second time."""
+    world, consumer = consuming(AddressSetting(match="q", max_delivery_attempts=1, dead_letter_address="dead"))
+    world.send("q", b"poison")
+    world.commit()
+    found = []
+    for _ in range(2):
+        world.nack(consumer, *world.settle())
+        world.on_queue(world.consumer("d"), "dead")
+        found += world.settle()
+        world = world.restart()
+        consumer = world.on_queue(world.consumer(), "q")
+    assert [(got.queue.name, got.body, got.is_redelivered) for got in found] == [("dead", b"poison", False), ("dead", b"poison", True)]
+    world.nack(consumer, *world.settle())
+    world.commit()
+    note_doubts(world.engine)
+    world.commit()
+    world = world.restart()  # after an orderly end: what was never delivered is not marked otherwise
+    world.on_queue(world.consumer("d"), "dead")
+    [got] = world.settle()
+    assert (got.queue.name, got.is_redelivered, got.deliveries) == ("dead", True, 0)
+
+
+def test_a_marked_copy_says_it_once_on_the_wire() -> None:
+    run = Run(Shape({"destination": "/queue/q", "colour": "red"}).marked(), [b"a", b"b"], first=7)
+    wire = messages(Head(V12, "s", 1, acks=True), run, 0, 2, redelivered=True)
+    assert wire.count(b"\nredelivered:true\n") == wire.count(b"redelivered") == wire.count(b"colour:red") == 2
+
+
+def test_an_expired_message_that_may_have_expired_before_a_crash_is_marked() -> None:
+    world = World(AddressSetting(match="q", expiry_address="late"))
+    world.send("q", b"old", expires=world.engine.now + 10)
+    world.commit()
+    world = world.restart()
+    world.send("q", b"new", expires=world.engine.now + 10)
+    world.tick(20)
+    world.on_queue(world.consumer(), "q")
+    world.on_queue(world.consumer("d"), "late")
+    assert {got.body: got.is_redelivered for got in world.settle()} == {b"old": True, b"new": False}
 
 
 def test_counts_of_a_commit_that_failed_go_with_the_next() -> None:

@@ -39,6 +39,7 @@ from tests.crash.features import (
     SUBSCRIBERS,
     UNREFUSED,
     Source,
+    sources_of,
 )
 from tests.crash.link import Link, Stopped
 
@@ -197,7 +198,8 @@ class Producer(Player):
             known = self.again.pop(unit, None)
             if frame.command == "RECEIPT":
                 self.confirmed_unit(link, unit)
-                self.answered = [*self.answered[-20:], known[1]] if known is not None else self.answered
+                if known is not None and not any(BY_NAME[source].may_drop for source in sources_of(known[0])):
+                    self.answered = [*self.answered[-20:], known[1]]  # one that was dropped would come as a new one
             else:
                 assert frame.headers.get("code") == "address-full", (frame, frame.body)
                 self.journal.note(Refused(link.name, unit))

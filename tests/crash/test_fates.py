@@ -85,6 +85,13 @@ FINE: dict[str, list[Told]] = {
     "diverted alone": [sent(1, ALONE, Z), used(1, TAKEN)],
     "several at once": [sent(1, f"{MIXED},{NEWS}", Y), all_of(1, "all.mixed", "anna.news", FILTERED), got(1, STREAM, LAST1, at=101)],
     "died": [sent(1), got(1), done(1, good=False), used(1, f"{DEAD}|all.mixed", at=25)],
+    "died, which its broker did not live to store": [
+        sent(1), got(1), done(1, good=False), got(1, f"{DEAD}|all.mixed", at=25), got(1, link=V2, at=70, again=True), done(1, link=V2),
+    ],
+    "died twice, for the same reason": [
+        sent(1), got(1), done(1, good=False), got(1, f"{DEAD}|all.mixed", at=25), got(1, link=V2, at=70, again=True),
+        done(1, link=V2, good=False), got(1, f"{DEAD}|all.mixed", V2, at=75, again=True), done(1, f"{DEAD}|all.mixed", V2),
+    ],
     "expired": [sent(1, MIXED, BRIEF), used(1, f"{EXPIRED}|all.mixed", at=40)],
     "came before it expired": [sent(1, MIXED, BRIEF), used(1)],
     "a ring pushed it out": [sent(1, RINGS), *[[*sent(n, RINGS, at=12, confirmed=13), *used(n, "all.ring")] for n in range(2, RING + 2)]],
@@ -135,6 +142,15 @@ BROKEN: dict[str, tuple[str, list[Told]]] = {
     ),
     "a dead letter, acknowledged, and back where it died": (
         "returned", [sent(1), used(1, f"{DEAD}|all.mixed"), got(1, link=V2, at=70, again=True), done(1, link=V2)],
+    ),
+    "a dead letter, taken and gone": ("lost", [sent(1), got(1), done(1, good=False), got(1, f"{DEAD}|all.mixed", at=25)]),
+    "back where it died, taken and gone": (
+        "lost", [sent(1), got(1), done(1, good=False), got(1, f"{DEAD}|all.mixed", at=25), got(1, link=V2, at=70, again=True)],
+    ),
+    "a dead letter without the mark": (
+        "unmarked",
+        [sent(1), got(1), done(1, good=False), got(1, f"{DEAD}|all.mixed", at=25), got(1, link=V2, at=70, again=True),
+         done(1, link=V2, good=False), got(1, f"{DEAD}|all.mixed", V2, at=75), done(1, f"{DEAD}|all.mixed", V2)],
     ),
     "half a transaction": ("half", [transaction((1, MIXED), (2, GROUPS)), used(1, link=V2, at=70)]),
     "half a confirmed transaction": ("lost", [transaction((1, MIXED), (2, GROUPS), confirmed=12), used(1)]),

@@ -44,7 +44,7 @@ class Output:
         self.stop = segment.stop
         self.deliveries = segment.deliveries
         self.failures = segment.failures
-        self.is_redelivered = segment.is_redelivered
+        self.is_redelivered = segment.is_redelivered or segment.run.shape.is_suspect
 
 
 class Binding:

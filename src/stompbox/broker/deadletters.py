@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from stompbox.broker import paging
 from stompbox.broker.queue import Kind
 from stompbox.broker.segments import Segment
 from stompbox.broker.undelivered import EXPIRED, NO_ROUTE, Fate, Loss
@@ -112,6 +113,8 @@ def _send(
     if ORIGINAL_ADDRESS not in run.shape.headers:  # its first time: this one is the sender's
         columns.pop(ORIGINAL_DESTINATION, None)
     shape = _shape(address, queue, run.shape, tuple(columns), why)
+    if queue is not None and paging.is_doubtful(queue, segment):
+        shape = shape.marked()
     copy = Run(shape, run.bodies[part], tuple(columns.values()), sender=run.sender)
     before = engine.counters["unrouted"]
     is_stored = _forward_to(engine, name, own, address, copy) if own else engine.forward(name, copy, _routing(engine, name))

@@ -28,7 +28,7 @@ def of_message(run: Run, index: int, shared: Facts, segment: Segment | None = No
     known = shared.copy()
     known["size"] = len(run.bodies[index]) + octets_of(run.shape)
     known["timestamp"] = _timestamp(run, index)
-    known["redelivered"] = segment is not None and segment.is_redelivered
+    known["redelivered"] = run.shape.is_suspect or (segment is not None and segment.is_redelivered)
     known["delivery_count"] = 1 if segment is None else segment.deliveries + 1
     known["message_id"] = f"{queue}-{run.first + index}" if queue else None  # as its MESSAGE will say
     return known

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from stompbox.broker.paging import is_doubtful
 from stompbox.broker.redrive import Redrive
 from stompbox.broker.segments import Segment
 from stompbox.message import Run
@@ -24,7 +25,8 @@ class Move(Redrive):
     def _send_back(self, segment: Segment) -> bool:
         run = segment.run
         low, high = segment.first - run.first, segment.stop - run.first
-        copy = Run(run.shape, run.bodies[low:high], tuple([column[low:high] for column in run.columns]), sender=run.sender)
+        shape = run.shape.marked() if is_doubtful(self.queue, segment) else run.shape
+        copy = Run(shape, run.bodies[low:high], tuple([column[low:high] for column in run.columns]), sender=run.sender)
         self.engine.forward(self.to, copy)
         self.queue.drop(segment, "moved")
         self.count += len(segment)

@@ -162,6 +162,11 @@ def is_gone(queue: Queue, run: Run, first: int) -> bool:
     return first < queue.suspect_below and queue.address.is_volatile(run)
 
 
+def is_doubtful(queue: Queue, segment: Segment) -> bool:
+    """What becomes of these messages now may have become of them before a crash, and nobody knows."""
+    return segment.run.shape.is_suspect or segment.first < queue.doubted_below
+
+
 def sifted(queue: Queue, run: Run, first: int, stop: int) -> Iterator[tuple[Segment, bool]]:
     """What was found in the log, and whether it is for this queue."""
     run.is_logged = True

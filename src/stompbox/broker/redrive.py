@@ -82,6 +82,8 @@ class Redrive:
         low, high = segment.first - run.first, segment.stop - run.first
         came = run.headers(low)
         copy = _without_what_was_added(run, low, high)
+        if paging.is_doubtful(self.queue, segment):
+            copy.shape = copy.shape.marked()
         space = space_of(self.queue.address.name)
         name = space + came[ORIGINAL_ADDRESS]
         address = engine.addresses.get(name) or engine.create_address(name, is_auto=True)

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from stompbox.message import Run
+from stompbox.message import REDELIVERED, Run
 from stompbox.stomp.codec import encode_headers, escape
 from stompbox.stomp.versions import V10, Version
 
@@ -127,7 +127,8 @@ def _middle(run: Run, version: Version, *, redelivered: bool) -> bytes:
     key = (version, redelivered)
     known: bytes | None = shape.cache.get(key)
     if known is None:
-        known = encode_headers(shape.headers, version) + (b"redelivered:true\n" if redelivered else b"redelivered:false\n")
+        headers = {name: value for name, value in shape.headers.items() if name != REDELIVERED} if shape.is_suspect else shape.headers
+        known = encode_headers(headers, version) + (b"redelivered:true\n" if redelivered else b"redelivered:false\n")
         shape.cache[key] = known
     if "timestamp" in shape.headers or "timestamp" in shape.holes:
         return known
