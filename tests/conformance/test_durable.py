@@ -14,6 +14,10 @@ url = "tcp://127.0.0.1:0"
 match = "brief.#"
 offline-durable-subscription-timeout = 0
 
+[[address-setting]]
+match = "many.#"
+default-address-routing-type = "MULTICAST"
+
 [[address]]
 name = "waiting"
 routing-types = ["MULTICAST"]
@@ -50,6 +54,19 @@ CASES = [
         say("a", "SUBSCRIBE", "/topic/{x}", headers="id:1\ndurable-subscriber-name:d"), refused("a", "missing-client-id"),
         say("b", "UNSUBSCRIBE", headers="durable-subscriber-name:d"), refused("b", "missing-client-id"),
     ]),
+    Case("a bare destination is a queue with a durable name, too", [
+        say("a", "SUBSCRIBE", "{x}", headers="id:1\ndurable-subscriber-name:d"),
+        refused("a", "durable-on-queue", "'{x}' is", "a queue", "/topic/", "default-address-routing-type"),
+        send("s", "{x}", "1"), subscribe("b", "/queue/{x}"), hear("b", "MESSAGE", "1"),
+    ], login=LOGIN),
+    Case("a bare destination that is a topic already has durable subscriptions", [
+        subscribe("t", "/topic/{x}"), durable("a", destination="{x}", **NEW), bye("a"), send("s", "/topic/{x}", "1"),
+        durable("a", destination="{x}", **OLD), hear("a", "MESSAGE", "1"),
+    ], login=LOGIN),
+    Case("a bare destination whose settings make it a topic has durable subscriptions", [
+        durable("a", destination="many.{x}", **NEW), bye("a"), send("s", "many.{x}", "1"), durable("a", destination="many.{x}", **OLD),
+        hear("a", "MESSAGE", "1"),
+    ], broker="durable", login=LOGIN),
     Case("queues are durable without a name", [
         say("a", "SUBSCRIBE", "/queue/{x}", headers="id:1\ndurable-subscriber-name:d"), refused("a", "durable-on-queue", "/queue/{x}"),
     ], login=LOGIN),

@@ -36,7 +36,7 @@ def ack(client: str, word: str, headers: str = "") -> Step:
     """The message whose ids `keep_ids` has kept, as each version says it."""
 
     def step(play: Play) -> None:
-        name = {"1.2": "id:{%s-ack}", "1.1": "subscription:0\nmessage-id:{%s}", "1.0": "message-id:{%s}"}[play.version] % word
+        name = "id:{%s-ack}" % word if play.version == "1.2" else "subscription:0\nmessage-id:{%s}" % word
         say(client, "ACK", headers=f"{name}\n{headers}")(play)
 
     return step
@@ -163,6 +163,26 @@ CASES = [
         lambda play: say("a", "ACK", headers="id:{m-ack}" if play.version == "1.2" else "message-id:{m}")(play), commit("a"), sync("a"),
         leave("a"), subscribe("b", "/queue/{x}"), sync("b"),
     ], login=LOGIN),
+    Case("row 12: an ACK without subscription is none for one that has an id of its own", [
+        begin("a"), subscribe("a", "/queue/{x}", headers=IN_TRANSACTION), send("s", "/queue/{x}", "1"), keep_ids("a", "m"),
+        say("a", "ACK", headers="message-id:{m}\nreceipt:no"), refused("a", "missing-subscription", "/subscription-to/"), leave("a"),
+        subscribe("b", "/queue/{x}"), hear("b", "MESSAGE", "1"),
+    ], versions=("1.0", "1.1"), login=LOGIN),
+    Case("row 12: an ACK without subscription is for the first one with a default id, and for no other", [
+        say("a", "SUBSCRIBE", "/queue/{x}.1", headers="id:own\nack:client\nreceipt:r"), hear("a", "RECEIPT"),
+        say("a", "SUBSCRIBE", "/queue/{x}.2", headers="ack:client\nreceipt:r"), hear("a", "RECEIPT"),
+        say("a", "SUBSCRIBE", "/queue/{x}.3", headers="ack:client\nreceipt:r"), hear("a", "RECEIPT"),
+        *[step for n in (1, 2, 3) for step in (send("s", "/queue/{x}.%d" % n, str(n)), keep_ids("a", f"m{n}"))],
+        *[step for n in (1, 3) for step in (
+            say("a", "ACK", headers="message-id:{m%d}\nreceipt:no" % n), refused("a", "unknown-message", "{m%d}" % n))],
+        say("a", "ACK", headers="message-id:{m2}\nreceipt:yes"), hear("a", "RECEIPT", receipt_id="yes"), leave("a"),
+        *[step for n in (1, 3) for step in (subscribe("b", "/queue/{x}.%d" % n, id=str(n)), hear("b", "MESSAGE", str(n)))],
+        subscribe("b", "/queue/{x}.2", id="2"), sync("b"),
+    ], versions=("1.0", "1.1"), login=LOGIN),
+    Case("row 12: an ACK that names a subscription which is not there", [
+        say("a", "SUBSCRIBE", "/queue/{x}", headers="ack:client\nreceipt:r"), hear("a", "RECEIPT"), send("s", "/queue/{x}", "1"),
+        keep_ids("a", "m"), say("a", "ACK", headers="subscription:9\nmessage-id:{m}"), refused("a", "no-such-subscription", "'9'"),
+    ], versions=("1.0", "1.1"), login=LOGIN),
     Case("row 13: an ACK of a transacted subscription is cumulative, and of the current transaction", [
         begin("a"), subscribe("a", "/queue/{x}", headers=IN_TRANSACTION), *[send("s", "/queue/{x}", str(n)) for n in range(3)],
         hear("a", "MESSAGE", "0"), keep_ids("a", "m"), hear("a", "MESSAGE", "2"), ack("a", "m"), sync("a"), commit("a"), sync("a"),

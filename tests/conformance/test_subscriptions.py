@@ -28,6 +28,16 @@ def three(client: str, ack: str, destination: str = "/queue/{x}") -> list[Step]:
     ]  # fmt: skip
 
 
+def respelled(word: str, form: str) -> Step:
+    """Another way to write the id that `word` has, as `odd`."""
+
+    def step(play: Play) -> None:
+        queue, _, offset = play.words[word].partition("-")
+        play.words["odd"] = form.replace("{q}", queue).replace("{o}", offset)
+
+    return step
+
+
 def in_order(play: Play) -> None:
     """Messages may come in between."""
     found = []
@@ -134,6 +144,12 @@ CASES = [
         subscribe("a", "/queue/{x}", headers="ack:client"),
         say("a", command, headers=f"id:{name}\nmessage-id:{name}\nsubscription:0\nreceipt:r"), refused("a", "unknown-message", name),
     ], NUMBERED) for command in ("ACK", "NACK") for name in ("999999-1", "nothing", "1-", "-")],
+    *[Case(f"{command} of an id that is only like a message's, {mode}: {form}", [
+        *three("a", mode), respelled("m1", form), say("a", command, headers="id:{odd}\nmessage-id:{odd}\nsubscription:0" + more),
+        refused("a", "unknown-message"), leave("a"), subscribe("b", "/queue/{x}"),
+        *[hear("b", "MESSAGE", str(n)) for n in range(3)],
+    ], NUMBERED) for command in ("ACK", "NACK") for mode, more in (("client", ""), ("client-individual", "\nreceipt:r"))
+      for form in ("0{q}-{o}", "{q}-0{o}", "{q}-+{o}", "+{q}-{o}", "{q}-{o} ", "{q}-{o}-", "{q}--{o}", "{q}-{o}\u0660")],
     Case("an ACK after UNSUBSCRIBE comes too late", [
         *three("a", "client"), say("a", "UNSUBSCRIBE", headers="id:0\nreceipt:u"), hear("a", "RECEIPT"), answered("a", "m0"),
         refused("a", "unknown-message", "{m0}"), subscribe("b", "/queue/{x}"),

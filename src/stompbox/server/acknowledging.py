@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
 
 from stompbox.broker.consumer import AckMode, Consumer, Sent
 from stompbox.broker.transaction import Transaction
@@ -10,10 +11,12 @@ from stompbox.errors import IllegalFrame
 from stompbox.server.transactions import transaction_of
 from stompbox.server.values import truth
 from stompbox.stomp.frames import Frame
-from stompbox.stomp.runs import Acks
+from stompbox.stomp.runs import MESSAGE_ID, Acks
 
 if TYPE_CHECKING:
     from stompbox.server.connection import Connection
+
+OPENMQ_ID: Final = "/subscription-to/"  # how the id begins that a SUBSCRIBE without one gets (OpenMQ)
 
 
 def acks(connection: Connection, event: Acks) -> None:
@@ -108,19 +111,30 @@ def _current(connection: Connection, consumer: Consumer, named: Transaction | No
 
 
 def _take(connection: Connection, frame: Frame) -> tuple[Consumer, list[Sent]]:
-    version = connection.session.version
-    name = frame.headers[version.ack_header]
-    queue, _, offset = name.partition("-")
-    if not (queue.isascii() and queue.isdigit() and offset.isascii() and offset.isdigit() and len(name) < 40):
+    name = frame.headers[connection.session.version.ack_header]
+    known = MESSAGE_ID.fullmatch(name)
+    if known is None:
         raise _unknown_message(name)
-    candidates = list(connection.consumers.values())
-    if version.ack_needs_subscription and "subscription" in frame.headers:  # OpenMQ finds it by the message
-        wanted = connection.consumers.get(frame.headers["subscription"])
-        if wanted is None:
-            raise IllegalFrame("no-such-subscription", f"this connection has no subscription {frame.headers['subscription'][:80]!r}")
-        candidates = [wanted]
-    for consumer in candidates:
-        sent, reached = consumer.take(int(queue), int(offset), int(offset) + 1)
-        if reached > int(offset):
+    queue, offset = int(known[1]), int(known[2])
+    for consumer in _candidates(connection, frame):
+        sent, reached = consumer.take(queue, offset, offset + 1)
+        if reached > offset:
             return consumer, sent
     raise _unknown_message(name)
+
+
+def _candidates(connection: Connection, frame: Frame) -> Iterable[Consumer]:
+    """The subscriptions whose message it may be: the one that the frame names, or all where the id is enough (STOMP 1.2, 1.0)."""
+    version, consumers = connection.session.version, connection.consumers
+    names_it = version.ack_needs_subscription or (connection.options.openmq_subscription_ids and not version.sends_ack_id)
+    if not names_it:
+        return list(consumers.values())
+    wanted = frame.headers.get("subscription")
+    if wanted is None:  # OpenMQ: the first one that has no id of its client's
+        wanted = next((id for id in consumers if id.startswith(OPENMQ_ID)), None)
+        if wanted is None:
+            text = f"{frame.command} has no header subscription, and no subscription here has an id that begins with {OPENMQ_ID}"
+            raise IllegalFrame("missing-subscription", text)
+    if wanted not in consumers:
+        raise IllegalFrame("no-such-subscription", f"this connection has no subscription {wanted[:80]!r}")
+    return (consumers[wanted],)

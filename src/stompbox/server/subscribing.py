@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from stompbox.broker import durables, subscriptions
 from stompbox.broker.consumer import AckMode, Consumer
@@ -20,6 +20,7 @@ from stompbox.message import ANYCAST, BROKER_HEADERS, MULTICAST, Run
 from stompbox.security import Right
 from stompbox.selectors import Selector
 from stompbox.server import browsers, streams
+from stompbox.server.acknowledging import OPENMQ_ID
 from stompbox.server.flow import flow_of, most_waiting
 from stompbox.server.owners import owner_of, require
 from stompbox.server.selecting import selector_of
@@ -33,8 +34,6 @@ from stompbox.stomp.session import DURABLE_NAMES
 
 if TYPE_CHECKING:
     from stompbox.server.connection import Connection
-
-OPENMQ_ID: Final = "/subscription-to/"
 
 
 def subscribe(connection: Connection, frame: Frame) -> None:
@@ -286,17 +285,21 @@ def _require_own(connection: Connection, durable: DurableSubscription) -> None:
 
 
 def _check_durable(connection: Connection, destination: Destination) -> None:
-    routing = destination.routing or _routing_of_durable(connection, destination)
+    routing = _routing_of_durable(connection, destination)
     if destination.is_stream or destination.is_temporary or destination.queue or routing != MULTICAST:
         kind = "temporary" if destination.is_temporary else "a log" if destination.is_stream else f"{KINDS[routing]}, a queue"
-        text = f"a durable subscription needs a topic; {destination.text[:200]!r} is {kind}"
+        hint = "; write /topic/…, or give it default-address-routing-type MULTICAST" if not destination.routing else ""
+        text = f"a durable subscription needs a topic; {destination.text[:200]!r} is {kind}{hint}"
         raise IllegalFrame("durable-on-queue", text)
 
 
 def _routing_of_durable(connection: Connection, destination: Destination) -> int:
-    """Who asks for a durable subscription on a bare name asks for a topic."""
-    known = connection.broker.engine.addresses.get(destination.address)
-    return ANYCAST if known is not None and known.kinds == ANYCAST else MULTICAST
+    """What the destination is, as every SUBSCRIBE reads it: that it asks for a durable subscription makes no topic of it. Where an
+    address is both it is the topic that is meant."""
+    engine = connection.broker.engine
+    known = engine.addresses.get(destination.address)
+    is_both = not destination.routing and known is not None and known.kinds == ANYCAST | MULTICAST
+    return MULTICAST if is_both else subscriptions.routing_of(engine, destination)
 
 
 def _client_id(connection: Connection) -> str:

@@ -50,7 +50,9 @@ _NUMBERS: Final = MappingProxyType({b"content-length": b"([0-9]{1,18})", GROUP_S
 
 _HOLE: Final = rb"([ -9;-\[\]-~]{0,%d})"
 _HOLE_UNTRIMMED: Final = rb"([!-9;-\[\]-~]{0,%d})"
-_ACKS: Final = re.compile(rb"ACK\nid:([0-9]{1,16})-([0-9]{1,16})\n\n\0\n?")
+# As MESSAGE spells it, and no other way: an id that is only like it names no message
+MESSAGE_ID: Final = re.compile(r"(0|[1-9][0-9]{0,15})-(0|[1-9][0-9]{0,15})")  # a queue, and an offset in its address's log
+_ACKS: Final = re.compile(rb"ACK\nid:%b\n\n\0\n?" % MESSAGE_ID.pattern.encode())
 
 _Raw = list[tuple[bytes, bytes]]
 
