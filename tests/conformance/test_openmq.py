@@ -36,7 +36,7 @@ def ack(client: str, word: str, headers: str = "") -> Step:
     """The message whose ids `keep_ids` has kept, as each version says it."""
 
     def step(play: Play) -> None:
-        name = "id:{%s-ack}" % word if play.version == "1.2" else "subscription:0\nmessage-id:{%s}" % word
+        name = f"id:{{{word}-ack}}" if play.version == "1.2" else f"subscription:0\nmessage-id:{{{word}}}"
         say(client, "ACK", headers=f"{name}\n{headers}")(play)
 
     return step
@@ -172,11 +172,11 @@ CASES = [
         say("a", "SUBSCRIBE", "/queue/{x}.1", headers="id:own\nack:client\nreceipt:r"), hear("a", "RECEIPT"),
         say("a", "SUBSCRIBE", "/queue/{x}.2", headers="ack:client\nreceipt:r"), hear("a", "RECEIPT"),
         say("a", "SUBSCRIBE", "/queue/{x}.3", headers="ack:client\nreceipt:r"), hear("a", "RECEIPT"),
-        *[step for n in (1, 2, 3) for step in (send("s", "/queue/{x}.%d" % n, str(n)), keep_ids("a", f"m{n}"))],
+        *[step for n in (1, 2, 3) for step in (send("s", f"/queue/{{x}}.{n}", str(n)), keep_ids("a", f"m{n}"))],
         *[step for n in (1, 3) for step in (
-            say("a", "ACK", headers="message-id:{m%d}\nreceipt:no" % n), refused("a", "unknown-message", "{m%d}" % n))],
+            say("a", "ACK", headers=f"message-id:{{m{n}}}\nreceipt:no"), refused("a", "unknown-message", f"{{m{n}}}"))],
         say("a", "ACK", headers="message-id:{m2}\nreceipt:yes"), hear("a", "RECEIPT", receipt_id="yes"), leave("a"),
-        *[step for n in (1, 3) for step in (subscribe("b", "/queue/{x}.%d" % n, id=str(n)), hear("b", "MESSAGE", str(n)))],
+        *[step for n in (1, 3) for step in (subscribe("b", f"/queue/{{x}}.{n}", id=str(n)), hear("b", "MESSAGE", str(n)))],
         subscribe("b", "/queue/{x}.2", id="2"), sync("b"),
     ], versions=("1.0", "1.1"), login=LOGIN),
     Case("row 12: an ACK that names a subscription which is not there", [

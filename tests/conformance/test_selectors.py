@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.conformance.playing import played
-from tests.conformance.script import Case, Step, bye, hear, keep, leave, refused, say, send, subscribe, sync
+from tests.conformance.script import Case, Play, Step, bye, hear, keep, leave, refused, say, send, subscribe, sync
 from tests.conformance.wire import Client, connected
 from tests.selectors.test_cases import CASES as TABLE
 from tests.selectors.test_cases import REFUSED, TRUE
@@ -43,6 +43,19 @@ def matches(selector: str, *headers: str, body: str = "", other: str = "") -> li
         subscribe("a", "/topic/{x}", headers=f"selector:{selector}"), send("s", "/topic/{x}", "no" if not body else "", other),
         send("s", "/topic/{x}", body or "yes", "\n".join(headers)), hear("a", "MESSAGE", body or "yes"), sync("a"),
     ]  # fmt: skip
+
+
+def keep_queue(client: str, address: str) -> Step:
+    """The number that this subscription's message-ids begin with, as `q`: its first message has offset 0, and it takes the second."""
+
+    def step(play: Play) -> None:
+        send("s", f"/topic/{address}", "0")(play)
+        send("s", f"/topic/{address}", "1")(play)
+        keep(client, "MESSAGE", m="message-id")(play)
+        play.words["q"], _, offset = play.words["m"].partition("-")
+        assert offset == "1"
+
+    return step
 
 
 def refuses(selector: str, code: str, position: int, *words: str) -> list[Step]:
@@ -106,6 +119,16 @@ CASES = [
         hear("a", "MESSAGE", "0"), keep("a", "MESSAGE", m="message-id"), hear("a", "MESSAGE", "2"), leave("a"),
         subscribe("b", "/queue/{x}", headers="selector:JMSMessageID = '{m}' AND AMQUserID LIKE '%-1'"), hear("b", "MESSAGE", "1"),
         sync("b"),
+    ]),
+    *[Case(f"JMSMessageID and AMQUserID are the message-id of a topic's MESSAGE, for each subscription its own: {kind}", [
+        subscribe("a", "/topic/{x}", headers=more + "selector:JMSMessageID LIKE '%-1'"), keep_queue("a", "{x}"),
+        subscribe("b", "/topic/{x}", headers=more + "selector:AMQUserID = '{q}-3' OR AMQUserID LIKE '%-4'"),
+        *[send("s", "/topic/{x}", str(n)) for n in range(2, 5)], hear("b", "MESSAGE", "4"), sync("b"), sync("a"),
+    ], login={"a": "client-id:a{x}", "b": "client-id:b{x}"}) for kind, more in (("plain", ""), ("durable", "durable-subscriber-name:d\n"))],
+    Case("JMSMessageID in the selector of a stream's reader and of a browser", [
+        subscribe("a", "/stream/{x}", headers="x-stream-offset:first\nselector:JMSMessageID LIKE '%-1'"),
+        *[send("s", "/queue/{x}", str(n)) for n in range(3)], hear("a", "MESSAGE", "1"), sync("a"),
+        subscribe("b", "/queue/{x}", headers="browser:true\nselector:AMQUserID LIKE '%-2'"), hear("b", "MESSAGE", "2"),
     ]),
     Case("XPATH looks into the body", [
         subscribe("a", "/topic/{x}", headers="selector:XPATH '//book[@lang=\"en\"]' AND colour = 'red'"),

@@ -5,8 +5,10 @@ from __future__ import annotations
 import socket
 import time
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from stompbox.server.websocket import MESSAGE, messages
@@ -60,3 +62,52 @@ def test_a_backlog_comes_in_messages_that_every_client_takes(broker: tuple[str, 
             assert isinstance(message, str)
             found += [one for one in message.split("\0\n") if one]
     assert [one.rpartition("\n")[2][:4] for one in found[1:]] == [f"{number:04}" for number in range(1000)]
+
+
+LOGIN = "CONNECT\naccept-version:1.2\nhost:h\n\n\0"
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        [b"\xff"],
+        [b"SEND\ndestination:/queue/utf\n\n\xc3", b"\0"],
+        [b"\xe2\x82"],
+        [b"ok", b"\xed\xa0\x80"],
+        [b"\xc0\xaf"],
+        [b"\xe2", b"\x82"],
+    ],
+    ids=repr,
+)
+def test_a_text_message_that_is_not_utf8_ends_it(broker: tuple[str, int], bad: list[bytes]) -> None:
+    """RFC 6455, 8.1; what came in messages before it is obeyed."""
+    with connect(f"ws://{broker[0]}:{broker[1]}/ws") as client:
+        client.send(LOGIN)
+        assert str(client.recv(WITHIN)).startswith("CONNECTED")
+        client.send("SEND\ndestination:/topic/nobody\nreceipt:before\n\n\0")
+        client.send(bad, text=True)
+        assert "receipt-id:before" in str(client.recv(WITHIN))
+        assert "code:not-utf-8" in str(client.recv(WITHIN))
+        with pytest.raises(ConnectionClosed) as closed:
+            client.recv(WITHIN)
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 1007
+
+
+def test_characters_may_be_cut_between_fragments_and_binary_messages_hold_anything(broker: tuple[str, int]) -> None:
+    """And a text message begins anew whatever a binary one before it ended with."""
+    euro = "€".encode()
+    send = b"SEND\ndestination:/topic/nobody\nreceipt:%b\n\n"
+    with connect(f"ws://{broker[0]}:{broker[1]}/ws") as client:
+        client.send(LOGIN)
+        assert str(client.recv(WITHIN)).startswith("CONNECTED")
+        client.send([send % b"text" + euro[:1], euro[1:2], euro[2:] + b"\0"], text=True)
+        assert "receipt-id:text" in str(client.recv(WITHIN))
+        client.send(send % b"binary" + euro[:2] + b"\xff\0" + send % b"half" + euro[:1])
+        assert "receipt-id:binary" in _text(client.recv(WITHIN))
+        client.send("\0")
+        assert "receipt-id:half" in _text(client.recv(WITHIN))
+
+
+def _text(message: str | bytes) -> str:
+    return message if isinstance(message, str) else message.decode()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from tests.conftest import Served
 WITHIN = 20.0  # seconds
 UPGRADE = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
 KEY = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"  # RFC 6455, 1.3
+METHODS = ("HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH")
 
 REFUSED = [
     ("GET /nowhere HTTP/1.1\r\nHost: localhost\r\n" + UPGRADE + KEY, "404", "no-such-path"),
@@ -26,6 +28,8 @@ REFUSED = [
     ("GET /ws HTTP/1.1\r\nHost: localhost\r\n" + UPGRADE, "400", "bad-handshake"),  # no key
     ("GET /ws HTTP/1.1\r\nHost: localhost\r\nSec-WebSocket-Protocol: ,\x01\r\n" + UPGRADE + KEY, "400", "bad-handshake"),
     ("GET nothing\r\n", "400", "bad-handshake"),
+    *[(f"{method} /ws HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n", "405", "method-not-allowed") for method in METHODS],
+    ("PRI * HTTP/2.0\r\n", "405", "method-not-allowed"),
 ]
 
 
@@ -74,3 +78,31 @@ def test_with_users_the_name_does_not_matter(serve: Callable[..., Served], tmp_p
     served = serve("--memory", "--no-admin", "--listen", "tcp://127.0.0.1:0?allowedOrigins=http://broker.example")
     assert answer_to(served.port, request).split(" ")[1] == "101"
     assert answer_to(served.port, request.replace("Origin: http://broker", "Origin: http://evil")).split(" ")[1] == "403"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_answer_says_what_is_allowed_and_why(broker: tuple[str, int], method: str) -> None:
+    """In HTTP, however the request is cut; to a HEAD without a body."""
+    with socket.create_connection(broker, WITHIN) as stream:
+        for octet in f"{method} / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 7\r\n\r\nCONNECT".encode():
+            with suppress(OSError):  # it has answered as soon as it knew the method
+                stream.sendall(bytes([octet]))
+        came = b""
+        with suppress(ConnectionResetError):
+            while octets := stream.recv(4096):
+                came += octets
+    head, _, body = came.decode().partition("\r\n\r\n")
+    assert head.split("\r\n")[0] == "HTTP/1.1 405 Method Not Allowed"
+    assert {"Allow: GET", "Connection: close"} <= set(head.split("\r\n"))
+    assert body == (
+        ""
+        if method == "HEAD"
+        else f"{method} on a STOMP port; HTTP opens a WebSocket here, with GET, and nothing else (method-not-allowed)\n"
+    )
+
+
+def test_what_only_begins_like_http_is_stomp(broker: tuple[str, int]) -> None:
+    for first in (b"GETS\n\n\0", b"POSTED\n\n\0", b"P\n\n\0", b"H\0"):
+        with socket.create_connection(broker, WITHIN) as stream:
+            stream.sendall(first)
+            assert stream.recv(4096).startswith(b"ERROR\n"), first

@@ -308,7 +308,7 @@ class Address:
         if run.routing & MULTICAST and self.topics:
             found += self._of_topics(run, whole)
         for queue in self.streams.values():
-            ranges = whole if queue.selector is None else wanted(queue.selector, run, run.first, run.stop, self)
+            ranges = whole if queue.selector is None else wanted(queue.selector, run, run.first, run.stop, self, queue=queue.id)
             if ranges:
                 found.append((queue, ranges))
         return found
@@ -342,7 +342,7 @@ class Address:
     def _of_anycast(self, run: Run, whole: list[Range]) -> Targets:
         """Of several queues of an address one gets each message, in turn among those whose filter takes it (Artemis, anycast)."""
         taken = {
-            queue: whole if queue.selector is None else wanted(queue.selector, run, run.first, run.stop, self)
+            queue: whole if queue.selector is None else wanted(queue.selector, run, run.first, run.stop, self, queue=queue.id)
             for queue in self.anycast.values()
             if queue.rules.is_enabled
         }
@@ -364,12 +364,21 @@ class Address:
         if plan.by_value or plan.by_message:
             taken = self._by_values(plan, run) if plan.by_value else {}
             for selector in plan.by_message:
-                taken[selector] = wanted(selector, run, run.first, run.stop, self)
+                if "message_id" in selector.facts:  # each subscription sees another one
+                    found += self._by_id(selector, run)
+                else:
+                    taken[selector] = wanted(selector, run, run.first, run.stop, self)
             for selector, ranges in taken.items():
                 if ranges:
                     queues = self.by_selector[selector]
                     found += [(queue, ranges) for queue in queues if not queue.no_local or queue.no_local != run.sender]
         return found
+
+    def _by_id(self, selector: Selector, run: Run) -> Targets:
+        """The queues of topic subscriptions whose messages' ids, among others, the selector looks at."""
+        queues = [queue for queue in self.by_selector[selector] if not queue.no_local or queue.no_local != run.sender]
+        ranges = [(queue, wanted(selector, run, run.first, run.stop, self, queue=queue.id)) for queue in queues]
+        return [target for target in ranges if target[1]]
 
     def _plan(self, run: Run) -> Plan:
         shape = run.shape
@@ -410,11 +419,11 @@ class Address:
         """The ranges of a segment, which waits in the queue of this id, that a consumer's selector takes."""
         if not selector.is_per_message:
             return wanted(selector, segment.run, segment.first, segment.stop, self)
-        return _one_by_one(selector, segment.run, segment.first, segment.stop, self, segment, queue)
+        return _one_by_one(selector, segment.run, segment.first, segment.stop, self, segment=segment, queue=queue)
 
     def verdicts(self, queue: Queue, run: Run, first: int, stop: int) -> Iterator[tuple[int, int, bool]]:
         """first .. stop-1 in ranges that the queue's selector takes or leaves."""
-        ranges = [(first, stop)] if queue.selector is None else wanted(queue.selector, run, first, stop, self)
+        ranges = [(first, stop)] if queue.selector is None else wanted(queue.selector, run, first, stop, self, queue=queue.id)
         for low, high in ranges:
             if first < low:
                 yield first, low, False
@@ -427,11 +436,12 @@ class Address:
         return f"<Address {self.name} next={self.log.next} queues={len(self.anycast)} topics={len(self.topics)}>"
 
 
-def wanted(selector: Selector, run: Run, first: int, stop: int, address: Address) -> list[Range]:
-    """The ranges within first .. stop-1 of a run that a selector takes; asked once per shape where the shape decides."""
+def wanted(selector: Selector, run: Run, first: int, stop: int, address: Address, *, queue: int = 0) -> list[Range]:
+    """The ranges within first .. stop-1 of a run that a selector takes; asked once per shape where the shape decides. `queue` is the id
+    of the queue in which they are, or would be: the ids of messages begin with it. 0: none, and the messages have no ids (diverts)."""
     shape = run.shape
     if not facts.is_of_shape(selector, shape):
-        return _one_by_one(selector, run, first, stop, address)
+        return _one_by_one(selector, run, first, stop, address, queue=queue)
     is_durable = not address.is_volatile(run)
     key = (selector, address.name if "address" in selector.facts else "", is_durable)
     verdict = shape.verdicts.get(key)
@@ -443,8 +453,8 @@ def wanted(selector: Selector, run: Run, first: int, stop: int, address: Address
     return [(first, stop)] if verdict else []
 
 
-def _one_by_one(  # noqa: PLR0917 - as `wanted`, and the two it does not know
-    selector: Selector, run: Run, first: int, stop: int, address: Address, segment: Segment | None = None, queue: int = 0
+def _one_by_one(
+    selector: Selector, run: Run, first: int, stop: int, address: Address, *, segment: Segment | None = None, queue: int = 0
 ) -> list[Range]:
     found: list[Range] = []
     shared = facts.of_shape(run.shape, address.name, is_durable=not address.is_volatile(run))

@@ -114,7 +114,7 @@ def held(queue: Queue) -> list[Segment]:
 def _seen(selector: Selector | None, browser: Queue, segment: Segment) -> list[Segment]:
     if selector is None:
         return [segment]
-    ranges = wanted(selector, segment.run, segment.first, segment.stop, browser.address)
+    ranges = wanted(selector, segment.run, segment.first, segment.stop, browser.address, queue=browser.id)
     return [Segment(segment.run, low, high) for low, high in ranges]
 
 

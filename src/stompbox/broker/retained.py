@@ -72,5 +72,5 @@ def give(address: Address, queue: Queue) -> None:
         return
     if queue.paged_from >= 0 and queue.paged_from <= run.first:  # it begins before and finds the message in the log
         return
-    if queue.selector is None or wanted(queue.selector, run, run.first, run.stop, address):
+    if queue.selector is None or wanted(queue.selector, run, run.first, run.stop, address, queue=queue.id):
         queue.backlog.push(Segment(run, run.first, run.stop))

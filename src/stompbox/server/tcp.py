@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from stompbox.server.broker import Broker
     from stompbox.server.websocket import WebSocket
 
+# How a request of HTTP begins (RFC 9110, 9.3, RFC 5789; and the preface of HTTP/2). CONNECT is STOMP's word, too, and read as that
+HTTP = (b"GET ", b"HEAD ", b"POST ", b"PUT ", b"DELETE ", b"OPTIONS ", b"TRACE ", b"PATCH ", b"PRI ")
 TLS_HELLO = b"\x16\x03"  # how a TLS client begins (RFC 8446, 5.1: handshake, version 3.x)
 LAST_WORDS = 10.0  # seconds in which the disk must have what a peer waits for that says no more itself
 LINGER = 1.0  # seconds in which the peer may read what was last said (STOMP 1.2, Connection Lingering)
@@ -110,10 +112,10 @@ class Socket(asyncio.Protocol):
             text = f"a TLS client on {self.listener}, which speaks without TLS; give it an ssl:// listener, or the client a tcp URL"
             self.dismiss(IllegalFrame("tls-not-spoken", text, closes=True))
             return
-        if b"GET ".startswith(self._first[:4]) and len(self._first) < 4:
+        if any(len(self._first) < len(word) and word.startswith(self._first) for word in HTTP):
             return
         first, self._first = self._first, b""
-        if first.startswith(b"GET "):
+        if first.startswith(HTTP):
             from stompbox.server.websocket import WebSocket  # most brokers start without one
 
             self._receiver = WebSocket(self.broker, self.listener, self, self.peer)

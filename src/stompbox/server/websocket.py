@@ -6,6 +6,7 @@ as long as they are small, as text where they are UTF-8 and the client speaks te
 
 from __future__ import annotations
 
+import codecs
 import http
 import logging
 from collections.abc import Iterator, Sequence
@@ -13,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from websockets.frames import Frame, Opcode
+from websockets.frames import CloseCode, Frame, Opcode
 from websockets.http11 import Request
 from websockets.protocol import State
 from websockets.server import ServerProtocol
@@ -42,9 +43,9 @@ TURN: Final = 128  # frames of one client that are parsed before others have the
 MORE: Final = 1024  # octets that one message may have beyond the frame in it: the codec says better what is too long
 REQUEST: Final = 16 << 10  # octets that the request of a hand-shake may have at the least: browsers send cookies
 _CONTENT_LENGTH: Final = b"\ncontent-length:"
-_BAD_REQUEST: Final = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
-_TOO_LARGE: Final = b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+GET: Final = b"GET "  # RFC 6455, 4.1: the method of the hand-shake
 _END_OF_HEAD: Final = b"\r\n\r\n"
+_TextDecoder = codecs.getincrementaldecoder("utf-8")
 SUBPROTOCOLS = [Subprotocol(name) for name in ("v12.stomp", "v11.stomp", "v10.stomp")]
 
 
@@ -68,6 +69,8 @@ class WebSocket:
         )  # fmt: skip
         self.connection: Connection | None = None
         self.speaks_text = True
+        self._text = _TextDecoder()  # of a text message, what has come of it
+        self._close_code = CloseCode.NORMAL_CLOSURE
         self._frames = Frames()
         self._strange = 0  # frames that came before the login
         self._request = 0  # octets of the hand-shake
@@ -79,6 +82,9 @@ class WebSocket:
     # The receiver of a socket
 
     def receive(self, data: bytes) -> None:
+        if self.connection is None and not self._request and not data.startswith(GET):
+            self._refuse_method(data.partition(b" ")[0].decode())
+            return
         self._left = self._left + data if self._left else data
         if not self._is_planned:
             self._read()
@@ -151,9 +157,8 @@ class WebSocket:
         self._request += stop
         limit = max(self.listener.options.max_frame_size_before_login, REQUEST)
         if self._request > limit:
-            self._refuse(PeerError("bad-handshake", f"the request of a WebSocket hand-shake has more than {limit} octets"))
-            self.socket.write(_TOO_LARGE)
-            self.socket.close()
+            error = PeerError("bad-handshake", f"the request of a WebSocket hand-shake has more than {limit} octets")
+            self._answer(http.HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, error)
             return len(data)
         if end < 0 and data:  # the end of the head may be cut in two
             kept = next((size for size in (3, 2, 1) if data.endswith(_END_OF_HEAD[:size])), 0)
@@ -166,18 +171,20 @@ class WebSocket:
     def _parse(self, data: bytes) -> None:
         payloads: list[bytes] = []
         try:
-            for frame in self._parsed(data):
-                self._take(frame, payloads)
+            is_text = all(self._take(frame, payloads) for frame in self._parsed(data))
         except Exception as error:
             self.broker.faults.drop(self.socket, "what a WebSocket brought was parsed", error)
             return
         fault = self.protocol.handshake_exc
         if self.connection is None and fault is not None and not self._is_refused:  # nothing that HTTP could answer to
-            self._refuse(PeerError("bad-handshake", f"the WebSocket hand-shake is no HTTP request: {str(fault)[:200]!r}"))
-            self.socket.write(_BAD_REQUEST)
+            text = f"the WebSocket hand-shake is no HTTP request: {str(fault)[:200]!r}"
+            self._answer(http.HTTPStatus.BAD_REQUEST, PeerError("bad-handshake", text))
         self._send()
         if payloads and self.connection is not None:
             self.connection.receive(payloads[0] if len(payloads) == 1 else b"".join(payloads))
+        if not is_text and self.connection is not None:
+            self._close_code = CloseCode.INVALID_DATA  # RFC 6455, 8.1
+            self.connection.dismiss(FrameError("not-utf-8", "a text message of WebSocket is not UTF-8; send octets in binary messages"))
         if self.protocol.close_expected():
             self.socket.close()
 
@@ -205,7 +212,10 @@ class WebSocket:
 
     def _accept(self, request: Request) -> None:
         error = self._fault(request)
-        response = self.protocol.accept(request) if error is None else self.protocol.reject(STATUS[error.code], f"{error.message}\n")
+        if error is None:
+            response = self.protocol.accept(request)
+        else:
+            response = self.protocol.reject(STATUS[error.code], f"{error.message} ({error.code})\n")
         if error is None and response.status_code != http.HTTPStatus.SWITCHING_PROTOCOLS:
             error = PeerError("bad-handshake", f"no WebSocket hand-shake: {str(self.protocol.handshake_exc)[:200]!r}")
         if error is not None:
@@ -235,6 +245,19 @@ class WebSocket:
         host = host_of(hosts[0]) if len(hosts) == 1 else None
         return host is not None and is_own_host(host, self.listener.host)
 
+    def _refuse_method(self, method: str) -> None:
+        text = f"{method} on a STOMP port; HTTP opens a WebSocket here, with GET, and nothing else"
+        self._answer(http.HTTPStatus.METHOD_NOT_ALLOWED, PeerError("method-not-allowed", text), has_body=method != "HEAD")
+
+    def _answer(self, status: http.HTTPStatus, error: PeerError, *, has_body: bool = True) -> None:
+        """To what is no request of a WebSocket: in HTTP, and the close."""
+        self._refuse(error)
+        body = f"{error.message} ({error.code})\n".encode()
+        allow = "Allow: GET\r\n" if status is http.HTTPStatus.METHOD_NOT_ALLOWED else ""  # RFC 9110, 15.5.6
+        lines = f"Connection: close\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
+        self.socket.write(f"HTTP/1.1 {status.value} {status.phrase}\r\n{allow}{lines}\r\n".encode() + (body if has_body else b""))
+        self.socket.close()
+
     def _refuse(self, error: StompboxError) -> None:
         """Told in HTTP, counted and logged as everything that is refused."""
         self._is_refused = True
@@ -250,14 +273,30 @@ class WebSocket:
         parts = urlsplit(origin)
         return parts.hostname is not None and (is_loopback(parts.hostname) or parts.netloc == host)
 
-    def _take(self, frame: Frame, payloads: list[bytes]) -> None:
-        """Messages and fragments alike hold any part of the stream, so nothing waits for the end of a message."""
+    def _take(self, frame: Frame, payloads: list[bytes]) -> bool:
+        """Messages and fragments alike hold any part of the stream, so nothing waits for the end of a message. False: what should be
+        text is none."""
         if frame.opcode in (Opcode.TEXT, Opcode.BINARY):
             self.speaks_text = frame.opcode is Opcode.TEXT
+            self._text.reset()
         elif frame.opcode is not Opcode.CONT:
-            return
-        if frame.data:
-            payloads.append(bytes(frame.data))
+            return True
+        data = bytes(frame.data)
+        if self.speaks_text and not self._is_text(data, is_last=frame.fin):
+            return False
+        if data:
+            payloads.append(data)
+        return True
+
+    def _is_text(self, data: bytes, *, is_last: bool) -> bool:
+        """A character may be cut between two fragments, and not between two messages."""
+        if data.isascii() and not self._text.getstate()[0]:
+            return True
+        try:
+            self._text.decode(data, is_last)
+        except UnicodeDecodeError:
+            return False
+        return True
 
     def _send(self) -> None:
         data = b"".join(self.protocol.data_to_send())
@@ -309,7 +348,7 @@ class WebSocket:
 
     def close(self) -> None:
         if self.protocol.state is State.OPEN:
-            self.protocol.send_close(1000)
+            self.protocol.send_close(self._close_code)
             self._send()
         self.socket.close()
 
