@@ -30,6 +30,7 @@ bench: $(VENV)/.dev ## measure Stompbox; ARGS='--peers artemis' beside others, '
 
 soak: $(VENV)/.dev ## kill a broker 40 times under load, then 10 minutes with all features, cut power at every write, fail and raise at every call, kill Spark; ARGS='--kills 100'
 	@$(BIN)/python -m tests.crash.drill $(ARGS)
+	@$(BIN)/python -m tests.crash.flips --flips 1000
 	@$(BIN)/python -m tests.crash.mixture
 	@SOAK=1 $(BIN)/python -m pytest -q tests/crash/test_power_loss.py tests/crash/test_faults.py \
 	  tests/crash/test_broker_power_loss.py tests/crash/test_broker_faults.py tests/crash/test_calls.py tests/pipelines/test_kills.py

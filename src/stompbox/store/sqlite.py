@@ -217,7 +217,7 @@ class SqliteStore:
         """The commit is durable, whatever becomes of this."""
         log = next(iter(self._merging.ready))
         try:
-            with naming(self.file), self._transaction():
+            with naming(self.file), self._transaction(is_commit=False):
                 self._house.wal += self._merging.step(self._logs, PORTION)
         except StoreError as error:
             self._merging.forget(log)
@@ -279,22 +279,26 @@ class SqliteStore:
         self._sweeping = sweeping
 
     @contextmanager
-    def _transaction(self) -> Iterator[None]:
+    def _transaction(self, *, is_commit: bool = True) -> Iterator[None]:
+        """Housekeeping that finds nothing to do writes nothing, and waits for no disk."""
         self._parts.begin()
         self._counted.begin()
         self._db.execute("BEGIN IMMEDIATE")
         number = self._state.transactions + 1
         try:
             yield
-            self._rows.put_state(State(number, self._counted.totals, self._state.schema))
+            if is_commit or self._counted.has_changed:
+                self._rows.put_state(State(number, self._counted.totals, self._state.schema))
+            else:
+                number -= 1
             self._db.execute("COMMIT")
         except BaseException:
             self._counted.take_back()
             if self._db.in_transaction:  # some errors make SQLite roll back by itself
                 self._db.execute("ROLLBACK")
             raise
-        self._state.transactions = number
-        if self.watermark is not None and not self._is_loose:
+        is_written, self._state.transactions = number > self._state.transactions, number
+        if is_written and self.watermark is not None and not self._is_loose:
             self.watermark.committed(number)
 
     def maintain(self) -> bool:
@@ -304,7 +308,7 @@ class SqliteStore:
                 error, self._neglected = self._neglected, None
                 raise error
             if self._is_untidy():
-                with self._transaction():
+                with self._transaction(is_commit=False):
                     sweeping = self._house.sweep(self._sweeping)
                 self._sweeping = sweeping
                 self._parts.landed()
@@ -315,7 +319,7 @@ class SqliteStore:
                 self._unfolded, self._row, self._size = Changes(), 0, 0
                 self._house.wal += 4 * PAGE
             elif self._merging.ready:
-                with self._transaction():
+                with self._transaction(is_commit=False):
                     self._house.wal += self._merging.step(self._logs, IDLE_PORTION)
             elif self._house.is_due():
                 self._house.step()

@@ -81,6 +81,11 @@ class Counted:
     def begin(self) -> None:
         self._before = (list(self.totals.chunks), list(self.totals.parts), self._chunk, self._part)
 
+    @property
+    def has_changed(self) -> bool:
+        """Since the transaction began."""
+        return self._before is not None and self._before[:2] != (self.totals.chunks, self.totals.parts)
+
     def take_back(self) -> None:
         """The transaction is no more."""
         assert self._before is not None
