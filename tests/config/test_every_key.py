@@ -92,7 +92,7 @@ def test_a_reload_obeys_a_key_or_names_it() -> None:
     """The code that a SIGHUP runs reads each top-level key, or the key is among those that wait for a start."""
     parts = [(SOURCE / "server" / name).read_text(encoding="utf-8") for name in ("reloading.py", "configuring.py", "disk.py", "logins.py")]
     later = {  # read from the broker's configuration each time that they are needed
-        "max_commit_delay", "populate_validated_user", "reject_empty_validated_user", "graceful_shutdown_timeout",
+        "max_commit_delay", "max_refusals_logged", "populate_validated_user", "reject_empty_validated_user", "graceful_shutdown_timeout",
         "users", "permissions", "address_settings", "disk_full_policy", "id_cache_size",  # by settings_of, grants_of and Users
         "listeners",  # needs_restart, and _change_doors
     }  # fmt: skip
