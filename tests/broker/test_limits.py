@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from stompbox.broker import limits
+from stompbox.broker import duplicates, limits
 from stompbox.broker.address import Address
 from stompbox.broker.consumer import AckMode
 from stompbox.broker.segments import octets_of
@@ -151,6 +151,28 @@ def test_a_duplicate_of_a_dropped_message_is_none() -> None:
     played.ack(consumer, played.out()[0])
     played.send("q", b"again", headers={"_AMQ_DUPL_ID": "7"})
     assert played.bodies() == [b"again"]
+
+
+@pytest.mark.parametrize("policy", [FAIL, DROP])
+def test_a_duplicate_needs_no_room(policy: AddressFullPolicy) -> None:
+    full = world(policy, max_size_messages=3)
+    address = full.address("q")
+
+    def numbered(*values: str) -> Run:
+        shape = Shape({"destination": "q"}, holes=("_AMQ_DUPL_ID",))
+        return Run(shape, [BODY] * len(values), ([value.encode() for value in values],))
+
+    full.engine.publish(address, numbered("1"))
+    full.engine.publish(address, numbered("1", "2", "1"))
+    assert duplicates.refused(address, numbered("1", "3", "2", "4", "3", "4", "1")) == [3, 5]
+    full.engine.publish(address, numbered("1", "3", "4"))  # who refuses would have been asked before
+    assert full.engine.counters["received"] == (3 if policy is DROP else 4)
+    assert full.engine.counters["duplicates"] == 3
+    assert full.engine.counters["address-full"] == (policy is DROP)
+    if policy is FAIL:
+        full.engine.prepare([(address, numbered("1", "2")), (address, numbered("3"))])
+        with pytest.raises(Refused):
+            full.engine.prepare([(address, numbered("1")), (address, numbered("5"))])
 
 
 def test_of_subscriptions_the_slowest_counts() -> None:

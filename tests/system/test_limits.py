@@ -96,6 +96,23 @@ def test_an_address_that_refused_says_that_it_has_room_again(start: Callable[[],
     assert log.count("address fail is full") == log.count("address fail has room again") == 1
 
 
+def test_a_send_repeated_with_its_id_is_confirmed_although_the_address_is_full(start: Callable[[], Served]) -> None:
+    """It is stored; its sender had only no answer."""
+    with Plain(start().port, "1.1") as client:
+        for name in "abc", "abxcyb":  # of one read each
+            frames = [Frame("SEND", {"destination": "/queue/fail", "receipt": id, "_AMQ_DUPL_ID": id}, id.encode()) for id in name]
+            client.socket.sendall(b"".join([encode(frame, VERSIONS["1.1"]) for frame in frames]))
+            if name == "abc":
+                assert said(client, 3) == [("RECEIPT", id, "") for id in "abc"]
+        assert sorted(said(client, 6)) == [
+            ("ERROR", "x", "address-full"), ("ERROR", "y", "address-full"), *[("RECEIPT", id, "") for id in "abbc"],
+        ]  # fmt: skip
+        client.send("BEGIN", {"transaction": "t"})
+        client.send("SEND", {"destination": "/queue/fail", "transaction": "t", "_AMQ_DUPL_ID": "a"}, b"a")
+        client.send("COMMIT", {"transaction": "t", "receipt": "t"})
+        assert said(client, 1) == [("RECEIPT", "t", "")]
+
+
 def test_fail_refuses_a_transaction_whole(start: Callable[[], Served]) -> None:
     served = start()
     with Plain(served.port, "1.1") as client:

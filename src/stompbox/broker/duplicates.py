@@ -3,12 +3,13 @@
 So many values are remembered per address (`id-cache-size`), the oldest are forgotten. Those of stored messages go into the same
 commit as their messages, one entry of the catalogue for all of a commit, so they are there after a restart. A duplicate is
 counted and answered like a message: its RECEIPT says that it is stored, which it is. What a transaction sends counts when it
-commits. Copies that the broker makes (diverts, dead letters) are not looked at.
+commits. A duplicate needs no room where an address is full. Copies that the broker makes (diverts, dead letters) are not looked at.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -101,28 +102,56 @@ class Duplicates:
         return f"<Duplicates of {self.address.name}: {len(self)} of {self.most}>"
 
 
-def publish(engine: Engine, address: Address, run: Run) -> bool:
+def publish(engine: Engine, address: Address, run: Run, known: Duplicates) -> bool:
     """Routes what of a run is new. True when its receipt must wait for the next commit."""
-    known = duplicates_of(address)
-    if known is None:
-        return engine.route(address, run)
-    values = values_of(run, DUPLICATE_ID, run.first, run.first + len(run))
-    seen: dict[bytes, None] = {}
+    fresh = new_ones(address, run, {})
+    is_stored = engine.is_durable and not address.is_volatile(run)
+    engine.counters["duplicates"] += len(run) - len(fresh)
+    if not fresh:
+        return is_stored
+    picked = run if len(fresh) == len(run) else _picked(run, fresh)
+    kept = picked if address.limits is None else address.limits.kept(picked)
+    if kept is None:
+        return is_stored and len(fresh) < len(run)  # the duplicates' receipts say that the first ones are stored
+    is_stored = engine.route(address, kept)
+    seen = [value for value in _values(kept) if value]
+    known.add(seen, is_stored=is_stored and engine.persists_ids)
+    if engine.commits.unit is not None:
+        engine.commits.unit.undo.append(partial(known.remove, seen))
+    return is_stored
+
+
+def new_ones(address: Address, run: Run, seen: dict[bytes, None]) -> list[int]:
+    """Indices of what would be routed of a run that is on its way to the address. `seen`: values of those that go before, and then of
+    these, too."""
+    special, known = run.shape.special, duplicates_of(address)
+    if special is None or not special.is_numbered or known is None:
+        return list(range(len(run)))
     fresh: list[int] = []
-    for index, value in enumerate(values):
+    for index, value in enumerate(_values(run)):
         if value and (value in known or value in seen):
             continue
         if value:
             seen[value] = None
         fresh.append(index)
-    is_stored = engine.is_durable and not address.is_volatile(run)
-    engine.counters["duplicates"] += len(values) - len(fresh)
-    if fresh:
-        is_stored = engine.route(address, run if len(fresh) == len(values) else _picked(run, fresh))
-        known.add(list(seen), is_stored=is_stored and engine.persists_ids)
-        if engine.commits.unit is not None:
-            engine.commits.unit.undo.append(partial(known.remove, list(seen)))
-    return is_stored
+    return fresh
+
+
+def refused(address: Address, run: Run) -> list[int]:
+    """Indices of the messages for which an address that refuses has no room. A duplicate needs none."""
+    if address.limits is None:
+        return []
+    fresh = new_ones(address, run, {})
+    gone = fresh[address.limits.fitting(run.shape, [run.bodies[index] for index in fresh], address.limits.room()) :]
+    if len(fresh) == len(run) or not gone:
+        return gone
+    values = _values(run)
+    again = {values[index] for index in gone} - {b""}
+    return sorted({*gone, *[index for index, value in enumerate(values) if value in again]})
+
+
+def _values(run: Run) -> Sequence[bytes]:
+    return values_of(run, DUPLICATE_ID, run.first, run.first + len(run))
 
 
 def duplicates_of(address: Address) -> Duplicates | None:

@@ -332,15 +332,11 @@ class Engine:
             raise Refused(self.trouble.code, self.trouble.text)
 
     def _publish(self, address: Address, run: Run) -> bool:
-        if address.limits is not None:
-            kept = address.limits.kept(run)
-            if kept is None:
-                return False
-            run = kept
         special = run.shape.special
-        if special is not None and special.is_numbered:
-            return duplicates.publish(self, address, run)
-        return self.route(address, run)
+        if special is not None and special.is_numbered and (known := duplicates.duplicates_of(address)) is not None:
+            return duplicates.publish(self, address, run, known)
+        kept = run if address.limits is None else address.limits.kept(run)
+        return kept is not None and self.route(address, kept)
 
     def route(self, address: Address, run: Run) -> bool:
         """The same without a look at duplicates."""

@@ -26,6 +26,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 from stompbox.broker import lifetimes
+from stompbox.broker.duplicates import new_ones
 from stompbox.broker.queue import Kind
 from stompbox.broker.segments import octets_of
 from stompbox.broker.undelivered import Fate
@@ -219,14 +220,16 @@ def measure(engine: Engine, sizes: Callable[[Iterable[int]], Mapping[int, tuple[
 def require(sends: Iterable[tuple[Address, Run]]) -> None:
     """Raises Refused where not all of these would be taken by addresses that refuse (FAIL)."""
     rooms: dict[Address, tuple[int, int]] = {}
+    seen: dict[Address, dict[bytes, None]] = {}
     for address, run in sends:
         limits = address.limits
         if limits is None or limits.policy is not AddressFullPolicy.FAIL:
             continue
         room = rooms.get(address) or limits.room()
-        if limits.fitting(run.shape, run.bodies, room) < len(run.bodies):
+        bodies = [run.bodies[index] for index in new_ones(address, run, seen.setdefault(address, {}))]
+        if limits.fitting(run.shape, bodies, room) < len(bodies):
             raise limits.refusal()
-        rooms[address] = (room[0] - run.size - octets_of(run.shape) * len(run.bodies), room[1] - len(run.bodies))
+        rooms[address] = (room[0] - sum(map(len, bodies)) - octets_of(run.shape) * len(bodies), room[1] - len(bodies))
 
 
 def came(run: Run, targets: Iterable[tuple[Queue, list[tuple[int, int]]]]) -> None:

@@ -1,6 +1,7 @@
 """What becomes of a SEND to an address that is full, as far as its sender sees it: ERROR, or waiting. What is full: broker/limits.py.
 
-    FAIL    of a run the first messages are taken, as many as there is room for; each of the others gets its ERROR
+    FAIL    of a run the first messages are taken, as many as there is room for; each of the others gets its ERROR, but for
+            duplicates of what is there: they need no room, and get their RECEIPT
     DROP    the engine drops; the sender notices nothing, its RECEIPT comes
     BLOCK   what was read is taken; then the connection is read no further until there is room (pressure.py)
 
@@ -13,12 +14,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
+from stompbox.broker import duplicates
 from stompbox.broker.address import Address
 from stompbox.broker.limits import CODE
 from stompbox.broker.segments import EACH
 from stompbox.config.settings import AddressFullPolicy
+from stompbox.message import Run
 from stompbox.stomp.frames import Frame
 from stompbox.stomp.large import Piece
 from stompbox.stomp.runs import Acks, Sends
@@ -38,16 +42,20 @@ _EFFECT: Final = {
 }
 
 
-def fitting(event: Sends, addresses: Iterable[Address]) -> int:
-    """How many of a run's messages are taken by addresses that refuse, from the first on."""
-    fits = len(event.bodies)
+def judged(event: Sends, addresses: Iterable[Address]) -> list[tuple[int, int, bool]]:
+    """A run's messages in stretches (indices), and whether they are taken by all addresses that refuse."""
+    gone: set[int] = set()
     for address in addresses:
         limits = address.limits
         if limits is not None and limits.policy is AddressFullPolicy.FAIL:
-            fits = min(fits, limits.fitting(event.shape, event.bodies, limits.room()))
-            if fits < len(event.bodies) or limits.is_full:
+            gone.update(duplicates.refused(address, Run(event.shape, event.bodies, event.columns)))
+            if gone or limits.is_full:
                 limits.look()
-    return fits
+    found: list[tuple[int, int, bool]] = []
+    for is_gone, indices in groupby(range(len(event.bodies)), gone.__contains__):
+        part = list(indices)
+        found.append((part[0], part[-1] + 1, not is_gone))
+    return found
 
 
 def part(event: Sends, first: int, stop: int) -> Sends:

@@ -121,12 +121,17 @@ def _send_with_care(connection: Connection, event: Sends, route: Route) -> None:
 
 def _is_too_much(connection: Connection, event: Sends, addresses: Sequence[Address]) -> bool:
     """Whether not all of a run fit. Then all is done: what fits was sent, the others got their ERROR."""
-    fits = limiting.fitting(event, addresses)
-    if fits == len(event.bodies):
+    stretches = limiting.judged(event, addresses)
+    if all(is_taken for _, _, is_taken in stretches):
         return False
-    if fits:
-        sends(connection, limiting.part(event, 0, fits))
-    limiting.refuse(connection, limiting.part(event, fits, len(event.bodies)), addresses)
+    for first, stop, is_taken in stretches:
+        part = limiting.part(event, first, stop)
+        if connection.is_ended:  # STOMP 1.2, ERROR: nothing behind it is obeyed
+            break
+        if is_taken:
+            sends(connection, part)
+        else:
+            limiting.refuse(connection, part, addresses)
     return True
 
 
