@@ -55,7 +55,7 @@ def test_everything_comes_back(opened: Opened) -> None:
     opened.store.apply(commit)
     for store in opened.both():
         found = store.recover()
-        assert sorted(found.logs, key=lambda log: log.id) == [StoredLog(1, "orders", 0, 6), StoredLog(2, "flights.ü", 4, 9)]
+        assert sorted(found.logs, key=lambda log: log.id) == [StoredLog(1, "orders", 0, 6, 6), StoredLog(2, "flights.ü", 4, 5, 9)]
         assert sorted(found.cursors, key=lambda c: c.id) == [StoredCursor(7, 1, 2, Ranges([(5, 6)])), StoredCursor(8, 2, 4, Ranges())]
         assert found.entries == commit.entries
         assert told(read(store, 1)) == told(commit.runs[1])
@@ -124,7 +124,7 @@ def test_runs_may_come_later_than_their_neighbours(opened: Opened) -> None:
         assert [(chunk.first, chunk.stop) for chunk in store.read(1, 0, 99, EVERYTHING)] == [(0, 11), *late]
         assert offsets(read(store, start=5, stop=6)) == [0, 1, 4, 5, 6, 7, 8, 10]
         assert store.sizes([1])[1][0] == 12
-        assert store.recover().logs == [StoredLog(1, "orders", 0, 22)]
+        assert store.recover().logs == [StoredLog(1, "orders", 0, 22, 22)]
 
 
 def test_late_runs_make_a_full_chunk_two(opened: Opened) -> None:
@@ -139,7 +139,7 @@ def test_empty_runs_are_nothing(store: Store) -> None:
     store.apply(Commit(logs={1: "orders"}, runs={1: []}))
     store.apply(Commit(runs={1: [Run(QUEUE, [], first=0)]}))
     assert store.read(1, 0, 10, EVERYTHING) == []
-    assert store.recover().logs == [StoredLog(1, "orders", 0, 0)]
+    assert store.recover().logs == [StoredLog(1, "orders", 0, 0, 0)]
 
 
 def test_find_time(store: Store) -> None:
@@ -177,9 +177,9 @@ def test_next_offsets_only_grow(opened: Opened) -> None:
     opened.store.apply(Commit(logs={1: "orders"}, next_offsets={1: 7}))
     opened.store.apply(Commit(runs={1: [run(2)]}))  # paged later than it came
     opened.store.apply(Commit(next_offsets={1: 5}))
-    assert opened.again().recover().logs == [StoredLog(1, "orders", 2, 7)]
+    assert opened.again().recover().logs == [StoredLog(1, "orders", 2, 3, 7)]
     opened.store.apply(Commit(runs={1: [run(7)]}))
-    assert opened.again().recover().logs == [StoredLog(1, "orders", 2, 8)]
+    assert opened.again().recover().logs == [StoredLog(1, "orders", 2, 8, 8)]
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_trim_takes_what_lies_wholly_below(opened: Opened, trim: int, left: list
         while store.maintain():
             pass
         assert [chunk.first for chunk in store.read(1, 0, EVERYTHING, EVERYTHING)] == left
-        assert store.recover().logs == [StoredLog(1, "orders", left[0] if left else 40, 40)]
+        assert store.recover().logs == [StoredLog(1, "orders", left[0] if left else 40, 40, 40)]
         assert store.find_time(1, 0) == (left[0] if left else 40)
     opened.store.apply(Commit(runs={1: [run(40, 10)]}))
     assert offsets(read(opened.again(), start=40)) == list(range(40, 50))
@@ -201,7 +201,7 @@ def test_trim_takes_what_lies_wholly_below(opened: Opened, trim: int, left: list
 
 def test_what_a_commit_trims_itself_is_not_stored(opened: Opened) -> None:
     opened.store.apply(Commit(logs={1: "orders"}, runs={1: [run(0, 5)]}, trims={1: 5}))
-    assert opened.again().recover().logs == [StoredLog(1, "orders", 5, 5)]
+    assert opened.again().recover().logs == [StoredLog(1, "orders", 5, 5, 5)]
     assert opened.store.read(1, 0, 10, EVERYTHING) == []
 
 
@@ -209,7 +209,7 @@ def test_a_trim_never_goes_back(opened: Opened) -> None:
     fill(opened.store, 0, 10)
     opened.store.apply(Commit(trims={1: 10}))
     opened.store.apply(Commit(trims={1: 0}))
-    assert opened.again().recover().logs == [StoredLog(1, "orders", 10, 20)]
+    assert opened.again().recover().logs == [StoredLog(1, "orders", 10, 20, 20)]
 
 
 def test_a_dropped_log_is_gone_with_its_chunks(opened: Opened) -> None:
@@ -223,7 +223,7 @@ def test_a_dropped_log_is_gone_with_its_chunks(opened: Opened) -> None:
         while store.maintain():
             pass
     opened.store.apply(Commit(logs={1: "again"}))
-    assert opened.again().recover().logs == [StoredLog(1, "again", 0, 0)]
+    assert opened.again().recover().logs == [StoredLog(1, "again", 0, 0, 0)]
 
 
 def test_an_id_used_again_inherits_nothing(opened: Opened) -> None:
@@ -232,7 +232,7 @@ def test_an_id_used_again_inherits_nothing(opened: Opened) -> None:
     opened.store.apply(Commit(dropped_cursors=[1], dropped_logs=[1]))
     opened.store.apply(Commit(logs={1: "again"}, cursors={1: (1, 0)}, runs={1: [run(3)]}))
     found = opened.again().recover()
-    assert (found.logs, found.cursors) == ([StoredLog(1, "again", 3, 4)], [StoredCursor(1, 1, 0, Ranges())])
+    assert (found.logs, found.cursors) == ([StoredLog(1, "again", 3, 4, 4)], [StoredCursor(1, 1, 0, Ranges())])
     assert offsets(read(opened.store)) == [3]
 
 
@@ -290,7 +290,7 @@ def test_many_acknowledgements_fold(opened: Opened) -> None:
         ranges = {1: [(offset, offset + 1)], 2: [(2 * offset, 2 * offset + 1)]}
         opened.store.apply(Commit(acknowledged=ranges, next_offsets={1: offset + 1}))
     found = opened.again().recover()
-    assert found.logs == [StoredLog(1, "orders", 600, 600)]
+    assert found.logs == [StoredLog(1, "orders", 600, 600, 600)]
     cursors = {cursor.id: cursor for cursor in found.cursors}
     assert (cursors[1].position, list(cursors[1].ahead)) == (600, [])
     assert (cursors[2].position, list(cursors[2].ahead)) == (1, [(2 * i, 2 * i + 1) for i in range(1, 600)])

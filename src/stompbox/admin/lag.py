@@ -24,7 +24,8 @@ class Lag(Struct, frozen=True):
 
 def behind(queue: Queue) -> int:
     """Messages that a position has not come to."""
-    return max(0, queue.address.log.next - queue.cursor.position)
+    log = queue.address.log
+    return log.count([(queue.cursor.position, log.next)])
 
 
 class Lags:

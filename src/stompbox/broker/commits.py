@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from stompbox.broker import lifetimes, units
+from stompbox.broker.log import UNUSED
 from stompbox.broker.units import Unit
 from stompbox.store.base import Commit, Delivered
 
@@ -100,6 +101,7 @@ class Commits:
         if log.is_known:
             self.put("address", str(log.id), None)
             self.put("retained", str(log.id), None)
+            self.put(UNUSED, str(log.id), None)
             self.put(*log.entry, None)
             for gone in (self._next.runs, self._next.next_offsets, self._next.trims):
                 gone.pop(log.id, None)

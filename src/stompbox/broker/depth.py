@@ -30,7 +30,8 @@ class Depth(Struct, frozen=True):
 
 def depth_of(queue: Queue) -> Depth:
     if queue.kind in _POSITIONS:
-        left = sum([stop - first for first, stop in queue.cursor.ahead.gaps(queue.cursor.position, queue.address.log.next)])
+        log = queue.address.log
+        left = log.count(queue.cursor.ahead.gaps(queue.cursor.position, log.next))
         return Depth(max(0, left - queue.delivering), 0, queue.delivering, left, is_estimate=True)
     paged = _paged(queue) if queue.paged_from >= 0 else 0
     delayed = queue.waits.count + (queue.later.count if queue.later is not None else 0)
@@ -38,4 +39,5 @@ def depth_of(queue: Queue) -> Depth:
 
 
 def _paged(queue: Queue) -> int:
-    return sum([stop - first for first, stop in queue.still_in_log(queue.paged_from, queue.address.log.next)])
+    log = queue.address.log
+    return log.count(queue.still_in_log(queue.paged_from, log.next))

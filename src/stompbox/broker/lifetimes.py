@@ -63,9 +63,9 @@ def waiting(queue: Queue) -> int:
     if not queue.is_durable:
         held = sum(binding.consumer.messages_out for binding in queue.bindings)
         return queue.backlog.count + held + (queue.paged_from >= 0)
-    next = queue.address.log.next
-    position = queue.cursor.settle(next)
-    return sum(stop - first for first, stop in queue.cursor.ahead.gaps(position, next)) if position < next else 0
+    log = queue.address.log
+    position = queue.cursor.settle(log.next)
+    return log.count(queue.cursor.ahead.gaps(position, log.next)) if position < log.next else 0
 
 
 def address_made(engine: Engine, address: Address) -> None:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from operator import attrgetter
+from typing import Final
 
 from stompbox.broker.cursor import Cursor
 from stompbox.broker.retention import Retention
 from stompbox.incarnations import INCARNATIONS, Incarnations
 from stompbox.message import Run
+from stompbox.ranges import Ranges
 from stompbox.store.base import Commit
 
 _FIRST = attrgetter("first")
+
+UNUSED: Final = "unused"  # entries of the catalogue: of a log, offsets that no message will have (recovery.py)
 
 # Offsets that were given to messages which never reach the store must not come back after a crash: a message-id would then
 # name two messages. So their log's next offset is stored ahead of use, in steps.
@@ -39,6 +43,7 @@ class Log:
         self.pending: list[Run] = []  # for the next commit
         self.flying: list[Run] = []  # what was pending for the commit that the disk works on
         self._before = (next, self.reserved, first)  # stored, reserved and trimmed before that commit
+        self.unused = Ranges()  # offsets that no message will have: reserved before a restart (recovery.py)
         self.cursors: dict[int, Cursor] = {}  # those that hold messages back
         self.is_known = is_known  # the store has heard of it
         self.is_retained = False  # an address setting keeps what was consumed
@@ -66,6 +71,10 @@ class Log:
         for cursor in self.cursors.values():
             low = min(low, cursor.settle(self.next))
         return low
+
+    def count(self, ranges: Iterable[tuple[int, int]]) -> int:
+        """How many messages these offsets may have."""
+        return sum([stop - first for low, high in ranges for first, stop in self.unused.gaps(low, high)])
 
     def add(self, run: Run) -> bool:
         """A run for the next commit, in its place: what was published because of it may have come before it. False: it is there."""

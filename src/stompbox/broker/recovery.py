@@ -11,12 +11,13 @@ from stompbox.broker.cursor import FAR, Cursor
 from stompbox.broker.duplicates import duplicates_of
 from stompbox.broker.durables import DurableSubscription
 from stompbox.broker.engine import Engine
-from stompbox.broker.log import Log
+from stompbox.broker.log import UNUSED, Log
 from stompbox.broker.queue import Kind, Queue
 from stompbox.errors import StoreError
 from stompbox.incarnations import INCARNATIONS, Incarnations, NewId, incarnations_of
+from stompbox.ranges import Ranges
 from stompbox.selectors import Limits, Selector, compile_selector
-from stompbox.store.base import Recovered, StoredCursor
+from stompbox.store.base import Recovered, StoredCursor, StoredLog
 
 Entries = dict[str, dict[str, Any]]
 DOUBTS: Final = ("doubts", "")  # what a broker that ended well says; gone while one runs
@@ -85,8 +86,20 @@ def _addresses(engine: Engine, recovered: Recovered, entries: Entries) -> None:
         address = engine.create_address(stored.name, log, is_auto=entry["auto"])
         address.kinds = entry["kinds"]
         engine.next_log(stored.id)
+        _note_unused(engine, log, stored, entries.get(UNUSED, {}).get(str(stored.id), []))
         if str(stored.id) in kept:
             address.retained = retained.recall(kept[str(stored.id)])
+
+
+def _note_unused(engine: Engine, log: Log, stored: StoredLog, known: list[list[int]]) -> None:
+    """Offsets that were reserved, and not given out or not stored, count as nobody's messages: those of this restart and, as long as
+    something before them is stored, those of earlier ones."""
+    log.unused = Ranges([(first, stop) for first, stop in known if stop > stored.first])
+    log.unused.add(stored.stop, stored.next)
+    left = [[first, stop] for first, stop in log.unused] if stored.first < stored.stop else []
+    if left != known:
+        engine.put(UNUSED, str(log.id), left or None)
+    log.unused.add(0, stored.first)
 
 
 def _duplicates(engine: Engine, entries: Entries) -> None:

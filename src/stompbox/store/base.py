@@ -82,6 +82,7 @@ class StoredLog:
     id: int
     name: str
     first: int  # offset of the first message still stored; next when none is
+    stop: int  # the offset after the last one; next when none is
     next: int  # the offset that the next message gets
 
 

@@ -110,7 +110,8 @@ class MemoryStore:
             logs = []
             for log, state in self._logs.items():
                 heads = self._chunks[log].heads
-                logs.append(StoredLog(log, state.name, heads[0].first if heads else state.next, state.next))
+                first, stop = (heads[0].first, _stop(heads[-1])) if heads else (state.next, state.next)
+                logs.append(StoredLog(log, state.name, first, stop, state.next))
             cursors = []
             for cursor, held in self._cursors.items():
                 counted = still_counted(self._delivered.get(cursor, ()), held.position, held.ahead)

@@ -61,7 +61,8 @@ class Rows:
             if state.floor != DROPPED:
                 place = {"log": log, "start": state.floor}
                 found = self._execute(f"SELECT first {FROM} ORDER BY first LIMIT 1", place).fetchone()
-                logs.append(StoredLog(log, state.name, found[0] if found else state.next, state.next))
+                first, stop = (found[0], state.stored) if found else (state.next, state.next)
+                logs.append(StoredLog(log, state.name, first, stop, state.next))
         told: dict[int, list[Delivered]] = {}
         for cursor, delivered in self.deliveries():
             told.setdefault(cursor, []).append(delivered)
