@@ -95,6 +95,7 @@ def test_a_reload_obeys_a_key_or_names_it() -> None:
         "max_commit_delay", "max_refusals_logged", "populate_validated_user", "reject_empty_validated_user", "graceful_shutdown_timeout",
         "users", "permissions", "address_settings", "disk_full_policy", "id_cache_size",  # by settings_of, grants_of and Users
         "listeners",  # needs_restart, and _change_doors
+        "connection_ttl_override",  # by listening
     }  # fmt: skip
     missing = []
     for field in fields_of(Configuration).values():

@@ -28,12 +28,14 @@ KIB, MIB = 1024, 1024 * 1024
 WHOLE = "allowed: a whole number of at least {} ({})"
 SIZE = 'allowed: a whole number of at least {} (bytes, or a size such as "512MiB")'
 TRUTH = "allowed: true or false"
+ALONE = "a listener speaks STOMP, over TCP and WebSocket, and nothing else: write protocols=STOMP"
 
 # option, default, text, value, refused texts, what the refusal allows
 OPTIONS: list[tuple[str, Any, str, Any, list[str], str]] = [
     ("anycastPrefix", ("/queue/",), "/q/,jms.queue.", ("/q/", "jms.queue."), ["", "a,,b"], "allowed: texts with commas between them"),
     ("multicastPrefix", ("/topic/",), "/t/", ("/t/",), ["", ","], "allowed: texts with commas between them"),
     ("virtualTopicConsumerWildcards", (), "Consumer.*.>%3B2", ("Consumer.*.>;2",), [""], "allowed: texts with commas between them"),
+    ("protocols", ("STOMP",), "stomp", ("stomp",), ["", ","], "allowed: texts with commas between them"),
     ("connectionTtl", 60_000, "-1", -1, ["-2", "1.5", "soon", "", "١"], WHOLE.format(-1, "ms")),
     ("connectionTtlMin", 1000, "500", 500, ["0"], WHOLE.format(1, "ms")),
     ("connectionTtlMax", -1, "30000", 30_000, ["-2"], WHOLE.format(-1, "ms")),
@@ -141,7 +143,9 @@ def test_a_wrong_value_names_option_value_and_what_is_allowed(name: str, text: s
         ("handshake-timeout=10", "unknown option 'handshake-timeout'; the nearest known name is 'handshakeTimeout'"),
         ("qqqq=1", "unknown option 'qqqq'; docs/configuration.md lists all names"),
         ("=1", "unknown option ''; docs/configuration.md lists all names"),
-        ("protocols=STOMP", "unknown option 'protocols'; every listener speaks STOMP over TCP and WebSocket, leave it out"),
+        ("protocols=AMQP", f"protocols has 'AMQP'; {ALONE}"),
+        ("protocols=CORE,AMQP,STOMP,HORNETQ,MQTT,OPENWIRE", f"protocols has 'CORE'; {ALONE}"),
+        ("protocols=stomp,MQTT", f"protocols has 'MQTT'; {ALONE}"),
         ("sslEnabled=true", "unknown option 'sslEnabled'; write ssl:// instead of tcp://"),
         ("requireHost", "option requireHost has no value; allowed: true or false"),
         ("maxHeaders=1;maxHeaders=1", "option maxHeaders is given twice"),
@@ -344,3 +348,16 @@ def test_no_malformed_url_is_shown_with_its_password(url: str) -> None:
         parse_listener(url)
     assert "hunter2" not in caught.value.message
     assert "hunter2" not in redacted(url)
+
+
+@pytest.mark.parametrize(
+    ("query", "override", "ttl"),
+    [
+        ("", -1, 60_000), ("", 5000, 5000), ("", 0, 0), ("?maxHeaders=10;connectionTtlMin=10", 5000, 5000),
+        ("?connectionTtl=60000", 5000, 60_000), ("?maxHeaders=10& connectionTtl=-1", 5000, -1),
+    ],
+)  # fmt: skip
+def test_the_override_is_for_a_listener_that_says_nothing(query: str, override: int, ttl: int) -> None:
+    listener = parse_listener(f"tcp://127.0.0.1:0{query}", connection_ttl=override)
+    assert listener.options.connection_ttl == ttl
+    assert listener.options.max_headers == (10 if "maxHeaders" in query else 1000)

@@ -13,11 +13,15 @@ from tests.conftest import Served, end, start_broker
 TTL = 1.0  # seconds
 
 
-@pytest.fixture(scope="module")
-def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
-    """(host, port) of a broker that ends silent connections after a second."""
-    listener = f"tcp://127.0.0.1:0?connectionTtl={TTL * 1000:.0f}"
-    served: Served = start_broker(tmp_path_factory.mktemp("impatient"), "--memory", "--listen", listener, "--no-admin")
+@pytest.fixture(scope="module", params=["listener", "all listeners"])
+def impatient(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
+    """(host, port) of a broker that ends silent connections after a second: by an option of its listener, or of all listeners."""
+    folder, ttl = tmp_path_factory.mktemp("impatient"), f"{TTL * 1000:.0f}"
+    of_listener = f"?connectionTtl={ttl}" if request.param == "listener" else ""
+    file = folder / "impatient.toml"
+    override = 600_000 if of_listener else ttl  # what the URL says wins
+    file.write_text(f'memory = true\nconnection-ttl-override = {override}\n[[listener]]\nurl = "tcp://127.0.0.1:0{of_listener}"\n')
+    served: Served = start_broker(folder, "--config", str(file), "--no-admin")
     yield served.host, served.port
     end(served)
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 from typing import Annotated, Any, Final, NoReturn
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from stompbox.config.fields import Field, Word, fields_of, key, nearest, parse_size, shown, within, words
 from stompbox.errors import ConfigError, redacted
 
 KIB: Final = 1024
 MIB: Final = 1024 * 1024
+PROTOCOL: Final = "STOMP"
 ANYWHERE: Final = frozenset(("0.0.0.0", "::"))
 
 _ARTEMIS: Final = "Artemis"
@@ -60,9 +62,19 @@ class ListenerOptions(Struct, frozen=True, kw_only=True, rename="camel"):
         ),
     ] = ()
 
+    protocols: Annotated[
+        tuple[str, ...], key("What is spoken: `STOMP`, over TCP and WebSocket. Other protocols are refused by name.", source=_ARTEMIS)
+    ] = (PROTOCOL,)
+
     # Life signs.
     connection_ttl: Annotated[
-        int, key("A client that is silent for so long is closed with an ERROR; 0 or -1: never.", "ms", source=_ARTEMIS, at_least=-1)
+        int,
+        key(
+            "A client that is silent for so long is closed with an ERROR; 0 or -1: never. Not given: `connection-ttl-override`.",
+            "ms",
+            source=_ARTEMIS,
+            at_least=-1,
+        ),
     ] = 60_000
     connection_ttl_min: Annotated[int, key("The least that a client's heart-beats make of it.", "ms", source=_ARTEMIS, at_least=1)] = 1000
     connection_ttl_max: Annotated[int, key("The most that they make of it; -1: no limit.", "ms", source=_ARTEMIS, at_least=-1)] = -1
@@ -82,7 +94,9 @@ class ListenerOptions(Struct, frozen=True, kw_only=True, rename="camel"):
     ] = False
 
     # Delivery.
-    stomp_enable_message_id: Annotated[bool, key("MESSAGE carries `amqMessageId`.", source=_ARTEMIS)] = False
+    stomp_enable_message_id: Annotated[
+        bool, key("What is sent here carries an `amqMessageId` of its own wherever it goes; selectors see it.", source=_ARTEMIS)
+    ] = False
     stomp_consumer_window_size: Annotated[
         int,
         key(
@@ -236,7 +250,6 @@ ALIASES: Final = {
 
 _ELSEWHERE: Final = {
     "sslEnabled": "write ssl:// instead of tcp://",
-    "protocols": "every listener speaks STOMP over TCP and WebSocket, leave it out",
     "useEpoll": "leave it out",
     "keyStoreProvider": "the format is keyStoreType, PEM or PKCS12",
     "trustStorePassword": "trustStorePath is a PEM file, which has no password",
@@ -267,13 +280,22 @@ class Listener(Struct, frozen=True):
         return f"{self.scheme}://{joined(self.host, self.port)}"
 
 
-def parse_listener(url: str, where: str = "listener") -> Listener:
-    """The listener that `url` describes. Raises ConfigError, whose text begins with `where` and never shows a password."""
+def parse_listener(url: str, where: str = "listener", *, connection_ttl: int = -1) -> Listener:
+    """The listener that `url` describes; `connection_ttl` (ms, -1 none) is for one that says nothing of it. Raises ConfigError, whose text
+    begins with `where` and never shows a password."""
     try:
-        return _parsed(url, where)
+        listener = _parsed(url, where)
     except ConfigError:
         _parsed(redacted(url), where)  # what is to be said of the URL is said of it without its passwords
         raise  # it is about a password, which no text about a value shows
+    if connection_ttl >= 0 and "connectionTtl" not in _names(url):
+        return replace(listener, options=replace(listener.options, connection_ttl=connection_ttl))
+    return listener
+
+
+def _names(url: str) -> set[str]:
+    """The names of the options that are given."""
+    return {part.partition("=")[0].strip() for part in url.partition("?")[2].replace("&", ";").split(";")}
 
 
 def _parsed(url: str, where: str) -> Listener:
@@ -435,6 +457,10 @@ def is_module_function(text: str) -> bool:
 
 def _check_together(listener: Listener, where: str) -> None:
     options = listener.options
+    other = next((name for name in options.protocols if name.casefold() != PROTOCOL.casefold()), None)
+    if other is not None:
+        text = "a listener speaks STOMP, over TCP and WebSocket, and nothing else: write protocols=STOMP"
+        _refuse(where, f"protocols has {shown(other)}; {text}")
     if listener.is_tls and options.key_store_path is None:
         _refuse(where, "ssl needs the option keyStorePath, a file with certificate and key")
     if options.key_store_type is KeyStoreType.PKCS12 and options.key_path is not None:

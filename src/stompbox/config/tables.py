@@ -53,9 +53,9 @@ class Table(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fi
 class ListenerTable(Table, frozen=True):
     url: Annotated[str, key("Where to listen and how: `tcp://host:port?option=value;…` or `ssl://…`.", kind="url")]
 
-    def parse(self) -> Listener:
-        """The listener of this URL, which `load` has found to be good."""
-        return parse_listener(self.url)
+    def parse(self, connection_ttl: int = -1) -> Listener:
+        """The listener of this URL, which `load` has found to be good; `connection_ttl` as in `parse_listener`."""
+        return parse_listener(self.url, connection_ttl=connection_ttl)
 
     def __repr__(self) -> str:
         return f"ListenerTable(url={redacted(self.url)!r})"
@@ -270,6 +270,9 @@ class Configuration(Table, frozen=True):
     max_refusals_logged: Annotated[
         int, key("Refused frames and connections in the log, per minute; one line counts the others.", "lines", source=_OWN, at_least=0)
     ] = 600
+    connection_ttl_override: Annotated[
+        int, key("The `connectionTtl` of listeners whose URL gives none; -1: their default.", "ms", source=_ARTEMIS, at_least=-1)
+    ] = -1
     log_level: Annotated[LogLevel, key("What is logged.")] = LogLevel.INFO
     log_format: Annotated[LogFormat, key("How it is written: lines of text, or one JSON object a line.")] = LogFormat.TEXT
     listeners: Annotated[tuple[ListenerTable, ...], key("[[listener]]: where clients connect.")] = field(
@@ -290,6 +293,10 @@ class Configuration(Table, frozen=True):
     virtual_hosts: Annotated[tuple[VirtualHostTable, ...], key("[[virtual-host]]: separate sets of addresses.")] = field(
         default=(), name="virtual-host"
     )
+
+    def listening(self) -> list[Listener]:
+        """The listeners, with what is said for all of them."""
+        return [table.parse(self.connection_ttl_override) for table in self.listeners]
 
     def settings_of(self, host: VirtualHostTable | None = None) -> AddressSettingsTable:
         """The address settings of a virtual host: its own in place of the top-level ones; of none: of all spaces together."""

@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -119,10 +120,14 @@ class Broker:
         self._flush_planned = self._commit_planned = False
         self._served = 0  # connections that waited for the last commit
         self._next_session = 1
+        self.numbers = count(time.time_ns())  # of messages, where a listener asks for them (stamping.py); no start gives one again
         self.tasks: set[asyncio.Task[None]] = set()  # requests and reads under way
         self.sockets: set[Socket] = set()
         if refusal is not None:
             self.disk.failed(refusal)
+        self._make(configuration)
+
+    def _make(self, configuration: Configuration) -> None:
         configure(self.engine, configuration.addresses, configuration.diverts)
         for host in configuration.virtual_hosts:
             configure(self.engine, *configuration.made_of(host))

@@ -107,7 +107,7 @@ def _stamps(connection: Connection) -> Stamps | None:
     """What becomes of the headers of its SENDs, if anything."""
     configuration = connection.broker.configuration
     stamps = Stamps(
-        connection.options, connection.user.name,
+        connection.options, connection.user.name, connection.broker.numbers,
         shows_user=configuration.populate_validated_user, needs_user=configuration.reject_empty_validated_user,
     )  # fmt: skip
     return None if stamps.is_idle else stamps

@@ -88,5 +88,5 @@ def take(broker: Broker, configuration: Configuration) -> list[str]:
 
 def _prepared(broker: Broker, configuration: Configuration) -> list[tuple[Door, Listener, SSLContext | None]]:
     """Options and certificates of what is listened on. Raises ConfigError for the first one that cannot be so."""
-    found = {str(listener): listener for listener in [table.parse() for table in configuration.listeners]}
+    found = {str(listener): listener for listener in configuration.listening()}
     return [(door, *door.prepare(found[str(door.listener)])) for door in broker.doors]

@@ -131,8 +131,7 @@ async def start(configuration: Configuration, *, accepts_loss: bool = False) -> 
         loop.set_exception_handler(broker.faults.in_loop)
         broker.faults.recall()
         urls = []
-        for table in configuration.listeners:
-            listener = table.parse()
+        for listener in configuration.listening():
             server = await listen(broker, listener)
             servers.append(server)
             port = server.sockets[0].getsockname()[1]

@@ -4,15 +4,18 @@
     persistent   the listener's `defaultPersistent`, for a SEND that does not say
     expires      a time to live instead of a date, where the listener has `relativeExpires`
     names        must be property names of JMS, where the listener has `checkPropertyNames`
+    amqMessageId a number that no other message has, where the listener has `stompEnableMessageId`; a sender's own is not passed on then
 
-A shape is stamped once for each connection that sends it; only `expires` depends on the time. Connections that have nothing to
+A shape is stamped once for each connection that sends it; only `expires` depends on the time, and `amqMessageId` is a column: it belongs
+to the message and goes where the message goes. Connections that have nothing to
 stamp (the rule) never come here.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 from stompbox.config import ListenerOptions
@@ -21,6 +24,7 @@ from stompbox.message import Shape
 
 REMEMBERED: Final = 256  # shapes of one connection
 USER: Final = "JMSXUserID"
+MESSAGE_ID: Final = "amqMessageId"  # Artemis: STOMP and a number
 
 # Headers of a SEND that are not a JMS message's properties, whatever they are called: the specs', the bindings', the brokers' own
 _NO_PROPERTIES: Final = frozenset(
@@ -31,6 +35,9 @@ _NO_PROPERTIES: Final = frozenset(
 )  # fmt: skip
 _PROPERTY: Final = re.compile(r"[^\W\d][\w$]*|\$[\w$]*")  # JMS 1.1, 3.5.1: an identifier of Java, as in a selector
 _RESERVED: Final = frozenset(("NULL", "TRUE", "FALSE", "NOT", "AND", "OR", "BETWEEN", "LIKE", "IN", "IS", "ESCAPE"))
+
+
+Columns = tuple[Sequence[bytes], ...]
 
 
 def is_property(name: str) -> bool:
@@ -44,19 +51,23 @@ def with_headers(shape: Shape, headers: Mapping[str, str], *, persistent: bool |
 
 
 class Stamps:
-    """Of one connection. `user` is its login, which MESSAGE carries where `shows_user`; without one it may not send where `needs_user`."""
+    """Of one connection. `user` is its login, which MESSAGE carries where `shows_user`; without one it may not send where `needs_user`.
+    `numbers` are the broker's, each given once."""
 
-    def __init__(self, options: ListenerOptions, user: str, *, shows_user: bool, needs_user: bool) -> None:
+    def __init__(self, options: ListenerOptions, user: str, numbers: Iterator[int], *, shows_user: bool, needs_user: bool) -> None:
         self.options = options
+        self.numbers = numbers
         self.user = user
         self.shows_user = shows_user
         self.is_refused = needs_user and not user
         self.known: dict[Shape, Shape] = {}
+        self._with_ids: dict[Shape, Shape] = {}
 
     @property
     def is_idle(self) -> bool:
         options = self.options
         says = options.default_persistent is not None or options.relative_expires or options.check_property_names
+        says = says or options.stomp_enable_message_id
         return not self.shows_user and not self.is_refused and not says
 
     def on(self, shape: Shape, now: int, *, is_date: bool = False) -> Shape:
@@ -73,6 +84,19 @@ class Stamps:
             return with_headers(known, {**known.headers, "expires": str(until)}, persistent=known.persistent, expires=until)
         return known
 
+    def with_ids(self, shape: Shape, columns: Columns, count: int) -> tuple[Shape, Columns]:
+        """A stamped shape and the columns of `count` messages with an id for each of them, where the listener wants it."""
+        if not self.options.stomp_enable_message_id:
+            return shape, columns
+        known = self._with_ids.get(shape)
+        if known is None:
+            known = _with_hole(shape)
+            if len(self._with_ids) >= REMEMBERED:
+                self._with_ids.clear()
+            self._with_ids[shape] = known
+        kept = [column for name, column in zip(shape.holes, columns, strict=True) if name != MESSAGE_ID]
+        return known, (*kept, [b"STOMP%d" % number for number in islice(self.numbers, count)])
+
     def _stamp(self, shape: Shape) -> Shape:
         if self.is_refused:
             raise Refused("nameless-sender", "this broker takes messages only from clients that have logged in by name")
@@ -87,6 +111,14 @@ class Stamps:
         if headers is shape.headers and persistent is shape.persistent:
             return shape
         return with_headers(shape, headers, persistent=persistent, expires=shape.expires)
+
+
+def _with_hole(shape: Shape) -> Shape:
+    headers = {name: value for name, value in shape.headers.items() if name != MESSAGE_ID}
+    holes = (*[name for name in shape.holes if name != MESSAGE_ID], MESSAGE_ID)
+    return Shape(
+        headers, holes=holes, persistent=shape.persistent, priority=shape.priority, expires=shape.expires, has_length=shape.has_length
+    )  # fmt: skip
 
 
 def _check_names(names: Iterable[str]) -> None:

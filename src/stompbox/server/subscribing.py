@@ -121,18 +121,15 @@ def _head(connection: Connection, shown: str | None, mode: AckMode, sequence: st
     numbered = [escape(sequence, version)] if sequence else []
     if queue.kind in (Kind.STREAM, Kind.READER):
         numbered.append("x-stream-offset")  # RabbitMQ, streams
-    prefix = f"amqMessageId:STOMP{queue.address.log.id}" if options.stomp_enable_message_id else ""
     is_timed = queue.address.settings.enable_ingress_timestamp
-    lines = partial(_lines, numbered, prefix, is_timed) if numbered or prefix or is_timed else None
+    lines = partial(_lines, numbered, is_timed) if numbered or is_timed else None
     acks = mode is not AckMode.AUTO
     return Head(version, shown, queue.id, acks=acks, always_length=options.always_content_length, lines=lines)
 
 
-def _lines(numbered: list[str], message_id: str, is_timed: bool, run: Run, index: int) -> bytes:
+def _lines(numbered: list[str], is_timed: bool, run: Run, index: int) -> bytes:
     offset = run.first + index
     lines = [f"{name}:{offset}\n" for name in numbered]
-    if message_id:
-        lines.append(f"{message_id}{offset:015d}\n")  # Artemis: STOMP and a number that no other message has
     if is_timed:
         lines.append(f"ingress-timestamp:{run.arrived}\n")
     return "".join(lines).encode()
