@@ -223,7 +223,7 @@ def test_temporary_destinations_are_not_stored_and_go_together() -> None:
     own.make(Destination("/temp-topic/a", "a", MULTICAST, is_temporary=True))
     with pytest.raises(Refused, match="no more than 2"):
         own.make(Destination("/temp-queue/b", "b", ANYCAST, is_temporary=True))
-    own.close()
+    list(own.closing())
     assert life.engine.addresses == life.engine.queues == {}
 
 

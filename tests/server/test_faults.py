@@ -14,7 +14,7 @@ from stompbox.broker.commits import Commits
 from stompbox.broker.queue import Queue
 from stompbox.errors import StoreError
 from stompbox.server import broker as server_broker
-from stompbox.server import committer, requests
+from stompbox.server import committer, delivering, requests
 from stompbox.server.broker import Broker
 from stompbox.server.tcp import Door, Socket
 from stompbox.store.base import Commit
@@ -302,14 +302,14 @@ def test_a_peer_that_is_gone_is_no_fault(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_message_that_cannot_be_encoded_is_dead_in_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    encode = server_broker.messages
+    encode = delivering.messages
 
     def messages(head: Any, run: Any, start: int, count: int, **more: Any) -> bytes:
         if any(b"poison" in body for body in run.bodies[start : start + count]):
             raising()
         return encode(head, run, start, count, **more)
 
-    monkeypatch.setattr(server_broker, "messages", messages)
+    monkeypatch.setattr(delivering, "messages", messages)
 
     async def story(world: World) -> None:
         sender = world.client()

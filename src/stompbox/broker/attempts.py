@@ -15,7 +15,7 @@ is then delivered again at most once in PAUSE, so that two who cannot agree do n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from stompbox.broker.queue import Queue
 
 PAUSE: Final = 1000  # ms
+STEP: Final = 100  # segments that come back in one step: less than a millisecond
 
 
 class Outcome(Enum):
@@ -56,10 +57,60 @@ def redelivery_delay(settings: Settings, failures: int, chance: Callable[[], flo
 
 
 def give_back(engine: Engine, sent: Sequence[Sent], outcome: Outcome, written: int) -> None:
-    """What one subscription had and did not acknowledge; what was handed out after `written` never left. Dispatch follows when all are
-    back."""
+    """The same at once."""
+    for _ in giving_back(engine, sent, outcome, written):
+        pass
+
+
+def giving_back(engine: Engine, sent: Sequence[Sent], outcome: Outcome, written: int) -> Iterator[None]:
+    """What one subscription had and did not acknowledge, in steps; what was handed out after `written` never left. Dispatch follows
+    when all are back."""
+    if len(sent) <= STEP:
+        queues: Iterable[Queue] = _give_back(engine, sent, outcome, written, _oldest(sent, outcome))
+        for queue in queues:
+            queue.dispatch()
+        return
+    found: dict[Queue, None] = {}
+    eldest = []
+    for part in _parts(sent):
+        found.update(dict.fromkeys([binding.queue for binding, _ in part]))
+        first = _oldest(part, outcome)
+        eldest += [one for one in part if one[1] is first]
+        yield
+    queues = [queue for queue in found if queue.id in engine.queues]
+    _hold(engine, queues, +1)
+    oldest = _oldest(eldest, outcome)
+    for part in _parts(sent):
+        _give_back(engine, part, outcome, written, oldest)
+        yield
+    _hold(engine, queues, -1)
+    for queue in queues:
+        if queue.id in engine.queues:
+            queue.dispatch()
+            yield
+
+
+def _hold(engine: Engine, queues: Iterable[Queue], change: int) -> None:
+    """Queues hand out nothing while many messages come back."""
+    for queue in queues:
+        engine.returning[queue] += change
+        if not engine.returning[queue]:
+            del engine.returning[queue]
+        queue.consumers_changed()
+
+
+def _parts(sent: Sequence[Sent]) -> Iterator[Sequence[Sent]]:
+    for at in range(0, len(sent), STEP):
+        yield sent[at : at + STEP]
+
+
+def _oldest(sent: Sequence[Sent], outcome: Outcome) -> Segment | None:
+    return min(sent, key=order)[1] if sent and outcome is Outcome.LOST else None
+
+
+def _give_back(engine: Engine, sent: Sequence[Sent], outcome: Outcome, written: int, oldest: Segment | None) -> dict[Queue, None]:
+    """The queues that have them now."""
     queues: dict[Queue, None] = {}
-    oldest = min(sent, key=order)[1] if sent and outcome is Outcome.LOST else None
     for binding, segment in sent:
         queue = binding.queue
         if queue.id not in engine.queues:
@@ -73,8 +124,7 @@ def give_back(engine: Engine, sent: Sequence[Sent], outcome: Outcome, written: i
             _come_back(queue, segment, outcome)
         else:
             _come_back(queue, segment, Outcome.FAILED if segment is oldest else outcome)
-    for queue in queues:
-        queue.dispatch()
+    return queues
 
 
 def _come_back(queue: Queue, segment: Segment, outcome: Outcome) -> None:

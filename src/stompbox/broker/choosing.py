@@ -18,7 +18,7 @@ def chosen(queue: Queue) -> list[Binding]:
     """Those of the queue's consumers that get messages now; where that is all of them, its own list."""
     bindings = queue.bindings
     is_pausing = queue.groups is not None and queue.groups.is_pausing
-    if queue.is_paused or not queue.is_open or is_pausing:
+    if queue.is_paused or queue in queue.engine.returning or not queue.is_open or is_pausing:
         return []
     exclusive = [binding for binding in bindings if binding.consumer.is_exclusive] or (bindings if queue.rules.is_exclusive else [])
     if exclusive:  # the first of the highest priority

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from stompbox.broker import (
     attempts,
+    closing,
     deadletters,
     diverts,
     duplicates,
@@ -69,6 +70,11 @@ PAGE_SIZE: Final = 32 << 20  # octets of one queue in memory before the rest sta
 EPOCH_IDS: Final = 1_000_000  # ids of queues in memory: epoch * this + n, so that they differ from run to run
 
 
+def always() -> bool:
+    """Where nobody has to be let in between."""
+    return True
+
+
 class SettingsTable(Protocol):
     def resolve(self, address: str) -> Settings: ...
 
@@ -104,6 +110,7 @@ class Engine:
         self.ended: dict[str, lifetimes.Ended] = {}  # addresses that are gone: where their offsets ended
         self.beyond = 0  # where the offsets of all that is forgotten ended
         self.later: list[Queue] = []  # those that stopped half-way
+        self.returning: Counter[Queue] = Counter()  # those to which many messages come back (attempts.py)
         self.diverting: dict[Address, None] = {}  # along whose diverts a run is just going
         self.timers = Timers()
         self.relief = Alarm(self.timers, partial(windows.relieve, self))
@@ -467,21 +474,8 @@ class Engine:
     def close_consumer(self, consumer: Consumer, *, is_failure: bool) -> None:
         """Ends a subscription: what it had and did not acknowledge goes back; queues of its own go with it. `is_failure`: its connection
         was lost, which is an attempt of the oldest message that it had."""
-        consumer.is_closed = True
-        written = consumer.written
-        consumer.outbox.clear()
-        for ending in consumer.on_close:
-            ending()
-        sent = consumer.take_all()
-        left: list[Queue] = []
-        for binding in list(consumer.bindings.values()):
-            binding.queue.unbind(binding)
-            if binding.queue.kind in (Kind.TOPIC, Kind.STREAM, Kind.BROWSER):
-                self.drop_queue(binding.queue)
-            left.append(binding.queue)
-        attempts.give_back(self, sent, Outcome.LOST if is_failure else Outcome.RETURNED, written)
-        for queue in left:
-            lifetimes.queue_left(self, queue)
+        for _ in closing.closing(self, consumer, is_failure=is_failure):
+            pass
 
     # Transactions
 
@@ -492,14 +486,13 @@ class Engine:
     def abort(self, transaction: Transaction, *, is_failure: bool = False) -> None:
         """What it had acknowledged is unacknowledged again (and back in its queue when the subscription is gone). `is_failure`: its
         connection was lost; the subscriptions are to be closed afterwards."""
-        transactions.abort(self, transaction, is_failure=is_failure)
+        for _ in closing.aborting(self, transaction, is_failure=is_failure):
+            pass
 
-    def unhold(self, consumer: Consumer, sent: list[Sent], *, is_failure: bool = False) -> None:
+    def unhold(self, consumer: Consumer, sent: list[Sent]) -> None:
         """What a transaction had acknowledged is not."""
-        if consumer.is_closed:
-            attempts.give_back(self, sent, Outcome.LOST if is_failure else Outcome.RETURNED, FAR)
-        else:
-            consumer.hold_again(sent)
+        for _ in closing.unholding(self, consumer, sent):
+            pass
 
     # What goes wrong with messages
 
@@ -527,19 +520,26 @@ class Engine:
         """When `tick` has something to do, ms since the epoch."""
         return self.timers.next_deadline()
 
-    def tick(self, now: int) -> None:
+    def tick(self, now: int, goes_on: Callable[[], bool] = always) -> None:
+        """Does what is due, one at least, as long as `goes_on` says so; the rest is due still."""
         self.now = now
         for action in self.timers.due(now):
             action()
+            if not goes_on():
+                break
 
     def dispatch_later(self, queue: Queue) -> None:
         self.later.append(queue)
 
-    def dispatch_rest(self) -> bool:
-        """Goes on with queues that stopped half-way, so that others got their turn. False when there were none."""
+    def dispatch_rest(self, goes_on: Callable[[], bool] = always) -> bool:
+        """Goes on with queues that stopped half-way, so that others got their turn: one at least, and as long as `goes_on` says so.
+        False when there were none."""
         later, self.later = self.later, []
-        for queue in later:
+        for done, queue in enumerate(later, 1):
             queue.dispatch()
+            if not goes_on():
+                self.later[:0] = later[done:]
+                break
         return bool(later)
 
     # Paging

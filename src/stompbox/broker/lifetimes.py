@@ -50,6 +50,8 @@ def _queue_due(engine: Engine, queue: Queue, uses: int) -> None:
 
 def _may_go(engine: Engine, queue: Queue) -> bool:
     settings = queue.address.settings
+    if queue in engine.returning:
+        return False
     if queue.bindings or queue.readers or queue.owner or queue.kind not in (Kind.ANYCAST, Kind.DURABLE) or queue.id not in engine.queues:
         return False
     if not (settings.auto_delete_queues if queue.is_auto else settings.auto_delete_created_queues):

@@ -9,6 +9,7 @@ which cannot be guessed. In the engine it is an address `temp-queue.<token>-<n>`
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -77,11 +78,11 @@ class Temporaries:
             self.engine.new_queue(address, name, Kind.ANYCAST, is_durable=False)
         return address
 
-    def close(self) -> None:
-        """The connection ends: so do they, with what is in them."""
-        for address in self._by_name.values():
-            self.engine.drop_address(address)
-        self._by_name.clear()
+    def closing(self) -> Iterator[None]:
+        """The connection ends: so do they, with what is in them, one in each step."""
+        while self._by_name:
+            self.engine.drop_address(self._by_name.popitem()[1])
+            yield
 
     def __repr__(self) -> str:
         return f"<Temporaries of {self.owner}: {len(self._by_name)}>"

@@ -9,7 +9,6 @@ from stompbox.errors import StompboxError
 
 if TYPE_CHECKING:
     from stompbox.broker.address import Address
-    from stompbox.broker.consumer import Consumer, Sent
     from stompbox.broker.engine import Engine
     from stompbox.broker.transaction import Transaction
     from stompbox.message import Run
@@ -21,7 +20,7 @@ def commit(engine: Engine, transaction: Transaction, *, is_answered: bool) -> bo
     try:
         engine.prepare(transaction.sends)
     except StompboxError:
-        abort(engine, transaction)
+        engine.abort(transaction)
         raise
     is_durable = any(binding.queue.is_durable for _, sent in transaction.answered for binding, _ in sent)
     is_durable |= _publish(engine, transaction, is_answered=is_answered)
@@ -62,12 +61,3 @@ def _still_there(engine: Engine, sends: list[tuple[Address, Run]]) -> list[tuple
             again.add_kind(run.routing)
             found.append((again, run))
     return found
-
-
-def abort(engine: Engine, transaction: Transaction, *, is_failure: bool = False) -> None:
-    """What it had acknowledged is unacknowledged again (and back in its queue when the subscription is gone)."""
-    held: dict[Consumer, list[Sent]] = {}
-    for consumer, sent in transaction.answered:
-        held.setdefault(consumer, []).extend(sent)
-    for consumer, sent in held.items():
-        engine.unhold(consumer, sent, is_failure=is_failure)

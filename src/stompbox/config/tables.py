@@ -267,6 +267,12 @@ class Configuration(Table, frozen=True):
     max_waiting_logins: Annotated[
         int, key("Logins that wait to be verified; beyond, the address with most of them gets an ERROR.", "logins", source=_OWN, at_least=1)
     ] = 1000
+    max_turn_time: Annotated[
+        int, key("Work of one turn of the event loop; what a client causes beyond it waits behind others.", "ms", source=_OWN, at_least=1)
+    ] = 1
+    max_turn_frames: Annotated[
+        int, key("Frames of one client, runs of equal ones as one, that are obeyed in one turn.", "frames", source=_OWN, at_least=1)
+    ] = 1000
     max_refusals_logged: Annotated[
         int, key("Refused frames and connections in the log, per minute; one line counts the others.", "lines", source=_OWN, at_least=0)
     ] = 600

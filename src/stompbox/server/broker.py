@@ -10,8 +10,8 @@ import logging
 import random
 import secrets
 import time
-from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable
+from collections import Counter, deque
+from collections.abc import Coroutine, Iterable
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -19,34 +19,32 @@ from typing import TYPE_CHECKING, Any
 
 from stompbox.broker import limits, retention, windows
 from stompbox.broker.address import Address
-from stompbox.broker.consumer import AckMode, Consumer, Output
+from stompbox.broker.consumer import Consumer
 from stompbox.broker.engine import Engine
 from stompbox.broker.paging import Load
-from stompbox.broker.queue import Kind
 from stompbox.broker.recovery import DOUBTS, identified, note_doubts, recover
 from stompbox.broker.stagings import Stagings
 from stompbox.config import Configuration, ListenerOptions
-from stompbox.errors import IllegalFrame, Refused, StompboxError, StoreError
+from stompbox.errors import IllegalFrame, Refused, StoreError
 from stompbox.incarnations import ID_OCTETS
-from stompbox.message import Run
 from stompbox.security import Permissions, Users
 from stompbox.server import limiting
 from stompbox.server.committer import Committer
 from stompbox.server.configuring import configure
 from stompbox.server.counting import Counting
+from stompbox.server.delivering import Deliveries
 from stompbox.server.disk import Disk
-from stompbox.server.faults import Faults, told, watch
+from stompbox.server.faults import Faults, watch
 from stompbox.server.hosts import Hosts
 from stompbox.server.logins import Login, Logins
 from stompbox.server.losses import Losses
 from stompbox.server.naming import Names
-from stompbox.server.outgoing import Stream, Whole
-from stompbox.server.pressure import UNREAD, Pressure
+from stompbox.server.pressure import Pressure
 from stompbox.server.refusals import Refusals
 from stompbox.server.timeouts import Timeouts
-from stompbox.server.transforming import Transform, load_transform, outward
+from stompbox.server.transforming import Transform, load_transform
+from stompbox.server.turns import FOREVER, Turns
 from stompbox.server.uploads import disk_failed
-from stompbox.stomp.encode import messages, opening
 from stompbox.stomp.runs import Reader
 from stompbox.stomp.versions import VERSIONS
 from stompbox.store.base import REFUSALS, Commit, Store
@@ -59,6 +57,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("stompbox")
 
 ROUNDS = 4  # write, acknowledge what the system took, hand out more: so often before other connections get their turn
+PORTION = 64  # reads of the log that are begun, or slow consumers that are dealt with, in one turn of the loop
 RELOAD = 1.0  # seconds until a queue that could not be read is read again
 
 
@@ -86,6 +85,8 @@ class Broker:
         retention.outline(self.engine, store.outline)
         refusal = self._begin(store, Commit(entries={**unsaid, ("broker", "epoch"): (epoch + 1).to_bytes(4), DOUBTS: None}))
         self.faults = Faults(self, Path(configuration.data) if is_durable else None)
+        self.turns = Turns(self, configuration)
+        self.deliveries = Deliveries(self)
         self.committer = Committer(store, loop, self._committed, self.faults.stop)
         self.stagings = Stagings(self.engine, configuration.max_staged_bytes)
         self.users = Users(configuration.users, configuration.authentication_cache_size)
@@ -119,6 +120,9 @@ class Broker:
         self._tick_at = 0
         self._flush_planned = self._commit_planned = False
         self._served = 0  # connections that waited for the last commit
+        self._durable = 0  # commits up to this one are answered
+        self._due: deque[Connection] = deque()  # and these have not been told
+        self._is_releasing = False
         self._next_session = 1
         self.numbers = count(time.time_ns())  # of messages, where a listener asks for them (stamping.py); no start gives one again
         self.tasks: set[asyncio.Task[None]] = set()  # requests and reads under way
@@ -208,10 +212,11 @@ class Broker:
             return
         engine = self.engine
         for _ in range(ROUNDS):
-            if not engine.touched:
+            if not engine.touched or not self.deliveries.write():
                 break
-            self._write()
-        if engine.touched or (engine.later and engine.dispatch_rest()):
+        if engine.later:
+            engine.dispatch_rest(self.turns.goes_on())
+        if engine.touched or engine.later:
             self._flush_soon()
         if engine.loads:
             self._start_loads()
@@ -232,7 +237,9 @@ class Broker:
             self._plan_tick(deadline)
 
     def _deal_with_slow(self) -> None:
-        slow, self.engine.slow = self.engine.slow, []
+        slow, self.engine.slow = self.engine.slow[:PORTION], self.engine.slow[PORTION:]
+        if self.engine.slow:
+            self._flush_soon()
         for found in slow:
             connection: Connection = found.consumer.owner
             log.warning("%s: %s (slow-consumer)", connection.name, found.text)
@@ -260,130 +267,6 @@ class Broker:
         self.engine.now = self.now()
         self.flush()
 
-    def _write(self) -> None:
-        """One round: encode per subscription, write per connection."""
-        engine = self.engine
-        touched, engine.touched = engine.touched, []
-        written: dict[Connection, None] = {}
-        for consumer in touched:
-            consumer.is_touched = False
-            connection: Connection = consumer.owner
-            if not consumer.is_closed:
-                if connection.unread.is_much:
-                    connection.unread.waiting[consumer] = None
-                    continue
-                held = self.counting.hold_back(consumer) if self.counting is not None else None
-                self._encode(consumer, connection)
-                if held:
-                    consumer.outbox += held
-                written[connection] = None
-        for connection in written:
-            connection.write_out()
-
-    def _encode(self, consumer: Consumer, connection: Connection) -> None:
-        if connection.transform is not None:
-            self._encode_transformed(consumer, connection, connection.transform)
-            return
-        out, unread = connection.out, connection.unread
-        done = 0
-        for output in consumer.outbox:
-            if unread.encoded > UNREAD:
-                break
-            done += 1
-            run = output.run
-            if run.is_large:
-                self._stream(consumer, output, connection)
-                continue
-            try:
-                out.append(self._frames(output, connection, output.first, output.stop))
-                unread.encoded += len(out[-1])
-            except Exception as error:
-                self.errors["internal-fault"] += 1
-                log.warning("%s: messages cannot be encoded together: %s", connection.name, told(error))
-                self._encode_singly(consumer, output, connection)
-        del consumer.outbox[:done]
-        if consumer.outbox:  # in the next round, if the system takes what there is
-            self.engine.touch(consumer)
-        if consumer.ack is AckMode.AUTO:
-            connection.unflushed[consumer] = None
-
-    def _frames(self, output: Output, connection: Connection, first: int, stop: int) -> bytes:
-        """The messages first .. stop-1 of an output."""
-        run = output.run
-        extra = connection.extra_headers(output) if output.is_redelivered else b""
-        data = messages(output.binding.head, run, first - run.first, stop - run.first, redelivered=output.is_redelivered, extra=extra)
-        self.engine.counters["delivered"] += stop - first
-        return data
-
-    def _encode_singly(self, consumer: Consumer, output: Output, connection: Connection) -> None:
-        """One by one, up to the message that cannot be encoded: that is a failed delivery, so that it is dead in the end."""
-        for offset in range(output.first, output.stop):
-            try:
-                connection.out.append(self._frames(output, connection, offset, offset + 1))
-            except Exception as error:
-                fault = self.faults.contain(connection, f"message {output.binding.queue.id}-{offset} was encoded", error)
-                self.engine.withdraw(consumer, output.binding, offset)
-                connection.refuse(fault)
-                return
-
-    def _stream(self, consumer: Consumer, output: Output, connection: Connection) -> None:
-        """The same for messages whose bodies are in the store."""
-        run = output.run
-        extra = connection.extra_headers(output) if output.is_redelivered else b""
-        for index in range(output.first - run.first, output.stop - run.first):
-            head = opening(output.binding.head, run, index, redelivered=output.is_redelivered, extra=extra)
-            connection.stream(Stream(head, run.large(index), self._on_gone(consumer, output, run.first + index)))
-            self.engine.counters["delivered"] += 1
-
-    def _on_gone(self, consumer: Consumer, output: Output, offset: int) -> Callable[[], None] | None:
-        """What is done about a large message that is gone before it is written, to a reader who holds nothing up."""
-        if output.binding.queue.kind not in (Kind.STREAM, Kind.BROWSER):
-            return None
-        return partial(self._pass_by, consumer, output, offset)
-
-    def _pass_by(self, consumer: Consumer, output: Output, offset: int) -> None:
-        """As with one that is gone before it is read: the reader goes on with the next."""
-        if output.binding.queue.kind is Kind.STREAM:
-            self.engine.counters["retention"] += 1
-        if not consumer.is_closed:
-            self.engine.acknowledge(consumer, consumer.withdraw(output.binding, offset))
-
-    def _encode_transformed(self, consumer: Consumer, connection: Connection, transform: Transform) -> None:
-        """The same, one by one. What the transformer does not take is a failed delivery."""
-        outbox, consumer.outbox = consumer.outbox, []
-        for output in outbox:
-            for offset in range(output.first, output.stop):
-                if output.run.is_large:
-                    made = partial(self._transformed_whole, consumer, transform, output, offset)
-                    gone = self._on_gone(consumer, output, offset)
-                    connection.stream(Whole(output.run.large(offset - output.run.first), made, gone))
-                    continue
-                connection.out.append(self._transformed(consumer, transform, output, output.run, offset))
-                if consumer.is_closed:
-                    return
-        if consumer.ack is AckMode.AUTO:
-            connection.unflushed[consumer] = None
-
-    def _transformed(self, consumer: Consumer, transform: Transform, output: Output, run: Run, offset: int) -> bytes:
-        """The frame of one message; empty when the transformer did not take it."""
-        connection: Connection = consumer.owner
-        extra = connection.extra_headers(output) if output.is_redelivered else b""
-        try:
-            run = outward(transform, run, offset - run.first, connection.user.name)
-        except StompboxError as error:
-            self.engine.withdraw(consumer, output.binding, offset)
-            connection.refuse(error)
-            return b""
-        self.engine.counters["delivered"] += 1
-        return messages(output.binding.head, run, 0, 1, redelivered=output.is_redelivered, extra=extra)
-
-    def _transformed_whole(self, consumer: Consumer, transform: Transform, output: Output, offset: int, body: bytes) -> bytes:
-        """The same, once all pieces of a large body are there."""
-        run, index = output.run, offset - output.run.first
-        columns = tuple([column[index : index + 1] for column in run.columns])
-        whole = Run(run.shape, [body], columns, first=offset, arrived=run.arrived, routing=run.routing, sender=run.sender, queue=run.queue)
-        return self._transformed(consumer, transform, output, whole, offset)
-
     def _plan_tick(self, deadline: int) -> None:
         if self._tick_timer is not None:
             self._tick_timer.cancel()
@@ -392,7 +275,7 @@ class Broker:
 
     def _tick(self) -> None:
         self._tick_timer = None
-        self.engine.tick(self.now())
+        self.engine.tick(self.now(), self.turns.goes_on())
         self.flush()
 
     # Commits
@@ -472,7 +355,8 @@ class Broker:
         self.flush()
 
     def _refuse(self, sequence: int, error: StoreError) -> None:
-        """The commit of this sequence is not in the store."""
+        """The commit of this sequence is not in the store. What earlier ones have let out is said first."""
+        self._release_some(FOREVER)
         for connection in list(self.waiting):
             connection.refuse_commit(sequence, error)
         self._release(sequence, error)
@@ -485,15 +369,30 @@ class Broker:
             else:
                 self.counting.failed()
         self._served = len(self.waiting)
-        for connection in list(self.waiting):
-            connection.release(sequence)
-        if not self._on_durable:
-            return
-        due = [waiter for at, waiter in self._on_durable if at <= sequence]
+        self._durable = sequence
+        self._due = deque(dict.fromkeys([*self._due, *self.waiting]))
+        if self._release_some(self.turns.allowance() if len(self._due) > 1 else FOREVER) and not self._is_releasing:
+            self._is_releasing = True
+            self.turns.later(self._release_some, is_outward=True)
+        if self._on_durable:
+            self._resolve(sequence, error)
+
+    def _release_some(self, until: float) -> bool:
+        """Says what connections may be told by now. True when there was no time for all of them."""
+        while self._due:
+            self._due.popleft().release(self._durable)
+            if self._due and self.turns.clock() > until:
+                return True
+        self._is_releasing = False
+        return False
+
+    def _resolve(self, sequence: int, error: StoreError | None) -> None:
+        """Requests that wait for the disk: the first goes on at once, each of the others when it is its turn."""
+        due = [waiter for at, waiter in self._on_durable if at <= sequence and not waiter.done()]
         self._on_durable = [(at, waiter) for at, waiter in self._on_durable if at > sequence]
-        for waiter in due:
-            if waiter.done():
-                continue
+        for waiter in due[1:]:
+            self.turns.resolve_later(waiter, error)
+        for waiter in due[:1]:
             if error is not None:
                 waiter.set_exception(error)
             else:
@@ -502,7 +401,9 @@ class Broker:
     # Reads for paged queues
 
     def _start_loads(self) -> None:
-        loads, self.engine.loads = self.engine.loads, []
+        loads, self.engine.loads = self.engine.loads[:PORTION], self.engine.loads[PORTION:]
+        if self.engine.loads:
+            self._flush_soon()
         for load in loads:
             self.spawn(self._load(load))
 
@@ -558,6 +459,7 @@ class Broker:
     async def _end(self) -> None:
         for connection in list(self.connections):
             connection.shut()
+        self.turns.finish()
         for task in list(self.tasks):
             task.cancel()
         self.disk.close()

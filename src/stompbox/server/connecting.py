@@ -6,6 +6,7 @@ Whatever is raised before closes the connection, in every version (Connection.re
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from stompbox import __version__
@@ -46,7 +47,7 @@ def connect(connection: Connection, frame: Frame) -> None:
         found = Login(broker.users.by_certificate(name), CERTIFICATE)
         _connected(connection, frame, agreement, found)
         return
-    connection.hold()
+    connection.reading.hold()
     broker.spawn(_authenticate(connection, frame, agreement), connection)
 
 
@@ -68,7 +69,7 @@ async def _authenticate(connection: Connection, frame: Frame, agreement: Agreeme
     except StompboxError as error:
         _refuse(connection, frame, error)
         return
-    connection.go_on()
+    connection.reading.go_on()
 
 
 def _refuse(connection: Connection, frame: Frame, error: StompboxError) -> None:
@@ -115,6 +116,9 @@ def _stamps(connection: Connection) -> Stamps | None:
 
 def disconnect(connection: Connection, frame: Frame) -> None:
     """Aborts, gives back, then says RECEIPT: when it arrives all that was sent is where it belongs."""
-    connection.end(is_failure=False)
-    broker = connection.broker
-    connection.answer(frame, waits=broker.engine.is_durable and broker.engine.is_dirty)
+    connection.end(is_failure=False, then=partial(_answer_last, connection, frame))
+
+
+def _answer_last(connection: Connection, frame: Frame) -> None:
+    engine = connection.broker.engine
+    connection.answer(frame, waits=engine.is_durable and engine.is_dirty)

@@ -8,12 +8,14 @@ from __future__ import annotations
 import logging
 from asyncio import TimerHandle
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from secrets import token_hex
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
+from stompbox.broker import closing
 from stompbox.broker.address import Address
 from stompbox.broker.consumer import Consumer, Output
 from stompbox.broker.destinations import Destination
@@ -24,21 +26,21 @@ from stompbox.config import Listener
 from stompbox.errors import BrokerFault, FrameError, IllegalFrame, Refused, StompboxError, StoreError
 from stompbox.message import Shape
 from stompbox.security import Right, User
-from stompbox.server import acknowledging, sending, uploads
+from stompbox.server import uploads
 from stompbox.server.commands import CHANGE_NOTHING, COMMANDS
-from stompbox.server.limiting import Holding
 from stompbox.server.outgoing import GRACE, Outgoing, Stream
+from stompbox.server.reading import Reading
 from stompbox.server.stamping import Stamps
 from stompbox.server.stopping import last_word
 from stompbox.server.transport import Pending, Transport
 from stompbox.server.unread import Unread
 from stompbox.stomp import encode
-from stompbox.stomp.codec import Decoder, Limits, escape, faulty, unescape
+from stompbox.stomp.codec import Decoder, Limits, escape, unescape
 from stompbox.stomp.codec import encode as encode_frame
 from stompbox.stomp.frames import Frame
 from stompbox.stomp.heartbeat import Action, Agreement, Pulse
 from stompbox.stomp.large import Ending, Opening, Piece
-from stompbox.stomp.runs import Acks, Sends
+from stompbox.stomp.runs import Sends
 from stompbox.stomp.session import Session, State
 from stompbox.stomp.versions import SUPPORTED
 
@@ -48,7 +50,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("stompbox.connection")
 
-SLACK: Final = 4  # octets beyond the limit of a stranger's frame, by which the decoder says what of it is too long
 
 
 class Connection:
@@ -90,15 +91,11 @@ class Connection:
         self.doubtful: set[Transaction] = set()  # those that were open when rights changed
         self.timed_out: dict[str, None] = {}  # transactions that the broker has aborted, and the client does not know
         self.transacted: dict[Consumer, bool] = {}  # subscriptions that wait for BEGIN; True: with ack:auto
-        self.events: Iterator[object] | None = None  # the rest of a read, while the login is looked at
-        self.held: deque[bytes] = deque()  # and what came after it
-        self.is_held = False
-        self._before_login = 0  # octets that came
-        self.is_paused = False
-        self.holding: Holding | None = None  # what waits for room in an address (limiting.py)
-        self.has_sent = False  # messages, in the read that is being obeyed
+        self.reading = Reading(self)
         self.unread = Unread(self)
         self.is_ended = False  # nothing more is obeyed
+        self.is_leaving = False  # and what it held is going back
+        self._afterwards: Callable[[], None] | None = None  # when that is done
         self.is_lost = False
         self.pulse: Pulse | None = None
         self.requests: Requests | None = None  # that wait for their answers
@@ -112,38 +109,8 @@ class Connection:
         """Bytes from the peer."""
         if self.pulse is not None:
             self.pulse.received(self.broker.loop.time())
-        if self.is_ended:
-            return
-        if self.is_held:  # what the transport had read already: the next WebSocket message, the next TLS record
-            self.held.append(data)
-        elif self.decoder.logged_in:
-            self._feed(data)
-        else:
-            self._feed_first(data)
-
-    def _feed(self, data: bytes) -> None:
-        """The one place where bytes meet the decoder: whatever it finds at fault, at once or later, is an ERROR and the close."""
-        try:
-            events = self.decoder.receive(data)
-        except FrameError as error:
-            events = faulty(error)
-        self._obey_all(events)
-
-    def _feed_first(self, data: bytes) -> None:
-        """Of a stranger no more is looked at than one frame may have, however it comes: as EOLs, in pieces, in many messages."""
-        most = self.options.max_frame_size_before_login + SLACK
-        room = most - self._before_login
-        self._before_login += len(data)
-        rest = data[room:]
-        self._feed(data[:room])
-        if self.is_ended:
-            return
-        if self.decoder.logged_in or self.is_held:
-            if rest:
-                self.receive(rest)
-        elif self._before_login >= most:
-            text = f"{self._before_login} octets and no CONNECT among them; the limit is {most - SLACK} (maxFrameSizeBeforeLogin)"
-            self._obey_all(faulty(FrameError("too-much-before-login", text)))
+        if not self.is_ended:
+            self.reading.receive(data)
 
     def enter_host(self, host: str | None, space: str, client_id: str) -> None:
         """Logged in: the names that it says are those of its virtual host."""
@@ -152,86 +119,8 @@ class Connection:
         self.temporaries.space = space
         self.client_id = space + client_id if client_id else ""
 
-    def hold(self) -> None:
-        """Stops reading and obeying until `go_on`: a login or a time is being looked at."""
-        self.is_held = True
-        self.transport.pause_reading()
-
-    def pause(self) -> None:
-        """Reads no further until `resume` (pressure.py)."""
-        self.is_paused = True
-        self.transport.pause_reading()
-
-    def resume(self) -> None:
-        self.is_paused = False
-        if not self.is_held:
-            self.transport.resume_reading()
-        if self.holding is not None:
-            self.broker.loop.call_soon(self._obey_held)
-
-    def hold_sends(self) -> None:
-        """Reads on, but only for ACK and NACK, until `resume` (limiting.py)."""
-        if self.holding is None:
-            self.holding = Holding(self)
-
-    def _obey_held(self) -> None:
-        holding, self.holding = self.holding, None
-        if holding is not None and not self.is_ended:
-            self._obey_all(iter(holding.events))
-
-    def go_on(self) -> None:
-        if self.is_lost:
-            return
-        self.is_held = False
-        events, self.events = self.events, None
-        if events is not None:
-            self._obey_all(events)
-        while self.held and not self.is_held and not self.is_ended:
-            self.receive(self.held.popleft())
-        if not self.is_held and not self.is_paused:
-            self.transport.resume_reading()
-        if events is None:
-            self.broker.flush()
-
-    def _obey_all(self, events: Iterator[object]) -> None:
-        broker = self.broker
-        broker.engine.now = broker.now()
-        is_obeying = False
-        try:
-            for event in events:
-                if self.holding is not None and self.holding.takes(event):
-                    continue
-                kind = type(event)
-                if kind is not Frame:  # frames pass by the session's table by themselves
-                    self.session.require_open("SEND" if kind is not Acks else "ACK")
-                is_obeying = True
-                if kind is Sends:
-                    self._try(sending.sends, event, None)
-                elif kind is Acks:
-                    self._try(acknowledging.acks, event, None)
-                else:
-                    self._obey(event)  # type: ignore[arg-type]
-                if self.is_ended:
-                    break
-                if self.is_held:
-                    self.events = events
-                    break
-                is_obeying = False
-        except FrameError as error:
-            self.fail(error)
-        except IllegalFrame as error:
-            self.refuse(error)
-        except Exception as error:
-            if is_obeying:
-                raise
-            self.contain("octets were parsed", error)  # the decoder is this connection's own
-        if self.has_sent:
-            self.has_sent = False
-            broker.pressure.has_read(self)
-        self.write_out()
-        broker.flush()
-
-    def _obey(self, frame: Frame | Opening | Piece | Ending) -> None:
+    def obey(self, frame: Frame | Opening | Piece | Ending) -> None:
+        """What is no run of SENDs or ACKs."""
         if not isinstance(frame, Frame):
             uploads.obey(self, frame)
             return
@@ -243,15 +132,18 @@ class Connection:
         except Exception as error:
             self.contain(f"it was looked whether {frame.command} may come", error, frame)
             return
-        self._try(COMMANDS[frame.command], frame, frame)
+        self.attempt(COMMANDS[frame.command], frame, frame)
 
     def obey_again(self, frame: Frame) -> None:
         """A frame that had to wait for something, without what was checked before."""
-        self._try(COMMANDS[frame.command], frame, frame)
+        self.attempt(COMMANDS[frame.command], frame, frame)
 
-    def _try(self, command: Any, event: Any, frame: Frame | None) -> None:
+    def attempt(self, command: Any, event: Any, frame: Frame | None) -> None:
+        """Obeys it, or says why not. What takes long goes on in steps (reading.py)."""
         try:
-            command(self, event)
+            steps = command(self, event)
+            if steps is not None:
+                self.reading.begin(steps, frame)
         except StompboxError as error:
             if type(event) is Sends:
                 self.refuse_each(error, event)
@@ -283,12 +175,15 @@ class Connection:
     def write_out(self) -> None:
         """Hands everything to the system at once; what auto subscriptions got is acknowledged when it was taken."""
         self.unread.encoded = 0
+        if self.is_lost:
+            self.out.clear()
+            return
         if self.outgoing is not None and not self._has_streamed(self.outgoing):
             self.outgoing.follow(self.out)
             self.unread.look()
             return
         out = self.out
-        if out and not self.is_lost:
+        if out:
             data = out[0] if len(out) == 1 else b"".join(out)
             out.clear()
             self.transport.write(data)
@@ -298,7 +193,7 @@ class Connection:
             self.unread.look()
         if self.unflushed and not self.transport.is_clogged:
             self._flushed()
-        if self.is_ended and not self.pending and not self.is_lost:
+        if self.is_ended and not self.pending and not self.is_leaving:
             self.transport.close()
 
     def stream(self, stream: Stream) -> None:
@@ -419,10 +314,10 @@ class Connection:
             if item.consumer is not None:
                 started.append(item.consumer)
         if not pending:
-            del self.broker.waiting[self]
+            self.broker.waiting.pop(self, None)
         self.write_out()
         for consumer in started:
-            if not consumer.is_closed:
+            if not (consumer.is_closed or self.is_ended):
                 start(consumer)
 
     def make_temporary(self, destination: Destination) -> Address:
@@ -474,14 +369,13 @@ class Connection:
         frame = None if error.receipt is None else Frame("", {"receipt": error.receipt})
         self.refuse(error, self.upload.frame if frame is None and self.upload is not None else frame)
 
-    def end(self, *, is_failure: bool) -> None:
-        """Nothing more is obeyed; what it held goes back. The socket closes when all is said."""
+    def end(self, *, is_failure: bool, then: Callable[[], None] | None = None) -> None:
+        """Nothing more is obeyed; what it held goes back, and `then` is called. The socket closes when all is said."""
         self.is_ended = True
         self.session.state = State.ENDING
-        self.events = None
-        self.held.clear()
+        self.reading.clear()
         self.broker.leave_user(self)
-        self._leave(is_failure=is_failure)
+        self._leave(is_failure=is_failure, then=then)
         if self.outgoing is not None:
             self.broker.loop.call_later(GRACE, self._cut)
 
@@ -499,7 +393,7 @@ class Connection:
 
     def says_its_last(self) -> bool:
         """The client has ended its side; whether there are answers that it waits for. The socket closes when they are said."""
-        if not self.pending:
+        if not self.pending and not self.is_leaving:
             return False
         if not self.is_ended:
             self.end(is_failure=True)
@@ -507,40 +401,70 @@ class Connection:
         return True
 
     def lost(self) -> None:
-        """The socket is gone."""
+        """The socket is gone. What has come and waits for its turn is obeyed first."""
         if self.is_lost:
             return
         self.is_lost = True
-        self.is_ended = True
-        if self.holding is not None and self.holding.messages:
-            self.broker.engine.counters["not-taken"] += self.holding.messages
-            log.info("%s: gone while %d messages waited for room; they were not taken", self.name, self.holding.messages)
         if self._timer is not None:
             self._timer.cancel()
-        self.broker.engine.now = self.broker.now()
-        self._leave(is_failure=True)
-        self.outgoing = None
-        self.pending.clear()
-        self.broker.waiting.pop(self, None)
         self.broker.pressure.leave(self)
+        if not self.reading.is_waiting:
+            self.gone()
+            self.broker.flush()
+
+    def gone(self) -> None:
+        """The socket is gone, and nothing is left to be obeyed."""
+        broker = self.broker
+        holding = self.reading.holding
+        if holding is not None and holding.messages:
+            broker.engine.counters["not-taken"] += holding.messages
+            log.info("%s: gone while %d messages waited for room; they were not taken", self.name, holding.messages)
+        broker.engine.now = broker.now()
+        if not self.is_ended:
+            self.end(is_failure=True)
+        self.outgoing = None
+        self.out.clear()
+        self.pending.clear()
+        broker.waiting.pop(self, None)
         if self.requests is not None:
             self.requests.drained()
-        self.broker.leave(self)
-        self.broker.flush()
+        broker.leave(self)
 
-    def _leave(self, *, is_failure: bool) -> None:
-        engine = self.broker.engine
+    def _leave(self, *, is_failure: bool, then: Callable[[], None] | None) -> None:
+        """What it held goes back, in as many turns as that takes."""
         self.upload = None
-        transactions, self.transactions = self.transactions, {}
-        for transaction in transactions.values():  # STOMP 1.2, ABORT: implicitly aborted; what it acknowledged is not
-            self.broker.timeouts.ended(transaction)
-            engine.abort(transaction, is_failure=is_failure)
-        consumers, self.consumers = self.consumers, {}
-        for consumer in consumers.values():
-            engine.close_consumer(consumer, is_failure=is_failure)
-        self.temporaries.close()
         self.unflushed.clear()
         self.unread.waiting.clear()
+        self.is_leaving, self._afterwards = True, then
+        self.broker.turns.run(self._leaving(is_failure=is_failure), self._has_left)
+        if self.is_leaving:
+            self._afterwards = partial(self._say_last, then)
+
+    def _leaving(self, *, is_failure: bool) -> Iterator[None]:
+        engine = self.broker.engine
+        transactions, self.transactions = self.transactions, {}
+        consumers, self.consumers = self.consumers, {}
+        for consumer in consumers.values():
+            consumer.is_started = False
+        for transaction in transactions.values():
+            self.broker.timeouts.ended(transaction)
+        for transaction in transactions.values():  # STOMP 1.2, ABORT: implicitly aborted; what it acknowledged is not
+            yield from closing.aborting(engine, transaction, is_failure=is_failure)
+        for consumer in consumers.values():
+            yield from closing.closing(engine, consumer, is_failure=is_failure)
+        yield from self.temporaries.closing()
+
+    def _has_left(self) -> None:
+        self.is_leaving = False
+        then, self._afterwards = self._afterwards, None
+        if then is not None:
+            then()
+
+    def _say_last(self, then: Callable[[], None] | None) -> None:
+        """It took some turns."""
+        if then is not None:
+            then()
+        self.write_out()
 
     # Time
 
@@ -558,7 +482,7 @@ class Connection:
     def _beat(self) -> None:
         if self.is_lost or self.pulse is None:
             return
-        if self.is_paused:  # nobody listens to what it says
+        if self.reading.is_stuck:  # nobody listens to what it says
             self.pulse.received(self.broker.loop.time())
         due = self.pulse.due(self.broker.loop.time())
         if due is Action.TIME_OUT and not self.is_ended:

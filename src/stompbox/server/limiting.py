@@ -99,8 +99,8 @@ class Holding:
             return False
         self.events.append(event)
         self.size += _size(event)
-        if self.size > HELD and not self.connection.is_paused:
-            self.connection.pause()
+        if self.size > HELD and not self.connection.reading.is_paused:
+            self.connection.reading.pause()
         return True
 
     @property

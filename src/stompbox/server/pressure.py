@@ -65,15 +65,15 @@ class Pressure:
 
     def hold(self, connection: Connection, reason: Reason | Limits) -> None:
         """It is not read until `let_go` or `relieve` takes this reason, and all others, from it."""
-        if connection.is_ended:
+        if connection.is_ended or connection.is_lost:
             return
         self.waiting.setdefault(connection, set()).add(reason)
         if isinstance(reason, Limits):
             self.full.setdefault(reason, {})[connection] = None
         if isinstance(reason, Limits) and connection.consumers:
-            connection.hold_sends()
-        elif not connection.is_paused:
-            connection.pause()
+            connection.reading.hold_sends()
+        elif not connection.reading.is_paused:
+            connection.reading.pause()
 
     def relieve(self) -> None:
         """Lets those go on who need not wait any more."""
@@ -121,7 +121,7 @@ class Pressure:
         reasons.difference_update(over)
         if not reasons:
             del self.waiting[connection]
-            connection.resume()
+            connection.reading.resume()
 
     def leave(self, connection: Connection) -> None:
         for reason in self.waiting.pop(connection, ()):

@@ -80,6 +80,7 @@ def take(broker: Broker, configuration: Configuration) -> list[str]:
     limits.measure(engine, broker.committer.store.sizes)
     broker.pressure.relieve()
     broker.logins.obey(configuration)
+    broker.turns.obey(configuration)
     revoke(broker)
     logging.getLogger().setLevel(configuration.log_level.value.upper())
     broker.flush()

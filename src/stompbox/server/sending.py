@@ -78,7 +78,7 @@ def sends(connection: Connection, event: Sends) -> None:
         return
     engine = connection.broker.engine
     waits = engine.publish(address, run, is_answered=bool(event.receipts))
-    connection.has_sent = True
+    connection.reading.has_sent = True
     if engine.trouble is not None or address.limits is not None:
         connection.broker.pressure.sent(connection, address, run)
     if event.receipts:
@@ -111,7 +111,7 @@ def _send_with_care(connection: Connection, event: Sends, route: Route) -> None:
         return
     engine.prepare(runs)
     waits = engine.publish_all(runs, is_answered=bool(event.receipts))
-    connection.has_sent = True
+    connection.reading.has_sent = True
     for address, run in runs:
         if engine.trouble is not None or address.limits is not None:
             connection.broker.pressure.sent(connection, address, run)

@@ -115,7 +115,7 @@ def looks_for_time(connection: Connection, frame: Frame, destinations: tuple[Des
         text = f"header {_NAMES[0]} is {given[:80]!r}; allowed are seconds since 1970, for one stream"
         raise IllegalFrame("bad-offset", text)
     connection.broker.permissions.require(connection.user, Right.CONSUME, destinations[0].address)
-    connection.hold()
+    connection.reading.hold()
     connection.broker.spawn(_subscribe_at(connection, frame, destinations[0].address, int(digits) * 1000))
     return True
 
@@ -135,7 +135,7 @@ async def _subscribe_at(connection: Connection, frame: Frame, name: str, timesta
         connection.write_out()
         broker.flush()
     else:
-        connection.go_on()
+        connection.reading.go_on()
 
 
 async def _offset_at(connection: Connection, address: Address, timestamp: int) -> int:

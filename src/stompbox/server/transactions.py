@@ -54,7 +54,7 @@ def commit(connection: Connection, frame: Frame) -> None:
         waits = connection.broker.engine.commit(transaction, is_answered="receipt" in frame.headers)
     finally:
         transacted.give_back(connection)
-    connection.has_sent = bool(transaction.sends)
+    connection.reading.has_sent = bool(transaction.sends)
     is_in_trouble = connection.broker.engine.trouble is not None
     for address, run in transaction.sends:
         if is_in_trouble or address.limits is not None:

@@ -1,0 +1,68 @@
+"""Subscriptions and transactions that end, in steps: what one of them had may be a hundred thousand messages.
+
+Between two steps others have their turn. So what is to end is cut off in the first: it gets nothing more. And a queue to which many
+messages come back hands out nothing before all of them are there, so that they keep their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from stompbox.broker import lifetimes
+from stompbox.broker.attempts import Outcome, giving_back
+from stompbox.broker.cursor import FAR
+from stompbox.broker.queue import Kind, Queue
+
+if TYPE_CHECKING:
+    from stompbox.broker.consumer import Consumer, Sent
+    from stompbox.broker.engine import Engine
+    from stompbox.broker.transaction import Transaction
+
+STEP: Final = 64  # queues, or subscriptions, of one step: each may be dropped with all that belongs to it
+
+
+def closing(engine: Engine, consumer: Consumer, *, is_failure: bool) -> Iterator[None]:
+    """Ends a subscription: what it had and did not acknowledge goes back; queues of its own go with it. `is_failure`: its connection
+    was lost, which is an attempt of the oldest message that it had."""
+    consumer.is_closed, consumer.is_started = True, False
+    written = consumer.written
+    consumer.outbox.clear()
+    for ending in consumer.on_close:
+        ending()
+    sent = consumer.take_all()
+    left: list[Queue] = []
+    for number, binding in enumerate(list(consumer.bindings.values()), 1):
+        queue = binding.queue
+        if consumer.bindings.get(queue.id) is not binding:
+            continue  # the queue has gone meanwhile
+        queue.unbind(binding)
+        if queue.kind in (Kind.TOPIC, Kind.STREAM, Kind.BROWSER):
+            engine.drop_queue(queue)
+        left.append(queue)
+        if number % STEP == 0:
+            yield
+    yield from giving_back(engine, sent, Outcome.LOST if is_failure else Outcome.RETURNED, written)
+    for number, queue in enumerate(left, 1):
+        lifetimes.queue_left(engine, queue)
+        if number % STEP == 0:
+            yield
+    yield
+
+
+def aborting(engine: Engine, transaction: Transaction, *, is_failure: bool) -> Iterator[None]:
+    """What it had acknowledged is unacknowledged again (and back in its queue when the subscription is gone)."""
+    held: dict[Consumer, list[Sent]] = {}
+    for consumer, sent in transaction.answered:
+        held.setdefault(consumer, []).extend(sent)
+    for consumer, sent in held.items():
+        yield from unholding(engine, consumer, sent, is_failure=is_failure)
+        yield
+
+
+def unholding(engine: Engine, consumer: Consumer, sent: list[Sent], *, is_failure: bool = False) -> Iterator[None]:
+    """What a transaction had acknowledged of one subscription is not."""
+    if consumer.is_closed:
+        yield from giving_back(engine, sent, Outcome.LOST if is_failure else Outcome.RETURNED, FAR)
+    else:
+        consumer.hold_again(sent)

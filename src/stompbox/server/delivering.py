@@ -1,0 +1,201 @@
+"""Messages on their way out: encoded per subscription, written once per connection, as many as the turn has time for.
+
+The others wait for the next turn (turns.py), and those that came about just now go before them: what one client has caused for
+thousands of subscriptions does not keep a few messages of another one waiting.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from stompbox.broker.consumer import AckMode, Consumer, Output
+from stompbox.broker.queue import Kind
+from stompbox.errors import StompboxError
+from stompbox.message import Run
+from stompbox.server.faults import told
+from stompbox.server.outgoing import Stream, Whole
+from stompbox.server.pressure import UNREAD
+from stompbox.server.transforming import Transform, outward
+from stompbox.server.turns import FOREVER
+from stompbox.stomp.encode import messages, opening
+
+if TYPE_CHECKING:
+    from stompbox.server.broker import Broker
+    from stompbox.server.connection import Connection
+
+log = logging.getLogger("stompbox")
+
+SUBSCRIPTIONS: Final = 16  # that are encoded before anything is written, and the clock is looked at
+OCTETS: Final = 64 << 10  # of one connection, after which it is the same
+OUTPUTS: Final = 256  # runs of one subscription in one go
+
+
+class Deliveries:
+    """Of all connections."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.engine = broker.engine
+        self.waiting: deque[Consumer] = deque()  # have something, and there was no time for it
+        self._is_planned = False
+
+    def write(self) -> bool:
+        """What the engine has put out since the last time. False: the turn is over before all of it has gone."""
+        touched, self.engine.touched = self.engine.touched, []
+        until = FOREVER if len(touched) <= SUBSCRIPTIONS else self.broker.turns.allowance()
+        at = 0
+        while at < len(touched):
+            at += self._write_some(touched[at : at + SUBSCRIPTIONS])
+            if until is not FOREVER and self.broker.turns.clock() > until:
+                break
+        self.waiting.extend(touched[at:])
+        if self.waiting and not self._is_planned:
+            self._is_planned = True
+            self.broker.turns.later(self._go_on, is_outward=True)
+        return at >= len(touched)
+
+    def _go_on(self, until: float) -> bool:
+        waiting = self.waiting
+        while waiting:
+            some = [waiting.popleft() for _ in range(min(SUBSCRIPTIONS, len(waiting)))]
+            waiting.extendleft(reversed(some[self._write_some(some) :]))
+            if self.broker.turns.clock() > until:
+                break
+        self._is_planned = bool(waiting)
+        return self._is_planned
+
+    def _write_some(self, consumers: list[Consumer]) -> int:
+        """How many of them were encoded and written."""
+        counting = self.broker.counting
+        written: dict[Connection, None] = {}
+        done = 0
+        for consumer in consumers:
+            done += 1
+            consumer.is_touched = False
+            connection: Connection = consumer.owner
+            if consumer.is_closed:
+                continue
+            if connection.unread.is_much:
+                connection.unread.waiting[consumer] = None
+                continue
+            held = counting.hold_back(consumer) if counting is not None else None
+            self._encode(consumer, connection)
+            if held:
+                consumer.outbox += held
+            written[connection] = None
+            if connection.unread.encoded > OCTETS:
+                break
+        for connection in written:
+            connection.write_out()
+        return done
+
+    def _encode(self, consumer: Consumer, connection: Connection) -> None:
+        if connection.transform is not None:
+            self._encode_transformed(consumer, connection, connection.transform)
+            return
+        out, unread = connection.out, connection.unread
+        done = 0
+        for output in consumer.outbox:
+            if unread.encoded > UNREAD or done == OUTPUTS:
+                break
+            done += 1
+            run = output.run
+            if run.is_large:
+                self._stream(consumer, output, connection)
+                continue
+            try:
+                out.append(self._frames(output, connection, output.first, output.stop))
+                unread.encoded += len(out[-1])
+            except Exception as error:
+                self.broker.errors["internal-fault"] += 1
+                log.warning("%s: messages cannot be encoded together: %s", connection.name, told(error))
+                self._encode_singly(consumer, output, connection)
+        del consumer.outbox[:done]
+        if consumer.outbox:  # in the next round, if the system takes what there is
+            self.engine.touch(consumer)
+        if consumer.ack is AckMode.AUTO:
+            connection.unflushed[consumer] = None
+
+    def _frames(self, output: Output, connection: Connection, first: int, stop: int) -> bytes:
+        """The messages first .. stop-1 of an output."""
+        run = output.run
+        extra = connection.extra_headers(output) if output.is_redelivered else b""
+        data = messages(output.binding.head, run, first - run.first, stop - run.first, redelivered=output.is_redelivered, extra=extra)
+        self.engine.counters["delivered"] += stop - first
+        return data
+
+    def _encode_singly(self, consumer: Consumer, output: Output, connection: Connection) -> None:
+        """One by one, up to the message that cannot be encoded: that is a failed delivery, so that it is dead in the end."""
+        for offset in range(output.first, output.stop):
+            try:
+                connection.out.append(self._frames(output, connection, offset, offset + 1))
+            except Exception as error:
+                fault = self.broker.faults.contain(connection, f"message {output.binding.queue.id}-{offset} was encoded", error)
+                self.engine.withdraw(consumer, output.binding, offset)
+                connection.refuse(fault)
+                return
+
+    def _stream(self, consumer: Consumer, output: Output, connection: Connection) -> None:
+        """The same for messages whose bodies are in the store."""
+        run = output.run
+        extra = connection.extra_headers(output) if output.is_redelivered else b""
+        for index in range(output.first - run.first, output.stop - run.first):
+            head = opening(output.binding.head, run, index, redelivered=output.is_redelivered, extra=extra)
+            connection.stream(Stream(head, run.large(index), self._on_gone(consumer, output, run.first + index)))
+            self.engine.counters["delivered"] += 1
+
+    def _on_gone(self, consumer: Consumer, output: Output, offset: int) -> Callable[[], None] | None:
+        """What is done about a large message that is gone before it is written, to a reader who holds nothing up."""
+        if output.binding.queue.kind not in (Kind.STREAM, Kind.BROWSER):
+            return None
+        return partial(self._pass_by, consumer, output, offset)
+
+    def _pass_by(self, consumer: Consumer, output: Output, offset: int) -> None:
+        """As with one that is gone before it is read: the reader goes on with the next."""
+        if output.binding.queue.kind is Kind.STREAM:
+            self.engine.counters["retention"] += 1
+        if not consumer.is_closed:
+            self.engine.acknowledge(consumer, consumer.withdraw(output.binding, offset))
+
+    def _encode_transformed(self, consumer: Consumer, connection: Connection, transform: Transform) -> None:
+        """The same, one by one. What the transformer does not take is a failed delivery."""
+        outbox, consumer.outbox = consumer.outbox, []
+        for output in outbox:
+            for offset in range(output.first, output.stop):
+                if output.run.is_large:
+                    made = partial(self._transformed_whole, consumer, transform, output, offset)
+                    gone = self._on_gone(consumer, output, offset)
+                    connection.stream(Whole(output.run.large(offset - output.run.first), made, gone))
+                    continue
+                connection.out.append(self._transformed(consumer, transform, output, output.run, offset))
+                if consumer.is_closed:
+                    return
+        if consumer.ack is AckMode.AUTO:
+            connection.unflushed[consumer] = None
+
+    def _transformed(self, consumer: Consumer, transform: Transform, output: Output, run: Run, offset: int) -> bytes:
+        """The frame of one message; empty when the transformer did not take it."""
+        connection: Connection = consumer.owner
+        extra = connection.extra_headers(output) if output.is_redelivered else b""
+        try:
+            run = outward(transform, run, offset - run.first, connection.user.name)
+        except StompboxError as error:
+            self.engine.withdraw(consumer, output.binding, offset)
+            connection.refuse(error)
+            return b""
+        self.engine.counters["delivered"] += 1
+        return messages(output.binding.head, run, 0, 1, redelivered=output.is_redelivered, extra=extra)
+
+    def _transformed_whole(self, consumer: Consumer, transform: Transform, output: Output, offset: int, body: bytes) -> bytes:
+        """The same, once all pieces of a large body are there."""
+        run, index = output.run, offset - output.run.first
+        columns = tuple([column[index : index + 1] for column in run.columns])
+        whole = Run(run.shape, [body], columns, first=offset, arrived=run.arrived, routing=run.routing, sender=run.sender, queue=run.queue)
+        return self._transformed(consumer, transform, output, whole, offset)
+
+    def __repr__(self) -> str:
+        return f"<Deliveries waiting={len(self.waiting)}>"

@@ -1,0 +1,265 @@
+"""What one client sends, on its way to being obeyed: its octets become frames here, and each frame is obeyed in its order.
+
+A read is obeyed up to the end of its turn (turns.py). While the rest of it waits nothing more is read, and what the transport had read
+already waits behind it; nobody holds it against the client that its heart-beats are not read meanwhile. When the socket is gone, what
+had come is obeyed all the same: who sends and closes has sent.
+
+| the connection is …  | because                                          | until           | its frames        |
+|----------------------|--------------------------------------------------|-----------------|-------------------|
+| held                 | a login, or a time in a log, is being looked at  | `go_on`         | wait              |
+| waiting              | it had its turn                                  | its next turn   | wait              |
+| paused               | others must keep up with it (pressure.py)        | `resume`        | of a read: obeyed |
+| holding its SENDs    | an address that it sends to is full (limiting.py)| `resume`        | but ACKs, wait    |
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+from stompbox.errors import FrameError, IllegalFrame, StompboxError
+from stompbox.server import acknowledging, sending
+from stompbox.server.limiting import Holding
+from stompbox.server.turns import FOREVER, SMALL
+from stompbox.stomp.codec import faulty
+from stompbox.stomp.frames import Frame
+from stompbox.stomp.runs import Acks, Sends
+
+if TYPE_CHECKING:
+    from stompbox.server.connection import Connection
+
+SLACK: Final = 4  # octets beyond the limit of a stranger's frame, by which the decoder says what of it is too long
+
+
+class Reading:
+    """Of one connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.turns = connection.broker.turns
+        self.events: Iterator[object] | None = None  # the rest of a read
+        self.steps: Iterator[None] | None = None  # the rest of a frame before it
+        self.left: deque[bytes] = deque()  # what came after it
+        self.is_held = False
+        self.is_waiting = False
+        self.is_paused = False
+        self.holding: Holding | None = None  # what waits for room in an address
+        self.has_sent = False  # messages, in the read that is being obeyed
+        self._frame: Frame | None = None  # whose steps they are
+        self._before_login = 0  # octets that came
+
+    # Whether it is read
+
+    @property
+    def is_stuck(self) -> bool:
+        """Nobody listens to what the client says."""
+        return self.is_held or self.is_waiting or self.is_paused
+
+    @property
+    def has_left(self) -> bool:
+        """Something has come that is not obeyed yet."""
+        return self.events is not None or self.steps is not None or bool(self.left)
+
+    def _look_at_reading(self) -> None:
+        if self.is_stuck:
+            self.connection.transport.pause_reading()
+        else:
+            self.connection.transport.resume_reading()
+
+    def hold(self) -> None:
+        """Stops reading and obeying until `go_on`."""
+        self.is_held = True
+        self._look_at_reading()
+
+    def go_on(self) -> None:
+        if self.connection.is_lost:
+            return
+        self.is_held = False
+        self._obey_left(self.turns.allowance())
+        if self._is_over():
+            self._wait()
+        self._look_at_reading()
+        self.connection.broker.flush()
+
+    def pause(self) -> None:
+        """Reads no further until `resume`."""
+        self.is_paused = True
+        self._look_at_reading()
+
+    def resume(self) -> None:
+        self.is_paused = False
+        holding, self.holding = self.holding, None
+        if holding is not None and not self.connection.is_ended:
+            self.events = chain(holding.events, self.events or ())
+            if not self.is_held:
+                self._wait()
+        self._look_at_reading()
+
+    def hold_sends(self) -> None:
+        """Reads on, but only for ACK and NACK, until `resume`."""
+        if self.holding is None:
+            self.holding = Holding(self.connection)
+
+    def clear(self) -> None:
+        """Nothing more is obeyed; a frame that is half done is done."""
+        steps, self.events, self.steps = self.steps, None, None
+        self.left.clear()
+        if steps is not None:
+            self.turns.run(_whole(steps), _nothing)
+
+    # What comes
+
+    def receive(self, data: bytes) -> None:
+        """Octets from the client."""
+        if self.is_held or self.is_waiting:  # what the transport had read already: the next WebSocket message, the next TLS record
+            self.left.append(data)
+            return
+        self._take(data, self.turns.allowance() if len(data) > SMALL else FOREVER)
+        if self._is_over():
+            self._wait()
+        self.connection.broker.flush()
+
+    def _is_over(self) -> bool:
+        """Its turn was over before all was obeyed."""
+        return self.has_left and not (self.is_held or self.connection.is_ended)
+
+    def _wait(self) -> None:
+        if not self.is_waiting:
+            self.is_waiting = True
+            self.turns.later(self._have_turn)
+            self._look_at_reading()
+
+    def _have_turn(self, until: float) -> bool:
+        """True when that was not all."""
+        self._obey_left(until)
+        if self._is_over():
+            return True
+        self.is_waiting = False
+        connection = self.connection
+        if connection.is_lost:
+            connection.gone()
+        elif not connection.is_ended:
+            self._look_at_reading()
+        return False
+
+    def _obey_left(self, until: float) -> None:
+        """What has come, as far as there is time."""
+        while self._is_over():
+            if self.events is None and self.steps is None:
+                self._take(self.left.popleft(), until)
+            else:
+                self._obey_all(self.events or iter(()), until)
+            if self.turns.clock() > until:
+                return
+
+    def _take(self, data: bytes, until: float) -> None:
+        if self.connection.decoder.logged_in:
+            self._feed(data, until)
+        else:
+            self._feed_first(data)
+
+    def _feed(self, data: bytes, until: float) -> None:
+        """The one place where bytes meet the decoder: whatever it finds at fault, at once or later, is an ERROR and the close."""
+        try:
+            events = self.connection.decoder.receive(data)
+        except FrameError as error:
+            events = faulty(error)
+        self._obey_all(events, until)
+
+    def _feed_first(self, data: bytes) -> None:
+        """Of a stranger no more is looked at than one frame may have, however it comes: as EOLs, in pieces, in many messages."""
+        connection = self.connection
+        limit = connection.options.max_frame_size_before_login
+        most = limit + SLACK
+        room = most - self._before_login
+        self._before_login += len(data)
+        if len(data) > room:
+            self.left.appendleft(data[room:])
+        self._feed(data[:room], FOREVER)
+        if connection.is_ended or connection.decoder.logged_in or self.is_held:
+            return
+        if self._before_login >= most:
+            text = f"{self._before_login} octets and no CONNECT among them; the limit is {limit} (maxFrameSizeBeforeLogin)"
+            self._obey_all(faulty(FrameError("too-much-before-login", text)), FOREVER)
+
+    # What is obeyed
+
+    def begin(self, steps: Iterator[None], frame: Frame | None) -> None:
+        """A frame takes long: its steps are taken before the next one is looked at. What they raise is the frame's ERROR."""
+        self.steps, self._frame = steps, frame
+
+    def _obey_all(self, events: Iterator[object], until: float) -> None:
+        """The frames of a read; when its turn is over the rest is left."""
+        connection, clock = self.connection, self.turns.clock
+        connection.broker.engine.now = connection.broker.now()
+        self.events = None
+        is_obeying, frames = self.steps is not None, self.turns.frames
+        try:
+            if is_obeying and not self._take_steps(until):
+                self.events = events
+                return
+            is_obeying = False
+            for event in () if connection.is_ended else events:
+                frames -= 1
+                if self.holding is None or not self.holding.takes(event):
+                    kind = type(event)
+                    if kind is not Frame:  # frames pass by the session's table by themselves
+                        connection.session.require_open("SEND" if kind is not Acks else "ACK")
+                    is_obeying = True
+                    if kind is Sends:
+                        connection.attempt(sending.sends, event, None)
+                    elif kind is Acks:
+                        connection.attempt(acknowledging.acks, event, None)
+                    else:
+                        connection.obey(event)  # type: ignore[arg-type]
+                    is_done = self.steps is None or self._take_steps(until)
+                    if connection.is_ended:
+                        break
+                    if not is_done or self.is_held:
+                        self.events = events
+                        break
+                    is_obeying = False
+                if not frames or clock() > until:
+                    self.events = events
+                    break
+        except FrameError as error:
+            connection.fail(error)
+        except IllegalFrame as error:
+            connection.refuse(error)
+        except Exception as error:
+            if is_obeying:
+                raise
+            connection.contain("octets were parsed", error)  # the decoder is this connection's own
+        if self.has_sent:
+            self.has_sent = False
+            connection.broker.pressure.has_read(connection)
+        connection.write_out()
+
+    def _take_steps(self, until: float) -> bool:
+        """Whether the frame is done."""
+        assert self.steps is not None
+        try:
+            for _ in self.steps:
+                if self.turns.clock() > until:
+                    return False
+        except StompboxError as error:
+            self.steps = None
+            self.connection.refuse(error, self._frame)
+        self.steps = None
+        return True
+
+    def __repr__(self) -> str:
+        return f"<Reading of {self.connection.name} left={self.has_left} stuck={self.is_stuck}>"
+
+
+def _whole(steps: Iterator[None]) -> Iterator[None]:
+    """Those of a frame of somebody who is gone: nobody is told what was wrong with it."""
+    with suppress(StompboxError):
+        yield from steps
+
+
+def _nothing() -> None:
+    pass

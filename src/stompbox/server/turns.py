@@ -1,0 +1,149 @@
+"""The turn of the loop has a budget: what one client causes beyond it waits for the next turn, behind the other connections.
+
+| work                                                          | one step                    | waits as                     |
+|---------------------------------------------------------------|-----------------------------|------------------------------|
+| frames of one read (reading.py)                                | an event: a frame, or a run | the rest of the read         |
+| COMMIT, ABORT, UNSUBSCRIBE and what else is long of itself    | some of its messages        | the rest of the frame        |
+| a connection that ends (leaving.py)                           | some of what it had         | the rest of it               |
+| messages to be encoded and written (delivering.py)            | some subscriptions          | the others                   |
+| RECEIPTs that a commit has let out (Broker)                   | a connection                | the others                   |
+| requests, lists and metrics, which are coroutines (in_turns)  | an item                     | `give_way`                   |
+
+What waits is in one queue (round robin), each with a share of the turn. What goes out comes first, with half of the turn: those who were
+promised something do not wait behind those who ask for more. A read that is small is obeyed at once, and every other one has a share
+even when the turn is over: so a client that does little never waits for one that does much.
+
+The clock is looked at after a step, never within a run: a step is what cannot be cut any further. Who makes steps keeps them short.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from stompbox.config import Configuration
+    from stompbox.server.broker import Broker
+
+FOREVER: Final = float("inf")
+SMALL: Final = 1024  # octets of a read that is obeyed without a look at the clock
+SHARES: Final = 4  # of one turn: so many have some of it, at least
+
+Work = Callable[[float], bool]
+"""Takes steps until the clock shows the time, one of them at least. True when there is more to do."""
+
+
+class Turns:
+    """Of one broker. `clock` in seconds; it must go on within one turn, which the loop's own time does not."""
+
+    def __init__(self, broker: Broker, configuration: Configuration, clock: Callable[[], float] = perf_counter) -> None:
+        self.broker = broker
+        self.clock = clock
+        self.obey(configuration)
+        self._outward: deque[Work] = deque()
+        self._inward: deque[Work] = deque()
+        self._is_planned = False
+        self._at = -1.0  # the loop's time of this turn
+        self._until = 0.0  # when it is over
+        self._lent = 0.0  # of it, to coroutines that go on behind it
+
+    def obey(self, configuration: Configuration) -> None:
+        """`max-turn-time` and `max-turn-frames` are these from now on."""
+        self.budget = configuration.max_turn_time / 1000
+        self.frames = configuration.max_turn_frames
+        self.share = self.budget / SHARES
+
+    def allowance(self) -> float:
+        """Until when (clock) something that begins now may go on: to the end of the turn, and for a share of one at least."""
+        now, at = self.clock(), self.broker.loop.time()
+        if at != self._at:  # uvloop's time stands still within a turn; where it does not, each read has a turn of its own
+            self._at, self._until = at, now + self.budget
+        return max(self._until, now + self.share)
+
+    def goes_on(self) -> Callable[[], bool]:
+        """Says, as often as it is asked, whether what begins now may go on."""
+        until, clock = self.allowance(), self.clock
+        return lambda: clock() < until
+
+    def later(self, work: Work, *, is_outward: bool = False) -> None:
+        """Goes on with it in the next turn, and in each after it, until nothing is left."""
+        (self._outward if is_outward else self._inward).append(work)
+        self._plan()
+
+    def run(self, steps: Iterator[None], then: Callable[[], None]) -> None:
+        """Takes steps now, as far as there is time, and the others later; `then` when all are done."""
+        work = partial(self._step, steps, then)
+        if work(self.allowance()):
+            self.later(work)
+
+    def _step(self, steps: Iterator[None], then: Callable[[], None], until: float) -> bool:
+        for _ in steps:
+            if self.clock() > until:
+                return True
+        then()
+        return False
+
+    async def give_way(self) -> float:
+        """For a coroutine that has done much: it goes on when it is its turn, up to the time that this returns."""
+        waiter: asyncio.Future[None] = self.broker.loop.create_future()
+        self.resolve_later(waiter)
+        await waiter
+        return self.clock() + self.share
+
+    def resolve_later(self, waiter: asyncio.Future[None], error: Exception | None = None) -> None:
+        """Lets a coroutine go on when it is its turn."""
+        self.later(partial(self._resolve, waiter, error))
+
+    def _resolve(self, waiter: asyncio.Future[None], error: Exception | None, _: float) -> bool:
+        if not waiter.done():
+            self._lent += self.share
+            if error is None:
+                waiter.set_result(None)
+            else:
+                waiter.set_exception(error)
+        return False
+
+    def finish(self) -> None:
+        """The broker stops: all that was begun is done, however long it takes."""
+        while self._outward or self._inward:
+            for waiting in (self._outward, self._inward):
+                self._go_through(waiting, FOREVER, FOREVER)
+            self.broker.flush()
+
+    def _plan(self) -> None:
+        if not self._is_planned and (self._outward or self._inward):
+            self._is_planned = True
+            self.broker.loop.call_soon(self._serve)
+
+    def _serve(self) -> None:
+        self._is_planned = False
+        broker = self.broker
+        if broker.has_failed:
+            return
+        now = self.clock()
+        self._at, self._until, self._lent = broker.loop.time(), now + self.budget, 0.0
+        broker.engine.now = broker.now()
+        self._go_through(self._outward, now + self.budget / 2, self.share)
+        self._go_through(self._inward, self._until, self.share)
+        broker.flush()
+        self._plan()
+
+    def _go_through(self, waiting: deque[Work], until: float, share: float) -> None:
+        while waiting:
+            work = waiting.popleft()
+            if work(min(until, self.clock() + share)):
+                waiting.append(work)
+            if self.clock() + self._lent >= until:
+                return
+
+    @property
+    def waiting(self) -> int:
+        """Pieces of work that wait for their turn."""
+        return len(self._outward) + len(self._inward)
+
+    def __repr__(self) -> str:
+        return f"<Turns waiting={self.waiting} budget={self.budget * 1000:g} ms>"
