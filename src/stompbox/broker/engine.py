@@ -13,7 +13,7 @@ State changes at once, in memory. What is to be done outside is left here for th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -441,7 +441,12 @@ class Engine:
 
     def refuse(self, consumer: Consumer, sent: list[Sent], *, is_final: bool = False) -> None:
         """NACK: failed deliveries; dead letters at once if `is_final`."""
-        attempts.give_back(self, sent, Outcome.REJECTED if is_final else Outcome.FAILED, FAR)
+        for _ in self.refusing(consumer, sent, Outcome.REJECTED if is_final else Outcome.FAILED):
+            pass
+
+    def refusing(self, consumer: Consumer, sent: list[Sent], outcome: Outcome) -> Iterator[None]:
+        """The same in steps."""
+        yield from attempts.giving_back(self, sent, outcome, FAR)
         if consumer.starved:
             self.feed(consumer)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
+from stompbox.broker.attempts import STEP, Outcome
 from stompbox.broker.consumer import AckMode, Consumer, Sent
 from stompbox.broker.transaction import Transaction
 from stompbox.errors import IllegalFrame
@@ -19,8 +20,22 @@ if TYPE_CHECKING:
 OPENMQ_ID: Final = "/subscription-to/"  # how the id begins that a SUBSCRIBE without one gets (OpenMQ)
 
 
-def acks(connection: Connection, event: Acks) -> None:
-    """A run of ACKs for one queue's messages, without receipts."""
+def acks(connection: Connection, event: Acks) -> Iterator[None] | None:
+    """A run of ACKs for one queue's messages, without receipts. In steps where one of them may speak for very many messages."""
+    for consumer in connection.consumers.values():
+        if consumer.ack is AckMode.CLIENT and len(consumer.ledger) > STEP:
+            return _each(connection, event)
+    _at_once(connection, event)
+    return None
+
+
+def _each(connection: Connection, event: Acks) -> Iterator[None]:
+    ack_header = connection.session.version.ack_header
+    for offset in event.offsets:
+        yield from ack(connection, Frame("ACK", {ack_header: f"{event.queue}-{offset}"})) or ()
+
+
+def _at_once(connection: Connection, event: Acks) -> None:
     offsets = event.offsets
     if connection.options.single_transaction:  # each may belong to the transaction that is open
         for offset in offsets:
@@ -58,17 +73,17 @@ def _unknown_message(name: str) -> IllegalFrame:
     return IllegalFrame("unknown-message", f"no message {name[:80]!r} waits for an acknowledgement here")
 
 
-def ack(connection: Connection, frame: Frame) -> None:
-    _answer(connection, frame, is_good=True)
+def ack(connection: Connection, frame: Frame) -> Iterator[None] | None:
+    return _answer(connection, frame, is_good=True)
 
 
-def nack(connection: Connection, frame: Frame) -> None:
+def nack(connection: Connection, frame: Frame) -> Iterator[None] | None:
     """A failed delivery: redelivered, or dead after too many, or at once where the client wants it so (RabbitMQ's header requeue)."""
     is_final = "requeue" in frame.headers and not truth(frame, "requeue")
-    _answer(connection, frame, is_good=False, is_final=is_final)
+    return _answer(connection, frame, is_good=False, is_final=is_final)
 
 
-def _answer(connection: Connection, frame: Frame, *, is_good: bool, is_final: bool = False) -> None:
+def _answer(connection: Connection, frame: Frame, *, is_good: bool, is_final: bool = False) -> Iterator[None] | None:
     engine = connection.broker.engine
     name = frame.headers.get("transaction")
     if connection.options.ack_in_transaction.value == "ignore":
@@ -88,12 +103,26 @@ def _answer(connection: Connection, frame: Frame, *, is_good: bool, is_final: bo
         (transaction.acked if is_good else transaction.rejected if is_final else transaction.nacked).append((consumer, sent))
         engine.feed(consumer)  # an ACK in a transaction frees credit when it arrives
         connection.answer(frame, waits=False)
-        return
+        return None
+    outcome = None if is_good else Outcome.REJECTED if is_final else Outcome.FAILED
+    steps = _settling(connection, frame, consumer, sent, outcome)
+    if len(sent) > STEP:
+        return steps
+    for _ in steps:
+        pass
+    return None
+
+
+def _settling(connection: Connection, frame: Frame, consumer: Consumer, sent: list[Sent], outcome: Outcome | None) -> Iterator[None]:
+    """`outcome` None: they are acknowledged."""
+    engine = connection.broker.engine
     is_durable = any(binding.queue.is_durable for binding, _ in sent)
-    if is_good:
-        engine.acknowledge(consumer, sent)
+    if outcome is None:
+        for at in range(0, len(sent), STEP):
+            engine.acknowledge(consumer, sent[at : at + STEP])
+            yield
     else:
-        engine.refuse(consumer, sent, is_final=is_final)
+        yield from engine.refusing(consumer, sent, outcome)
     connection.answer(frame, waits=is_durable and engine.is_durable and "receipt" in frame.headers)
 
 

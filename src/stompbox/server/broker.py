@@ -10,7 +10,7 @@ import logging
 import random
 import secrets
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Coroutine, Iterable
 from functools import partial
 from itertools import count
@@ -41,9 +41,10 @@ from stompbox.server.losses import Losses
 from stompbox.server.naming import Names
 from stompbox.server.pressure import Pressure
 from stompbox.server.refusals import Refusals
+from stompbox.server.releasing import Releases
 from stompbox.server.timeouts import Timeouts
 from stompbox.server.transforming import Transform, load_transform
-from stompbox.server.turns import FOREVER, Turns
+from stompbox.server.turns import Turns
 from stompbox.server.uploads import disk_failed
 from stompbox.stomp.runs import Reader
 from stompbox.stomp.versions import VERSIONS
@@ -85,8 +86,7 @@ class Broker:
         retention.outline(self.engine, store.outline)
         refusal = self._begin(store, Commit(entries={**unsaid, ("broker", "epoch"): (epoch + 1).to_bytes(4), DOUBTS: None}))
         self.faults = Faults(self, Path(configuration.data) if is_durable else None)
-        self.turns = Turns(self, configuration)
-        self.deliveries = Deliveries(self)
+        self.turns, self.deliveries, self.releases = Turns(self, configuration), Deliveries(self), Releases(self)
         self.committer = Committer(store, loop, self._committed, self.faults.stop)
         self.stagings = Stagings(self.engine, configuration.max_staged_bytes)
         self.users = Users(configuration.users, configuration.authentication_cache_size)
@@ -114,15 +114,11 @@ class Broker:
         self.is_draining = False  # it will stop when its clients have finished
         self.is_stopping = False
         self.unreadable: set[int] = set()  # queues, said to be so
-        self._on_durable: list[tuple[int, asyncio.Future[None]]] = []
         self._commit_timer: asyncio.TimerHandle | None = None
         self._tick_timer: asyncio.TimerHandle | None = None
         self._tick_at = 0
         self._flush_planned = self._commit_planned = False
         self._served = 0  # connections that waited for the last commit
-        self._durable = 0  # commits up to this one are answered
-        self._due: deque[Connection] = deque()  # and these have not been told
-        self._is_releasing = False
         self._next_session = 1
         self.numbers = count(time.time_ns())  # of messages, where a listener asks for them (stamping.py); no start gives one again
         self.tasks: set[asyncio.Task[None]] = set()  # requests and reads under way
@@ -289,7 +285,7 @@ class Broker:
     def when_durable(self, waiter: asyncio.Future[None]) -> None:
         """Resolves `waiter` when all that was done up to now is on disk, or fails it with the StoreError."""
         self.is_wanted = True
-        self._on_durable.append((self.sequence, waiter))
+        self.releases.when_durable(self.sequence, waiter)
 
     def _commit_when_due(self) -> None:
         if self.is_wanted:
@@ -356,7 +352,7 @@ class Broker:
 
     def _refuse(self, sequence: int, error: StoreError) -> None:
         """The commit of this sequence is not in the store. What earlier ones have let out is said first."""
-        self._release_some(FOREVER)
+        self.releases.say_all()
         for connection in list(self.waiting):
             connection.refuse_commit(sequence, error)
         self._release(sequence, error)
@@ -369,34 +365,7 @@ class Broker:
             else:
                 self.counting.failed()
         self._served = len(self.waiting)
-        self._durable = sequence
-        self._due = deque(dict.fromkeys([*self._due, *self.waiting]))
-        if self._release_some(self.turns.allowance() if len(self._due) > 1 else FOREVER) and not self._is_releasing:
-            self._is_releasing = True
-            self.turns.later(self._release_some, is_outward=True)
-        if self._on_durable:
-            self._resolve(sequence, error)
-
-    def _release_some(self, until: float) -> bool:
-        """Says what connections may be told by now. True when there was no time for all of them."""
-        while self._due:
-            self._due.popleft().release(self._durable)
-            if self._due and self.turns.clock() > until:
-                return True
-        self._is_releasing = False
-        return False
-
-    def _resolve(self, sequence: int, error: StoreError | None) -> None:
-        """Requests that wait for the disk: the first goes on at once, each of the others when it is its turn."""
-        due = [waiter for at, waiter in self._on_durable if at <= sequence and not waiter.done()]
-        self._on_durable = [(at, waiter) for at, waiter in self._on_durable if at > sequence]
-        for waiter in due[1:]:
-            self.turns.resolve_later(waiter, error)
-        for waiter in due[:1]:
-            if error is not None:
-                waiter.set_exception(error)
-            else:
-                waiter.set_result(None)
+        self.releases.release(sequence, error)
 
     # Reads for paged queues
 

@@ -6,13 +6,13 @@ come through here: `sending.sends` and `acknowledging.acks` take them as one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
 from stompbox.server import acknowledging, connecting, sending, subscribing, transactions
 
-COMMANDS: Final[Mapping[str, Callable[[Any, Any], None]]] = MappingProxyType(
+COMMANDS: Final[Mapping[str, Callable[[Any, Any], Iterator[None] | None]]] = MappingProxyType(
     {
         "CONNECT": connecting.connect, "STOMP": connecting.connect, "DISCONNECT": connecting.disconnect,
         "SEND": sending.send,

@@ -152,7 +152,7 @@ class Reading:
                 self._take(self.left.popleft(), until)
             else:
                 self._obey_all(self.events or iter(()), until)
-            if self.turns.clock() > until:
+            if self.events is not None or self.steps is not None or self.turns.clock() > until:
                 return
 
     def _take(self, data: bytes, until: float) -> None:
@@ -241,6 +241,8 @@ class Reading:
     def _take_steps(self, until: float) -> bool:
         """Whether the frame is done."""
         assert self.steps is not None
+        if until is FOREVER:  # a small read: one frame of it is long all the same
+            until = self.turns.allowance()
         try:
             for _ in self.steps:
                 if self.turns.clock() > until:

@@ -25,7 +25,7 @@ from stompbox.store.overflow import Overflow
 
 log = logging.getLogger("stompbox")
 
-GC_THRESHOLDS: Final = (50_000, 20, 50)  # messages live in flat lists; the collector has little to find in them
+GC_THRESHOLDS: Final = (5_000, 20, 500)  # messages live in flat lists; a young generation is small, so that to collect it takes few ms
 SWITCH_INTERVAL: Final = 0.0005  # seconds after which the committer's thread gives way to the loop
 LAST_WORDS: Final = 2.0  # seconds for the admin interface to close, after a fault
 

@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from stompbox.broker import durables, subscriptions
+from stompbox.broker import closing, durables, subscriptions
 from stompbox.broker.consumer import AckMode, Consumer
 from stompbox.broker.destinations import KINDS, Destination
 from stompbox.broker.durables import DurableSubscription
@@ -313,7 +314,7 @@ def _user_id(connection: Connection) -> str:
 # UNSUBSCRIBE
 
 
-def unsubscribe(connection: Connection, frame: Frame) -> None:
+def unsubscribe(connection: Connection, frame: Frame) -> Iterator[None]:
     """Ends a subscription, or for ever a durable one."""
     broker, headers = connection.broker, frame.headers
     durable = _durable_name(frame)
@@ -324,11 +325,11 @@ def unsubscribe(connection: Connection, frame: Frame) -> None:
     elif _is_durable_as_in_rabbitmq(frame) and (_user_id(connection), headers.get("id", "")) in broker.engine.durables:
         _drop_durable(connection, durables.find_durable(broker.engine, _user_id(connection), headers["id"]))
     else:
-        _end(connection, frame)
+        yield from _end(connection, frame)
     connection.answer(frame, waits=broker.engine.is_durable and broker.engine.is_dirty and "receipt" in headers)
 
 
-def _end(connection: Connection, frame: Frame) -> None:
+def _end(connection: Connection, frame: Frame) -> Iterator[None]:
     headers = frame.headers
     name = headers.get("id")
     if name is None:
@@ -337,7 +338,7 @@ def _end(connection: Connection, frame: Frame) -> None:
     if consumer is None:
         wanted = headers.get("id", headers.get("destination", ""))
         raise IllegalFrame("no-such-subscription", f"this connection has no subscription {wanted[:80]!r}")
-    connection.broker.engine.close_consumer(consumer, is_failure=False)
+    return closing.closing(connection.broker.engine, consumer, is_failure=False)
 
 
 def _drop_durable(connection: Connection, durable: DurableSubscription) -> None:

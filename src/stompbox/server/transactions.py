@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from stompbox.broker import closing
 from stompbox.broker.transaction import Transaction
 from stompbox.errors import IllegalFrame, Refused
 from stompbox.server import transacted
@@ -62,8 +64,8 @@ def commit(connection: Connection, frame: Frame) -> None:
     connection.answer(frame, waits=waits and "receipt" in frame.headers, is_refusable=transaction.is_refusable)
 
 
-def abort(connection: Connection, frame: Frame) -> None:
-    _undo(connection, transaction_of(connection, frame.headers["transaction"]))
+def abort(connection: Connection, frame: Frame) -> Iterator[None]:
+    yield from _undoing(connection, transaction_of(connection, frame.headers["transaction"]))
     connection.answer(frame, waits=False)
 
 
@@ -76,8 +78,13 @@ def time_out(connection: Connection, transaction: Transaction) -> None:
 
 
 def _undo(connection: Connection, transaction: Transaction) -> None:
+    for _ in _undoing(connection, transaction):
+        pass
+
+
+def _undoing(connection: Connection, transaction: Transaction) -> Iterator[None]:
     _end(connection, transaction)
-    connection.broker.engine.abort(transaction)
+    yield from closing.aborting(connection.broker.engine, transaction, is_failure=False)
     transacted.give_back(connection)
 
 

@@ -6,7 +6,7 @@
 | COMMIT, ABORT, UNSUBSCRIBE and what else is long of itself    | some of its messages        | the rest of the frame        |
 | a connection that ends (leaving.py)                           | some of what it had         | the rest of it               |
 | messages to be encoded and written (delivering.py)            | some subscriptions          | the others                   |
-| RECEIPTs that a commit has let out (Broker)                   | a connection                | the others                   |
+| RECEIPTs that a commit has let out (releasing.py)             | a connection                | the others                   |
 | requests, lists and metrics, which are coroutines (in_turns)  | an item                     | `give_way`                   |
 
 What waits is in one queue (round robin), each with a share of the turn. What goes out comes first, with half of the turn: those who were
@@ -111,7 +111,7 @@ class Turns:
         """The broker stops: all that was begun is done, however long it takes."""
         while self._outward or self._inward:
             for waiting in (self._outward, self._inward):
-                self._go_through(waiting, FOREVER, FOREVER)
+                self._go_through(waiting, FOREVER)
             self.broker.flush()
 
     def _plan(self) -> None:
@@ -127,15 +127,17 @@ class Turns:
         now = self.clock()
         self._at, self._until, self._lent = broker.loop.time(), now + self.budget, 0.0
         broker.engine.now = broker.now()
-        self._go_through(self._outward, now + self.budget / 2, self.share)
-        self._go_through(self._inward, self._until, self.share)
+        self._go_through(self._outward, now + self.budget / 2)
+        self._go_through(self._inward, self._until)
         broker.flush()
         self._plan()
 
-    def _go_through(self, waiting: deque[Work], until: float, share: float) -> None:
-        while waiting:
+    def _go_through(self, waiting: deque[Work], until: float) -> None:
+        """Each once, as long as there is time; in equal parts, which are no smaller than a share."""
+        for left in range(len(waiting), 0, -1):
+            now = self.clock() + self._lent
             work = waiting.popleft()
-            if work(min(until, self.clock() + share)):
+            if work(min(until, now + max(self.share, (until - now) / left))):
                 waiting.append(work)
             if self.clock() + self._lent >= until:
                 return

@@ -1,0 +1,245 @@
+"""The budget of a turn of the loop, in counted work: how much of one client's is done before others have their turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from tests.server.turning import LOOKS, World
+
+Said = tuple[str, Mapping[str, str]]
+MANY = 500
+
+FLOODS = {
+    "BEGIN and ABORT": [(command, {"transaction": f"{n}"}) for n in range(MANY // 2) for command in ("BEGIN", "ABORT")],
+    "SUBSCRIBE and UNSUBSCRIBE": [
+        (command, {"id": "1", "destination": f"/topic/{n}"}) for n in range(MANY // 2) for command in ("SUBSCRIBE", "UNSUBSCRIBE")
+    ],
+    "errors of UNSUBSCRIBE": [("UNSUBSCRIBE", {"id": f"{n}"}) for n in range(MANY)],
+    "ACKs of unknown messages": [("ACK", {"subscription": "1", "message-id": f"9-{n}x"}) for n in range(MANY)],
+    "NACKs of unknown messages": [("NACK", {"subscription": "1", "message-id": f"9-{n}"}) for n in range(MANY)],
+    "SENDs that each go elsewhere": [("SEND", {"destination": f"/topic/{n}"}) for n in range(MANY)],
+}
+
+
+def receipts(prefix: str, count: int) -> Iterator[Said]:
+    for number in range(count):
+        yield "BEGIN", {"transaction": f"{number}", "receipt": f"{prefix}{number}"}
+        yield "ABORT", {"transaction": f"{number}"}
+
+
+@pytest.mark.parametrize("sort", FLOODS)
+def test_others_wait_for_no_more_than_one_turn_of_a_flood(sort: str) -> None:
+    world = World()
+    hostile, normal = world.client(), world.client()
+    hostile.say_much(FLOODS[sort])
+    normal.say(("BEGIN", {"transaction": "t", "receipt": "now"}))
+    assert normal.receipts() == ["now"], "it has not waited for anything but one portion"
+    turns = world.until_idle()
+    assert turns >= MANY / LOOKS - 1, "in one turn so many frames, and no more"
+    hostile.say(("BEGIN", {"transaction": "t", "receipt": "last"}))
+    assert hostile.receipts() == ["last"]
+
+
+def test_no_more_frames_than_the_limit_are_obeyed_in_one_turn() -> None:
+    world = World(max_turn_time=60_000, max_turn_frames=7)
+    world.broker.turns.clock.step = 0.0  # type: ignore[attr-defined]
+    client = world.client()
+    client.say_much(receipts("r", 21))
+    for turn in range(1, 6):
+        assert len(client.receipts()) == -(-7 * turn // 2)
+        world.turn()
+    world.until_idle()
+    assert len(client.receipts()) == 21
+
+
+def test_the_rest_of_a_read_is_obeyed_in_order_and_nothing_is_read_meanwhile() -> None:
+    world = World()
+    client = world.client()
+    client.say_much(receipts("a", 50))
+    assert not client.wire.is_read
+    client.say(*receipts("b", 3))  # what TLS or a WebSocket had read before
+    assert len(client.receipts()) < 10
+    world.until_idle()
+    assert client.receipts() == [f"a{n}" for n in range(50)] + [f"b{n}" for n in range(3)]
+    assert client.wire.is_read
+
+
+def test_those_who_have_much_left_have_their_turns_one_after_the_other() -> None:
+    world = World()
+    clients = [world.client() for _ in range(8)]
+    for client in clients:
+        client.say_much(receipts("r", 100))
+    done = []
+    while world.broker.turns.waiting:
+        world.turn()
+        done.append([len(client.receipts()) for client in clients])
+    middle = done[len(done) // 2]
+    assert max(middle) - min(middle) <= LOOKS, "all have come equally far"
+    assert done[-1] == [100] * 8
+
+
+def test_a_client_that_says_little_is_heard_at_once_however_many_wait() -> None:
+    world = World()
+    for _ in range(50):
+        world.client().say_much(FLOODS["errors of UNSUBSCRIBE"])
+    normal = world.client()
+    for number in range(20):
+        normal.say(("BEGIN", {"transaction": f"{number}", "receipt": f"{number}"}))
+        assert normal.receipts()[-1] == f"{number}"
+        world.turn()
+    assert world.broker.turns.waiting
+
+
+def test_who_sends_and_closes_has_sent_all_of_it() -> None:
+    world = World()
+    client = world.client()
+    client.say_much([("SEND", {"destination": f"/queue/{n}"}) for n in range(100)])
+    client.socket.connection_lost(None)
+    assert world.broker.engine.counters["received"] < 100
+    world.until_idle()
+    assert world.broker.engine.counters["received"] == 100
+    assert client.connection not in world.broker.connections
+    assert not world.broker.waiting
+
+
+def test_disconnect_is_obeyed_in_its_place_and_its_receipt_is_the_last() -> None:
+    world = World()
+    client = world.client()
+    client.say_much([*receipts("r", 40), ("DISCONNECT", {"receipt": "bye"}), ("SEND", {"destination": "/queue/late"})])
+    assert not client.is_ended
+    world.until_idle()
+    assert client.receipts() == [*[f"r{n}" for n in range(40)], "bye"]
+    assert "late" not in world.broker.engine.addresses
+    assert client.is_ended
+
+
+def test_an_error_that_closes_ends_what_waits_behind_it() -> None:
+    world = World()
+    client = world.client("1.2")
+    client.say_much([*receipts("r", 20), ("ABORT", {"transaction": "none"}), *receipts("late", 20)])
+    world.until_idle()
+    assert client.receipts() == [f"r{n}" for n in range(20)]
+    assert client.errors() == ["no-such-transaction"]
+    assert client.is_ended
+
+
+def test_heart_beats_count_while_its_frames_wait() -> None:
+    world = World()
+    client = world.client()
+    client.say_much(receipts("r", 100))
+    pulse = client.connection.pulse
+    world.loop.turns += 10_000_000  # seconds in which nothing could be read
+    client.connection._beat()
+    assert client.errors() == []
+    assert pulse.next_deadline() is None or pulse.next_deadline() > world.loop.time()
+    world.until_idle()
+    assert len(client.receipts()) == 100
+
+
+def test_a_small_read_of_a_login_is_obeyed_whole() -> None:
+    world = World()
+    client = world.client()
+    client.say(*receipts("r", 8))
+    assert len(client.receipts()) == 8
+    assert not world.broker.turns.waiting
+
+
+# What goes out
+
+
+def topic(world: World, count: int) -> None:
+    """So many subscriptions, of connections with 20 each."""
+    for start in range(0, count, 20):
+        client = world.client()
+        client.say(*[("SUBSCRIBE", {"id": f"{n}", "destination": "/topic/all"}) for n in range(start, start + 20)])
+    world.until_idle()
+
+
+def test_a_message_to_thousands_goes_out_in_portions_and_another_one_goes_before() -> None:
+    world = World()
+    topic(world, 4000)
+    normal = world.client()
+    normal.say(("SUBSCRIBE", {"id": "1", "destination": "/topic/own"}))
+    hostile = world.client()
+    hostile.say(("SEND", {"destination": "/topic/all"}))
+    delivered = world.broker.engine.counters["delivered"]
+    assert delivered < 1000
+    assert world.broker.deliveries.waiting
+    normal.say(("SEND", {"destination": "/topic/own"}))
+    assert normal.bodies() == [b""]
+    world.until_idle()
+    assert world.broker.engine.counters["delivered"] == 4001
+
+
+def test_receipts_of_one_commit_are_said_in_portions() -> None:
+    world = World()
+    clients = [world.client() for _ in range(200)]
+    for client in clients:
+        world.broker.want_commit(client.connection)
+        client.connection.confirm([b"r"], waits=True)
+    world.broker._release(world.broker.sequence)
+    told = sum("r" in client.receipts() for client in clients)
+    assert told <= 2 * LOOKS
+    before = told
+    while world.broker.turns.waiting:
+        world.turn()
+        told = sum("r" in client.receipts() for client in clients)
+        assert told - before <= 2 * LOOKS
+        before = told
+    assert told == 200
+    assert not world.broker.waiting
+
+
+# What ends
+
+
+def loaded(world: World, count: int, options: Mapping[str, str]) -> tuple[object, list[bytes]]:
+    """A client that has so many messages of a queue, each of them a run of its own, and has not acknowledged them."""
+    sender, holder = world.client(), world.client()
+    bodies = []
+    for number in range(count):
+        sender.say(("SEND", {"destination": "/queue/q", f"name-{number}": "1"}))
+    holder.say(("SUBSCRIBE", {"id": "1", "destination": "/queue/q", "consumer-window-size": "-1", **options}))
+    world.until_idle()
+    world.turn(20)
+    assert len(holder.bodies()) == count
+    return holder, bodies
+
+
+@pytest.mark.parametrize("mode", ["client", "client-individual"])
+@pytest.mark.parametrize("end", ["lost", "UNSUBSCRIBE", "DISCONNECT"])
+def test_what_a_subscription_had_goes_back_in_portions_and_in_order(end: str, mode: str) -> None:
+    world = World()
+    holder, _ = loaded(world, 1500, {"ack": mode})
+    queue = world.broker.engine.addresses["q"].anycast["q"]
+    other = world.client()
+    other.say(("SUBSCRIBE", {"id": "1", "destination": "/queue/q"}))
+    if end == "lost":
+        holder.socket.connection_lost(None)  # type: ignore[attr-defined]
+    elif end == "UNSUBSCRIBE":
+        holder.say(("UNSUBSCRIBE", {"id": "1", "receipt": "done"}))  # type: ignore[attr-defined]
+    else:
+        holder.say(("DISCONNECT", {"receipt": "done"}))  # type: ignore[attr-defined]
+    assert queue.backlog.count < 1500, "not all of it in one go"
+    assert other.bodies() == [], "and nothing is handed out before all are back"
+    if end != "lost":
+        assert holder.receipts() == []  # type: ignore[attr-defined]
+    world.until_idle()
+    world.turn(20)
+    names = [next(name for name in frame.headers if name.startswith("name-")) for frame in other.heard() if frame.command == "MESSAGE"]
+    assert names == [f"name-{n}" for n in range(1500)]
+    if end != "lost":
+        assert holder.receipts() == ["done"]  # type: ignore[attr-defined]
+
+
+def test_a_broker_that_stops_does_what_was_begun() -> None:
+    world = World()
+    holder, _ = loaded(world, 1500, {"ack": "client-individual"})
+    holder.socket.connection_lost(None)  # type: ignore[attr-defined]
+    queue = world.broker.engine.addresses["q"].anycast["q"]
+    assert queue.backlog.count < 1500
+    world.broker.turns.finish()
+    assert queue.backlog.count == 1500
+    assert not world.broker.turns.waiting

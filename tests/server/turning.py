@@ -1,0 +1,154 @@
+"""A broker whose turns are counted: a loop that takes a turn when it is told to, and a clock that goes on by as much as it is looked at."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, cast
+
+from stompbox.config import Configuration, ListenerTable
+from stompbox.server.broker import Broker
+from stompbox.server.tcp import Door, Socket
+from stompbox.server.turns import Turns
+from stompbox.stomp.codec import Decoder, encode
+from stompbox.stomp.frames import SERVER_COMMANDS, Frame
+from stompbox.stomp.versions import VERSIONS
+from stompbox.store.memory import MemoryStore
+from tests.crash.calls import Wire
+
+LOOKS = 10  # at the clock in one turn: each step is followed by one
+PADDING = b"\n" * 1100  # makes a read large enough for the clock to be looked at
+
+
+class Handle:
+    def cancel(self) -> None:
+        pass
+
+
+class Loop:
+    """Its time stands still within a turn, as uvloop's does. What is to be called later never is."""
+
+    def __init__(self) -> None:
+        self.turns = 0
+        self.callbacks: deque[Callable[[], object]] = deque()
+
+    def time(self) -> float:
+        return float(self.turns)
+
+    def call_soon(self, callback: Callable[..., object], *given: Any) -> Handle:
+        self.callbacks.append(lambda: callback(*given))
+        return Handle()
+
+    call_soon_threadsafe = call_soon
+
+    def call_later(self, *_: Any) -> Handle:
+        return Handle()
+
+    call_at = call_later
+
+    def turn(self) -> None:
+        """What was called for in one turn happens in the next."""
+        self.turns += 1
+        for _ in range(len(self.callbacks)):
+            self.callbacks.popleft()()
+
+
+class Clock:
+    def __init__(self, step: float) -> None:
+        self.now = 0.0
+        self.step = step
+
+    def __call__(self) -> float:
+        self.now += self.step
+        return self.now
+
+
+class Recorded(Wire):
+    """Writes down whether it is read."""
+
+    is_read = True
+
+    def pause_reading(self) -> None:
+        self.is_read = False
+
+    def resume_reading(self) -> None:
+        self.is_read = True
+
+
+class World:
+    """`url`: options of the listener."""
+
+    def __init__(self, options: str = "", **settings: Any) -> None:
+        listener = ListenerTable(url=f"tcp://127.0.0.1:0{options}")
+        self.settings = Configuration(memory=True, listeners=(listener,), **settings)
+        self.loop = Loop()
+        self.broker = Broker(self.settings, MemoryStore(), cast(asyncio.AbstractEventLoop, self.loop), is_durable=False)
+        budget = self.settings.max_turn_time / 1000
+        self.broker.turns = Turns(self.broker, self.settings, Clock(budget / LOOKS))
+        self.broker.faults.on_stop = lambda: None
+        self.door = Door(self.broker, listener.parse())
+
+    def client(self, version: str = "1.1") -> Client:
+        return Client(self, version)
+
+    def turn(self, times: int = 1) -> None:
+        for _ in range(times):
+            self.loop.turn()
+            assert self.broker.faults.last is None, self.broker.faults.last
+
+    def until_idle(self, most: int = 100_000) -> int:
+        """Turns until no work waits."""
+        for count in range(most):
+            if not self.broker.turns.waiting:
+                return count
+            self.turn()
+        raise AssertionError(f"there is work left after {most} turns")
+
+
+class Client:
+    """Logged in, without a socket."""
+
+    def __init__(self, world: World, version: str) -> None:
+        self.world = world
+        self.version = VERSIONS[version]
+        self.wire = Recorded()
+        self.socket = Socket(world.broker, world.door)
+        self.decoder = Decoder(SERVER_COMMANDS)
+        self.seen = 0
+        self.frames: list[Frame] = []
+        self.socket.connection_made(self.wire)
+        self.say(("CONNECT", {"accept-version": version, "host": "localhost"}))
+        self.decoder.version = self.version
+        self.connection = cast(Any, self.socket._receiver)
+
+    def say(self, *frames: tuple[str, Mapping[str, str]]) -> None:
+        """In one read, however large."""
+        self.socket.data_received(self.octets(frames))
+
+    def say_much(self, frames: Iterable[tuple[str, Mapping[str, str]]]) -> None:
+        """The same, with so many EOLs before it that the read is no small one."""
+        self.socket.data_received(PADDING + self.octets(frames))
+
+    def octets(self, frames: Iterable[tuple[str, Mapping[str, str]]]) -> bytes:
+        return b"".join([encode(Frame(command, dict(headers)), self.version) for command, headers in frames])
+
+    @property
+    def is_ended(self) -> bool:
+        """Its socket is told to close."""
+        return self.wire.is_gone or self.socket._closing
+
+    def heard(self) -> list[Frame]:
+        """All frames so far."""
+        data, self.seen = bytes(self.wire.written[self.seen :]), len(self.wire.written)
+        self.frames += [frame for frame in self.decoder.receive(data) if isinstance(frame, Frame)]
+        return self.frames
+
+    def receipts(self) -> list[str]:
+        return [frame.headers["receipt-id"] for frame in self.heard() if frame.command == "RECEIPT"]
+
+    def errors(self) -> list[str]:
+        return [frame.headers["code"] for frame in self.heard() if frame.command == "ERROR"]
+
+    def bodies(self) -> list[bytes]:
+        return [frame.body for frame in self.heard() if frame.command == "MESSAGE"]
