@@ -16,6 +16,9 @@ data = "{data}"
 [[listener]]
 url = "tcp://127.0.0.1:0"
 
+[admin]
+enabled = false              # another broker may have one on this machine
+
 [[address-setting]]          # flights stay in their logs although everybody has read them: Spark and replay read them again
 match = "flights.#"
 retention-ms = 604800000     # a week

@@ -10,9 +10,10 @@ import selectors
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from urllib.parse import urlsplit
 
 import pytest
@@ -77,16 +78,26 @@ def _lines_until_ready(process: subprocess.Popen[bytes], log: Path) -> list[str]
     return [line.strip() for line in printed.decode().splitlines() if line.strip() != "ready"]
 
 
-def start_broker(folder: Path, *arguments: str, is_patient: bool = False) -> Served:
+def _without_admin(arguments: tuple[str, ...]) -> tuple[str, ...]:
+    """A broker with a file has an admin interface at 8161, which is not ours to take: none, where neither file nor flag speaks of it."""
+    if "--config" not in arguments or {"--admin", "--no-admin"} & set(arguments):
+        return ()
+    file = Path(arguments[arguments.index("--config") + 1])
+    return () if not file.is_file() or "[admin]" in file.read_text() else ("--no-admin",)
+
+
+def start_broker(
+    folder: Path, *arguments: str, is_patient: bool = False, environment: Mapping[str, str] = MappingProxyType({})
+) -> Served:
     """`stompbox serve` with these arguments, its working folder in `folder`; returns once it is ready."""
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "broker.log"
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("STOMPBOX_")}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("STOMPBOX_")} | dict(environment)
     if not is_patient:  # most tests end with clients that have something in flight, and nobody who would finish it
         environment["STOMPBOX_GRACEFUL_SHUTDOWN_TIMEOUT"] = "0"
     with log.open("ab") as stderr:
         process = subprocess.Popen(
-            [sys.executable, "-m", "stompbox", "serve", *arguments],
+            [sys.executable, "-m", "stompbox", "serve", *arguments, *_without_admin(arguments)],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, cwd=folder, env=environment,
         )
     try:
@@ -115,8 +126,8 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
     """serve(*arguments) -> Served: any number of brokers, ended with the test."""
     running: list[Served] = []
 
-    def start(*arguments: str, is_patient: bool = False) -> Served:
-        running.append(start_broker(tmp_path / "broker", *arguments, is_patient=is_patient))
+    def start(*arguments: str, is_patient: bool = False, environment: Mapping[str, str] = MappingProxyType({})) -> Served:
+        running.append(start_broker(tmp_path / "broker", *arguments, is_patient=is_patient, environment=environment))
         return running[-1]
 
     yield start

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import pickle
 import re
+import socket
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from stompbox.errors import (
     StompboxError,
     StoreError,
     UsageError,
+    reason_of,
 )
 from tests.error_codes import Codes, Use
 
@@ -157,3 +160,19 @@ def test_codes_are_found(tmp_path: Path, text: str, codes: set[str | None]) -> N
 
 def test_closes_is_found(tmp_path: Path) -> None:
     assert codes_of(tmp_path, "raise Fault('a', 't', closes=True)\nraise Fault('b', 't', closes=False)") == {("a", True), ("b", False)}
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed ('127.0.0.1', 1)"), "Connection refused"),
+        (OSError("Multiple exceptions: [Errno 111] Connect call failed ('::1', 1), [Errno 111] Connect call failed"), "Connection refused"),
+        (OSError("[Errno 111] x, [Errno 113] y"), "Connection refused, No route to host"),
+        (socket.gaierror(-2, "Name or service not known"), "Name or service not known"),
+        (FileNotFoundError(errno.ENOENT, "No such file or directory", "x"), "No such file or directory"),
+        (ValueError("port is odd"), "port is odd"),
+        (TimeoutError(), "TimeoutError"),
+    ],
+)
+def test_a_reason_is_in_words(error: Exception, words: str) -> None:
+    assert reason_of(error) == words

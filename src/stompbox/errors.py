@@ -18,6 +18,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from functools import partial
 from typing import Final
@@ -26,10 +27,24 @@ from typing import Final
 _USERINFO: Final = re.compile(r"^(\s*[\w+.-]*:/*)?(?:[^?]*|[^=]*)@")
 _SECRET: Final = re.compile(r"(pass\w*\s*=)[^;&]*", re.IGNORECASE)
 
+_NUMBERED: Final = re.compile(r"\[Errno (\d+)\]")
+_NUMBERS_OF_THEIR_OWN: Final = ("socket", "ssl")  # modules whose errors do not count as errno.h does; to import them takes time
+
 
 def redacted(url: str) -> str:
     """A URL, whole or malformed, with every passcode starred out: all error texts and logs that show one go through here."""
     return _SECRET.sub(r"\1***", _USERINFO.sub(lambda found: f"{found[1] or ''}***@", url))
+
+
+def reason_of(error: Exception) -> str:
+    """What the system had against it, in its own words and without its numbers: `Connection refused`. Where several addresses of one
+    name were tried, each different reason once."""
+    numbers = [int(number) for number in _NUMBERED.findall(str(error))]
+    if isinstance(error, OSError) and error.errno is not None:
+        numbers.append(error.errno)
+    words = [os.strerror(number) for number in dict.fromkeys(numbers) if number > 0]
+    is_known = words and type(error).__module__ not in _NUMBERS_OF_THEIR_OWN
+    return ", ".join(words) if is_known else getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
 class StompboxError(Exception):

@@ -61,6 +61,20 @@ def test_a_busy_default_port_is_gone_on_without(serve: Serve) -> None:
     assert served.stop() == 0
 
 
+def test_a_file_of_one_line_takes_nothing_away(serve: Serve, tmp_path: Path) -> None:
+    """The default place, which may be somebody else's: then a warning that names it. `enabled = false` asks for none."""
+    (tmp_path / "one.toml").write_text("memory = true\n")
+    (tmp_path / "none.toml").write_text("memory = true\n[admin]\nenabled = false\n")
+    places = {}
+    for name in ("one.toml", "none.toml"):
+        served = serve("--listen", "tcp://127.0.0.1:0", is_patient=True, environment={"STOMPBOX_CONFIG": str(tmp_path / name)})
+        places[name] = served.admin or next((line for line in served.log.read_text().splitlines() if ":8161" in line), "")
+        assert served.stop() == 0
+        served.log.unlink()
+    assert "127.0.0.1:8161" in places["one.toml"]
+    assert places["none.toml"] == ""
+
+
 @pytest.mark.parametrize("place", ["0.0.0.0:0", "[::]:0"])
 def test_open_to_others_without_users_is_refused(tmp_path: Path, place: str) -> None:
     assert_refused(run_serve(tmp_path, "--memory", "--listen", "tcp://127.0.0.1:0", "--admin", place), place, "[[user]]")

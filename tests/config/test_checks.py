@@ -67,7 +67,6 @@ def test_loopback_needs_no_users() -> None:
             {"virtual-host": [{"name": "v"}]},
             "no [[virtual-host]] is the default: clients whose `host` names none of them are refused",
         ),
-        ({"admin": {"key-path": "k"}, "admin.listen": "off"}, "[admin] has keys but no `listen`: there is no admin interface"),
     ],
 )
 def test_what_is_warned_about(tables: dict[str, Any], warning: str) -> None:

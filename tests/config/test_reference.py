@@ -13,6 +13,7 @@ from stompbox.config.environment import variables
 from stompbox.config.fields import fields_of
 from stompbox.config.listener import ALIASES
 from stompbox.config.reference import TABLES, default_of, documented, main, value_of
+from stompbox.server.verifying import verify
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 
@@ -49,8 +50,8 @@ def test_the_example_of_the_page_is_a_good_configuration(tmp_path: Path) -> None
     example = PAGE.read_text(encoding="utf-8").partition("```toml\n")[2].partition("```")[0]
     assert set(tomllib.loads(example)) >= {"listener", "admin", "user", "permission", "address-setting", "address", "divert"}
     path = tmp_path / "example.toml"
-    path.write_text(example.replace("$…", "$c2FsdA$aGFzaA"), encoding="utf-8")
-    assert len(read(path).configuration.listeners) == 2
+    path.write_text(example, encoding="utf-8")
+    assert verify(read(path)) == []
 
 
 def test_defaults_are_written_for_people() -> None:

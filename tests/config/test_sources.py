@@ -113,8 +113,17 @@ def test_without_file_there_are_a_listener_and_an_admin_interface_on_loopback() 
     assert (configuration.data, configuration.memory) == ("stompbox-data", False)
 
 
-def test_a_file_without_admin_has_no_admin_interface() -> None:
-    assert load(file_with("")).admin.endpoint() is None
+def test_a_file_that_does_not_speak_of_it_leaves_the_admin_interface() -> None:
+    for text in ("", "data = 'd'", "[admin]\nallowed-hosts = ['a.example']", "[admin]\nenabled = true"):
+        assert load(file_with(text)).admin.endpoint() == ("127.0.0.1", 8161)
+
+
+def test_the_admin_interface_is_switched_off() -> None:
+    assert load(file_with("[admin]\nenabled = false\nlisten = '127.0.0.1:1'")).admin.endpoint() is None
+    flags = {"admin.listen": "127.0.0.1:2", "admin.enabled": True}  # --admin
+    assert load(file_with("[admin]\nenabled = false"), {}, flags).admin.endpoint() == ("127.0.0.1", 2)
+    assert load(file_with("[admin]\nlisten = '127.0.0.1:1'"), {"STOMPBOX_ADMIN_ENABLED": "false"}).admin.endpoint() is None
+    assert load(file_with("[admin]\nlisten = 'off'"), {"STOMPBOX_ADMIN_LISTEN": "127.0.0.1:3"}).admin.endpoint() == ("127.0.0.1", 3)
     assert load(file_with("[admin]\nlisten = 'OFF'")).admin.endpoint() is None
     assert load(file_with("[admin]\nlisten = ''")).admin.endpoint() is None
 

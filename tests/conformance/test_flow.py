@@ -155,9 +155,14 @@ CASES = [
         hear("b", "MESSAGE", "", browser="end", destination="/queue/{x}", subscription="0"), send("s", "/queue/{x}", "3"), sync("b"),
         bye("b"), bye("a"), subscribe("c", "/queue/{x}"), *[hear("c", "MESSAGE", str(n)) for n in range(4)],
     ]),
-    Case("a browser of nothing is told the end at once", [
+    Case("a browser of an empty queue is told the end at once", [
+        subscribe("a", "/queue/{x}"), send("s", "/queue/{x}", "0"), hear("a", "MESSAGE"),
         subscribe("b", "/queue/{x}", headers="browser:true"), hear("b", "MESSAGE", browser="end"), sync("b"),
     ]),
+    *[Case(f"who looks makes no queue: {text}", [
+        say("a", "SUBSCRIBE", text, headers="id:1\nbrowser:true"), refused("a", "no-such-queue", "{x}"),
+        say("b", "SUBSCRIBE", text, headers="id:1\nbrowser:true"), refused("b", "no-such-queue", "{x}"),
+    ]) for text in ("/queue/{x}", "/queue/{x}::q", "{x}")],
     Case("a browser with a selector, from an offset", [
         *[send("s", "/queue/{x}", str(n), f"odd:{n % 2}") for n in range(6)],
         subscribe("b", "/queue/{x}", headers="browser:true\nselector:odd = 1\nfrom-seq:2"), hear("b", "MESSAGE", "3"),

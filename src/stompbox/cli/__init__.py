@@ -1,21 +1,70 @@
-"""The command line: `stompbox`, also `python -m stompbox`. Each command is a module of its own, loaded when it is called."""
+"""The command line: `stompbox`, also `python -m stompbox`. Each command is a module of its own, loaded when it is called.
+
+Decides what `stompbox --help` lists, and how every command ends whose output nobody reads any more (`| head -3`): in silence and with
+exit code 141, which is what a shell says of a program that SIGPIPE has ended. The signal itself stays ignored: a broker's lost socket
+must not end a command.
+"""
 
 from __future__ import annotations
 
-from cyclopts import App
+import sys
+from typing import NoReturn
+
+from cyclopts import App, Group
 
 import stompbox
+from stompbox.cli.streams import leave_stdout
+
+FAILED = 1
+UNREAD = 141  # exit code, 128 + SIGPIPE
+
+_MESSAGES, _BROKER, _OPERATING = (
+    Group(title, sort_key=at) for at, title in enumerate(("Messages", "A broker", "A running broker, by its admin interface"))
+)
+# Name, where it is, and what the list says of it. The module says the same at its head; here it costs no import.
+_COMMANDS = (
+    (_MESSAGES, "send", "send:app", "Send messages and wait until the broker has stored them."),
+    (_MESSAGES, "subscribe", "subscribe:app", "Print the messages of a destination as they come."),
+    (_MESSAGES, "browse", "browse:app", "Print what a queue holds, and leave it there."),
+    (_MESSAGES, "replay", "replay:app", "Copy messages of an address, consumed or not, to another destination."),
+    (_MESSAGES, "pipeline", "pipeline:app", "Archive, transform, replay, report and audit with Spark, from one TOML file."),
+    (_BROKER, "serve", "serve:app", "Run a broker until SIGTERM or SIGINT."),
+    (_BROKER, "config", "config:app", "Check, show and describe the configuration."),
+    (_BROKER, "user", "user:app", "Hash passwords for the users of the broker."),
+    (_BROKER, "store", "store:app", "Check, compact, back up and restore a data folder."),
+    (_OPERATING, "status", "status:app", "Show how a running broker is."),
+    (_OPERATING, "queues", "queues:app", "List the queues of a running broker."),
+    (_OPERATING, "connections", "connections:app", "List the connections of a running broker."),
+    (_OPERATING, "groups", "queues:groups_app", "List reader groups, such as Spark's, and how far they are behind; delete or move them."),
+    (_OPERATING, "purge", "operations:purge_app", "Drop the messages of a queue."),
+    (_OPERATING, "move", "operations:move_app", "Move messages of a queue to another address."),
+    (_OPERATING, "redrive", "operations:redrive_app", "Send dead letters back to where they came from."),
+)
 
 app = App(name="stompbox", version=stompbox.__version__, help="A fast STOMP message broker, its client and its Spark pipeline.")
-_NAMES = (
-    "serve", "send", "subscribe", "browse", "replay", "pipeline", "status", "queues", "connections", "config", "user", "store",
-)  # fmt: skip
-for _name in _NAMES:
-    app.command(f"stompbox.cli.{_name}:app", name=_name)
-app.command("stompbox.cli.queues:groups_app", name="groups")
-for _name in ("purge", "move", "redrive"):
-    app.command(f"stompbox.cli.operations:{_name}_app", name=_name)
+for _group, _name, _place, _help in _COMMANDS:
+    app.command(f"stompbox.cli.{_place}", name=_name, group=_group, help=_help)
 
 
 def main() -> None:
-    app()
+    try:
+        try:
+            app()
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()  # here, where it can be told; the interpreter would do it after the last handler
+    except BrokenPipeError:
+        _unread()
+    except SystemExit as left:
+        if isinstance(left.__context__, BrokenPipeError):  # rich makes that of it
+            _unread()
+        raise
+    except OSError as error:  # of the output, most of all: a full disk
+        print(f"stompbox: {error.strerror or error}{f': {error.filename}' if error.filename else ''}", file=sys.stderr)
+        leave_stdout()
+        sys.exit(FAILED)
+
+
+def _unread() -> NoReturn:
+    leave_stdout()
+    sys.exit(UNREAD)

@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from cyclopts import Parameter
 
-from stompbox.errors import ConnectionLost, PeerError, Refused, UsageError, redacted
+from stompbox.errors import ConnectionLost, PeerError, Refused, UsageError, reason_of, redacted
 
 if TYPE_CHECKING:
     from http.client import HTTPConnection
@@ -45,7 +45,7 @@ def ask(admin: str | None, path: str, body: Mapping[str, object] | None = None) 
         answer = connection.getresponse()
         return _content(shown, answer.status, answer.read())
     except (OSError, HTTPException) as error:
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        reason = reason_of(error)
         problem = f"no broker answers at {shown} ({reason}); --admin says where its admin interface is"
         raise ConnectionLost("connect-failed", problem) from None
     finally:

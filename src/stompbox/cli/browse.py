@@ -1,15 +1,14 @@
-"""`stompbox browse`: what a queue holds, to stdout; nothing is taken from it."""
+"""`stompbox browse`: what a queue holds, to stdout; nothing is taken from it, and a queue that is not there is not made."""
 
 from __future__ import annotations
 
-import sys
-
 from cyclopts import App
 
+from stompbox.cli import streams
 from stompbox.cli.connecting import AsJson, Header, SelectorText, ShowHeaders, Url, parse_headers, run, url_or_default
-from stompbox.cli.subscribe import Form, form_of
+from stompbox.cli.subscribe import BATCH, Form, form_of
 
-app = App(name="browse", help="Print what a queue holds, and leave it there.")
+app = App(name="browse")
 
 BROWSER = "browser"  # header of the SUBSCRIBE, and of the MESSAGE that says that there is no more
 
@@ -45,9 +44,9 @@ async def _browse(destination: str, url: str, header: list[str] | None, *, selec
     left = count if count is not None else -1
     async with connect(url) as client, client.subscribe(destination, ack="auto", headers=headers, selector=selector) as messages:
         while left != 0:
-            message = await messages.receive()
-            if message is None or message.headers.get(BROWSER) == "end":
+            batch = await messages.receive_many(BATCH if left < 0 else min(left, BATCH))
+            shown = [message for message in batch if message.headers.get(BROWSER) != "end"]
+            await streams.write(b"".join([form(message) for message in shown]))
+            if len(shown) < len(batch) or not batch:
                 break
-            sys.stdout.buffer.write(form(message))
-            left -= 1
-    sys.stdout.buffer.flush()
+            left -= len(shown) if left > 0 else 0

@@ -17,7 +17,7 @@ from stompbox.errors import ConfigError
 
 BAD_CONFIGURATION = 2
 
-app = App(name="config", help="Check, show and describe the configuration.")
+app = App(name="config")
 
 ConfigFile = Annotated[Path | None, Parameter(name="--config", help="The TOML file; else STOMPBOX_CONFIG, else ./stompbox.toml if there.")]
 AsJson = Annotated[bool, Parameter(name="--json", help="Print JSON.", negative="")]

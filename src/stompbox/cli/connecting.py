@@ -57,6 +57,8 @@ def leaving(command: str) -> Iterator[None]:
     """What goes wrong in here ends the command so."""
     try:
         yield
+    except BrokenPipeError:  # nobody reads our output any more: cli/__init__.py
+        raise
     except UsageError as error:
         leave(command, error, WRONG_USE)
     except (ConnectionLost, ConnectionError) as error:
@@ -65,8 +67,6 @@ def leaving(command: str) -> Iterator[None]:
         leave(command, error, FAILED)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
-    except BrokenPipeError:  # the reader of our output had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def leave(command: str, error: Exception, code: int) -> None:

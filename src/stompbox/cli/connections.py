@@ -9,7 +9,7 @@ from cyclopts import App
 from stompbox.cli.asking import Admin, AsJson, every, print_json, print_table, span
 from stompbox.cli.connecting import leaving
 
-app = App(name="connections", help="List the connections of a running broker.")
+app = App(name="connections")
 
 
 @app.default

@@ -10,9 +10,9 @@ from stompbox.cli.asking import Admin, AsJson, ask, plain, print_json
 from stompbox.cli.connecting import leaving
 from stompbox.errors import UsageError
 
-purge_app = App(name="purge", help="Drop the messages of a queue.")
-move_app = App(name="move", help="Move messages of a queue to another address.")
-redrive_app = App(name="redrive", help="Send dead letters back to where they came from.")
+purge_app = App(name="purge")
+move_app = App(name="move")
+redrive_app = App(name="redrive")
 
 QueueName = Annotated[str, Parameter(help="Name, or address::name where several queues have the name.")]
 Count = Annotated[int | None, Parameter(help="So many at most, oldest first; without it all.")]

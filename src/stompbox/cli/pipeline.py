@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from stompbox.pipelines.explaining import Explained
     from stompbox.pipelines.settings import Plan
 
-app = App(name="pipeline", help="Archive, transform, replay, report and audit with Spark, from one TOML file.")
+app = App(name="pipeline")
 
 
 @app.command
@@ -95,6 +95,8 @@ def run(
         _leave(error.message, NOT_REACHED)
     except StompboxError as error:
         _leave(error.message, FAILED)
+    except BrokenPipeError:  # nobody reads our output any more: cli/__init__.py
+        raise
     except OSError as error:  # the pipeline's own folder
         _leave(str(error), FAILED)
     except KeyboardInterrupt:  # before the streams ran

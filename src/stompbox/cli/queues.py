@@ -9,8 +9,8 @@ from cyclopts import App, Parameter
 from stompbox.cli.asking import Admin, AsJson, ask, every, plain, print_json, print_table, span
 from stompbox.cli.connecting import leaving
 
-app = App(name="queues", help="List the queues of a running broker.")
-groups_app = App(name="groups", help="List reader groups, such as Spark's, and how far they are behind; delete them, put them elsewhere.")
+app = App(name="queues")
+groups_app = App(name="groups")
 
 Match = Annotated[str, Parameter(help="Only those whose name holds this text.")]
 

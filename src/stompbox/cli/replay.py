@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from stompbox.client import Client
     from stompbox.message import Run
 
-app = App(name="replay", help="Copy messages of an address, consumed or not, to another destination.")
+app = App(name="replay")
 
 MOST_BYTES: Final = 4 << 20  # of one read of the log
 EARLIEST: Final = "earliest"

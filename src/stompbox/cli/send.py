@@ -1,18 +1,22 @@
-"""`stompbox send`: messages from the command line, from stdin or a file; each is confirmed by the broker."""
+"""`stompbox send`: messages from the command line, from stdin or a file; each is confirmed by the broker.
+
+A line of stdin is sent when it is there, not when the last one is; while the broker takes none, no more is read.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from stompbox.cli.connecting import Header, Url, parse_headers, run, url_or_default
+from stompbox.cli import streams
+from stompbox.cli.connecting import Header, Url, leaving, parse_headers, run, url_or_default
 from stompbox.errors import UsageError
 
-app = App(name="send", help="Send messages and wait until the broker has stored them.")
+app = App(name="send")
 
 
 @app.default
@@ -44,35 +48,54 @@ def send(
     window
         Confirmations that may be outstanding.
     """
+    with leaving("send"):
+        _check(body, file, lines=lines, count=count)
     run("send", _send(destination, _bodies(body, file, lines=lines, count=count), url_or_default(url), header, window))
 
 
-def _bodies(body: str | None, file: Path | None, *, lines: bool, count: int) -> Iterator[bytes]:
+def _check(body: str | None, file: Path | None, *, lines: bool, count: int) -> None:
+    """Raises UsageError; and says on a terminal what it waits for."""
     if count < 1:
         raise UsageError("bad-argument", f"--count is {count}; allowed is a number from 1")
     if body is not None and file is not None:
         raise UsageError("bad-argument", "a body and --file cannot be given together")
+    if body is not None or file is not None:
+        return
+    if lines and count > 1:
+        raise UsageError("bad-argument", "--lines with --count needs a body or --file: the lines of stdin are read once")
+    if sys.stdin is not None and sys.stdin.isatty():
+        what = "each line typed here is a message" if lines else "the message is what is typed here"
+        print(f"stompbox send: {what}; Ctrl-D at the beginning of a line ends it", file=sys.stderr)
+
+
+async def _bodies(body: str | None, file: Path | None, *, lines: bool, count: int) -> AsyncIterator[bytes]:
+    once = None if lines else await _only(body, file)
     for _ in range(count):
-        if body is not None:
-            yield from body.encode().splitlines() if lines else [body.encode()]
-            continue
-        try:
-            with file.open("rb") if file is not None else sys.stdin.buffer as source:
-                if lines:
-                    yield from (line.rstrip(b"\r\n") for line in source)
-                else:
-                    yield source.read()
-        except OSError as error:
-            raise UsageError("bad-argument", f"--file {str(file)!r} cannot be read: {error.strerror}") from None
+        if once is not None:
+            yield once
+        elif body is not None:
+            for line in body.encode().splitlines():
+                yield line
+        else:
+            with await streams.opened(file) as source:
+                async for line in streams.lines(source):
+                    yield line
 
 
-async def _send(destination: str, bodies: Iterator[bytes], url: str, header: list[str] | None, window: int) -> None:
+async def _only(body: str | None, file: Path | None) -> bytes:
+    if body is not None:
+        return body.encode()
+    with await streams.opened(file) as source:
+        return await streams.whole(source)
+
+
+async def _send(destination: str, bodies: AsyncIterator[bytes], url: str, header: list[str] | None, window: int) -> None:
     from stompbox.client import connect
 
     headers = parse_headers(header)
     sent = 0
     async with connect(url) as client, client.publisher(window=window) as publisher:
-        for body in bodies:
+        async for body in bodies:
             await publisher.send(destination, body, headers)
             sent += 1
     print(f"{sent} {'message' if sent == 1 else 'messages'} sent to {destination} and confirmed", file=sys.stderr)

@@ -15,13 +15,14 @@ from cyclopts import App, Parameter
 
 from stompbox.cli.logs import set_up_logging
 from stompbox.config import Configuration, read
+from stompbox.config.checks import is_admin_asked as is_asked
 from stompbox.errors import ConfigError, StompboxError
 
 if TYPE_CHECKING:
     from stompbox.admin.listening import AdminListener
     from stompbox.server.broker import Broker
 
-app = App(name="serve", help="Run a broker until SIGTERM or SIGINT.")
+app = App(name="serve")
 
 DAMAGED: Final = frozenset(("data-corrupt", "data-missing"))  # codes: starting once more does not help, so exit code 3
 STOPPED = "broker-stopped"
@@ -70,7 +71,8 @@ def serve(
         "listen": listen,
         "data": str(data) if data is not None else None,
         "memory": memory,
-        "admin.listen": "off" if no_admin else admin,
+        "admin.listen": admin,
+        "admin.enabled": False if no_admin else None if admin is None else True,
         "log-level": log_level,
         "log-format": log_format,
     }
@@ -83,7 +85,7 @@ def serve(
         for warning in verify(loaded):
             logging.getLogger("stompbox").warning("%s", warning)
         again = partial(_read_again, config, overrides)
-        _run(configuration, again, is_admin_asked=loaded.where(("admin", "listen")) != "default", accepts_loss=accept_loss)
+        _run(configuration, again, is_admin_asked=is_asked(loaded), accepts_loss=accept_loss)
     except StompboxError as error:
         _leave(error)
 
@@ -111,7 +113,7 @@ def _run(configuration: Configuration, again: Callable[[], Configuration], *, is
     from stompbox.server.run import serve as serve_until_stopped
 
     def attach(broker: Broker) -> AdminListener | None:
-        if configuration.admin.listen is None:
+        if not configuration.admin.enabled:
             return None
         from stompbox.admin.listening import AdminListener
 
@@ -120,7 +122,7 @@ def _run(configuration: Configuration, again: Callable[[], Configuration], *, is
         except ConfigError as error:  # nobody asked for it there: a second broker on one machine is a broker all the same
             if is_admin_asked:
                 raise
-            what_to_do = "it goes on without; --admin HOST:PORT chooses another place, --no-admin leaves it out"
+            what_to_do = "it goes on without; --admin HOST:PORT or [admin] listen chooses another place, --no-admin or enabled = false none"
             logging.getLogger("stompbox.admin").warning("%s; %s", error.message, what_to_do)
             return None
 

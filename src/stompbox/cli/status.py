@@ -10,7 +10,7 @@ from cyclopts import App
 from stompbox.cli.asking import Admin, AsJson, ask, plain, print_json, print_table, span
 from stompbox.cli.connecting import FAILED, leaving
 
-app = App(name="status", help="Show how a running broker is.")
+app = App(name="status")
 
 
 @app.default

@@ -29,7 +29,7 @@ INTERRUPTED = 130
 LISTED = 20  # addresses that are printed
 STEPS = 500  # that a bar takes at most
 
-app = App(name="store", help="Check, compact, back up and restore a data folder.")
+app = App(name="store")
 
 Data = Annotated[Path | None, Parameter(name="--data", help="The data folder; else what the configuration says, stompbox-data by default.")]
 ConfigFile = Annotated[Path | None, Parameter(name="--config", help="The TOML file; else STOMPBOX_CONFIG, else ./stompbox.toml if there.")]

@@ -1,23 +1,31 @@
-"""`stompbox subscribe`: messages to stdout, acknowledged after they were written."""
+"""`stompbox subscribe`: messages to stdout, acknowledged after they were written.
+
+With --count the broker sends one message at a time, and the last acknowledgement goes out together with the UNSUBSCRIBE: no other
+message leaves its queue, so none comes back with a delivery counted that nobody saw.
+"""
 
 from __future__ import annotations
 
 import base64
 import json
-import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from cyclopts import App
 
+from stompbox.cli import streams
 from stompbox.cli.connecting import AsJson, Header, SelectorText, ShowHeaders, Url, parse_headers, run, url_or_default
+from stompbox.errors import UsageError
 
 if TYPE_CHECKING:
-    from stompbox.client.message import Message
+    from stompbox.client import Message, Subscription
+
+BATCH: Final = 256  # messages of one write, when so many are there
+_COUNTS_OCTETS: Final = "ActiveMQ-Artemis"  # which sends ahead by octets, and knows no number of messages
 
 Form = Callable[["Message"], bytes]
 
-app = App(name="subscribe", help="Print the messages of a destination as they come.")
+app = App(name="subscribe")
 
 
 @app.default
@@ -78,19 +86,32 @@ async def _subscribe(
     from stompbox.client import connect
 
     headers = parse_headers(header)
-    left = count if count is not None else -1
-    async with (
-        connect(url, client_id=client_id) as client,
-        client.subscribe(destination, ack="client-individual", headers=headers, selector=selector, durable=durable) as messages,
-    ):
-        while left != 0:
-            message = await messages.receive(timeout)
-            if message is None:
-                return
-            async with message.process():
-                sys.stdout.buffer.write(form(message))
-                sys.stdout.buffer.flush()
-            left -= 1
+    async with connect(url, client_id=client_id) as client:
+        prefetch = None if count is None or client.server.startswith(_COUNTS_OCTETS) else 1
+        subscription = client.subscribe(
+            destination, ack="client-individual", headers=headers, selector=selector, durable=durable, prefetch=prefetch
+        )
+        try:
+            async with subscription as messages:
+                await _print(messages, form, count, timeout)
+        except UsageError as error:
+            if error.code == "no-client-id":
+                raise UsageError(error.code, "--durable needs --client-id: the broker knows the subscription by both") from None
+            raise
+
+
+async def _print(messages: Subscription, form: Form, count: int | None, timeout: float | None) -> None:
+    left = count
+    while left is None or left > 0:
+        batch = await messages.receive_many(BATCH if left is None else min(left, BATCH), timeout)
+        if not batch:
+            return
+        await streams.write(b"".join([form(message) for message in batch]))
+        for message in batch:
+            async with message.process():  # its ACK; what was lost meanwhile comes again
+                pass
+        if left is not None:
+            left -= len(batch)
 
 
 def form_of(*, json_lines: bool, show_headers: bool) -> Form:

@@ -13,7 +13,7 @@ from cyclopts import App
 
 WRONG_USE = 2
 
-app = App(name="user", help="Users of the broker.")
+app = App(name="user")
 
 
 @app.command(name="hash")

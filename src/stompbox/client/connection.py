@@ -19,7 +19,7 @@ from stompbox.client.protocol import Answered, Broken, ClientProtocol, Confirmed
 from stompbox.client.runs import MessageRun
 from stompbox.client.url import Target
 from stompbox.client.wire import StreamWire, Wire
-from stompbox.errors import ConnectionLost, StompboxError
+from stompbox.errors import ConnectionLost, StompboxError, reason_of
 from stompbox.stomp.versions import Version
 
 log = logging.getLogger("stompbox.client")
@@ -171,7 +171,7 @@ class Connection(asyncio.Protocol):
 
     def _end(self, cause: Exception | None) -> ConnectionLost:
         found = self.protocol.eof()
-        words = [f"{self.target}: {found.message}" if cause is None else f"{self.target}: the connection broke: {cause}"]
+        words = [f"{self.target}: {found.message}" if cause is None else f"{self.target}: the connection broke: {reason_of(cause)}"]
         if last := self._wire.last_words():
             words.append(last)
         if self.protocol.refusal is not None:
@@ -289,15 +289,21 @@ async def open_connection(
         text = f"{target}: no answer within the connect_timeout of {options.connect_timeout:g} s"
         raise await _given_up(connection, ConnectionLost("connect-timeout", text)) from None
     except ssl.SSLError as error:
-        raise await _given_up(connection, ConnectionLost("tls-failed", f"{target}: TLS: {error}")) from error
+        raise await _given_up(connection, ConnectionLost("tls-failed", f"{target}: TLS: {_tls_reason(error)}")) from error
     except (OSError, UnicodeError) as error:  # UnicodeError: a host name that is none
-        raise await _given_up(connection, ConnectionLost("connect-failed", f"{target}: {error}")) from error
+        raise await _given_up(connection, ConnectionLost("connect-failed", f"no broker answers at {target}: {reason_of(error)}")) from error
     except BaseException as error:  # refused, or our caller was cancelled
         await _given_up(connection, error)
         raise
     if not connection.is_open:  # accepted and lost in the same breath
         raise await _given_up(connection, ConnectionLost("connection-lost", f"{target}: the broker accepted the connection and closed it"))
     return connection
+
+
+def _tls_reason(error: ssl.SSLError) -> str:
+    """OpenSSL's words, without the place in its sources."""
+    words = [(error.reason or "").replace("_", " ").lower(), getattr(error, "verify_message", "")]
+    return ": ".join([word for word in words if word]) or reason_of(error)
 
 
 async def _given_up(connection: Connection, error: BaseException) -> BaseException:

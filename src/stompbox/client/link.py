@@ -131,7 +131,8 @@ class Link:
                 await asyncio.wait(
                     [call.future, connection.closed], timeout=self.options.close_timeout, return_when=asyncio.FIRST_COMPLETED
                 )
-                if not call.future.done() or call.future.exception() is not None:
+                is_confirmed = call.future.done() and call.future.exception() is None
+                if not is_confirmed and not connection.protocol.was_refused:  # STOMP 1.2, ERROR: the broker MUST close after it
                     log.warning("%s: the broker did not confirm DISCONNECT", connection.target)
             connection.close()
             await asyncio.wait([connection.closed], timeout=self.options.close_timeout)
@@ -314,7 +315,7 @@ class Link:
         """Nobody waits for this receipt any more."""
         self.backlog.pop(number, None)
         if self.connection is not None:
-            self.connection.protocol.receipts.pop(number, None)
+            self.connection.protocol.give_up(number)
 
     def __repr__(self) -> str:
         return f"<Link {self.state.name} {self._places()} subscriptions={len(self.subscriptions)} backlog={len(self.backlog)}>"

@@ -32,7 +32,7 @@ from stompbox.stomp.versions import V10, VERSIONS, Version
 REQUESTS: Final = "stompbox.requests"  # destination of requests to the broker, and the subscription of their answers
 TOLERANCE: Final = 2.0  # STOMP 1.2, Heart-beating: be tolerant and allow an error margin; intervals of silence until the end
 BEAT_AFTER: Final = 0.5  # intervals of own silence after which a heart-beat goes out
-MOST_RETIRED: Final = 1000  # ended subscriptions remembered: nothing is on its way for long
+MOST_RETIRED: Final = 1000  # ended subscriptions and given up receipts remembered: nothing is on its way for long
 DOUBT: Final = 2.0  # seconds in which an ERROR without receipt-id may still turn out to concern none of the open calls
 
 
@@ -124,8 +124,10 @@ class ClientProtocol:
         self.routes: dict[bytes, object] = {}  # by the subscription header as it comes
         self.unexpected: Counter[str] = Counter() if unexpected is None else unexpected  # by kind
         self.refusal: BrokerError | None = None  # the last ERROR that named no call of ours
+        self.was_refused = False  # an ERROR came
         self.has_confirmed = False
         self._retired: dict[bytes, None] = {}  # subscriptions that ended: what is still on its way for them is no surprise
+        self._given_up: dict[int, None] = {}  # receipts that nobody waits for any more: no surprise, either
         self._decoder = Decoder(SERVER_COMMANDS, options.limits)
         self._reader: Reader | None = None
         self._goodbye = -1  # the receipt of our DISCONNECT
@@ -160,6 +162,13 @@ class ClientProtocol:
         """Queues a frame that carries `receipt:<number>`; with `again` it may be sent again on another connection."""
         self.receipts[number] = (waiter, frame if again else b"")
         self.output.append(frame)
+
+    def give_up(self, number: int) -> None:
+        """Nobody waits for this receipt any more; it may still come."""
+        if self.receipts.pop(number, None) is not None:
+            self._given_up[number] = None
+            if len(self._given_up) > MOST_RETIRED:
+                del self._given_up[next(iter(self._given_up))]
 
     def command(self, command: str, headers: dict[str, str], waiter: Waiter | None = None) -> int:
         """Queues a frame without body; with a receipt where somebody waits for it, whose number is returned (else -1)."""
@@ -325,7 +334,9 @@ class ClientProtocol:
         pop = self.receipts.pop
         for number in numbers:
             claim = pop(number, None)
-            if claim is None:
+            if claim is None and number in self._given_up:
+                self.unexpected["unknown-receipt"] += 1
+            elif claim is None:
                 self._surprise("unknown-receipt", f"a RECEIPT came for {number}, which nobody waits for (any more)", events)
             else:
                 claims.append(claim)
@@ -338,6 +349,7 @@ class ClientProtocol:
     def _error(self, frame: Frame, events: list[Event]) -> None:
         """STOMP 1.2, ERROR: the receipt-id of the frame at fault, where the broker gives it."""
         error = broker_error(frame)
+        self.was_refused = True
         if self.state is State.CONNECTING:
             self.state = State.CLOSED
             events.append(Broken(error))

@@ -78,11 +78,14 @@ def _groups(table: PermissionTable) -> set[str]:
 
 
 def _other_warnings(configuration: Configuration) -> Iterable[str]:
-    if configuration.admin.listen is None and configuration.admin != type(configuration.admin)():
-        yield "[admin] has keys but no `listen`: there is no admin interface"
     hosts = configuration.virtual_hosts
     if hosts and not any(host.default for host in hosts):
         yield "no [[virtual-host]] is the default: clients whose `host` names none of them are refused"
+
+
+def is_admin_asked(loaded: Loaded) -> bool:
+    """Somebody wants the admin interface where it is; else it is left out when its place is taken, as by a second broker on one machine."""
+    return loaded.configuration.admin.enabled and loaded.where(("admin", "listen")) != "default"
 
 
 def check_names(loaded: Loaded) -> None:
@@ -94,7 +97,7 @@ def check_names(loaded: Loaded) -> None:
     places = _places(configuration)
     _refuse_twice(loaded, ("listener",), "url", places)
     endpoint = configuration.admin.endpoint()
-    if endpoint and endpoint[1] and joined(*endpoint) in places:
+    if endpoint and endpoint[1] and joined(*endpoint) in places and is_admin_asked(loaded):
         loaded.refuse(("admin", "listen"), f"a listener has {joined(*endpoint)} already", "config-conflict")
     if configuration.max_failed_login_delay < configuration.failed_login_delay:
         loaded.refuse(("max-failed-login-delay",), f"is below failed-login-delay, {configuration.failed_login_delay}", "config-conflict")

@@ -2,7 +2,7 @@
 
     data                STOMPBOX_DATA=/var/lib/stompbox
     disk-full-policy    STOMPBOX_DISK_FULL_POLICY=BLOCK
-    admin.listen        STOMPBOX_ADMIN_LISTEN=127.0.0.1:8161       (off: no admin interface)
+    admin.listen        STOMPBOX_ADMIN_LISTEN=127.0.0.1:8161       STOMPBOX_ADMIN_ENABLED=false: no admin interface
     [[listener]]        STOMPBOX_LISTEN="tcp://0.0.0.0:61613 ssl://0.0.0.0:61614?keyStorePath=..."    URLs with blanks between them
     any array of tables STOMPBOX_USER='[{"name": "alice", "password": "..."}]'    JSON or TOML, in place of all of the file's
 

@@ -19,7 +19,7 @@ from stompbox.config.fields import Field, fields_of, nearest, parse_size, shown,
 from stompbox.config.listener import is_module_function, parse_endpoint, parse_listener
 from stompbox.config.origins import Loaded, Origins, spelled
 from stompbox.config.spaces import MARK, is_inside
-from stompbox.config.tables import DEFAULT_ADMIN, OFF, Configuration
+from stompbox.config.tables import OFF, Configuration
 from stompbox.config.toml import Path
 from stompbox.errors import ConfigError
 
@@ -50,7 +50,7 @@ def read(path: FilePath | None = None, environ: Mapping[str, str] | None = None,
     origins: dict[Path, str] = {}
     for layer, places in layers:
         _lay_over(content, origins, layer, places)
-    _without_off(content)
+    _without_off(content, origins)
     return convert(content, origins)
 
 
@@ -79,7 +79,7 @@ def _converted(content: dict[str, Any], struct: type[T], blame: Origins) -> T:
 def _file_layer(path: FilePath | None, environ: Mapping[str, str]) -> tuple[dict[str, Any], dict[Path, str]]:
     name = str(path or environ.get(environment.CONFIG) or "")
     if not name and not exists(DEFAULT_FILE):
-        return {"admin": {"listen": DEFAULT_ADMIN}}, {}
+        return {}, {}
     name = name or DEFAULT_FILE
     content, lines = toml.read(_text(name), name)
     return content, {key: f"{name}:{line}" for key, line in lines.items()}
@@ -107,7 +107,7 @@ def _flag_layer(overrides: Mapping[str, object]) -> tuple[dict[str, Any], dict[P
         else:
             path = tuple(name.split("."))
             environment.put(content, path, value)
-        origins[path] = "--no-admin" if (name, value) == ("admin.listen", OFF) else "--" + name.removesuffix(".listen").replace(".", "-")
+        origins[path] = "--no-admin" if (name, value) == ("admin.enabled", False) else "--" + name.partition(".")[0]
     return content, origins
 
 
@@ -140,10 +140,13 @@ def _forget(origins: dict[Path, str], path: Path) -> None:
         del origins[below]
 
 
-def _without_off(content: dict[str, Any]) -> None:
+def _without_off(content: dict[str, Any], origins: dict[Path, str]) -> None:
+    """`listen = "off"` is another word for `enabled = false`."""
     admin = content.get("admin")
-    if isinstance(admin, dict) and str(admin.get("listen", OFF)).casefold() in (OFF, ""):
-        content["admin"] = {name: value for name, value in admin.items() if name != "listen"}
+    if isinstance(admin, dict) and str(admin.get("listen", "on")).casefold() in (OFF, ""):
+        content["admin"] = {name: value for name, value in admin.items() if name != "listen"} | {"enabled": False}
+        if ("admin", "listen") in origins:
+            origins["admin", "enabled"] = origins.pop(("admin", "listen"))
 
 
 def _tidied(table: dict[str, Any], struct: type[Struct], path: Path, blame: Origins) -> dict[str, Any]:

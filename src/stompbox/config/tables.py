@@ -62,9 +62,8 @@ class ListenerTable(Table, frozen=True):
 
 
 class AdminTable(Table, frozen=True):
-    listen: Annotated[
-        str | None, key("`host:port` of console, API and metrics; absent or `off`: none. Without any file 127.0.0.1:8161.", kind="endpoint")
-    ] = None
+    enabled: Annotated[bool, key("false: no admin interface.")] = True
+    listen: Annotated[str, key("`host:port` of console, API and metrics; `off`: as enabled = false.", kind="endpoint")] = DEFAULT_ADMIN
     allowed_hosts: Annotated[
         tuple[str, ...], key("Names in a request's Host header that are answered, besides loopback and the address listened on.")
     ] = ()
@@ -74,10 +73,10 @@ class AdminTable(Table, frozen=True):
 
     def endpoint(self) -> tuple[str, int] | None:
         """(host, port), or None when there is no admin interface."""
-        return parse_endpoint(self.listen, "admin.listen") if self.listen else None
+        return parse_endpoint(self.listen, "admin.listen") if self.enabled else None
 
     def __repr__(self) -> str:
-        return f"AdminTable(listen={self.listen!r})"
+        return f"AdminTable(listen={self.listen!r}{'' if self.enabled else ', enabled=False'})"
 
 
 class UserTable(Table, frozen=True):
@@ -186,7 +185,7 @@ class VirtualHostTable(Table, frozen=True):
 
 
 class Configuration(Table, frozen=True):
-    """All of it. Made by `load`; the defaults alone are what `stompbox serve` uses without file, but for the admin interface."""
+    """All of it. Made by `load`; the defaults alone are what `stompbox serve` uses without file."""
 
     data: Annotated[str, key("Folder of the data; made if it is not there, its owner's alone.")] = "stompbox-data"
     memory: Annotated[bool, key("true: no data folder. What must be paged goes to a temporary file that is gone at exit.")] = False

@@ -1,6 +1,9 @@
 """SUBSCRIBE with browser:true: copies of what a queue or a durable subscription holds, then MESSAGE with browser:end.
 
     browser-end:false    no end: it goes on with what arrives            from-seq:N    from this offset on; -1 only what arrives
+
+Who looks makes nothing: a queue that is not there is an ERROR `no-such-queue`. One without an end waits for what will be there, and makes
+its queue as a plain SUBSCRIBE does.
 """
 
 from __future__ import annotations
@@ -26,6 +29,26 @@ def is_browser(frame: Frame) -> bool:
     return truth(frame, "browser")
 
 
+def only_looks(frame: Frame) -> bool:
+    """At what is there now."""
+    return is_browser(frame) and (frame.headers.get("browser-end") is None or truth(frame, "browser-end"))
+
+
+def require_one(connection: Connection, frame: Frame, destination: Destination) -> None:
+    """Raises where there is no such queue to look at; what is no name of one queue is `_queue`'s to refuse."""
+    engine = connection.broker.engine
+    is_several = "," in frame.headers["destination"]
+    if is_several or destination.is_wild or destination.is_stream or destination.is_temporary:
+        return
+    kind = subscriptions.routing_of(engine, destination)
+    if kind != ANYCAST and not destination.queue:
+        return
+    known = engine.addresses.get(destination.address)
+    there = {} if known is None else known.anycast if kind == ANYCAST else known.named
+    if (destination.queue or destination.address) not in there:
+        raise IllegalFrame("no-such-queue", f"queue {destination.text[:200]!r} does not exist; a browser looks, and makes none")
+
+
 def to_browser(
     connection: Connection,
     frame: Frame,
@@ -33,7 +56,7 @@ def to_browser(
     destinations: tuple[Destination, ...],
     durable: DurableSubscription | None,
 ) -> None:
-    goes_on = frame.headers.get("browser-end") is not None and not truth(frame, "browser-end")
+    goes_on = not only_looks(frame)
     engine = connection.broker.engine
     first = number(frame, "from-seq") if "from-seq" in frame.headers else 0
     queue = _queue(connection, destinations) if durable is None else _queue_of(durable)

@@ -57,7 +57,7 @@ def subscribe(connection: Connection, frame: Frame) -> None:
         transaction_of(connection, headers["transaction"])  # OpenMQ: it must have been started
     consumer = _consumer(connection, frame, name, selector)
     for destination in destinations:
-        _may_subscribe(connection, destination, Right.BROWSE if browsers.is_browser(frame) else Right.CONSUME)
+        _may_subscribe(connection, destination, frame)
     before = engine.commits.changes
     try:
         granted = _bind(connection, frame, consumer, destinations, wish)
@@ -139,17 +139,19 @@ def _lines(numbered: list[str], is_timed: bool, run: Run, index: int) -> bytes:
 # Rights
 
 
-def _may_subscribe(connection: Connection, destination: Destination, right: Right) -> None:
+def _may_subscribe(connection: Connection, destination: Destination, frame: Frame) -> None:
     """Of a wildcard each address that it reaches is asked for by itself (`_may_reach`)."""
     if destination.is_wild or destination.is_temporary:
         return
     permissions, engine, name = connection.broker.permissions, connection.broker.engine, destination.address
-    permissions.require(connection.user, right, name)
+    permissions.require(connection.user, Right.BROWSE if browsers.is_browser(frame) else Right.CONSUME, name)
     if destination.must_exist:
         subscriptions.require_queue(engine, destination)
     known = engine.addresses.get(name)
     if known is not None and known.owner:
         raise Refused("temporary-not-owned", f"only the connection that made {destination.text[:200]!r} may consume from it")
+    if browsers.only_looks(frame):
+        browsers.require_one(connection, frame, destination)
     if known is None:
         permissions.require(connection.user, Right.CREATE_ADDRESS, name)
     if destination.is_stream:

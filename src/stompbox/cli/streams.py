@@ -1,0 +1,121 @@
+"""Stdin, stdout and files of a command that has a connection to keep: read and written beside its loop, never on it.
+
+Heart-beats, receipts and confirmations go on while a pipe is full or a terminal is silent. What is read is handed over as it comes, and
+no further is read before that was taken; what is written is waited for: back-pressure goes from pipe to broker and from broker to pipe.
+The threads are daemons that hold no lock: a command that is told to end does not wait for the next line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable
+from io import FileIO
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from stompbox.errors import UsageError
+
+READ_SIZE: Final = 64 * 1024  # octets of one read: what a pipe holds
+
+_Value = TypeVar("_Value")
+
+
+async def off_loop(call: Callable[[], _Value]) -> _Value:
+    """What `call` returns or raises, in a thread of its own. Cancelled, the thread is left behind and ends with the process."""
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[_Value] = loop.create_future()
+
+    def tell(settle: Callable[[Any], None], value: Any) -> None:
+        if not answer.done():
+            settle(value)
+
+    def work() -> None:
+        try:
+            said: tuple[Callable[[Any], None], Any] = answer.set_result, call()
+        except BaseException as error:
+            said = answer.set_exception, error
+        try:
+            loop.call_soon_threadsafe(tell, *said)
+        except RuntimeError:  # the loop is closed: nobody waits any more
+            return
+
+    threading.Thread(target=work, name="stompbox-stream", daemon=True).start()
+    return await answer
+
+
+async def opened(file: Path | None) -> FileIO:
+    """A file, or stdin for None. Raises UsageError when it cannot be read."""
+    if file is None:
+        if sys.stdin is None:
+            raise UsageError("bad-argument", "stdin is closed, and neither a body nor --file is given")
+        return FileIO(sys.stdin.fileno(), closefd=False)  # no buffer of its own, whose lock the end of the process would want
+    try:
+        return await off_loop(lambda: file.open("rb", buffering=0))
+    except OSError as error:
+        raise UsageError("bad-argument", f"--file {str(file)!r} cannot be read: {error.strerror}") from None
+
+
+async def pieces(source: FileIO) -> AsyncIterator[bytes]:
+    """What comes, as it comes."""
+    while octets := await off_loop(lambda: _read(source)):
+        yield octets
+
+
+async def whole(source: FileIO) -> bytes:
+    return b"".join([piece async for piece in pieces(source)])
+
+
+async def lines(source: FileIO) -> AsyncIterator[bytes]:
+    """Each line as soon as it is whole, without its end; what comes last needs none."""
+    begun: list[bytes] = []
+    async for piece in pieces(source):
+        first, *others = piece.split(b"\n")
+        begun.append(first)
+        for other in others:
+            yield b"".join(begun).rstrip(b"\r")
+            begun = [other]
+    if last := b"".join(begun):
+        yield last.rstrip(b"\r")
+
+
+def _read(source: FileIO) -> bytes:
+    try:
+        while (octets := source.read(READ_SIZE)) is None:  # whoever gave it to us does not want to wait
+            select.select([source], [], [])
+    except OSError as error:
+        name = "stdin" if isinstance(source.name, int) else f"--file {str(source.name)!r}"
+        raise UsageError("bad-argument", f"{name} cannot be read: {error.strerror}") from None
+    return octets
+
+
+async def write(octets: bytes) -> None:
+    """To stdout; returns when the system has it. Raises BrokenPipeError when nobody reads any more."""
+    if sys.stdout is not None:
+        sys.stdout.flush()
+        raw = FileIO(sys.stdout.fileno(), "wb", closefd=False)
+        if len(octets) <= select.PIPE_BUF and select.select([], [raw], [], 0)[1]:  # POSIX, pipe: so much goes without waiting
+            _write(raw, octets)
+        else:
+            await off_loop(lambda: _write(raw, octets))
+
+
+def _write(raw: FileIO, octets: bytes) -> None:
+    left = memoryview(octets)
+    while left:
+        written = raw.write(left)
+        if written is None:
+            select.select([], [raw], [])
+        else:
+            left = left[written:]
+
+
+def leave_stdout() -> None:
+    """Nobody reads it any more: what is still written to it goes nowhere, and the interpreter does not complain at its end."""
+    if sys.stdout is not None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)

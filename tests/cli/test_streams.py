@@ -1,0 +1,202 @@
+"""Commands in a pipe or at a terminal: what comes goes on at once, the connection lives meanwhile, and nobody's leaving is a fault."""
+
+from __future__ import annotations
+
+import os
+import pty
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO
+
+import pytest
+
+from stompbox.cli import _COMMANDS
+from tests.system.plain import Plain
+
+WITHIN = 30.0  # seconds
+
+
+@contextmanager
+def started(*arguments: str, stdin: int | None = None) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-m", "stompbox", *arguments]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe if stdin is None else stdin, stdout=pipe, stderr=pipe) as process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+def line_of(stream: IO[bytes] | None) -> bytes:
+    """The next line, within a deadline."""
+    assert stream is not None
+    with selectors.DefaultSelector() as waiting:
+        waiting.register(stream, selectors.EVENT_READ)
+        assert waiting.select(WITHIN), "nothing came"
+    return stream.readline()
+
+
+def test_a_line_is_sent_when_it_is_there(broker: tuple[str, int]) -> None:
+    url = f"stomp://{broker[0]}:{broker[1]}"
+    with Plain(broker[1]) as client, started("send", "/queue/pipe.lines", "--lines", "--url", url) as process:
+        client.send("SUBSCRIBE", {"destination": "/queue/pipe.lines", "id": "1"})
+        assert process.stdin is not None
+        for body in (b"one", b"two\r", b"", b"four"):
+            process.stdin.write(body + b"\n")
+            process.stdin.flush()
+            assert client.receive().body == body.rstrip(b"\r")
+        process.stdin.write(b"last, without an end")
+        process.stdin.close()
+        assert client.receive().body == b"last, without an end"
+        assert process.wait(WITHIN) == 0
+
+
+class Beating:
+    """A broker of one connection that wants heart-beats and counts them."""
+
+    def __init__(self) -> None:
+        self.server = socket.create_server(("127.0.0.1", 0))
+        self.server.settimeout(WITHIN)
+        self.url = f"stomp://127.0.0.1:{self.server.getsockname()[1]}?heart-beat=50,0"
+
+    def accept(self) -> None:
+        self.peer, _ = self.server.accept()
+        self.peer.settimeout(WITHIN)
+        self._until(b"\0")
+        self.peer.sendall(b"CONNECTED\nversion:1.2\nheart-beat:0,50\n\n\0")
+
+    def _until(self, end: bytes) -> bytes:
+        found = b""
+        while end not in found:
+            octets = self.peer.recv(65536)
+            assert octets, found
+            found += octets
+        return found
+
+    def require_beats(self, most: int) -> None:
+        count = 0
+        while count < most:
+            octets = self.peer.recv(65536)
+            assert octets, "the connection ended"
+            count += octets.strip(b"\n") == b""
+
+    def confirm_subscribe(self) -> None:
+        frame = self._until(b"\0")
+        head = dict(line.split(b":", 1) for line in frame.strip(b"\n\0").split(b"\n") if b":" in line)
+        self.peer.sendall(b"RECEIPT\nreceipt-id:%b\n\n\0" % head[b"receipt"])
+        self.id = head[b"id"]
+
+    def close(self) -> None:
+        self.peer.close()
+        self.server.close()
+
+
+@pytest.fixture
+def beating() -> Iterator[Beating]:
+    made = Beating()
+    yield made
+    made.close()
+
+
+def test_heart_beats_go_on_while_stdin_is_silent(beating: Beating) -> None:
+    with started("send", "/queue/x", "--lines", "--url", beating.url) as process:
+        beating.accept()
+        beating.require_beats(5)
+        assert process.poll() is None
+
+
+def test_heart_beats_go_on_while_nobody_reads_stdout(beating: Beating) -> None:
+    with started("subscribe", "/queue/x", "--url", beating.url) as process:
+        beating.accept()
+        beating.confirm_subscribe()
+        body = b"x" * (1 << 20)
+        head = b"MESSAGE\nsubscription:%b\nmessage-id:1\nack:1\ndestination:/queue/x\ncontent-length:%d\n\n" % (beating.id, len(body))
+        beating.peer.sendall(head + body + b"\0")
+        beating.require_beats(5)
+        assert process.poll() is None
+
+
+def test_count_leaves_the_others_untouched(broker: tuple[str, int]) -> None:
+    url = f"stomp://{broker[0]}:{broker[1]}"
+    with Plain(broker[1]) as client:
+        for number in range(20):
+            client.send("SEND", {"destination": "/queue/pipe.count"}, b"%d" % number)
+        client.sync()
+        with started("subscribe", "/queue/pipe.count", "--count", "3", "--url", url) as process:
+            out, _ = process.communicate(timeout=WITHIN)
+        assert (process.returncode, out) == (0, b"0\n1\n2\n")
+        client.send("SUBSCRIBE", {"destination": "/queue/pipe.count", "id": "1"})
+        rest = [client.receive() for _ in range(17)]
+    assert [message.body for message in rest] == [b"%d" % number for number in range(3, 20)]
+    assert {message.headers.get("redelivered") for message in rest} == {"false"}
+    assert {message.headers.get("JMSXDeliveryCount", "1") for message in rest} == {"1"}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("subscribe", "/queue/pipe.head"), ("subscribe", "/queue/pipe.head", "--json"), ("browse", "/queue/pipe.head"), ("config", "schema"),
+     ("config", "show"), ("--help",), ("send", "--help")],
+    ids=" ".join,
+)  # fmt: skip
+def test_a_reader_who_has_enough_is_no_fault(broker: tuple[str, int], arguments: tuple[str, ...]) -> None:
+    """As `| head -3` has: silence, and what a shell says of a program that SIGPIPE ended."""
+    with Plain(broker[1]) as client:
+        client.send("SEND", {"destination": "/queue/pipe.head"}, b"x" * 100_000)
+        client.sync()
+    here = () if arguments[0] in ("config", "--help", "send") else ("--url", f"stomp://{broker[0]}:{broker[1]}")
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "stompbox", *arguments, *here]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=writing, stderr=subprocess.PIPE, timeout=WITHIN, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+@pytest.mark.parametrize("command", [("config", "schema"), ("--help",)], ids=" ".join)
+def test_a_full_disk_behind_stdout_is_one_line(command: tuple[str, ...]) -> None:
+    with open("/dev/full", "wb") as full:
+        arguments = [sys.executable, "-m", "stompbox", *command]
+        done = subprocess.run(arguments, stdout=full, stderr=subprocess.PIPE, timeout=WITHIN, check=False)
+    assert (done.returncode, done.stderr) == (1, b"stompbox: No space left on device\n")
+
+
+@pytest.mark.parametrize(("more", "words"), [((), b"the message is what is typed here"), (("--lines",), b"each line typed here")])
+def test_a_terminal_is_told_what_is_waited_for(broker: tuple[str, int], more: tuple[str, ...], words: bytes) -> None:
+    controlling, terminal = pty.openpty()
+    url = f"stomp://{broker[0]}:{broker[1]}"
+    with started("send", "/queue/pipe.tty", *more, "--url", url, stdin=terminal) as process:
+        said = line_of(process.stderr)
+        assert words in said and b"Ctrl-D" in said
+        os.write(controlling, b"typed\n\x04")
+        assert line_of(process.stderr) == b"1 message sent to /queue/pipe.tty and confirmed\n"
+        assert process.wait(WITHIN) == 0
+    os.close(controlling)
+    os.close(terminal)
+
+
+def test_the_list_of_commands_says_what_each_does() -> None:
+    texts = [
+        subprocess.run([sys.executable, "-m", "stompbox", *arguments], capture_output=True, text=True, timeout=WITHIN, check=True).stdout
+        for arguments in ((), ("--help",))
+    ]
+    assert texts[0] == texts[1]
+    words = " ".join(texts[0].replace("│", " ").split())
+    for group, name, _, said in _COMMANDS:
+        assert group.name in words
+        assert f"{name} {said}" in words
+
+
+def test_an_interrupt_does_not_wait_for_the_next_line(beating: Beating) -> None:
+    with started("send", "/queue/x", "--lines", "--url", beating.url) as process:
+        beating.accept()
+        beating.require_beats(1)
+        process.send_signal(signal.SIGINT)
+        beating.peer.close()  # which is no confirmation of DISCONNECT, either
+        assert process.wait(WITHIN) == 130
