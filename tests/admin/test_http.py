@@ -84,8 +84,28 @@ def test_what_is_no_http_is_refused() -> None:
     assert played(after(b"CONNECT\naccept-version:1.2\n\n\0")).startswith(b"HTTP/1.1 400")
 
 
-def test_too_many_connections_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_heads_make_room_for_who_asks() -> None:
+    """One address has more than all places, and says half a head on each."""
+
+    def asking(client: socket.socket) -> bytes:
+        place = client.getpeername()
+        slow = [socket.create_connection(place, WITHIN) for _ in range(http.CONNECTIONS + 20)]
+        try:
+            for one in slow:
+                one.sendall(GOOD[:20])
+            with socket.create_connection(place, WITHIN) as another:
+                another.sendall(GOOD)
+                return another.recv(1 << 16)
+        finally:
+            for one in slow:
+                one.close()
+
+    assert played(asking).startswith(b"HTTP/1.1 200")
+
+
+def test_when_all_are_being_answered_one_more_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "CONNECTIONS", 2)
+    monkeypatch.setattr(http.HttpProtocol, "is_waiting", False)
 
     def asking(client: socket.socket) -> bytes:
         place = client.getpeername()

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
+from stompbox.server.answers import in_turns
+from stompbox.server.turns import SHARES
 from tests.server.turning import LOOKS, World
 
 Said = tuple[str, Mapping[str, str]]
@@ -243,3 +245,44 @@ def test_a_broker_that_stops_does_what_was_begun() -> None:
     world.broker.turns.finish()
     assert queue.backlog.count == 1500
     assert not world.broker.turns.waiting
+
+
+# Coroutines
+
+
+def test_a_list_gives_way_between_its_items_and_others_go_on_meanwhile() -> None:
+    world = World()
+    seen: list[int] = []
+
+    async def look() -> None:
+        async for item in in_turns(world.broker.turns, range(100)):
+            seen.append(item)
+
+    work = look()
+    waiter = work.send(None)
+    while True:
+        before = len(seen)
+        normal = world.client()
+        normal.say(("BEGIN", {"transaction": "t", "receipt": "now"}))
+        assert normal.receipts() == ["now"]
+        world.turn()
+        assert waiter.done()
+        try:
+            waiter = work.send(None)
+        except StopIteration:
+            break
+        assert 0 < len(seen) - before <= LOOKS
+    assert seen == list(range(100))
+
+
+def test_coroutines_that_go_on_have_a_share_of_the_turn_each_and_no_more() -> None:
+    world = World()
+    for _ in range(40):
+        world.broker.turns.resolve_later(world.loop.create_future())
+    turns = 0
+    while world.broker.turns.waiting:
+        before = world.broker.turns.waiting
+        world.turn()
+        assert before - world.broker.turns.waiting <= SHARES
+        turns += 1
+    assert turns >= 40 / SHARES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any, cast
 
 from stompbox.config import Configuration, ListenerTable
@@ -24,6 +24,22 @@ PADDING = b"\n" * 1100  # makes a read large enough for the clock to be looked a
 class Handle:
     def cancel(self) -> None:
         pass
+
+
+class Waiter:
+    """In the place of a future: whoever awaits it is sent on by the test."""
+
+    def __init__(self) -> None:
+        self.is_done = False
+
+    def done(self) -> bool:
+        return self.is_done
+
+    def set_result(self, _: object) -> None:
+        self.is_done = True
+
+    def __await__(self) -> Generator[Waiter, None, None]:
+        yield self
 
 
 class Loop:
@@ -46,6 +62,9 @@ class Loop:
         return Handle()
 
     call_at = call_later
+
+    def create_future(self) -> Waiter:
+        return Waiter()
 
     def turn(self) -> None:
         """What was called for in one turn happens in the next."""

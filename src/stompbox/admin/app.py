@@ -143,7 +143,7 @@ class Pages:
         """Those that outlive their consumers; all of them with ?all=true."""
         is_all = truth(request, "all")
         found: list[Entry] = []
-        async for address in in_turns(self._shown(request, request.query_params.get("address"))):
+        async for address in in_turns(self.broker.turns, self._shown(request, request.query_params.get("address"))):
             shown = (queue for queue in address.queues() if is_all or (queue.kind in STAY and not address.owner))
             found += [named(f"{address.name}::{queue.name}", queue) for queue in shown]
         return await listed(request, "queues", found, queue_view, BY_QUEUE)
@@ -164,7 +164,7 @@ class Pages:
         shown = self._shown(request, request.query_params.get("address"))
         self.lags.forget()
         found: list[tuple[str, Queue | None]] = []
-        async for address in in_turns(shown):
+        async for address in in_turns(self.broker.turns, shown):
             found += address.groups.items()
         if broker.permissions.may(user_of(request), Right.MANAGE, BROKER) and "address" not in request.query_params:
             waiting = broker.engine.group_patterns.keys() - {name for name, _ in found}

@@ -6,6 +6,7 @@ Decides nothing about what is answered (app.py). uvicorn's own server is not use
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 import uvicorn
@@ -17,26 +18,49 @@ from stompbox.admin.app import build
 if TYPE_CHECKING:
     from stompbox.admin.listening import AdminListener
 
-CONNECTIONS: Final = 100  # at a time; more get 503
+CONNECTIONS: Final = 100  # at a time; a newcomer takes the place of one that does not ask, and gets 503 when all are being answered
 HEAD_WITHIN: Final = 10.0  # seconds for a request's head, and for the next one after an answer
 HEAD: Final = 32 << 10  # bytes of a request's head
 ENDING: Final = 2.0  # seconds for answers under way when the broker stops
 
 
 class HttpProtocol(H11Protocol):
-    """Closes on who connects and does not ask: a slow head must not hold one of the CONNECTIONS."""
+    """Closes on who connects and does not ask: slow heads must not hold the CONNECTIONS, neither for long nor together."""
 
     _deadline: asyncio.TimerHandle
+    _since: float  # it waits for a head
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._expect()
+        if len(self.connections) >= CONNECTIONS:
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """One goes that does not ask: of the client address with most of them, the one that has waited for the longest time."""
+        waiting = [one for one in self.connections if isinstance(one, HttpProtocol) and one is not self and one.is_waiting]
+        if waiting:
+            of_address = Counter([one.address for one in waiting])
+            gone = max(waiting, key=lambda one: (of_address[one.address], -one._since))
+            self.connections.discard(gone)
+            gone.transport.abort()
+
+    @property
+    def address(self) -> str:
+        return self.client[0] if self.client else ""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Nothing of it is being answered."""
+        return self.cycle is None or self.cycle.response_complete
 
     def _expect(self) -> None:
-        self._deadline = asyncio.get_running_loop().call_later(HEAD_WITHIN, self._late)
+        loop = asyncio.get_running_loop()
+        self._since = loop.time()
+        self._deadline = loop.call_later(HEAD_WITHIN, self._late)
 
     def _late(self) -> None:
-        if self.cycle is None or self.cycle.response_complete:
+        if self.is_waiting:
             self.transport.close()
 
     def on_response_complete(self) -> None:

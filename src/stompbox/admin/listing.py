@@ -50,7 +50,7 @@ async def listed(
     total = len(found)
     found = _behind(found, request.query_params.get("after"))[offset:]
     shown = []
-    async for entry in in_turns(found[:limit]):
+    async for entry in in_turns(request.app.state.broker.turns, found[:limit]):
         value = view(entry.item)
         shown.append(await value if isinstance(value, Awaitable) else value)
     following = found[limit - 1].key if len(found) > limit else None
@@ -71,7 +71,7 @@ async def _sorted(request: Request, entries: list[Entry], fields: Mapping[str, F
     field = fields.get(given.removeprefix("-"))
     if field is None:
         raise IllegalFrame("bad-sort", f"sort is {given[:80]!r}; allowed are {', '.join(fields)}, each also with a hyphen before it")
-    values = [(field(entry.item), at) async for at, entry in in_turns(list(enumerate(entries)))]
+    values = [(field(entry.item), at) async for at, entry in in_turns(request.app.state.broker.turns, list(enumerate(entries)))]
     down = given.startswith("-")
     values.sort(key=lambda pair: pair[0], reverse=down)  # stable: what is equal stays in the order of keys
     return [entries[at] for _, at in values]

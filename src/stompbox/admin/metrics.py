@@ -97,14 +97,14 @@ class Metrics(Collector):
         snapshot.kinds = Counter({kind.value: 0 for kind in Kind})
         snapshot.left_out = Counter({"addresses": 0, "queues": 0, "groups": 0})
         groups: list[Queue] = []
-        async for address in in_turns(list(self.broker.engine.addresses.values())):
+        async for address in in_turns(self.broker.turns, list(self.broker.engine.addresses.values())):
             if address.owner or not address.settings.enable_metrics or len(snapshot.offsets) >= self.listed:
                 snapshot.left_out["addresses"] += 1
             else:
                 snapshot.offsets[address.name] = (address.log.oldest, address.log.next)
             groups += address.groups.values() if address.settings.enable_metrics else ()
             snapshot.left_out["groups"] += 0 if address.settings.enable_metrics else len(address.groups)
-        async for queue in in_turns(list(self.broker.engine.queues.values())):
+        async for queue in in_turns(self.broker.turns, list(self.broker.engine.queues.values())):
             snapshot.kinds[queue.kind.value] += 1
             if queue.kind is not Kind.GROUP:
                 self._add(snapshot, queue)

@@ -59,7 +59,7 @@ async def entries_of(broker: Broker, user: str | None) -> list[Entry]:
 async def _lags(broker: Broker) -> Counter[str]:
     """Messages that each reader group has not read, over all addresses."""
     found: Counter[str] = Counter()
-    async for address in in_turns(list(broker.engine.addresses.values())):
+    async for address in in_turns(broker.turns, list(broker.engine.addresses.values())):
         for name, queue in address.groups.items():
             found[name] += behind(queue)
     return found

@@ -14,6 +14,7 @@ from stompbox.stomp.frames import Frame
 
 if TYPE_CHECKING:
     from stompbox.server.connection import Connection
+    from stompbox.server.turns import Turns
 
 DESTINATION: Final = "stompbox.requests"  # of requests, and what their answers seem to come from
 
@@ -21,18 +22,18 @@ Answer = tuple[dict[str, str], list[bytes]]
 """Headers, and the body in pieces."""
 Handler = Callable[["Connection", Frame], Awaitable[Answer]]
 
-TURN: Final = 200  # items of a list, after which others have a turn
 MOST_JSON: Final = 1 << 20  # bytes of JSON in a request: reading it takes some 10 ms, in which others wait
 
 T = TypeVar("T")
 
 
-async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
-    """The items, which must not change meanwhile."""
-    for number, item in enumerate(items, 1):
+async def in_turns(turns: Turns, items: Iterable[T]) -> AsyncIterator[T]:
+    """The items, which must not change meanwhile, in as many turns of the loop as that takes."""
+    until = turns.allowance()
+    for item in items:
         yield item
-        if number % TURN == 0:
-            await asyncio.sleep(0)
+        if turns.clock() > until:
+            until = await turns.give_way()
 
 
 def json_answer(value: object) -> Answer:

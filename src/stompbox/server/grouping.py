@@ -49,23 +49,23 @@ async def group_open(connection: Connection, frame: Frame) -> Answer:
     destinations = destinations_of(connection, frame, wish)
     known = set(engine.group_patterns.get(name, []))
     _require_own(connection, name)
-    async for destination in in_turns(destinations):
+    async for destination in in_turns(connection.broker.turns, destinations):
         if not destination.is_wild:
             permissions.require(connection.user, Right.CONSUME, destination.address)
         if destination.address not in known:
             permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, destination.address)
-    async for destination in in_turns(destinations):
+    async for destination in in_turns(connection.broker.turns, destinations):
         if not destination.is_wild:
             make(connection, destination)
     patterns = [destination.address for destination in destinations]
     joining = await _joining(connection, frame, wish, patterns)
     starting = await _starting(connection, frame, wish, joining)
     if frame.headers.get("strict") == "true":
-        async for address in in_turns(joining):
+        async for address in in_turns(connection.broker.turns, joining):
             groups.require_within(name, address, starting(address))
     _require_own(connection, name)  # somebody else may have made it meanwhile
     groups.make_group(engine, name, patterns, owner=owner_of(connection))
-    async for address in in_turns(joining):
+    async for address in in_turns(connection.broker.turns, joining):
         groups.require_group(engine, name)  # somebody may have deleted it meanwhile
         groups.join(engine, name, address, starting)
     await durable(connection)
@@ -85,7 +85,7 @@ async def _joining(connection: Connection, frame: Frame, wish: dict[str, Any], p
     elif frame.headers.get("more") == "true":
         named = offsets_in(frame, wish.get("starting"), "starting in the body")
         among = [addresses[full] for full in map(connection.names.placed, named) if full in addresses]
-    return [address async for address in in_turns(among) if is_read(address.name)]
+    return [address async for address in in_turns(connection.broker.turns, among) if is_read(address.name)]
 
 
 def _require_own(connection: Connection, name: str) -> None:
@@ -172,7 +172,7 @@ async def _require_all(connection: Connection, name: str) -> None:
     """Who takes a group's position away has it, may read all that it reads, and delete it."""
     _require_own(connection, name)
     permissions = connection.broker.permissions
-    async for address in in_turns(read_by(connection.broker, name)):
+    async for address in in_turns(connection.broker.turns, read_by(connection.broker, name)):
         permissions.require(connection.user, Right.CONSUME, address.name)
     for pattern in connection.broker.engine.group_patterns.get(name, []):
         permissions.require(connection.user, Right.DELETE_DURABLE_QUEUE, pattern)
@@ -188,7 +188,7 @@ async def delete(broker: Broker, name: str) -> None:
     engine = broker.engine
     groups.require_group(engine, name)
     patterns = engine.group_patterns[name]
-    async for address in in_turns(read_by(broker, name)):
+    async for address in in_turns(broker.turns, read_by(broker, name)):
         if engine.group_patterns.get(name) is not patterns:
             return  # somebody else has deleted it meanwhile; what has its name now is another one
         groups.leave(engine, name, address)
@@ -205,7 +205,7 @@ async def reset(broker: Broker, name: str, text: str, only: str = "") -> int:
     starting = await starting_at(broker, text, found)
     broker.engine.now = broker.now()
     moved = 0
-    async for address in in_turns(found):
+    async for address in in_turns(broker.turns, found):
         if name in address.groups:
             groups.reset(broker.engine, name, address, starting)
             moved += 1
@@ -221,7 +221,7 @@ async def group_list(connection: Connection, frame: Frame) -> Answer:
         for name, patterns in engine.group_patterns.items()
         if wanted in (None, name) and space_of(name) == connection.names.space
     }
-    async for address in in_turns(list(engine.addresses.values())):
+    async for address in in_turns(connection.broker.turns, list(engine.addresses.values())):
         if address.groups and _may_read(connection, address.name):
             for name in address.groups.keys() & found.keys():
                 found[name]["addresses"][local(address.name)] = groups.lag(address, name)

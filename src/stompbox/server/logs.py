@@ -51,7 +51,7 @@ async def describe(connection: Connection, frame: Frame) -> Answer:
         return await _describe_named(connection, offsets_in(frame, wish["addresses"], "addresses in the body"))
     missing = []
     destinations = destinations_of(connection, frame, wish)
-    async for destination in in_turns(destinations):
+    async for destination in in_turns(connection.broker.turns, destinations):
         if not destination.is_wild:
             broker.permissions.require(connection.user, Right.CONSUME, destination.address)
             if frame.headers.get("create") == "true":
@@ -80,7 +80,7 @@ async def _describe_named(connection: Connection, wanted: dict[str, Position]) -
     """Of these, with sizes; and where those that are gone had ended, as far as that is remembered."""
     engine, permissions = connection.broker.engine, connection.broker.permissions
     found, ended = [], {}
-    async for name in in_turns(list(wanted)):
+    async for name in in_turns(connection.broker.turns, list(wanted)):
         full = connection.names.placed(name)
         if permissions.may(connection.user, Right.CONSUME, full):
             if full in engine.addresses:
@@ -100,7 +100,7 @@ async def _described(
     if since is not None:
         sizes = await connection.broker.committer.sizes({address.log.id: since.get(local(address.name), 0) for address in found})
     pieces = [json.dumps(answer, separators=(",", ":")).encode()[:-1] + b',"addresses":{']
-    async for address in in_turns(found):
+    async for address in in_turns(connection.broker.turns, found):
         log = address.log
         entry: dict[str, object] = {"first": log.oldest, "next": log.committed, "incarnations": log.incarnations.wire()}
         if sizes is not None:
@@ -133,7 +133,7 @@ async def readable(connection: Connection, frame: Frame, destinations: list[Dest
         among.sort(key=lambda address: address.log.id)
     found: list[Address] = []
     is_reached = matcher(patterns)
-    async for address in in_turns(among):
+    async for address in in_turns(connection.broker.turns, among):
         if is_reached(address.name) and permissions.may(connection.user, Right.CONSUME, address.name):
             if len(found) >= limit:
                 return found, str(found[-1].log.id if found else after)
