@@ -76,6 +76,14 @@ def test_queues(served: Served) -> None:
     assert [(one["name"], one["ready"]) for one in found] == [("op.q1", 2), ("op.q2", 1)]
 
 
+def test_frames(served: Served) -> None:
+    assert printed(served, "frames", "--user", "op-alice") == "user op-alice\n"
+    assert json.loads(printed(served, "frames", "--address", "orders.#", "--json"))["frames"][1] == {"by": "address", "value": "orders.#"}
+    assert printed(served, "frames", "--user", "op-alice", "--off") == "address orders.#\n"
+    assert printed(served, "frames") == "address orders.#\n"
+    assert printed(served, "frames", "--off") == "no frames are logged\n"
+
+
 def test_connections(served: Served) -> None:
     with Plain(served.port, headers={"client-id": "op-\x1b[31mred"}) as client:
         client.send("SUBSCRIBE", {"destination": "/queue/op.c", "id": "1"})

@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
 API: Final = "/api/v1"
 PAGES: Final = (
-    *[f"{API}/{name}" for name in ("status", "addresses", "queues", "connections", "groups", "positions", "pipelines", "messages")],
-    "/metrics", "/healthz", "/readyz",
+    *[f"{API}/{name}" for name in ("status", "addresses", "queues", "connections", "groups", "positions", "pipelines")],
+    f"{API}/messages", f"{API}/frames", "/metrics", "/healthz", "/readyz",
 )  # fmt: skip
 
 
@@ -69,6 +69,7 @@ def build(broker: Broker, table: AdminTable) -> ASGIApp:
         Route(f"{API}/positions", pages.positions),
         Route(f"{API}/pipelines", pages.pipelines),
         Route(f"{API}/messages", pages.messages),
+        Route(f"{API}/frames", pages.frames),
         *[Route(f"{API}/{path}", Operate(broker, operation).post, methods=["POST"]) for path, operation in OPERATIONS.items()],
     ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _no_page, StompboxError: _refused, Exception: _fault})
@@ -187,6 +188,11 @@ class Pages:
         most = queue.address.settings.management_browse_page_size
         count = number(request, "limit", most, most)
         return json({"queue": queue.name, "messages": await messages.first_messages(self.broker, queue, count)})
+
+    async def frames(self, request: Request) -> Response:
+        """Whose frames are logged because an operator asked for it."""
+        require(self.broker, request)
+        return json({"frames": self.broker.frames.listed()})
 
     def _shown(self, request: Request, only: str | None = None) -> list[Address]:
         """Addresses that the user may see, by name; `only`: no other than this."""

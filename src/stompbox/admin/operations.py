@@ -7,6 +7,7 @@ those that delete, which need the rights to delete.
     addresses/delete                                   {"address": NAME, "is_forced": false}  needs delete-address, and that for its queues
     groups/delete, reset                               {"group": NAME, …}          `manage` on its destinations as they are written
     connections/close                                  {"connection": ID}          needs `manage` on the broker as a whole
+    frames/log, stop                                   {"by": WHAT, "value": …}    the same: the log shows bodies
 
 An answer comes when all of it is on disk. What takes longer than ANSWER_WITHIN goes on; its answer says so with "is_done": false.
 """
@@ -35,6 +36,7 @@ from stompbox.config.matching import is_wild
 from stompbox.errors import FrameError, IllegalFrame, Refused
 from stompbox.security import Right
 from stompbox.server import grouping
+from stompbox.server.framelog import By, Wish
 
 if TYPE_CHECKING:
     from stompbox.server.broker import Broker
@@ -76,6 +78,13 @@ class OfGroup(Struct, forbid_unknown_fields=True):
 
 class OfConnection(Struct, forbid_unknown_fields=True):
     connection: int
+
+
+class OfFrames(Struct, forbid_unknown_fields=True):
+    """`by`: connection, user, peer or address; `value`: its id, its name, its IP address, or its name or pattern. To stop: none is all."""
+
+    by: By | None = None
+    value: str = ""
 
 
 class Going:
@@ -346,6 +355,29 @@ async def close_connection(going: Going) -> object:
     return {"connection": order.connection, "is_closed": True}
 
 
+# Frames in the log
+
+
+async def log_frames(going: Going) -> object:
+    order: OfFrames = await going.order(OfFrames)
+    require(going.broker, going.request)
+    if order.by is None or not order.value:
+        raise IllegalFrame("bad-json", f"`by` is one of {', '.join([by.value for by in By])}, and `value` says which")
+    going.begin()
+    going.broker.frames.add(Wish(order.by, order.value))
+    return {"frames": going.broker.frames.listed()}
+
+
+async def stop_frames(going: Going) -> object:
+    order: OfFrames = await going.order(OfFrames)
+    require(going.broker, going.request)
+    if (order.by is None) is not (order.value == ""):
+        raise IllegalFrame("bad-json", "`by` and `value` go together; without both of them no frames are logged any more")
+    going.begin()
+    going.broker.frames.remove(Wish(order.by, order.value) if order.by is not None else None)
+    return {"frames": going.broker.frames.listed()}
+
+
 OPERATIONS: Final[Mapping[str, Operation]] = MappingProxyType(
     {
         "queues/purge": purge, "queues/redrive": redrive, "queues/move": move,
@@ -353,6 +385,6 @@ OPERATIONS: Final[Mapping[str, Operation]] = MappingProxyType(
         "queues/pause": pause_queue, "queues/resume": resume_queue,
         "addresses/pause": pause_address, "addresses/resume": resume_address,
         "addresses/block": block_address, "addresses/unblock": unblock_address, "connections/close": close_connection,
-        "groups/delete": delete_group, "groups/reset": reset_group,
+        "groups/delete": delete_group, "groups/reset": reset_group, "frames/log": log_frames, "frames/stop": stop_frames,
     }
 )  # fmt: skip

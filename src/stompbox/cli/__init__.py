@@ -35,6 +35,7 @@ _COMMANDS = (
     (_OPERATING, "status", "status:app", "Show how a running broker is."),
     (_OPERATING, "queues", "queues:app", "List the queues of a running broker."),
     (_OPERATING, "connections", "connections:app", "List the connections of a running broker."),
+    (_OPERATING, "frames", "frames:app", "Log the frames of a connection, a user or an address of a running broker."),
     (_OPERATING, "groups", "queues:groups_app", "List reader groups, such as Spark's, and how far they are behind; delete or move them."),
     (_OPERATING, "purge", "operations:purge_app", "Drop the messages of a queue."),
     (_OPERATING, "move", "operations:move_app", "Move messages of a queue to another address."),

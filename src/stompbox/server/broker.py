@@ -35,6 +35,7 @@ from stompbox.server.counting import Counting
 from stompbox.server.delivering import Deliveries
 from stompbox.server.disk import Disk
 from stompbox.server.faults import Faults, watch
+from stompbox.server.framelog import FrameLogs
 from stompbox.server.hosts import Hosts
 from stompbox.server.logins import Login, Logins
 from stompbox.server.losses import Losses
@@ -109,6 +110,7 @@ class Broker:
         self.readers: dict[tuple[str, int, int], Reader] = {}
         self.errors: Counter[str] = Counter()  # refused frames and closed connections, by code
         self.refusals = Refusals(self)
+        self.frames = FrameLogs(self)
         self.sequence = 1  # of the commit that is being gathered
         self.is_wanted = False  # somebody waits for it
         self.is_draining = False  # it will stop when its clients have finished
@@ -162,6 +164,12 @@ class Broker:
         connection.proof = login.proof
         connection.is_entered = True
         self.of_user[user.name] += 1
+        self.frames.look(connection)
+
+    def arrive(self, connection: Connection) -> None:
+        self.connections.add(connection)
+        self.of_listener[str(connection.listener)] += 1
+        self.frames.look(connection)
 
     def leave(self, connection: Connection) -> None:
         """A connection is gone."""

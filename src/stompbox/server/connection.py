@@ -46,6 +46,7 @@ from stompbox.stomp.versions import SUPPORTED
 
 if TYPE_CHECKING:
     from stompbox.server.broker import Broker
+    from stompbox.server.framelog import FrameLog
     from stompbox.server.requests import Requests
 
 log = logging.getLogger("stompbox.connection")
@@ -99,9 +100,9 @@ class Connection:
         self.is_lost = False
         self.pulse: Pulse | None = None
         self.requests: Requests | None = None  # that wait for their answers
+        self.frames: FrameLog | None = None  # where they are logged
         self._timer: TimerHandle | None = None  # of heart-beats and the time to live, once it is logged in
-        broker.connections.add(self)
-        broker.of_listener[str(listener)] += 1
+        broker.arrive(self)
 
     # In
 
@@ -109,8 +110,11 @@ class Connection:
         """Bytes from the peer."""
         if self.pulse is not None:
             self.pulse.received(self.broker.loop.time())
-        if not self.is_ended:
-            self.reading.receive(data)
+        if self.is_ended:
+            return
+        if self.frames is not None:
+            self.frames.came(data)
+        self.reading.receive(data)
 
     def enter_host(self, host: str | None, space: str, client_id: str) -> None:
         """Logged in: the names that it says are those of its virtual host."""
@@ -186,6 +190,8 @@ class Connection:
         if out:
             data = out[0] if len(out) == 1 else b"".join(out)
             out.clear()
+            if self.frames is not None:
+                self.frames.went(data)
             self.transport.write(data)
             if self.pulse is not None:
                 self.pulse.sent(self.broker.loop.time())

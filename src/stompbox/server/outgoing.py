@@ -156,6 +156,8 @@ class Outgoing:
     def _hand_over(self, data: bytes) -> None:
         connection = self.connection
         if data:
+            if connection.frames is not None:
+                connection.frames.went(data)
             connection.transport.write(data)
             if connection.pulse is not None:
                 connection.pulse.sent(connection.broker.loop.time())

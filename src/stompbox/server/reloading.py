@@ -83,6 +83,7 @@ def take(broker: Broker, configuration: Configuration) -> list[str]:
     broker.turns.obey(configuration)
     revoke(broker)
     logging.getLogger().setLevel(configuration.log_level.value.upper())
+    broker.frames.look_again()
     broker.flush()
     return stays
 
