@@ -25,7 +25,10 @@ def problem_of(pattern: str) -> str:
     if not all(words):
         return "it has an empty word"
     mixed = next((word for word in words if len(word) > 1 and (ONE_WORD in word or ANY_WORDS in word)), "")
-    return f"in {mixed!r} a wildcard is only a part of the word; * and # stand for whole words" if mixed else ""
+    if not mixed:
+        return ""
+    hint = f", and words are divided by {DELIMITER}: write {pattern.replace('/', DELIMITER)!r}" if "/" in mixed else ""
+    return f"in {mixed!r} a wildcard is only a part of the word; * and # stand for whole words{hint}"
 
 
 def is_wild(pattern: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
+from re import search
 from typing import Any, Final
 
 from stompbox.errors import ConfigError
@@ -22,7 +23,7 @@ def read(text: str, name: str) -> tuple[dict[str, Any], dict[Path, int]]:
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError("config-syntax", _where_and_what(str(error), text, name)) from None
+        raise ConfigError("config-syntax", _where_and_what(str(error), text, name) + _of_another_broker(text)) from None
     except RecursionError:
         raise ConfigError("config-syntax", f"{name}: not TOML: nested too deeply") from None
     return content, Scanner(text).lines()
@@ -34,6 +35,15 @@ def _where_and_what(problem: str, text: str, name: str) -> str:
     line = place.removeprefix("line ").partition(",")[0]
     number = int(line) if line.isdigit() else text.count("\n") + (not text.endswith("\n"))
     return f"{name}:{number}: not TOML: {what[:1].lower()}{what[1:]}"
+
+
+def _of_another_broker(text: str) -> str:
+    """Where it stands what to write instead."""
+    if text.lstrip("\ufeff \t\r\n").startswith("<"):
+        return "; it is XML, as Artemis's broker.xml: docs/configuration.md says key by key what to write for it (From a broker.xml)"
+    if search(r"(?m)^[ \t]*imq\.", text):
+        return "; they are properties of OpenMQ: docs/configuration.md says key by key what to write for them (From OpenMQ's properties)"
+    return ""
 
 
 class Scanner:
