@@ -5,10 +5,13 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from tests.conformance.script import VERSIONS
+from tests.conformance.wire import connected
 from tests.conftest import Serve, Served
 from tests.system.plain import WITHIN, Plain
 
@@ -47,6 +50,33 @@ def test_who_has_nothing_in_flight_is_told_at_once(start: Start) -> None:
         served.process.send_signal(signal.SIGTERM)
         assert said_goodbye(idle)
         assert said_goodbye(old)
+    assert served.process.wait(WITHIN) == 0
+
+
+def test_every_version_on_every_transport_is_told_and_may_finish(start: Start) -> None:
+    """One that waits for messages at once; one that has a message acknowledges it, hears the receipt, and is told then."""
+    served = start()
+    with ExitStack() as stack:
+        idle, busy = [], []
+        for version in VERSIONS:
+            for transport in ("tcp", "websocket"):
+                destination = f"/queue/{version}.{transport}"
+                for clients, word in ((idle, "idle"), (busy, "busy")):
+                    client = stack.enter_context(connected((served.host, served.port), transport))
+                    client.log_in(version)
+                    client.say(f"SUBSCRIBE\nid:0\ndestination:{destination}.{word}\nack:client\nreceipt:s\n\n\0".encode())
+                    client.expect("RECEIPT")
+                    clients.append(client)
+                busy[-1].say(f"SEND\ndestination:{destination}.busy\n\nwork\0".encode())
+        given = [client.expect("MESSAGE") for client in busy]
+        served.process.send_signal(signal.SIGTERM)
+        assert all(client.expect("ERROR").value("code") == "shutting-down" and client.hear() is None for client in idle)
+        for client, message in zip(busy, given, strict=True):
+            id, subscription = message.value("message-id"), message.value("subscription")
+            client.say(f"ACK\nid:{message.value('ack')}\nmessage-id:{id}\nsubscription:{subscription}\nreceipt:r\n\n\0".encode())
+            assert client.expect("RECEIPT").value("receipt-id") == "r"
+            assert client.expect("ERROR").value("code") == "shutting-down"
+            assert client.hear() is None
     assert served.process.wait(WITHIN) == 0
 
 
