@@ -51,7 +51,7 @@ REASONS = {
     "an unknown user": ("users", "", WRONG.format("nobody"), "login-failed"),
     "a full listener": ("nobody", "maxConnections=0", "", "too-many-connections"),
     "a full listener, and a right login": ("users", "maxConnections=0", RIGHT.format("plain"), "too-many-connections"),
-    "a full listener, and a wrong passcode": ("users", "maxConnections=0", WRONG.format("hashed"), "too-many-connections"),
+    "a full listener, and a wrong passcode": ("users", "maxConnections=0", WRONG.format("hashed"), "login-failed"),
     "too many of a user": ("users", "maxConnectionsPerUser=0", RIGHT.format("plain"), "too-many-connections"),
     "too many of a user, hashed": ("users", "maxConnectionsPerUser=0", RIGHT.format("hashed"), "too-many-connections"),
     "a host of others": ("users", "", "host:closed\n" + RIGHT.format("hashed"), "host-not-permitted"),
@@ -137,7 +137,9 @@ def test_nothing_behind_a_refused_connect_is_obeyed(brokers: dict[str, Served], 
     where = f"{reason}.{version}.{transport}".replace(" ", "-").replace(",", "")
     for kind, frames in BEHIND.items():
         named = f"{where}.{kind.replace(' ', '-')}"
-        assert refused(address, transport, version, headers, frames.replace("{0}", named)) == code, kind
+        # one WebSocket message larger than what comes before login is refused as such, whatever else is wrong with it
+        allowed = {code, "too-much-before-login"} if (transport, kind) == ("websocket", "a large SEND") else {code}
+        assert refused(address, transport, version, headers, frames.replace("{0}", named)) in allowed, kind
     assert not [found for found in made(served, name) if found.startswith(where)]
 
 
