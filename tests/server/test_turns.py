@@ -8,7 +8,8 @@ import pytest
 
 from stompbox.server.answers import in_turns
 from stompbox.server.turns import SHARES
-from tests.server.turning import LOOKS, World
+from stompbox.store.base import Commit
+from tests.server.turning import LOOKS, Client, World
 
 Said = tuple[str, Mapping[str, str]]
 MANY = 500
@@ -245,6 +246,72 @@ def test_a_broker_that_stops_does_what_was_begun() -> None:
     world.broker.turns.finish()
     assert queue.backlog.count == 1500
     assert not world.broker.turns.waiting
+
+
+# Large transactions
+
+
+def held(client: Client, count: int) -> None:
+    """An open transaction t with a message to each of so many queues."""
+    client.say(("BEGIN", {"transaction": "t"}))
+    client.say(*[("SEND", {"destination": f"/queue/{n}", "transaction": "t"}) for n in range(count)])
+    client.world.until_idle()
+
+
+def test_a_large_transaction_is_published_in_steps_and_committed_as_one() -> None:
+    world = World()
+    client, other = world.client(), world.client()
+    held(client, 2000)
+    taken: list[int] = []
+    take = world.broker.engine.commits.take
+
+    def taking() -> Commit:
+        taken.append(world.broker.engine.counters["received"])
+        return take()
+
+    world.broker.engine.commits.take = taking  # type: ignore[method-assign]
+    client.say(("COMMIT", {"transaction": "t", "receipt": "done"}))
+    steps = 0
+    while world.broker.turns.waiting:
+        other.say(("SEND", {"destination": "/queue/other", "receipt": f"{steps}"}))
+        world.turn()
+        steps += 1
+    world.turn(20)
+    assert steps > 5
+    assert len(other.receipts()) == steps
+    assert client.receipts() == ["done"]
+    engine = world.broker.engine
+    assert [n for n in range(2000) if engine.addresses[f"{n}"].log.next != 1] == []
+    after_it = [count for count in taken if count > 2000]
+    before_it = [count for count in taken if count <= steps]
+    assert sorted(before_it + after_it) == sorted(taken), "no commit has a part of it"
+
+
+def test_a_transaction_of_somebody_who_goes_half_way_is_committed_whole() -> None:
+    world = World()
+    client = world.client()
+    held(client, 2000)
+    client.say(("COMMIT", {"transaction": "t"}))
+    assert world.broker.turns.waiting > 0
+    client.socket.connection_lost(None)
+    world.until_idle()
+    world.turn(20)
+    assert world.broker.engine.counters["received"] == 2000
+    assert not world.broker.engine.commits.is_held
+    assert not world.broker.waiting
+
+
+def test_two_large_transactions_let_a_commit_come_between_them() -> None:
+    world = World()
+    clients = [world.client(), world.client()]
+    for client in clients:
+        held(client, 1000)
+    for client in clients:
+        client.say(("COMMIT", {"transaction": "t", "receipt": "done"}))
+    world.until_idle()
+    world.turn(20)
+    assert [client.receipts() for client in clients] == [["done"], ["done"]]
+    assert world.broker.engine.counters["received"] == 2000
 
 
 # Coroutines

@@ -34,6 +34,9 @@ class Commits:
         self.changes = 0  # of the catalogue, and of which logs and cursors there are: counts up
         self.unit: Unit | None = None  # that is being done
         self.units: list[Unit] = []  # that the next commit has
+        self.is_held = False  # by a unit that is half done
+        self.may_hold = True  # a commit was taken since the last such
+        self.is_awaited = False  # the next one is waited for
         self._next = Commit()
         self._offsets: dict[Log, int] = {}  # of the commit that the disk works on: each log's next offset then
         self._addresses: list[Address] = []  # and whose logs are in it
@@ -52,6 +55,27 @@ class Commits:
         """`is_stored`: some of it needs the disk."""
         if self.unit is not None and is_stored:
             self.units.append(self.unit)
+        self.unit = None
+
+    def hold(self) -> None:
+        """A unit is done in steps: no commit is taken before all of it is there."""
+        self.is_held = True
+        self.may_hold = False
+
+    def may_be_held(self) -> bool:
+        """Whether a unit may be done in steps now: not before a commit has been taken since the last one. That commit is wanted."""
+        self.is_awaited = not self.is_held and bool(self) and not self.may_hold and self.engine.trouble is None
+        return not (self.is_held or self.is_awaited)
+
+    def let_go(self) -> None:
+        self.is_held = False
+
+    def resume(self, unit: Unit) -> None:
+        """What is published until `end` or `suspend` belongs to this one, too."""
+        self.unit = unit
+
+    def suspend(self) -> None:
+        """Others have their turn."""
         self.unit = None
 
     def put(self, kind: str, key: str, value: object | None) -> None:
@@ -116,6 +140,7 @@ class Commits:
         if not self._is_whole:
             raise RuntimeError("no commit is taken: part of an earlier one is lost")
         self._is_whole = False
+        self.may_hold, self.is_awaited = True, False
         commit = self._gather()
         self._is_whole = True
         return commit

@@ -338,6 +338,10 @@ class Engine:
         if not address.is_volatile(run) and address.stores(run):
             raise Refused(self.trouble.code, self.trouble.text)
 
+    def publish_prepared(self, address: Address, run: Run) -> bool:
+        """The same of what is part of something larger: it is not refused any more, whatever has come about since `prepare`."""
+        return self._publish(address, run)
+
     def _publish(self, address: Address, run: Run) -> bool:
         special = run.shape.special
         if special is not None and special.is_numbered and (known := duplicates.duplicates_of(address)) is not None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Final, TypeVar
 
+from stompbox.broker import limits
+from stompbox.broker.attempts import Outcome
 from stompbox.broker.undelivered import NO_ROUTE, Fate
+from stompbox.broker.units import Unit
 from stompbox.errors import StompboxError
 
 if TYPE_CHECKING:
@@ -12,6 +16,10 @@ if TYPE_CHECKING:
     from stompbox.broker.engine import Engine
     from stompbox.broker.transaction import Transaction
     from stompbox.message import Run
+
+STEP: Final = 50  # runs of messages, or acknowledgements, of one step: about half a millisecond
+
+T = TypeVar("T")
 
 
 def commit(engine: Engine, transaction: Transaction, *, is_answered: bool) -> bool:
@@ -31,6 +39,79 @@ def commit(engine: Engine, transaction: Transaction, *, is_answered: bool) -> bo
     for consumer, sent in transaction.rejected:
         engine.refuse(consumer, sent, is_final=True)
     return is_durable and engine.is_durable
+
+
+def committing(engine: Engine, transaction: Transaction, *, is_answered: bool) -> Generator[None, None, bool]:
+    """The same for one that has very much, in steps between which others have their turn. No commit of the store is taken from the first
+    message to the last acknowledgement; so after a crash all of it is there, or nothing. Others wait for a commit meanwhile, and one
+    comes between two such transactions."""
+    try:
+        yield from _preparing(engine, transaction)
+    except StompboxError:
+        engine.abort(transaction)
+        raise
+    commits = engine.commits
+    while not commits.may_be_held():
+        yield
+    unit = Unit(acked=transaction.acked)
+    is_durable = any(binding.queue.is_durable for _, sent in transaction.answered for binding, _ in sent)
+    is_stored = False
+    commits.hold()
+    try:
+        for part in _parts(transaction.sends):
+            commits.resume(unit)
+            is_stored |= _publish_part(engine, part)
+            commits.suspend()
+            yield
+        transaction.is_refusable = is_stored and unit.is_refusable
+        for held in _parts(transaction.acked):
+            for consumer, sent in held:
+                engine.acknowledge(consumer, sent)
+            yield
+        for outcome, refused in ((Outcome.FAILED, transaction.nacked), (Outcome.REJECTED, transaction.rejected)):
+            for consumer, sent in refused:
+                yield from engine.refusing(consumer, sent, outcome)
+                yield
+    finally:
+        commits.resume(unit)
+        commits.end(is_stored=is_stored and is_answered)
+        commits.let_go()
+    return (is_durable or is_stored) and engine.is_durable
+
+
+def _preparing(engine: Engine, transaction: Transaction) -> Iterator[None]:
+    """Raises where something of it may not be sent, and nothing has been then."""
+    found: list[tuple[Address, Run]] = []
+    for part in _parts(transaction.sends):
+        found += _still_there(engine, part)
+        yield
+    transaction.sends = found
+    limits.require(found)
+    for part in _parts(found):
+        engine.prepare(part)
+        yield
+
+
+def _publish_part(engine: Engine, part: list[tuple[Address, Run]]) -> bool:
+    """What has lost its queue since it was prepared, and may not make it again, has no route."""
+    is_stored = False
+    for address, run in _still_there(engine, part):
+        try:
+            is_stored |= engine.publish_prepared(address, run)
+        except StompboxError:
+            engine.counters["dropped"] += len(run)
+            engine.undelivered.note(address.name, NO_ROUTE, Fate.DROPPED, len(run))
+    return is_stored
+
+
+def is_long(transaction: Transaction) -> bool:
+    """Whether its COMMIT is one for `committing`."""
+    return len(transaction.sends) > STEP or len(transaction.answered) > STEP or any(len(sent) > STEP for _, sent in transaction.answered)
+
+
+def _parts(items: list[T]) -> Iterator[list[T]]:
+    for at in range(0, len(items), STEP):
+        yield items[at : at + STEP]
 
 
 def _publish(engine: Engine, transaction: Transaction, *, is_answered: bool) -> bool:

@@ -234,6 +234,8 @@ class Broker:
             limiting.tell(self)
         if engine.undelivered.counts:
             self.losses.plan()
+        if engine.commits.is_awaited:
+            self.is_wanted = True
         if not (self.committer.is_busy or self.disk.is_waiting or self.is_stopping) and (self.is_wanted or engine.is_dirty):
             self._commit_when_due()
         deadline = engine.next_deadline()
@@ -318,12 +320,14 @@ class Broker:
 
     def try_commit(self) -> None:
         """The disk has failed, and it is time to see whether it works again."""
-        if not self.committer.is_busy:
+        if self.engine.commits.is_held:
+            self.loop.call_later(RELOAD, self.try_commit)
+        elif not self.committer.is_busy:
             self.engine.now = self.now()
             self._start_commit()
 
     def _start_commit(self) -> None:
-        if self.has_failed:
+        if self.has_failed or self.engine.commits.is_held:  # by half of a transaction: when it is whole it is time again
             return
         if self._commit_timer is not None:
             self._commit_timer.cancel()

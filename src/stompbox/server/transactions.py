@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from stompbox.broker import closing
 from stompbox.broker.transaction import Transaction
+from stompbox.broker.transactions import committing, is_long
 from stompbox.errors import IllegalFrame, Refused
 from stompbox.server import transacted
 from stompbox.server.revoking import require_still
@@ -43,21 +44,25 @@ def begin(connection: Connection, frame: Frame) -> None:
     transacted.resume(connection)
 
 
-def commit(connection: Connection, frame: Frame) -> None:
+def commit(connection: Connection, frame: Frame) -> Iterator[None]:
     transaction = transaction_of(connection, frame.headers["transaction"])
     try:
         require_still(connection, transaction)
     except Refused:
         _undo(connection, transaction)
         raise
+    engine = connection.broker.engine
     _end(connection, transaction)
     transacted.consume(connection, transaction)
     try:
-        waits = connection.broker.engine.commit(transaction, is_answered="receipt" in frame.headers)
+        if is_long(transaction):
+            waits = yield from committing(engine, transaction, is_answered="receipt" in frame.headers)
+        else:
+            waits = engine.commit(transaction, is_answered="receipt" in frame.headers)
     finally:
         transacted.give_back(connection)
     connection.reading.has_sent = bool(transaction.sends)
-    is_in_trouble = connection.broker.engine.trouble is not None
+    is_in_trouble = engine.trouble is not None
     for address, run in transaction.sends:
         if is_in_trouble or address.limits is not None:
             connection.broker.pressure.sent(connection, address, run)
