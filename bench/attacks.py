@@ -201,10 +201,14 @@ def subscribe_unsubscribe(port: int) -> list[socket.socket]:
 @attack("300 ACKs of unknown ids, STOMP 1.1, beside 100,000 unacknowledged messages")
 def unknown_acks(port: int) -> list[socket.socket]:
     link = connected(port, "1.1")
-    pour(link, [send("/queue/unacknowledged", b"x") * 100_000])
-    pour(link, [subscribe(1, "/queue/unacknowledged", headers="ack:client-individual\nconsumer-window-size:-1\nprefetch-count:0\n")])
+    for number in (1, 2):  # each has every other message, so that the ids of the other's are in between
+        link.sendall(subscribe(number, "/queue/unacknowledged", headers="ack:client\nconsumer-window-size:-1\n"))
+    link.sendall(send("/queue/unacknowledged", b"x"))
+    queue = link.recv(MEGABYTE).partition(b"message-id:")[2].partition(b"-")[0]
+    pour(link, [b"".join([send("/queue/unacknowledged", b"x", headers=f"name-{n % 7}:1\n") for n in range(100_000)])])
     drain(link)
-    pour(link, [b"".join([b"ACK\nsubscription:1\nmessage-id:no-%d\n\n\0" % n for n in range(300)])])
+    acks = [b"ACK\nsubscription:%d\nmessage-id:%b-%d\n\n\0" % (1 + n % 2, queue, 99_000 + n // 2) for n in range(300)]
+    pour(link, [b"".join(acks)])
     drain(link)
     return [link]
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
+from typing import NoReturn
+
 import pytest
 
-from stompbox.broker.consumer import AUTO_WINDOW, AckMode, Consumer
+from stompbox.broker.consumer import AUTO_WINDOW, AckMode, Consumer, Sent
 from stompbox.broker.transaction import Transaction
 from tests.broker.world import Got, World
 
@@ -63,6 +66,29 @@ def test_cumulative_acknowledgement() -> None:
     assert consumer.take(got[0].queue.id, 1, 2) == ([], 1), "it is acknowledged already"
     world.close(consumer)
     assert [(one.body, one.is_redelivered) for one in opened(world, world.consumer("next"))] == [(b"d", True)]
+
+
+class Unread(deque[Sent]):
+    """A ledger that nobody may look through."""
+
+    def __iter__(self) -> NoReturn:
+        pytest.fail("the ledger was looked through")
+
+
+def test_an_unknown_message_is_not_looked_for_in_all_that_was_sent() -> None:
+    world = World()
+    for number in range(1000):
+        world.send("q", b"%d" % number)
+    consumer = world.consumer(ack=AckMode.CLIENT)
+    got = opened(world, consumer)
+    world.ack(consumer, got[9])
+    ledger, consumer.ledger = consumer.ledger, Unread(consumer.ledger)
+    id = got[0].queue.id
+    assert [consumer.take(id, offset, offset + 1)[0] for offset in (0, 9, 1000, 5000)] == [[]] * 4
+    assert consumer.take(id + 1, 500, 501)[0] == []
+    consumer.ledger = ledger
+    assert len(consumer.take(id, 499, 500)[0]) == 490
+    assert consumer.take(id, 499, 500)[0] == []
 
 
 def test_cumulative_over_several_queues() -> None:

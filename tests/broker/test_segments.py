@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stompbox.broker.segments import EACH, RUN, Held, Segment, cost_of, octets_of
+from stompbox.broker.segments import EACH, RUN, Held, Segment, Spans, cost_of, octets_of
 from stompbox.message import Run, Shape
 from tests.broker.world import run_of
 
@@ -146,3 +146,30 @@ def test_what_is_taken_is_let_go() -> None:
     for offset in range(49):
         held.take(offset, offset + 1)
     assert len(held._segments) == 1
+
+
+def test_spans_are_those_of_a_set() -> None:
+    seeded = random.Random(11)
+    spans, model = Spans(), dict[int, int]()
+    for _ in range(4000):
+        first = seeded.randrange(300) * 10
+        if first in model and seeded.random() < 0.7:
+            spans.remove(first)
+            del model[first]
+        else:
+            model[first] = first + seeded.randrange(1, 11)
+            spans.add(first, model[first])
+        asked = seeded.randrange(3100)
+        assert (asked in spans) == any(low <= asked < high for low, high in model.items())
+        assert len(spans) == len(model)
+
+
+def test_spans_that_go_from_the_front_cost_no_more_than_their_number() -> None:
+    spans = Spans()
+    for first in range(100_000):
+        spans.add(first, first + 1)
+    for first in range(99_990):
+        spans.remove(first)
+    assert 99_995 in spans
+    assert 5 not in spans
+    assert len(spans._firsts) <= 64

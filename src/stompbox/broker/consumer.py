@@ -12,7 +12,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
-from stompbox.broker.segments import Held, Segment, octets_of
+from stompbox.broker.segments import Held, Segment, Spans, octets_of
 from stompbox.message import Run
 from stompbox.selectors import Selector
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from stompbox.broker.queue import Queue
 
 MOST_OUT: Final = 64 << 20  # body bytes that a subscription without a window may have unacknowledged
+_NONE: Final = Spans()  # of those who need none
 AUTO_WINDOW: Final = 2 << 20  # octets of bodies and headers on their way to the socket of an auto subscription
 
 
@@ -50,12 +51,13 @@ class Output:
 class Binding:
     """One consumer on one queue. `head` belongs to the server: how MESSAGE frames begin for it."""
 
-    __slots__ = ("consumer", "done", "head", "held", "queue", "seen", "sought")
+    __slots__ = ("consumer", "done", "head", "held", "queue", "seen", "sought", "unacked")
 
     def __init__(self, consumer: Consumer, queue: Queue) -> None:
         self.consumer = consumer
         self.queue = queue
         self.held = Held()  # client-individual only
+        self.unacked = Spans() if consumer.ack is AckMode.CLIENT else _NONE  # offsets in the ledger, which nobody looks through for others
         self.done = 0  # messages that were acknowledged
         self.seen = -1  # of those, when it was last looked at (slowness.py)
         self.sought = 0  # where its search of the log has come to (seeking.py)
@@ -164,6 +166,8 @@ class Consumer:
             binding.held.add(segment)
         else:
             self.ledger.append((binding, segment))
+            if self.ack is AckMode.CLIENT:
+                binding.unacked.add(segment.first, segment.stop)
 
     def _count(self, segment: Segment) -> None:
         self.bytes_out += segment.size
@@ -184,6 +188,8 @@ class Consumer:
             self._count(segment)
             if self.ack is AckMode.INDIVIDUAL:
                 binding.held.add(segment)
+            elif self.ack is AckMode.CLIENT:
+                binding.unacked.add(segment.first, segment.stop)
         if self.ack is not AckMode.INDIVIDUAL:
             self.ledger = deque(sorted([*sent, *self.ledger], key=order))
 
@@ -226,6 +232,8 @@ class Consumer:
         return [(binding, segment) for segment in segments], reached
 
     def _take_through(self, queue: int, offset: int, missing: int) -> tuple[list[Sent], int]:
+        if offset not in self.bindings[queue].unacked:
+            return [], missing
         for at, (binding, segment) in enumerate(self.ledger):
             if binding.queue.id == queue and segment.first <= offset < segment.stop:
                 taken = [self.ledger.popleft() for _ in range(at)]
@@ -233,8 +241,10 @@ class Consumer:
                     taken.append(self.ledger.popleft())
                 else:
                     taken.append((binding, segment.cut(offset + 1)))
-                for _, gone in taken:
+                    binding.unacked.add(segment.first, segment.stop)
+                for of, gone in taken:
                     self.release(gone)
+                    of.unacked.remove(gone.first)
                 return taken, offset + 1
         return [], missing
 
@@ -250,7 +260,12 @@ class Consumer:
                     kept.append((known, segment))
                     continue
                 taken.append(segment.part(offset, offset + 1))
-                kept += [(known, part) for part in segment.without(offset)]
+                left = segment.without(offset)
+                kept += [(known, part) for part in left]
+                if self.ack is AckMode.CLIENT:
+                    binding.unacked.remove(segment.first)
+                    for part in left:
+                        binding.unacked.add(part.first, part.stop)
             self.ledger = kept
         for segment in taken:
             self.release(segment)
@@ -262,6 +277,7 @@ class Consumer:
         self.ledger.clear()
         for binding in self.bindings.values():
             found += [(binding, segment) for segment in binding.held.clear()]
+            binding.unacked.clear()
         self.bytes_out = self.messages_out = 0
         return found
 

@@ -116,6 +116,47 @@ class Segment:
         return f"<Segment {self.first}..{self.stop} deliveries={self.deliveries} failures={self.failures}>"
 
 
+class Spans:
+    """Which offsets a ledger has, by the segments that it has them in: who asks for another is told at the cost of a search."""
+
+    __slots__ = ("_firsts", "_stops")
+
+    def __init__(self) -> None:
+        self._firsts: list[int] = []  # sorted; some are of segments that are gone
+        self._stops: dict[int, int] = {}  # by first offset
+
+    def add(self, first: int, stop: int) -> None:
+        is_new = first not in self._stops
+        self._stops[first] = stop
+        if not self._firsts or first > self._firsts[-1]:
+            self._firsts.append(first)
+        elif is_new:
+            at = bisect_left(self._firsts, first)
+            if self._firsts[at] != first:
+                self._firsts.insert(at, first)
+
+    def remove(self, first: int) -> None:
+        """The whole segment that begins there."""
+        self._stops.pop(first, None)
+        if len(self._firsts) > 64 and len(self._firsts) > 2 * len(self._stops):
+            self._firsts = sorted(self._stops)
+
+    def __contains__(self, offset: int) -> bool:
+        firsts, stops = self._firsts, self._stops
+        at = end = bisect_right(firsts, offset)
+        while at and firsts[at - 1] not in stops:
+            at -= 1
+        del firsts[at:end]  # they are gone, and are not stepped over again
+        return at > 0 and offset < stops[firsts[at - 1]]
+
+    def clear(self) -> None:
+        self._firsts, self._stops = [], {}
+
+    def __len__(self) -> int:
+        """How many segments."""
+        return len(self._stops)
+
+
 class Held:
     """Segments by offset, for acknowledgements in any order, each at the cost of a search at most."""
 
