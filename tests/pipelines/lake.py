@@ -11,14 +11,14 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from stompbox.pipelines.settings import Format
-from stompbox.pipelines.tables import STAGING, Staged, Table, file_of
+from stompbox.pipelines.tables import Staged, Table, file_of, staging_of
 
 DAYS = (date(2026, 3, 1), date(2026, 3, 2))
 
 
 def staged(table: Table, kept: Format, batch: int, rows: int = 4) -> Staged:
     """One file a day, offsets of the batch from 100 * batch on."""
-    folder = table.folder / STAGING / f"batch-{batch}"
+    folder = staging_of(table.folder) / f"batch-{batch}"
     files = []
     for place, day in enumerate(DAYS):
         offsets = list(range(100 * batch + place * rows, 100 * batch + (place + 1) * rows))

@@ -16,7 +16,7 @@ pytest.importorskip("pyspark")
 
 from stompbox import blocking
 from stompbox.pipelines.settings import Format
-from stompbox.pipelines.tables import STAGING, open_table
+from stompbox.pipelines.tables import open_table, staging_of
 from tests.pipelines.conftest import Run, send
 
 TEXT = """
@@ -37,7 +37,7 @@ def damage(folder: Path, change: Callable[[Any], Any]) -> None:
     table = open_table(Format.PARQUET, folder)
     [file] = table.files()
     rows = change(parquet.ParquetFile(file.path).read())
-    path = folder / STAGING / "damaged.parquet"
+    path = staging_of(folder) / "damaged.parquet"
     path.parent.mkdir(exist_ok=True)
     parquet.write_table(rows, path)
     assert table.replace([file], path)

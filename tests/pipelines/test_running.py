@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("pyspark")
 
-from stompbox.errors import UsageError
+from stompbox.errors import LocalError, UsageError
+from stompbox.pipelines import running
 from stompbox.pipelines.example import EXAMPLE
 from stompbox.pipelines.faults import plain, quieten
 from stompbox.pipelines.running import chosen
@@ -70,3 +74,75 @@ def test_what_pyspark_logs_of_sql_is_not_printed(capfd: pytest.CaptureFixture[st
     logger.error("no such column")
     assert capfd.readouterr() == ("", "")
     assert "no such column" in caplog.text
+
+
+TWO = """
+[[archive]]
+name = "orders"
+destinations = ["/queue/orders"]
+table = "lake/orders"
+[[report]]
+name = "figures"
+archives = ["orders"]
+"""
+HOLD = """
+import sys
+from pathlib import Path
+from stompbox.pipelines import running
+from stompbox.pipelines.settings import read_plan
+plan = read_plan(Path(sys.argv[1]), {})
+with running.alone(plan, [plan.pipeline.archives[0]]):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that runs the archive of lake.toml."""
+    (tmp_path / "lake.toml").write_text(TWO)
+    arguments = [sys.executable, "-c", HOLD, str(tmp_path / "lake.toml")]
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout and process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+def test_a_second_run_of_a_step_is_refused_by_name_and_others_run_beside_it(holder: subprocess.Popen[str], tmp_path: Path) -> None:
+    plan = read_plan(tmp_path / "lake.toml", {})
+    said = rf"archive 'orders' of .*lake\.toml is run already by process {holder.pid}; .*--step"
+    with pytest.raises(LocalError, match=said) as refused, running.alone(plan, list(plan.pipeline.steps)):
+        pytest.fail("two run at once")
+    assert refused.value.code == "already-running"
+    with running.alone(plan, list(plan.pipeline.reports)):
+        pass
+
+
+def test_another_file_that_writes_the_same_table_is_refused(holder: subprocess.Popen[str], tmp_path: Path) -> None:
+    (tmp_path / "other.toml").write_text('folder = "other-state"\n' + TWO)
+    plan = read_plan(tmp_path / "other.toml", {})
+    said = rf"the table .*lake/orders is written already by process {holder.pid};"
+    with pytest.raises(LocalError, match=said), running.alone(plan, list(plan.pipeline.steps)):
+        pytest.fail("two write at once")
+
+
+def test_a_run_that_was_killed_holds_nothing(holder: subprocess.Popen[str], tmp_path: Path) -> None:
+    holder.kill()
+    holder.wait()
+    plan = read_plan(tmp_path / "lake.toml", {})
+    with running.alone(plan, list(plan.pipeline.steps)):
+        pass
+
+
+def test_the_command_names_the_process_before_spark_starts(
+    holder: subprocess.Popen[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from stompbox.cli.pipeline import run
+
+    monkeypatch.setattr(running, "reach", lambda plan: None)
+    monkeypatch.setattr(running, "spark_of", lambda plan: pytest.fail("Spark is started"))
+    with pytest.raises(SystemExit) as ended:
+        run(tmp_path / "lake.toml")
+    assert ended.value.code == 1
+    said = capsys.readouterr().err
+    assert f"by process {holder.pid}" in said and "Traceback" not in said

@@ -14,6 +14,7 @@ from stompbox.errors import ConfigError
 from stompbox.pipelines.checks import check
 from stompbox.pipelines.example import EXAMPLE
 from stompbox.pipelines.settings import KINDS, Format, Pipeline, Plan, SourceTable, SparkTable, read_plan
+from stompbox.spark.options import Given, source_options
 
 ROOT = Path(__file__).resolve().parents[2]
 ARCHIVE = '[[archive]]\nname = "orders"\ndestinations = ["/queue/orders"]\ntable = "lake"\n'
@@ -43,6 +44,14 @@ def test_paths_are_relative_to_the_file_and_the_name_is_its(tmp_path: Path) -> N
 def test_sizes_words_and_defaults(tmp_path: Path) -> None:
     step = plan_of(ARCHIVE + 'small-file = "1MiB"\nformat = "PARQUET"\n', tmp_path).pipeline.archives[0]
     assert (step.small_file, step.format, step.trigger, step.compact_files) == (1 << 20, Format.PARQUET, 1.0, 10)
+
+
+def test_how_bodies_are_decoded_is_said_as_to_the_data_source(tmp_path: Path) -> None:
+    keys = 'schema = "n INT, bad STRING"\nbody-format = "csv"\nmode = "DROPMALFORMED"\ncolumn-name-of-corrupt-record = "bad"\n'
+    plan = plan_of(ARCHIVE + keys, tmp_path)
+    [step] = plan.pipeline.archives
+    options = source_options(Given(plan.stream_options(step, step, "group")), streaming=True)
+    assert (options.body_format, options.mode, options.corrupt) == ("csv", "DROPMALFORMED", "bad")
 
 
 @pytest.mark.parametrize(
@@ -95,6 +104,11 @@ def test_the_password_of_a_key_may_come_from_the_environment(tmp_path: Path) -> 
         ('passcode-file = "/dev/null"\n' + ARCHIVE, 1, "passcode-file: the first line of /dev/null is empty"),
         ('passcode = "a"\npasscode-file = "b"\n' + ARCHIVE, 2, "passcode-file: there is a passcode as well"),
         (ARCHIVE + 'schema = "n INTEGRAL"\n', 5, "archive[0].schema: the key 'schema': 'n INTEGRAL' is no column; allowed is Spark DDL"),
+        (ARCHIVE + 'mode = "failfast"\n', 5, "archive[0].mode: the key 'mode' needs the key 'schema'"),
+        (ARCHIVE + 'body-format = "csv"\n', 5, "archive[0].body-format: the key 'body-format' needs the key 'schema'"),
+        (ARCHIVE + 'schema = "n INT"\nmode = "strict"\n', 6, "archive[0].mode: expected one of permissive, dropmalformed, failfast"),
+        (ARCHIVE + 'column-name-of-corrupt-record = "bad"\n', 5, "the key 'column-name-of-corrupt-record' needs the key 'schema'"),
+        (TRANSFORM + SOURCE + '[[transform.source]]\nname = "t"\ntable = "t"\nmode = "failfast"\n', 11, "mode: is for sources with dest"),
         ('[[archive]]\nname = "a"\ntable = "t"\n', 1, "archive[0]: the key 'destinations' is missing"),
         ('[[archive]]\nname = "../a"\ntable = "t"\ndestinations = ["x"]\n', 2, "archive[0].name: '../a' cannot name a folder"),
         ('[[archive]]\nname = "a"\ntable = "t"\ndestinations = []\n', 4, "archive[0].destinations: expected at least one destination"),

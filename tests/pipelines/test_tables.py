@@ -14,7 +14,7 @@ pytest.importorskip("pyarrow")
 from stompbox.errors import UsageError
 from stompbox.pipelines import disk
 from stompbox.pipelines.settings import Format
-from stompbox.pipelines.tables import Policy, Table, compact, open_table, tidy
+from stompbox.pipelines.tables import Policy, Retention, Table, compact, open_table, staging_of, tidy
 from tests.pipelines.lake import DAYS, expected, listed, offsets, staged
 
 ALL = [
@@ -23,7 +23,7 @@ ALL = [
     pytest.param(Format.ICEBERG, marks=pytest.mark.filterwarnings("default")),
 ]
 POLICY = Policy(files=3, small=1 << 20, target=1 << 24)
-OPERATIONS = ("write", "rename", "move", "remove", "sync")
+OPERATIONS = ("write", "rename", "move", "link", "remove", "sync")
 
 
 @pytest.fixture(params=ALL, ids=lambda kept: kept.value)
@@ -96,7 +96,7 @@ def test_a_replayed_batch_is_known_after_its_files_were_rewritten(kept: Format, 
 def test_files_that_somebody_else_rewrote_are_left_alone(kept: Format, tmp_path: Path) -> None:
     table = filled(kept, tmp_path / "table", 3)
     old = [file for file in table.files() if file.partition.endswith("01")]
-    merged = tmp_path / "table" / "_staging" / "merged-x.parquet"
+    merged = staging_of(tmp_path / "table") / "merged-x.parquet"
     compact(table, POLICY)
     merged.parent.mkdir(exist_ok=True)
     merged.write_bytes(table.files()[0].path.read_bytes())
@@ -211,3 +211,163 @@ def test_a_table_of_sparks_own_sink_is_refused(tmp_path: Path) -> None:
     (log / "0").write_text("v1\n")
     with pytest.raises(UsageError, match="another folder"):
         open_table(Format.PARQUET, tmp_path).files()
+
+
+class Clock:
+    """A time that stands until it is moved, in s."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+KEEP = 600.0
+
+
+def kept_files(folder: Path, clock: Clock, batches: int) -> Any:
+    from stompbox.pipelines.parquet import ParquetFiles
+
+    table = ParquetFiles(folder, KEEP, clock)
+    for batch in range(batches):
+        table.append(staged(table, Format.PARQUET, batch), "query", batch)
+    return table
+
+
+def rows_in(paths: list[Path]) -> Counter[int]:
+    from pyarrow import parquet
+
+    return Counter(offset for path in paths for offset in parquet.ParquetFile(path).read(["offset"]).column("offset").to_pylist())
+
+
+def test_a_compaction_between_listing_and_reading_takes_nothing_away(tmp_path: Path) -> None:
+    """For who reads by the log, and for who lists the folder: both have listed before."""
+    clock = Clock()
+    table = kept_files(tmp_path / "table", clock, 3)
+    by_log = [file.path for file in table.files()]
+    by_list = list((tmp_path / "table").glob("**/*.parquet"))
+    assert compact(table, POLICY) == 6
+    table.append(staged(table, Format.PARQUET, 3), "query", 3)
+    compact(table, Policy(files=2, small=1 << 20, target=1 << 24))
+    clock.now += KEEP - 1
+    table.sweep()
+    assert rows_in(by_log) == rows_in(by_list) == expected(0, 1, 2)
+    assert offsets(table) == listed(tmp_path / "table") == expected(0, 1, 2, 3)
+
+
+def test_files_that_were_replaced_go_after_their_time_all_at_once(tmp_path: Path) -> None:
+    """Rewritten again and again meanwhile: who lists sees each row once, and what the newest compaction replaced stays for its own time."""
+    folder, clock = tmp_path / "table", Clock()
+    table = kept_files(folder, clock, 3)
+    often = Policy(files=2, small=1 << 20, target=1 << 24)
+    for batch in range(3, 30):
+        clock.now += KEEP / 10
+        table.append(staged(table, Format.PARQUET, batch), "query", batch)
+        before = [file.path for file in table.files()]
+        compact(table, often)
+        seen = expected(*range(batch + 1))
+        assert offsets(table) == listed(folder) == rows_in(before) == seen, batch
+        assert len(list(folder.glob("*=*/*.parquet"))) <= len(DAYS) * 22, "never more than two such times of files"
+    clock.now += KEEP
+    table.sweep()
+    clock.now += KEEP
+    table.sweep()
+    clock.now += KEEP
+    table.sweep()
+    assert listed(folder) == offsets(table) == expected(*range(30))
+    left = [path for path in folder.glob("*=*/*") if path.is_file()]
+    assert sorted(left) == sorted(file.path for file in table.files()), "one file a day, and nothing beside"
+
+
+def test_files_stay_as_long_as_a_step_reads(tmp_path: Path) -> None:
+    clock = Clock()
+    table = kept_files(tmp_path / "table", clock, 3)
+    with disk.reading(table.folder):
+        paths = [file.path for file in table.files()]
+        compact(table, POLICY)
+        clock.now += 2 * KEEP
+        table.sweep()
+        assert rows_in(paths) == expected(0, 1, 2)
+    table.sweep()
+    assert not any(path.exists() for path in paths)
+    assert listed(table.folder) == expected(0, 1, 2)
+
+
+def test_a_kill_at_any_operation_of_an_exchange_loses_and_doubles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    number, died = 0, True
+    while died:
+        clock = Clock()
+        table = kept_files(tmp_path / str(number), clock, 3)
+        compact(table, POLICY)
+        clock.now += KEEP
+        with monkeypatch.context() as patched:
+            kill_at(patched, number)
+            try:
+                table.sweep()
+                died = False
+            except Killed:
+                died = True
+        assert offsets(table) == expected(0, 1, 2), number
+        tidy(table)
+        assert offsets(table) == listed(table.folder) == expected(0, 1, 2), number
+        number += 1
+    assert number > 4, "nothing was killed"
+
+
+def test_nothing_of_what_does_not_count_yet_lies_in_the_folder(kept: Format, tmp_path: Path) -> None:
+    """Whoever reads all files below it, however deep, would take it for data."""
+    table = filled(kept, tmp_path / "table", 3)
+    batch = staged(table, kept, 3)
+    assert rows_in(list((tmp_path / "table").rglob("*.parquet"))) == expected(0, 1, 2)
+    table.append(batch, "query", 3)
+    assert rows_in(list((tmp_path / "table").rglob("*.parquet"))) == expected(0, 1, 2, 3)
+
+
+def test_a_filesystem_without_second_names_has_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise PermissionError
+
+    clock = Clock()
+    table = kept_files(tmp_path / "table", clock, 3)
+    compact(table, POLICY)
+    clock.now += KEEP
+    monkeypatch.setattr("os.link", refuse)
+    table.sweep()
+    assert offsets(table) == listed(table.folder) == expected(0, 1, 2)
+
+
+@pytest.mark.filterwarnings("default")
+def test_snapshots_of_iceberg_and_their_files_do_not_grow_without_end(tmp_path: Path) -> None:
+    pytest.importorskip("pyiceberg")
+    folder = tmp_path / "my table"
+    table = open_table(Format.ICEBERG, folder, Retention(replaced=0.0, snapshots=4))
+    for batch in range(30):
+        table.append(staged(table, Format.ICEBERG, batch), "query", batch)
+        compact(table, Policy(files=5, small=1 << 20, target=1 << 24))
+    found = table._open()  # type: ignore[attr-defined]
+    assert 4 <= len(found.metadata.snapshots) < 10
+    assert len(found.metadata.snapshot_log) < 10
+    assert len(list((folder / "metadata").glob("*.metadata.json"))) <= 22
+    table.sweep()
+    named = {file.path for file in table.files()}
+    assert len(list((folder / "data").rglob("*.parquet"))) <= 8 * len(named), "files that no snapshot names are gone"
+    assert offsets(table) == expected(*range(30))
+    assert all(snapshot.manifests(found.io) for snapshot in found.metadata.snapshots), "older snapshots can be read"
+
+
+@pytest.mark.filterwarnings("default")
+def test_files_of_expired_snapshots_stay_for_readers(tmp_path: Path) -> None:
+    pytest.importorskip("pyiceberg")
+    table = open_table(Format.ICEBERG, tmp_path / "table", Retention(replaced=KEEP, snapshots=2))
+    for batch in range(4):
+        table.append(staged(table, Format.ICEBERG, batch), "query", batch)
+    paths = [file.path for file in table.files()]
+    compact(table, POLICY)
+    for batch in range(4, 9):
+        table.append(staged(table, Format.ICEBERG, batch), "query", batch)
+    assert rows_in(paths) == expected(0, 1, 2, 3)
+    late = open_table(Format.ICEBERG, tmp_path / "table", Retention(replaced=0.0, snapshots=2))
+    late.sweep()
+    assert not any(path.exists() for path in paths)
+    assert offsets(late) == expected(*range(9))

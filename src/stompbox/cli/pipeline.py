@@ -151,7 +151,7 @@ def _run(plan: Plan, names: Sequence[str], *, once: bool, json_lines: bool) -> b
     steps, others = running.chosen(plan, names, once=once)
     running.reach(plan)
     stop = threading.Event()
-    with display(json_lines=json_lines) as shown, telling(plan, steps, shown) as report:
+    with running.alone(plan, steps), display(json_lines=json_lines) as shown, telling(plan, steps, shown) as report:
         running.left_out(others, report)
         with running.spark_of(plan) as spark:
             _stop_on_signals(stop)

@@ -20,7 +20,7 @@ from stompbox.pipelines.checkpoints import query_id
 from stompbox.pipelines.progress import Compacted, Report
 from stompbox.pipelines.settings import ArchiveTable, Plan, Stream, TransformTable, Written
 from stompbox.pipelines.staging import forget, read, stage
-from stompbox.pipelines.tables import Policy, Table, compact, open_table, tidy
+from stompbox.pipelines.tables import Policy, Retention, Table, compact, open_table, tidy
 
 FRONTIER: Final = "frontier.json"
 Frontier = dict[str, tuple[int, str]]
@@ -29,6 +29,13 @@ Frontier = dict[str, tuple[int, str]]
 
 def policy_of(step: Written) -> Policy:
     return Policy(step.compact_files, step.small_file, step.target_file)
+
+
+def written_table(step: Written, folder: Path) -> Table:
+    """The table of a step that writes it, rid of what a killed run has left."""
+    table = open_table(step.format, folder, Retention(step.keep_replaced, step.keep_snapshots))
+    tidy(table)
+    return table
 
 
 def group_of(plan: Plan, step: ArchiveTable) -> str:
@@ -41,8 +48,7 @@ def start(spark: Any, plan: Plan, step: ArchiveTable, report: Report, *, once: b
 
     rows = spark.readStream.format("stomp").options(**plan.stream_options(step, step, group_of(plan, step))).load()
     rows = rows.withColumn("archived", current_timestamp()).withColumn("date", to_date(col("timestamp")))
-    table = open_table(step.format, plan.path(step.table))
-    tidy(table)
+    table = written_table(step, plan.path(step.table))
     checkpoint = plan.state(step.name) / "checkpoint"
     write = partial(_write, table=table, step=step, checkpoint=checkpoint, report=report)
     return started(rows, plan, step, write, once=once)
@@ -100,11 +106,12 @@ def frontier(spark: Any, table: Table) -> Frontier:
     from pyspark.sql.functions import col
     from pyspark.sql.functions import max as highest
 
-    rows = read(spark, table)
-    if rows is None:
-        return {}
-    ends = rows.groupBy("address").agg(highest("offset").alias("offset"), highest("timestamp").cast("string").alias("time"))
-    return {row["address"]: (row["offset"] + 1, row["time"]) for row in ends.select(col("address"), "offset", "time").collect()}
+    with disk.reading(table.folder):
+        rows = read(spark, table)
+        if rows is None:
+            return {}
+        ends = rows.groupBy("address").agg(highest("offset").alias("offset"), highest("timestamp").cast("string").alias("time"))
+        return {row["address"]: (row["offset"] + 1, row["time"]) for row in ends.select(col("address"), "offset", "time").collect()}
 
 
 def beyond(rows: Any, known: Frontier) -> Any:

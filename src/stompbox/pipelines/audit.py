@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from stompbox.errors import UsageError
+from stompbox.pipelines import disk
 from stompbox.pipelines.checkpoints import positions
 from stompbox.pipelines.progress import Finished
 from stompbox.pipelines.settings import ArchiveTable, AuditTable, Checksum, Plan
@@ -69,7 +70,11 @@ _SENT_DIFFERENCES: Final = {
 
 def run(spark: Any, plan: Plan, step: AuditTable) -> Finished:
     archive = plan.pipeline.archive(step.archive)
-    session = spark.newSession()
+    with disk.reading(plan.path(archive.table)):
+        return _audited(spark.newSession(), plan, step, archive)
+
+
+def _audited(session: Any, plan: Plan, step: AuditTable, archive: ArchiveTable) -> Finished:
     extents = _extents(plan, archive)
     _views(session, plan, archive, extents)
     compared = session.sql(_COMPARED).cache()

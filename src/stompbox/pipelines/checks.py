@@ -122,9 +122,9 @@ def _check_transform(plan: Plan, path: Path, step: TransformTable) -> None:
 
 def _check_table_source(plan: Plan, path: Path, source: SourceTable) -> None:
     _check_library(plan, path, source.format)
-    for name in ("watermark", "schema", "selector", "group"):
+    for name in ("watermark", "schema", "body_format", "mode", "column_name_of_corrupt_record", "selector", "group"):
         if getattr(source, name):
-            plan.origins.refuse((*path, name), "is for sources with destinations, not for tables", "config-conflict")
+            plan.origins.refuse((*path, name.replace("_", "-")), "is for sources with destinations, not for tables", "config-conflict")
 
 
 def _check_source(plan: Plan, path: Path, step: Stream, source: ArchiveTable | SourceTable) -> None:
@@ -197,7 +197,7 @@ def _refuse_option(plan: Plan, path: Path, error: UsageError) -> NoReturn:
     """An option of the data source under the name that the file has for it."""
     named = match(r"option '(\w+)'", error.message)
     key = keys_of_options().get(named[1], "") if named else ""
-    text = sub(r"option '(\w+)'", lambda found: f"the key {keys_of_options().get(found[1], found[1])!r}", error.message)
+    text = sub(r"(?:the )?option '(\w+)'", lambda found: f"the key {keys_of_options().get(found[1], found[1])!r}", error.message)
     plan.origins.refuse((*path, key) if key else path, text)
 
 

@@ -6,13 +6,16 @@ Decides how a file is put in place, not which. Tests cut the power at each call 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
-from fcntl import LOCK_EX, flock
+from contextlib import contextmanager, suppress
+from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
 from pathlib import Path
 from typing import Final
 
 LOCK: Final = "_lock"
+READERS: Final = "_readers"
+_WIDTH: Final = 20  # of a process's number in its file
 
 
 def write(path: Path, data: bytes) -> None:
@@ -39,6 +42,18 @@ def move(source: Path, target: Path) -> None:
     rename(source, target)
 
 
+def link(source: Path, target: Path) -> None:
+    """A second name of a file; a copy where the filesystem has no such names."""
+    beside = target.with_name(f".{target.name}.new")
+    beside.unlink(missing_ok=True)
+    try:
+        os.link(source, beside)
+    except OSError:
+        shutil.copy2(source, beside)
+        sync(beside)
+    rename(beside, target)
+
+
 def remove(path: Path) -> None:
     path.unlink(missing_ok=True)
 
@@ -60,5 +75,58 @@ def locked(folder: Path) -> Iterator[None]:
     try:
         flock(descriptor, LOCK_EX)
         yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def reading(folder: Path) -> Iterator[None]:
+    """No file that a reader may have listed is removed meanwhile. Who may not write here has only the time that such files stay."""
+    descriptor = None
+    with suppress(OSError):
+        descriptor = os.open(folder / READERS, os.O_RDWR | os.O_CREAT, 0o644)
+        flock(descriptor, LOCK_SH)
+    try:
+        yield
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+@contextmanager
+def unread(folder: Path) -> Iterator[bool]:
+    """Is nobody reading? If so, nobody begins to until this ends."""
+    descriptor = os.open(folder / READERS, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        yield _is_taken(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _is_taken(descriptor: int) -> bool:
+    """Takes a lock for its own alone, unless somebody has it."""
+    try:
+        flock(descriptor, LOCK_EX | LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+@contextmanager
+def owned(file: Path) -> Iterator[int]:
+    """Takes the file for this process and gives 0; or gives the number of the process that has it, or -1 where that cannot be told.
+
+    The lock is the system's, which lets go of it when the process dies: the number in the file is only for those who ask who it is.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        if not _is_taken(descriptor):
+            owner = os.pread(descriptor, _WIDTH, 0).strip()
+            yield int(owner) if owner.isdigit() else -1
+            return
+        with suppress(OSError):  # a full disk is for the run to find
+            os.pwrite(descriptor, b"%-*d" % (_WIDTH, os.getpid()), 0)
+        yield 0
     finally:
         os.close(descriptor)

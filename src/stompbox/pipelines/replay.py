@@ -28,7 +28,7 @@ from stompbox.message import DUPLICATE_ID, EXPIRATION, SCHEDULED_DELAY, SCHEDULE
 from stompbox.pipelines import disk
 from stompbox.pipelines.progress import Finished, Moved, Report
 from stompbox.pipelines.settings import Plan, ReplayTable
-from stompbox.pipelines.staging import read
+from stompbox.pipelines.staging import read, write
 from stompbox.pipelines.tables import open_table
 from stompbox.spark.link import Link, leased
 from stompbox.spark.requests import Staging, publish, stage
@@ -96,11 +96,15 @@ def _state(folder: Path, request: str) -> State | None:
 def _prepare(spark: Any, plan: Plan, step: ReplayTable, folder: Path) -> State:
     """Sorts what is to be sent. The state file comes last: without it everything is made anew."""
     source, kept = plan.table_of(step)
-    rows = read(spark, open_table(kept, source))
+    with disk.reading(source):
+        return _prepared(plan, step, folder, read(spark, open_table(kept, source)))
+
+
+def _prepared(plan: Plan, step: ReplayTable, folder: Path, rows: Any) -> State:
     if rows is None:
-        raise UsageError("no-such-table", f"replay {step.name!r}: there is no row in {source}")
+        raise UsageError("no-such-table", f"replay {step.name!r}: there is no row in {plan.table_of(step)[0]}")
     shutil.rmtree(folder, ignore_errors=True)
-    _sorted(rows, step).write.parquet(str(folder / "rows"))
+    write(_sorted(rows, step), folder / "rows")
     count = sum(parquet.read_metadata(path).num_rows for path in _files(folder))
     size = max(1, min(MOST_ROWS, int(step.rate / SLICES))) if step.rate else MOST_ROWS
     state = State(_request(plan, step), f"replay-{uuid.uuid4().hex}", count, size)

@@ -9,6 +9,7 @@ Decides what is counted. How the page looks is page.py's.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,8 +44,14 @@ _LAGS: Final = "archive STRING, address STRING, next BIGINT, archived BIGINT, wa
 
 
 def run(spark: Any, plan: Plan, step: ReportTable) -> Finished:
-    session = spark.newSession()
     archives = [plan.pipeline.archive(name) for name in step.archives]
+    with ExitStack() as reading:
+        for archive in archives:
+            reading.enter_context(disk.reading(plan.path(archive.table)))
+        return _counted(spark.newSession(), plan, step, archives)
+
+
+def _counted(session: Any, plan: Plan, step: ReportTable, archives: list[ArchiveTable]) -> Finished:
     _rows(session, plan, archives).createOrReplaceTempView("rows")
     _dead(session, plan, step).createOrReplaceTempView("dead")
     folder = plan.path(step.output)

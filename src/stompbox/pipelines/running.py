@@ -12,8 +12,8 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from subprocess import TimeoutExpired
 from threading import Event
@@ -21,7 +21,7 @@ from time import monotonic, sleep
 from typing import Any, Final
 
 from stompbox.errors import LocalError, UsageError
-from stompbox.pipelines import archive, audit, replay, transform
+from stompbox.pipelines import archive, audit, disk, replay, transform
 from stompbox.pipelines import report as reports
 from stompbox.pipelines.faults import named, plain, quieten
 from stompbox.pipelines.progress import Finished, Idle, Report, Started, Warned, batch_of
@@ -33,6 +33,7 @@ from stompbox.spark.requests import describe
 
 POLL: Final = 0.1  # s between two looks at the streams
 BETWEEN: Final = 0.02  # s between two looks for the end of a batch
+WRITER: Final = "_writer"  # in a table's folder: who has the lock writes it
 LOG: Final = "spark.log"  # in the pipeline's folder: what Java and Spark's workers say
 DYING: Final = 0.5  # s
 LOOK_EVERY: Final = 1.0  # s between two looks for whether a stream has something to do
@@ -55,6 +56,26 @@ def chosen(plan: Plan, names: Sequence[str], *, once: bool) -> tuple[list[Step],
     if once or not streams:
         return steps, []
     return [*streams], [step for step in steps if step not in streams]
+
+
+@contextmanager
+def alone(plan: Plan, steps: Sequence[Step]) -> Iterator[None]:
+    """No other process runs one of these steps meanwhile, nor writes one of their tables. Raises LocalError that names it."""
+    folder = plan.path(plan.pipeline.folder)
+    with ExitStack() as owned:
+        for step in steps:
+            name = f"{KINDS[type(step)]} {step.name!r} of {plan.file}"
+            _own(owned, folder / f".{step.name}.lock", f"{name} is run already")
+            if isinstance(step, Streaming) and step.table:
+                table = plan.path(step.table)
+                _own(owned, table / WRITER, f"{name}: the table {table} is written already")
+        yield
+
+
+def _own(owned: ExitStack, file: Path, problem: str) -> None:
+    if owner := owned.enter_context(disk.owned(file)):
+        by = f" by process {owner}" if owner > 0 else ""
+        raise LocalError("already-running", f"{problem}{by}; wait for its end, or run other steps with --step")
 
 
 def reach(plan: Plan) -> None:

@@ -34,6 +34,12 @@ class BodyFormat(Word):
     CSV = "csv"
 
 
+class BodyMode(Word):
+    PERMISSIVE = "permissive"
+    DROPMALFORMED = "dropmalformed"
+    FAILFAST = "failfast"
+
+
 class Mode(Word):
     APPEND = "append"
     UPDATE = "update"
@@ -62,6 +68,8 @@ class Written(Stream, frozen=True, kw_only=True):
     compact_files: Annotated[int, key("As soon as a day has so many small files.", "files", at_least=2)] = 10
     small_file: Annotated[int, key("A file below this size is small.", "bytes", at_least=1)] = 16 << 20
     target_file: Annotated[int, key("Size of a rewritten file, about.", "bytes", at_least=1)] = 128 << 20
+    keep_replaced: Annotated[int, key("How long replaced files stay, for those who began to read before.", "s", at_least=0)] = 600
+    keep_snapshots: Annotated[int, key("The newest snapshots of an Iceberg table that stay, at least.", "snapshots", at_least=1)] = 50
 
 
 class ArchiveTable(Written, frozen=True, kw_only=True):
@@ -71,7 +79,9 @@ class ArchiveTable(Written, frozen=True, kw_only=True):
     group: Annotated[str | None, key("Durable cursor on the broker; default: pipeline and step with a hyphen.", kind="name")] = None
     starting: Annotated[str, key("Where a new group begins: earliest, latest, a number, a timestamp with zone, or JSON.")] = "earliest"
     schema: Annotated[str | None, key("Columns to decode from the body: `carrier STRING, delay INT`.")] = None
-    body_format: Annotated[BodyFormat, key("How such bodies are written.")] = BodyFormat.JSON
+    body_format: Annotated[BodyFormat, key("How such bodies are written; default: json.")] | None = None
+    mode: Annotated[BodyMode, key("What becomes of rows whose body `schema` cannot decode.")] | None = None
+    column_name_of_corrupt_record: Annotated[str, key("The column of `schema` that gets such a body as text.", kind="name")] | None = None
     selector: Annotated[str | None, key("Only messages that it accepts (SQL-92 on headers).")] = None
 
 
@@ -83,7 +93,9 @@ class SourceTable(Table, frozen=True, kw_only=True):
     group: Annotated[str | None, key("Durable cursor; default: pipeline, step and source with hyphens.", kind="name")] = None
     starting: Annotated[str, key("Where a new group begins.")] = "earliest"
     schema: Annotated[str | None, key("Columns to decode from the body.")] = None
-    body_format: Annotated[BodyFormat, key("How such bodies are written.")] = BodyFormat.JSON
+    body_format: Annotated[BodyFormat, key("How such bodies are written; default: json.")] | None = None
+    mode: Annotated[BodyMode, key("What becomes of rows whose body `schema` cannot decode.")] | None = None
+    column_name_of_corrupt_record: Annotated[str, key("The column of `schema` that gets such a body as text.", kind="name")] | None = None
     selector: Annotated[str | None, key("Only messages that it accepts.")] = None
     watermark: Annotated[str | None, key("How late a message may be: `10 minutes`. Windows end so long after their time.")] = None
     watermark_column: Annotated[str, key("The column whose time counts.")] = "timestamp"
@@ -229,8 +241,9 @@ class Plan(Struct, frozen=True):
             options["maxRowsPerTrigger"] = str(step.max_rows)
         if step.max_bytes:
             options["maxBytesPerTrigger"] = str(step.max_bytes)
-        if source.schema:
-            options |= {"schema": source.schema, "bodyFormat": source.body_format.value}
+        decoding = {"schema": source.schema, "columnNameOfCorruptRecord": source.column_name_of_corrupt_record}
+        decoding |= {"bodyFormat": source.body_format and source.body_format.value, "mode": source.mode and source.mode.value.upper()}
+        options |= {name: value for name, value in decoding.items() if value is not None}
         if source.selector:
             options["selector"] = source.selector
         return options

@@ -11,9 +11,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from stompbox.pipelines.settings import Format
-from stompbox.pipelines.tables import STAGING, Staged, file_of
+from stompbox.pipelines.tables import Staged, file_of, staging_of
 
 TIMESTAMPS: Final = ("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+PAGES: Final = {  # by default Parquet first looks at the size of a page after 100 rows: bodies of 1 MB, and copies of them, end Java's heap
+    "parquet.page.size.row.check.min": "1",
+    "parquet.page.size.row.check.max": "10",
+    "parquet.block.size.row.check.min": "1",
+    "parquet.block.size.row.check.max": "10",
+}
 _COPY: Final = "__partition"
 
 
@@ -25,15 +31,15 @@ def stage(frame: Any, folder: Path, kept: Format, batch: str, partition_by: str 
     from pyspark.sql.functions import col
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    staging = folder / STAGING / f"{batch}-{uuid.uuid4().hex[:8]}"
+    staging = staging_of(folder) / f"{batch}-{uuid.uuid4().hex[:8]}"
     frame.sparkSession.conf.set(*TIMESTAMPS)  # INT96, Spark's default, is nothing that Delta or Iceberg know
     schema = to_arrow_schema(frame.schema, timezone="UTC")
     if not partition_by:
-        frame.write.parquet(str(staging))
+        write(frame, staging)
     elif kept is Format.ICEBERG:  # whose files hold all columns
-        frame.withColumn(_COPY, col(partition_by)).write.partitionBy(_COPY).parquet(str(staging))
+        write(frame.withColumn(_COPY, col(partition_by)), staging, _COPY)
     else:
-        frame.write.partitionBy(partition_by).parquet(str(staging))
+        write(frame, staging, partition_by)
     files = []
     for path in sorted(staging.rglob("*.parquet")):
         partition = "" if path.parent == staging else f"{partition_by}={path.parent.name.partition('=')[2]}"
@@ -41,6 +47,11 @@ def stage(frame: Any, folder: Path, kept: Format, batch: str, partition_by: str 
         if file.rows:
             files.append(file)
     return Staged(staging, tuple(files), schema, partition_by)
+
+
+def write(frame: Any, folder: Path, *partition_by: str) -> None:
+    """Rows with bodies, which may be large, as Parquet."""
+    frame.write.options(**PAGES).partitionBy(*partition_by).parquet(str(folder))
 
 
 def forget(staged: Staged) -> None:

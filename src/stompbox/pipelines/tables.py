@@ -14,6 +14,7 @@ A lock file in the table's folder keeps writers and compaction from each other. 
 
 from __future__ import annotations
 
+import os
 import shutil
 import uuid
 from collections.abc import Iterator, Sequence
@@ -28,8 +29,9 @@ from stompbox.errors import UsageError
 from stompbox.pipelines import disk
 from stompbox.pipelines.settings import Format
 
-STAGING: Final = "_staging"
-MERGE_ROWS: Final = 65_536  # rows held at once while files are merged
+STAGING: Final = "_staging"  # of a table whose folder is a filesystem of its own; else it is beside the folder
+MERGE_ROWS: Final = 65_536  # rows held at once while files are merged, at most
+MERGE_BYTES: Final = 32 << 20  # and about so many bytes of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +64,18 @@ class Policy:
     target: int = 128 << 20
 
 
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """What stays of the past, for those who read: files that were replaced, in seconds, and the newest snapshots of Iceberg."""
+
+    replaced: float = 600.0
+    snapshots: int = 50
+
+
 class Table(Protocol):
     @property
     def folder(self) -> Path:
-        """Where it is, `_staging` and the lock with it."""
+        """Where it is, the locks with it."""
 
     def files(self) -> list[DataFile]:
         """The live files; none of a table that is not there yet."""
@@ -83,8 +93,8 @@ class Table(Protocol):
         """Removes what was put in place and never counted, or counts no more, where readers who list the folder would see it."""
 
 
-def open_table(kept: Format, folder: Path) -> Table:
-    """The table in this folder, which need not be there yet."""
+def open_table(kept: Format, folder: Path, retention: Retention = Retention()) -> Table:
+    """The table in this folder, which need not be there yet. `retention` is for those who write."""
     if kept is Format.DELTA:
         from stompbox.pipelines.delta import DeltaFiles
 
@@ -92,10 +102,18 @@ def open_table(kept: Format, folder: Path) -> Table:
     if kept is Format.ICEBERG:
         from stompbox.pipelines.iceberg import IcebergFiles
 
-        return IcebergFiles(folder)
+        return IcebergFiles(folder, retention)
     from stompbox.pipelines.parquet import ParquetFiles
 
-    return ParquetFiles(folder)
+    return ParquetFiles(folder, retention.replaced)
+
+
+def staging_of(folder: Path) -> Path:
+    """Where files are made that do not count yet: outside of the folder, so that nobody who lists it, however deep, takes them for data."""
+    folder.mkdir(parents=True, exist_ok=True)
+    beside = folder.parent
+    is_near = beside.stat().st_dev == folder.stat().st_dev and os.access(beside, os.W_OK)
+    return beside / f".{folder.name}{STAGING}" if is_near else folder / STAGING
 
 
 def partition_value(partition: str) -> str | None:
@@ -144,7 +162,7 @@ def compact(table: Table, policy: Policy) -> int:
     for group in worthwhile(table.files(), policy):
         try:
             for alike in _alike(group):
-                merged = table.folder / STAGING / f"merged-{uuid.uuid4().hex}.parquet"
+                merged = staging_of(table.folder) / f"merged-{uuid.uuid4().hex}.parquet"
                 merge(alike, merged)
                 if table.replace(alike, merged):
                     rewritten += len(alike)
@@ -157,8 +175,9 @@ def compact(table: Table, policy: Policy) -> int:
 
 def tidy(table: Table) -> None:
     """Removes what a process left that was killed."""
-    shutil.rmtree(table.folder / STAGING, ignore_errors=True)
     if table.folder.is_dir():
+        for staging in {staging_of(table.folder), table.folder / STAGING}:
+            shutil.rmtree(staging, ignore_errors=True)
         table.sweep()
 
 
@@ -176,12 +195,19 @@ def merge(files: Sequence[DataFile], target: Path) -> None:
     rows = 0
     with parquet.ParquetWriter(target, parquet.read_schema(files[0].path)) as writer:
         for file in files:
-            for batch in parquet.ParquetFile(file.path).iter_batches(MERGE_ROWS):
+            source = parquet.ParquetFile(file.path)
+            for batch in source.iter_batches(_at_once(source.metadata)):
                 writer.write_batch(batch)
                 rows += len(batch)
     expected = sum(file.rows for file in files)
     if rows != expected:
         raise UsageError("table-damaged", f"files of {target.parent.parent} hold {rows} rows where the table says {expected}")
+
+
+def _at_once(metadata: Any) -> int:
+    """Rows of a file that are held at once, by what its groups of rows take uncompressed."""
+    size = sum(int(metadata.row_group(number).total_byte_size) for number in range(metadata.num_row_groups))
+    return max(1, min(MERGE_ROWS, MERGE_BYTES * int(metadata.num_rows) // max(1, size)))
 
 
 def file_of(path: Path, partition: str) -> DataFile:

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from stompbox.errors import UsageError
-from stompbox.pipelines.archive import commit_batch, maintain, started
+from stompbox.pipelines.archive import commit_batch, maintain, started, written_table
 from stompbox.pipelines.checkpoints import query_id
 from stompbox.pipelines.progress import Report
 from stompbox.pipelines.settings import Plan, SourceTable, TransformTable
 from stompbox.pipelines.staging import read
-from stompbox.pipelines.tables import Table, open_table, tidy
+from stompbox.pipelines.tables import Table, open_table
 from stompbox.spark.rows import COLUMNS
 
 JSON: Final = "application/json"
@@ -38,8 +38,7 @@ def start(spark: Any, plan: Plan, step: TransformTable, report: Report, *, once:
         options = {**plan.connection(), "destination": step.destination}
         send = partial(_send, options=options, checkpoint=checkpoint)
         return started(as_messages(rows), plan, step, send, once=once, mode=step.mode.value)
-    table = open_table(step.format, plan.path(step.table or ""))
-    tidy(table)
+    table = written_table(step, plan.path(step.table or ""))
     if step.partition_by and step.partition_by not in rows.columns:
         raise UsageError("missing-column", f"transform {step.name!r}: no column {step.partition_by!r} among {', '.join(rows.columns)}")
     write = partial(_write, table=table, step=step, checkpoint=checkpoint, report=report)
