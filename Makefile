@@ -5,6 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 LOCK := requirements.lock
 T ?= tests
+WORKERS ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
@@ -16,8 +17,8 @@ help: ## list these targets
 demo: $(VENV)/.demo ## run the departures board on 336,776 flights, end to end (writes demo-output/)
 	@$(BIN)/python -m demo $(ARGS)
 
-test: $(VENV)/.dev ## run the tests; T=tests/stomp only these, ARGS='-k name' for pytest
-	@$(BIN)/python -m pytest $(T) $(ARGS)
+test: $(VENV)/.dev ## run the tests, WORKERS=2 side by side; T=tests/stomp only these, ARGS='-k name' for pytest
+	@$(BIN)/python -m pytest $(if $(filter tests,$(T)),-n $(WORKERS) --dist loadgroup) $(T) $(ARGS)
 
 check: $(VENV)/.dev ## ruff, mypy --strict and the floors of the house
 	@$(BIN)/ruff check .
