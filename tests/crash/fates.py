@@ -78,7 +78,7 @@ class Fates(Audit):
         super()._confirmed(event)
 
     def _refused(self, event: Refused) -> None:
-        """One that is there already may be refused where its address has no room."""
+        """One that was sent before may have been delivered by a broker that did not live to store it, and is not there any more."""
         if event.unit not in self.repeated:
             self.confirmed_at[event.unit] = -1
             super()._refused(event)
@@ -236,7 +236,7 @@ class Fates(Audit):
         by_group: dict[tuple[str, str, int], list[Got]] = defaultdict(list)
         for (source, message), deliveries in self.got.items():
             rules = BY_NAME.get(source)
-            if rules is None or message not in self.sent or not (rules.is_grouped or rules.is_exclusive):
+            if rules is None or message not in self.sent or rules.moves_groups or not (rules.is_grouped or rules.is_exclusive):
                 continue
             group = self.sent[message].traits.group
             if rules.is_exclusive or group:

@@ -22,7 +22,8 @@ DEAD, EXPIRED = "all.dead", "all.expired"
 NEWS, NEWS_ADDRESS = "/topic/all.news", "all.news"
 PRICES = "/topic/all.prices"  # has a retained message
 STREAM = f"/stream/{NEWS_ADDRESS}"
-SUBSCRIBERS: Final = {"anna": "", "bert": "kind = 'x'"}  # client-ids, with the selector of the durable subscription `news`
+SUBSCRIBERS: Final = {"anna": "", "bert": "kind = 'x'", "carl": ""}  # client-ids, with the selector of the durable subscription `news`
+WILD: Final = "/topic/*.news"  # carl's
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class Source:
     is_ring: bool = False
     is_last_value: bool = False
     is_grouped: bool = False
+    moves_groups: bool = False  # to a consumer that comes
     is_exclusive: bool = False
     is_kept: bool = False  # consuming removes nothing
     may_drop: bool = False  # what was confirmed may never arrive
@@ -51,11 +53,14 @@ def _queue(name: str, settings: str = "", **rules: bool) -> Source:
 QUEUES: Final = (
     _queue("mixed", "redelivery-delay = 20\nredelivery-delay-multiplier = 2.0\n"),
     _queue("groups", is_grouped=True),
+    _queue("groups.buckets", "default-group-buckets = 3\n", is_grouped=True),
+    _queue("groups.moving", "default-group-rebalance = true\n", is_grouped=True, moves_groups=True),
     _queue("last", 'default-last-value-key = "key"\n', is_last_value=True),
     _queue("ring", f"default-ring-size = {RING}\n", is_ring=True),
     _queue("alone", "default-exclusive-queue = true\n", is_exclusive=True),
     _queue("drop", 'address-full-policy = "DROP"\n', may_drop=True),
     _queue("fail", 'address-full-policy = "FAIL"\n', may_refuse=True),
+    _queue("fail.paged", 'page-limit-messages = 60\npage-full-policy = "FAIL"\n', may_refuse=True),
     _queue("block", 'address-full-policy = "BLOCK"\n', may_block=True),
     _queue("kept", "default-non-destructive = true\n", is_kept=True),
     _queue("copies"),
@@ -63,7 +68,9 @@ QUEUES: Final = (
     Source(DEAD, f"/queue/{DEAD}", "max-delivery-attempts = -1\n", is_final=True),
     Source(EXPIRED, f"/queue/{EXPIRED}", "max-delivery-attempts = -1\n", is_final=True),
 )
-DURABLE: Final = tuple([Source(f"{name}.news", NEWS, takes="x" if selector else "") for name, selector in SUBSCRIBERS.items()])
+DURABLE: Final = tuple(
+    [Source(f"{name}.news", WILD if name == "carl" else NEWS, takes="x" if selector else "") for name, selector in SUBSCRIBERS.items()]
+)
 FILTERED: Final = Source("all.filtered", f"/topic/{NEWS_ADDRESS}::all.filtered", takes="y")
 LOG: Final = Source(STREAM, STREAM)
 BY_NAME: Final = {source.name: source for source in (*QUEUES, *DURABLE, FILTERED, LOG)}

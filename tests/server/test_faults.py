@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from stompbox.broker.commits import Commits
+from stompbox.broker.paging import Load
 from stompbox.broker.queue import Queue
 from stompbox.errors import StoreError
 from stompbox.server import broker as server_broker
@@ -96,6 +97,22 @@ def test_a_commit_that_is_lost_is_the_last(tmp_path: Path, monkeypatch: pytest.M
     assert len(critical) == 1
     assert "broker-stopped" in critical[0].getMessage()
     assert critical[0].exc_info is not None
+
+
+def test_a_broker_that_stops_begins_no_read_that_comes_too_late(tmp_path: Path) -> None:
+    """What connections give back as they end may want more of the log, when the threads that read it are gone."""
+
+    async def story() -> bool:
+        world = World(tmp_path)
+        await world.confirmed(world.client(), b"kept")
+        await world.broker.stop()
+        queue = world.broker.engine.addresses["q"].anycast["q"]
+        world.broker.engine.loads.append(Load(queue, 0, 1, Queue.loaded))
+        world.broker.flush()
+        await world.until(lambda: not world.broker.engine.loads and not world.broker.tasks)
+        return world.broker.has_failed
+
+    assert not asyncio.run(story())
 
 
 def test_a_lost_commit_is_remembered_even_if_nobody_listens() -> None:

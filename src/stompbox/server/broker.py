@@ -413,7 +413,11 @@ class Broker:
             self.flush()
 
     def spawn(self, work: Coroutine[Any, Any, None], connection: Connection | None = None) -> None:
-        """Does something beside the rest. When it raises, the broker stops; or this connection alone, where nothing else was touched."""
+        """Does something beside the rest. When it raises, the broker stops; or this connection alone, where nothing else was touched.
+        A broker that stops begins nothing: the threads that would do it are about to end."""
+        if self.is_stopping:
+            work.close()
+            return
         watch(self, work, connection)
 
     def address_of(self, name: str) -> Address | None:
