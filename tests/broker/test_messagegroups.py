@@ -203,3 +203,14 @@ def test_groups_are_paged_and_come_in_order() -> None:
             world.ack(a if got.consumer == "A" else next(b.consumer for b in world.queue("q").bindings if b.consumer.name == "B"), got)
     assert [got.body for got in seen] == [b"x%02d" % i for i in range(60)]
     assert len({got.consumer for got in seen}) == 1
+
+
+def test_the_owner_of_a_group_gets_nothing_that_its_selector_leaves() -> None:
+    world = World()
+    world.on_queue(world.consumer("choosy", selector="kind = 'x'", session=2), "q")
+    world.send("q", b"a", headers={"kind": "x", "JMSXGroupID": "g"})
+    assert [got.consumer for got in world.settle()] == ["choosy"]
+    world.on_queue(world.consumer("any", session=3), "q")
+    world.send("q", b"b", headers={"kind": "y", "JMSXGroupID": "g"})
+    world.send("q", b"c", headers={"kind": "x", "JMSXGroupID": "g"})
+    assert [(got.consumer, got.body) for got in world.settle()] == [("any", b"b"), ("choosy", b"c")]

@@ -26,6 +26,7 @@ S = 1_000_000_000
 MIXED, GROUPS, LAST, RINGS, ALONE, DROP, FAIL, KEPT = [
     f"/queue/all.{name}" for name in ["mixed", "groups", "last", "ring", "alone", "drop", "fail", "kept"]
 ]
+WATCHED = ("anna.news", "carl.news")
 COPIES, TAKEN, FILTERED = "all.copies", "all.taken", "all.filtered"
 # Who sends, and two who receive, each on a connection to the first broker and on one to the second; the third one drains
 P1, P2, V1, V2, W1, W2, LAST1 = "1-1", "2-1", "1-2", "2-2", "1-3", "2-3", "3-1"
@@ -83,7 +84,7 @@ FINE: dict[str, list[Told]] = {
     "consumed": [sent(1), used(1)],
     "diverted": [sent(1, MIXED, X), all_of(1, "all.mixed", COPIES)],
     "diverted alone": [sent(1, ALONE, Z), used(1, TAKEN)],
-    "several at once": [sent(1, f"{MIXED},{NEWS}", Y), all_of(1, "all.mixed", "anna.news", "carl.news", FILTERED), got(1, STREAM, LAST1, at=101)],
+    "several at once": [sent(1, f"{MIXED},{NEWS}", Y), all_of(1, "all.mixed", *WATCHED, FILTERED), got(1, STREAM, LAST1, at=101)],
     "died": [sent(1), got(1), done(1, good=False), used(1, f"{DEAD}|all.mixed", at=25)],
     "died, which its broker did not live to store": [
         sent(1), got(1), done(1, good=False), got(1, f"{DEAD}|all.mixed", at=25), got(1, link=V2, at=70, again=True), done(1, link=V2),
@@ -135,7 +136,7 @@ BROKEN: dict[str, tuple[str, list[Told]]] = {
     "refused at last and in no dead letter queue": ("lost", [sent(1), got(1), done(1, good=False)]),
     "delivered from where messages are dropped, and gone": ("lost", [sent(1, DROP), got(1, "all.drop")]),
     "gone out of a queue that keeps": ("lost", [sent(1, KEPT)]),
-    "gone out of the log": ("lost", [sent(1, NEWS), all_of(1, "anna.news", "carl.news")]),
+    "gone out of the log": ("lost", [sent(1, NEWS), all_of(1, *WATCHED)]),
     "acknowledged with a receipt and back": ("returned", [sent(1), used(1), got(1, link=V2, at=70, again=True), done(1, link=V2)]),
     "acknowledged with a receipt and a dead letter": (
         "returned", [sent(1), used(1), used(1, f"{DEAD}|all.mixed", V2, at=70)],
@@ -164,7 +165,7 @@ BROKEN: dict[str, tuple[str, list[Told]]] = {
     ),
     "order of the log": (
         "disorder",
-        [sent(1, NEWS, Traits(priority=1)), sent(2, NEWS), all_of(1, "anna.news", "carl.news"), all_of(2, "anna.news", "carl.news"), got(2, STREAM, LAST1, at=101),
+        [sent(1, NEWS, Traits(priority=1)), sent(2, NEWS), all_of(1, *WATCHED), all_of(2, *WATCHED), got(2, STREAM, LAST1, at=101),
          got(1, STREAM, LAST1, at=102)],
     ),
     "to two at once": ("twice", [sent(1), got(1), got(1, link=W1, at=25, again=True), done(1, link=W1)]),

@@ -122,11 +122,15 @@ def _with_header(run: Run, offset: int, name: str) -> Run:
     return Run(changed, [run.bodies[index]], first=offset, arrived=run.arrived, routing=run.routing, sender=run.sender)
 
 
-def hand_out(queue: Queue, groups: Groups, segment: Segment, takers: Sequence[Binding]) -> bool:
-    """Each group to its owner, or into the owner's lane. False when nobody has credit: then `segment` is what is left."""
+def hand_out(queue: Queue, groups: Groups, segment: Segment, takers: Sequence[Binding], wanting: Sequence[Binding]) -> bool:
+    """Each group to its owner, or into the owner's lane. False when nobody has credit: then `segment` is what is left. `wanting`: all
+    whose selectors take the segment, with credit or without."""
     for part in list(groups.parts(segment)):
         ready = [binding for binding in takers if binding.consumer.has_credit]
         owner = groups.owner(part.key) if part.key is not None else None
+        is_unwanted = owner is not None and owner not in wanting  # its selector leaves it: the group stays its own, this one is anybody's
+        if is_unwanted:
+            owner = None
         if owner is None and not ready:
             for binding in takers:
                 binding.consumer.starved[queue] = None
@@ -134,7 +138,7 @@ def hand_out(queue: Queue, groups: Groups, segment: Segment, takers: Sequence[Bi
                 segment.cut(part.segment.first)
             return False
         pieces = [part.segment]
-        if owner is None and part.key is not None:
+        if owner is None and part.key is not None and not is_unwanted:
             owner = groups.give(part.key, ready)
             pieces = groups.marked(part.segment)
         for piece in pieces:

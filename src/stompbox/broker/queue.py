@@ -350,7 +350,7 @@ class Queue:
         if self.groups is not None and not isinstance(lane, Binding):
             special = segment.run.shape.special
             if special is not None and special.is_grouped:
-                return messagegroups.hand_out(self, self.groups, segment, takers)
+                return messagegroups.hand_out(self, self.groups, segment, takers, self.takers_of(lane))
         self.turn = self._turns.get(lane, 0)
         is_left = self.share(segment, takers)
         self._turns[lane] = self.turn
