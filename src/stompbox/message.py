@@ -58,10 +58,14 @@ NOT_TAKEN: Final = BROKER_HEADERS | {ORIGINAL_ID, ORIGINAL_ADDRESS, ORIGINAL_QUE
 EXPIRATION: Final = "expiration"  # RabbitMQ: ms from now
 SCHEDULED_DELAY: Final = "AMQ_SCHEDULED_DELAY"  # ms from now
 SCHEDULED_TIME: Final = "AMQ_SCHEDULED_TIME"  # ms since the epoch
+SCHEDULED_PERIOD: Final = "AMQ_SCHEDULED_PERIOD"  # ms from one message to the next
+SCHEDULED_REPEAT: Final = "AMQ_SCHEDULED_REPEAT"  # messages after the first
+SCHEDULED_CRON: Final = "AMQ_SCHEDULED_CRON"  # times of the first
+SCHEDULED: Final = frozenset((SCHEDULED_DELAY, SCHEDULED_TIME, SCHEDULED_PERIOD, SCHEDULED_REPEAT, SCHEDULED_CRON))
 GROUP: Final = "JMSXGroupID"
 GROUP_SEQUENCE: Final = "JMSXGroupSeq"
 DUPLICATE_ID: Final = "_AMQ_DUPL_ID"
-_SPECIAL: Final = frozenset((EXPIRATION, SCHEDULED_DELAY, SCHEDULED_TIME, GROUP, DUPLICATE_ID))
+_SPECIAL: Final = frozenset((EXPIRATION, *SCHEDULED, GROUP, DUPLICATE_ID))
 _DIGITS: Final = 18  # of a time in ms; what is longer is none
 
 
@@ -69,12 +73,16 @@ class Special:
     """What the headers of a shape ask for when its messages arrive. What is no number asks for nothing here: a SEND with such a
     value is refused before (stomp/shapes.py)."""
 
-    __slots__ = ("delay", "due", "is_grouped", "is_numbered", "time_to_live")
+    __slots__ = ("cron", "delay", "due", "is_grouped", "is_numbered", "period", "repeat", "repeats", "time_to_live")
 
     def __init__(self, headers: Mapping[str, str], holes: Sequence[str]) -> None:
         self.time_to_live: Final = milliseconds(headers.get(EXPIRATION), -1)  # ms; -1 none
         self.delay: Final = milliseconds(headers.get(SCHEDULED_DELAY), 0)  # ms after it arrived
         self.due: Final = milliseconds(headers.get(SCHEDULED_TIME), 0)  # ms since the epoch
+        self.period: Final = milliseconds(headers.get(SCHEDULED_PERIOD), 0)  # ms; 0 none
+        self.repeat: Final = -1 if headers.get(SCHEDULED_REPEAT, "").startswith("-") else milliseconds(headers.get(SCHEDULED_REPEAT), 0)
+        self.cron: Final = headers.get(SCHEDULED_CRON, "")
+        self.repeats: Final = bool(self.period or self.cron)  # a schedule sends them (broker/schedules.py)
         self.is_grouped: Final = bool(headers.get(GROUP)) or GROUP in holes
         self.is_numbered: Final = DUPLICATE_ID in headers or DUPLICATE_ID in holes  # duplicates are to be dropped
 

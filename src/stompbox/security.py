@@ -91,6 +91,10 @@ class Users:
         """What a passcode of this user is verified against; a connection that has logged in by it remembers it."""
         return self._passwords.get(login)
 
+    def named(self, name: str) -> User | None:
+        """The user of this name, logged in or not."""
+        return self._users.get(name)
+
     def again(self, name: str, proof: str | None) -> User:
         """The user who has logged in before, perhaps when other users were configured, with the groups of now. `proof`: what its
         passcode was verified against, or CERTIFICATE; None when nobody had asked. Raises Refused for one that could not log in any more."""

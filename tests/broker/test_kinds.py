@@ -69,6 +69,18 @@ def test_ring_keeps_the_newest() -> None:
     assert bodies(world.settle()) == "cde", "what was dropped does not come again"
 
 
+def test_ring_counts_what_came_before_a_restart() -> None:
+    world = World(AddressSetting(match="q", default_ring_size=2))
+    world.send("q", b"0")
+    world.commit()
+    world = world.restart()
+    for body in (b"1", b"2", b"3"):
+        world.send("q", body)
+        world.commit()
+    world.on_queue(world.consumer(), "q")
+    assert [got.body for got in world.settle()] == [b"2", b"3"]
+
+
 def test_ring_leaves_what_is_being_delivered() -> None:
     world = World(AddressSetting(match="q", default_ring_size=2))
     consumer = ready(world, "c", prefetch=2)

@@ -90,12 +90,14 @@ def test_a_right_is_asked_for_and_a_test_shows_it(right: Right) -> None:
 
 def test_a_reload_obeys_a_key_or_names_it() -> None:
     """The code that a SIGHUP runs reads each top-level key, or the key is among those that wait for a start."""
-    parts = [(SOURCE / "server" / name).read_text(encoding="utf-8") for name in ("reloading.py", "configuring.py", "disk.py", "logins.py")]
+    names = ("reloading.py", "configuring.py", "disk.py", "logins.py", "turns.py")
+    parts = [(SOURCE / "server" / name).read_text(encoding="utf-8") for name in names]
     later = {  # read from the broker's configuration each time that they are needed
         "max_commit_delay", "max_refusals_logged", "populate_validated_user", "reject_empty_validated_user", "graceful_shutdown_timeout",
         "users", "permissions", "address_settings", "disk_full_policy", "id_cache_size",  # by settings_of, grants_of and Users
         "listeners",  # needs_restart, and _change_doors
         "connection_ttl_override",  # by listening
+        "unknown_header_policy",  # by the names of each listener
     }  # fmt: skip
     missing = []
     for field in fields_of(Configuration).values():

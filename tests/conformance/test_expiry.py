@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 from tests.conformance.playing import played
-from tests.conformance.script import Case, Play, Step, hear, refused, say, send, subscribe, sync
+from tests.conformance.script import Case, Play, Step, hear, keep, refused, say, send, subscribe, sync
 
 CONFIGURATION = """
 memory = true
@@ -53,6 +54,27 @@ def at(address: str, *steps: Step) -> list[Step]:
     return [name, *steps]
 
 
+def differs(one: str, other: str) -> Step:
+    """Of what `keep` has kept."""
+
+    def step(play: Play) -> None:
+        assert play.words[one] != play.words[other]
+
+    return step
+
+
+def only_job(client: str) -> Step:
+    """The answer to `schedules` lists one; keeps its id."""
+
+    def step(play: Play) -> None:
+        (found,) = json.loads(play.client(client).expect("MESSAGE").body)["schedules"]
+        assert found["cron"] == "0 3 * * MON"
+        assert found["next"] > time.time() * 1000
+        play.words["job"] = found["id"]
+
+    return step
+
+
 CASES = [
     Case("expires: past", at("{x}", send("s", "/queue/{address}", "1", "expires:1"), subscribe("a", "/queue/{address}"), sync("a"),
                              *expired(original_destination="/queue/{x}", _AMQ_ORIG_ADDRESS="{x}")), broker="expiry"),
@@ -76,6 +98,10 @@ CASES = [
           ("expires:soon", "bad-expires"), ("expires:-1", "bad-expires"),
           ("expiration:1.5", "bad-expires"), ("expiration:-1", "bad-expires"),
           ("AMQ_SCHEDULED_DELAY:later", "bad-schedule"), ("AMQ_SCHEDULED_TIME:1e3", "bad-schedule"),
+          ("AMQ_SCHEDULED_PERIOD:often", "bad-schedule"), ("AMQ_SCHEDULED_PERIOD:-1", "bad-schedule"),
+          ("AMQ_SCHEDULED_REPEAT:some", "bad-schedule"), ("AMQ_SCHEDULED_REPEAT:3", "bad-schedule"),
+          *[(f"AMQ_SCHEDULED_CRON:{cron}", "bad-schedule") for cron in (
+              "daily", "* * * *", "* * * * * *", "60 * * * *", "* * 30 2 *", "* * * * 1#5", "*/0 * * * *", "*  * * * *")],
       ]],
     Case("a delay holds up nobody", [
         subscribe("a", "/queue/{x}"), send("s", "/queue/{x}", "1", "AMQ_SCHEDULED_DELAY:80"), send("s", "/queue/{x}", "2"),
@@ -97,6 +123,45 @@ CASES = [
     *[Case(f"{header} is now", [
         subscribe("a", "/queue/{x}"), send("s", "/queue/{x}", "1", header), hear("a", "MESSAGE", "1"),
     ]) for header in ("AMQ_SCHEDULED_DELAY:0", "AMQ_SCHEDULED_DELAY:-5", "AMQ_SCHEDULED_TIME:1000", "AMQ_SCHEDULED_TIME:-1")],
+    Case("AMQ_SCHEDULED_PERIOD and _REPEAT: one, and so many more, each with an id of its own", [
+        subscribe("a", "/queue/{x}"), send("s", "/queue/{x}", "1", "AMQ_SCHEDULED_PERIOD:40\nAMQ_SCHEDULED_REPEAT:2\ncolour:red"),
+        keep("a", "MESSAGE", first="message-id", job="scheduledJobId"), keep("a", "MESSAGE", second="message-id"),
+        differs("first", "second"),
+        hear("a", "MESSAGE", "1", without=["AMQ_SCHEDULED_PERIOD", "AMQ_SCHEDULED_REPEAT"], scheduledJobId="{job}", colour="red"),
+        send("s", "/queue/{x}", "end", "AMQ_SCHEDULED_DELAY:200"), hear("a", "MESSAGE", "end"),
+    ]),
+    Case("AMQ_SCHEDULED_PERIOD on a topic comes to each subscriber once a time", [
+        subscribe("a", "/topic/{x}"), subscribe("b", "/topic/{x}"),
+        send("s", "/topic/{x}", "1", "AMQ_SCHEDULED_PERIOD:40\nAMQ_SCHEDULED_REPEAT:1\nAMQ_SCHEDULED_DELAY:10"),
+        hear("a", "MESSAGE", "1"), hear("a", "MESSAGE", "1"), hear("b", "MESSAGE", "1"), hear("b", "MESSAGE", "1"),
+        send("s", "/topic/{x}", "end", "AMQ_SCHEDULED_DELAY:150"), hear("a", "MESSAGE", "end"), hear("b", "MESSAGE", "end"),
+    ]),
+    Case("AMQ_SCHEDULED_PERIOD in a transaction counts from the COMMIT, and not after ABORT", [
+        subscribe("a", "/queue/{x}"), say("s", "BEGIN", headers="transaction:t"),
+        send("s", "/queue/{x}", "1", "AMQ_SCHEDULED_PERIOD:30\nAMQ_SCHEDULED_REPEAT:1\ntransaction:t"),
+        say("s", "COMMIT", headers="transaction:t"), hear("a", "MESSAGE", "1"), hear("a", "MESSAGE", "1"),
+        say("s", "BEGIN", headers="transaction:u"),
+        send("s", "/queue/{x}", "2", "AMQ_SCHEDULED_PERIOD:30\nAMQ_SCHEDULED_REPEAT:1\ntransaction:u"),
+        say("s", "ABORT", headers="transaction:u"), send("s", "/queue/{x}", "end", "AMQ_SCHEDULED_DELAY:120"), hear("a", "MESSAGE", "end"),
+    ]),
+    Case("AMQ_SCHEDULED_CRON is taken, seen and ended", [
+        subscribe("a", "/queue/{x}"), send("s", "/queue/{x}", "1", "AMQ_SCHEDULED_CRON:0 3 * * MON"),
+        say("s", "SEND", "stompbox.requests", headers="request:schedules\nrequest-id:1\naddress:{x}"), only_job("s"),
+        say("s", "SEND", "stompbox.requests", headers="request:unschedule\nrequest-id:2\nid:{job}"),
+        hear("s", "MESSAGE", "{}", status="ok"),
+        say("s", "SEND", "stompbox.requests", headers="request:schedules\nrequest-id:3\naddress:{x}"),
+        hear("s", "MESSAGE", '{"schedules":[]}'), sync("a"),
+        say("s", "SEND", "stompbox.requests", headers="request:unschedule\nrequest-id:4\nid:{job}"),
+        hear("s", "MESSAGE", code="no-such-schedule"),
+    ]),
+    Case("a repetition finds what was subscribed meanwhile, and expires like a message that was sent then", [
+        send("s", "/queue/{x}", "1", "AMQ_SCHEDULED_PERIOD:60\nAMQ_SCHEDULED_REPEAT:1\nexpiration:5000"), subscribe("a", "/queue/{x}"),
+        hear("a", "MESSAGE", "1"), hear("a", "MESSAGE", "1", expiration="5000"),
+    ]),
+    Case("what is for a temporary destination does not repeat", [
+        subscribe("a", "/temp-queue/{x}"), say("a", "SEND", "/temp-queue/{x}", headers="AMQ_SCHEDULED_PERIOD:60"),
+        refused("a", "bad-schedule", "temporary"),
+    ]),
     Case("a delay in a transaction counts from the COMMIT", [
         subscribe("a", "/queue/{x}"), say("s", "BEGIN", headers="transaction:t"),
         send("s", "/queue/{x}", "1", "AMQ_SCHEDULED_DELAY:80\ntransaction:t"), send("s", "/queue/{x}", "2", "transaction:t"),

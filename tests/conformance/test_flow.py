@@ -116,6 +116,11 @@ CASES = [
         *[send("s", "/topic/{x}", str(n)) for n in range(5)], taken("a"), answer("a", "ACK"), hear("a", "MESSAGE", "3"),
         individual("b", "/topic/{x}"), send("s", "/topic/{x}", "5"), hear("b", "MESSAGE", "5"),
     ]),
+    *[Case(f"any number may wait: activemq.maximumPendingMessageLimit:{limit}", [
+        individual("a", "/topic/{x}", f"prefetch-count:5\nactivemq.maximumPendingMessageLimit:{limit}"),
+        *[send("s", "/topic/{x}", str(n)) for n in range(20)],
+        *[step for _ in range(19) for step in (taken("a"), answer("a", "ACK"))], hear("a", "MESSAGE", "19"), sync("a"),
+    ]) for limit in ("0", "-1", "-7")],
     Case("an ACK frees credit, in a transaction too", [
         *[send("s", "/queue/{x}", str(n)) for n in range(3)], individual("a", headers="prefetch-count:1"), taken("a"), answer("a", "ACK"),
         hear("a", "MESSAGE", "1"), sync("a"),

@@ -157,6 +157,24 @@ CASES = [
         subscribe("a", "/topic/{x}." + rest), send("s", "/topic/{x}.1", "1"), hear("a", "MESSAGE", "1", destination="/topic/{x}.1"),
         send("s", "/topic/{x}.1.2", "2"), hear("a", "MESSAGE", "2"), send("s", "/topic/other.{x}", "3"), sync("a"),
     ]) for rest in (">", "**")],
+    *[Case(f"RabbitMQ's exchange {name}: each subscriber of the key gets it", [
+        subscribe("a", f"/exchange/{name}/{{x}}.k"), subscribe("b", f"/exchange/{name}/{{x}}.k"),
+        subscribe("c", f"/exchange/{name}/{{x}}.other"), send("s", f"/exchange/{name}/{{x}}.k", "1"),
+        hear("a", "MESSAGE", "1", destination=f"/exchange/{name}/{{x}}.k"), hear("b", "MESSAGE", "1"), sync("c"),
+    ]) for name in ("amq.topic", "amq.direct")],
+    Case("RabbitMQ's exchange amq.topic is what /topic/ is, with wildcards", [
+        subscribe("a", "/exchange/amq.topic/{x}.*"), subscribe("b", "/exchange/amq.topic/{x}.#"), send("s", "/topic/{x}.k", "1"),
+        hear("a", "MESSAGE", "1"), hear("b", "MESSAGE", "1"), send("s", "/exchange/amq.topic/{x}.k.l", "2"), hear("b", "MESSAGE", "2"),
+        sync("a"),
+    ]),
+    *[Case(f"no such exchange: {name}", [say("a", command, name, headers="id:1"), refused("a", "bad-destination", "amq.topic")])
+      for command, name in [
+          ("SEND", "/exchange/orders/{x}"), ("SUBSCRIBE", "/exchange/orders"), ("SEND", "/exchange/amq.topic"),
+          ("SUBSCRIBE", "/exchange/amq.fanout/{x}"), ("SUBSCRIBE", "/exchange//{x}"),
+      ]],
+    Case("amq.direct has no wildcards", [
+        say("a", "SUBSCRIBE", "/exchange/amq.direct/{x}.*", headers="id:1"), refused("a", "bad-destination", "wildcards"),
+    ]),
     Case("a queue that must be there, as RabbitMQ names it", [
         say("a", "SEND", "/amq/queue/{x}"), refused("a", "no-such-queue", "/amq/queue/{x}"),
         say("a", "SUBSCRIBE", "/amq/queue/{x}", headers="id:1"), refused("a", "no-such-queue"),

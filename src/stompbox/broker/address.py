@@ -14,6 +14,7 @@ from stompbox.broker.log import Log
 from stompbox.broker.memory import Memory
 from stompbox.broker.plans import Plan
 from stompbox.broker.queue import Kind, Queue
+from stompbox.broker.queuearguments import Arguments, applied
 from stompbox.broker.segments import Segment
 from stompbox.config import RoutingType
 from stompbox.config.settings import AddressFullPolicy, DeletePolicy, DiskFullPolicy, PageFullPolicy, SlowConsumerPolicy, SlowConsumerUnit
@@ -171,6 +172,8 @@ class Address:
         self.no_locals: dict[int, list[Queue]] = {}  # topics that do not want a session's messages
         self.duplicates: Duplicates | None = None
         self.is_timed = is_ruled(settings)  # its settings say when messages expire
+        self.arguments: dict[str, Arguments] = {}  # of queues that a frame has made otherwise (queuearguments.py), by name
+        self._own: dict[str, Settings] = {}  # the settings of those
         self.version = object()  # another one whenever the queues change
         self.only: Queue | None = None  # the one anycast queue, when there is nothing else to think of
         self.turn = 0
@@ -182,6 +185,27 @@ class Address:
         yield from self.streams.values()
         yield from self.groups.values()
         yield from self.positions.values()
+
+    def settings_of(self, queue: str) -> Settings:
+        """Of the anycast queue of this name: the address's, but for what a frame has asked for when it made the queue."""
+        return self._own.get(queue, self.settings) if self._own else self.settings
+
+    def settings_for(self, run: Run) -> Settings:
+        """Those by which messages for its queues expire: of the queue that they are for, where it is one alone."""
+        return self.settings_of(run.queue or self.name) if self._own and run.routing == ANYCAST else self.settings
+
+    def ask(self, queue: str, arguments: Arguments) -> None:
+        """A queue is to be so when it is made; without arguments it is as the address's settings say."""
+        self.arguments.pop(queue, None)
+        if arguments:
+            self.arguments[queue] = arguments
+        self.obey(self.settings)
+
+    def obey(self, settings: Settings) -> None:
+        """From now on these are its settings."""
+        self.settings = settings
+        self._own = {queue: applied(settings, arguments) for queue, arguments in self.arguments.items()}
+        self.look_again()
 
     def require(self, kind: int) -> None:
         """Raises where the address has not all of these kinds, and its settings do not let a frame add one."""
@@ -237,7 +261,7 @@ class Address:
         """Queues or diverts have changed: is there only one queue that all messages go to?"""
         self.version = object()
         self.has_disabled = not all(queue.rules.is_enabled for queue in self.anycast.values())
-        self.is_timed = is_ruled(self.settings)
+        self.is_timed = is_ruled(self.settings) or any(map(is_ruled, self._own.values()))
         self.only = None
         is_watched = self.is_read or self.log.is_kept or self.limits is not None
         if len(self.anycast) == 1 and not (self.topics or self.streams or self.diverts or is_watched):
@@ -258,6 +282,8 @@ class Address:
         self.log.cursors.pop(queue.id, None)
         if queue.kind is Kind.ANYCAST:
             del self.anycast[queue.name]
+            if queue.name in self.arguments:
+                self.ask(queue.name, {})
         elif queue.kind is Kind.STREAM:
             del self.streams[queue.id]
         elif queue.kind is Kind.GROUP:

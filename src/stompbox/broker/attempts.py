@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from stompbox.broker import counts, deadletters
 from stompbox.broker.consumer import Sent, order
+from stompbox.broker.queuearguments import settings_of
 from stompbox.broker.segments import Segment
 from stompbox.broker.undelivered import REJECTED, TOO_OFTEN, Fate
 
@@ -140,24 +141,24 @@ def _come_back(queue: Queue, segment: Segment, outcome: Outcome) -> None:
         queue.take_back(segment)
     elif _has_failed_enough(queue, segment):
         _fail_for_good(queue, segment)
-    elif queue.address.settings.redelivery_delay > 0:
+    elif settings_of(queue).redelivery_delay > 0:
         _delay(queue, segment)
     else:
         queue.take_back(segment)
 
 
 def _has_failed_enough(queue: Queue, segment: Segment) -> bool:
-    return segment.failures > 0 and 0 <= queue.address.settings.max_delivery_attempts <= segment.failures
+    return segment.failures > 0 and 0 <= settings_of(queue).max_delivery_attempts <= segment.failures
 
 
 def is_spent(queue: Queue, segment: Segment) -> bool:
     """Messages that were found in the log had all their attempts before a restart."""
-    return _has_failed_enough(queue, segment) and not deadletters.is_last_stop(queue.address)
+    return _has_failed_enough(queue, segment) and not deadletters.is_last_stop(queue)
 
 
 def _fail_for_good(queue: Queue, segment: Segment) -> None:
-    engine, settings = queue.engine, queue.address.settings
-    if not deadletters.is_last_stop(queue.address):
+    engine, settings = queue.engine, settings_of(queue)
+    if not deadletters.is_last_stop(queue):
         queue.die(segment, TOO_OFTEN)
         return
     if segment.failures == settings.max_delivery_attempts:
@@ -167,7 +168,7 @@ def _fail_for_good(queue: Queue, segment: Segment) -> None:
 
 def _delay(queue: Queue, segment: Segment) -> None:
     """Each message for itself where they are to be spread: those that failed together would come together again."""
-    settings, chance = queue.address.settings, queue.engine.chance
+    settings, chance = settings_of(queue), queue.engine.chance
     each = 1 if settings.redelivery_collision_avoidance_factor else len(segment)
     while len(segment) > each:
         queue.set_aside(segment.cut(segment.first + each), redelivery_delay(settings, segment.failures, chance))

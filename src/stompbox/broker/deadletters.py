@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stompbox.broker import paging
 from stompbox.broker.queue import Kind
+from stompbox.broker.queuearguments import settings_of
 from stompbox.broker.segments import Segment
 from stompbox.broker.undelivered import EXPIRED, NO_ROUTE, Fate, Loss
 from stompbox.config.spaces import local, space_of
@@ -26,8 +27,7 @@ from stompbox.message import (
     ORIGINAL_ID,
     ORIGINAL_QUEUE,
     REASON,
-    SCHEDULED_DELAY,
-    SCHEDULED_TIME,
+    SCHEDULED,
     Run,
     Shape,
 )
@@ -40,16 +40,16 @@ if TYPE_CHECKING:
 
 ORIGINAL_DESTINATION: Final = "original-destination"
 ADDED: Final = frozenset((ORIGINAL_ID, ORIGINAL_ADDRESS, ORIGINAL_QUEUE, ORIGINAL_DESTINATION, REASON, ACTUAL_EXPIRY))
-_TIMES: Final = frozenset(("expires", EXPIRATION, SCHEDULED_DELAY, SCHEDULED_TIME))  # asked for once; a copy neither expires nor waits
+_TIMES: Final = frozenset(("expires", EXPIRATION, *SCHEDULED))  # asked for once; a copy neither expires nor waits
 
 
-def is_last_stop(address: Address) -> bool:
-    """Its dead letters would come to itself."""
-    return address.name == _placed(address, address.settings.dead_letter_address)
+def is_last_stop(queue: Queue) -> bool:
+    """Its dead letters would come to its own address."""
+    return queue.address.name == _placed(queue.address, settings_of(queue).dead_letter_address)
 
 
 def expired(engine: Engine, queue: Queue, segment: Segment) -> None:
-    settings = queue.address.settings
+    settings = settings_of(queue)
     why = {REASON: EXPIRED, ACTUAL_EXPIRY: str(engine.now)}
     own = _own_queue(settings, "expiry", queue.address)
     gone, _ = _send(engine, queue.address, segment, why, to=(settings.expiry_address, own), queue=queue)
@@ -57,7 +57,7 @@ def expired(engine: Engine, queue: Queue, segment: Segment) -> None:
 
 
 def dead(engine: Engine, queue: Queue, segment: Segment, reason: str) -> None:
-    settings = queue.address.settings
+    settings = settings_of(queue)
     own = _own_queue(settings, "dead_letter", queue.address)
     gone, _ = _send(engine, queue.address, segment, {REASON: reason}, to=(settings.dead_letter_address, own), queue=queue)
     _note(engine, Loss(queue.name, reason, Fate.DEAD_LETTER), len(segment) - gone, gone)

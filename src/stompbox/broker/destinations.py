@@ -3,6 +3,7 @@
     /queue/x  anycast      /topic/x  multicast      /stream/x  the log of address x      x  what the address settings say
     address::queue  one exact queue            a.*.b  a.#  wildcards, in subscriptions; a.> and a.** are a.# (Classic, OpenMQ)
     /amq/queue/x  queue x, which must be there (RabbitMQ)
+    /exchange/amq.topic/x  /exchange/amq.direct/x  multicast, the latter without wildcards (RabbitMQ); there are no other exchanges
     /temp-queue/x  /temp-topic/x  gone with the connection that made them (temporaries.py)
     /queue/a,/topic/b  several at once
 
@@ -23,6 +24,8 @@ from stompbox.message import ANYCAST, MULTICAST
 
 STREAM_PREFIX: Final = "/stream/"
 EXISTING_PREFIX: Final = "/amq/queue/"
+EXCHANGE_PREFIX: Final = "/exchange/"
+EXCHANGES: Final = ("amq.topic", "amq.direct")
 MOST: Final = 100  # destinations in one header
 
 # All forms in which a temporary destination is met: ours and the brokers' whose clients we serve. The longer ones first.
@@ -89,6 +92,8 @@ def parse(text: str, anycast: Sequence[str], multicast: Sequence[str], *, kind: 
         name, routing, is_stream = text[len(STREAM_PREFIX) :], 0, True
     elif text.startswith(EXISTING_PREFIX):
         name, routing, is_stream = text[len(EXISTING_PREFIX) :], ANYCAST, False
+    elif text.startswith(EXCHANGE_PREFIX):
+        name, routing, is_stream = _routing_key(text), MULTICAST, False
     else:
         (name, routing), is_stream = _without_prefix(text, anycast, multicast), False
     name, divider, queue = name.partition("::")
@@ -101,6 +106,17 @@ def parse(text: str, anycast: Sequence[str], multicast: Sequence[str], *, kind: 
     if is_wild(name) and (problem := problem_of(name)):
         raise IllegalFrame("bad-destination", f"destination {text[:200]!r}: {problem}")
     return Destination(text, name, asked or routing, queue, is_stream, must_exist=text.startswith(EXISTING_PREFIX))
+
+
+def _routing_key(text: str) -> str:
+    """RabbitMQ: the key stands for the address; each subscriber of it gets what is sent with it."""
+    exchange, _, key = text[len(EXCHANGE_PREFIX) :].partition("/")
+    if exchange not in EXCHANGES or not key:
+        allowed = " and ".join([f"{EXCHANGE_PREFIX}{name}/<routing key>" for name in EXCHANGES])
+        raise IllegalFrame("bad-destination", f"destination {text[:200]!r}: of RabbitMQ's exchanges there are {allowed}")
+    if exchange == "amq.direct" and (is_wild(key) or ">" in key or "**" in key):
+        raise IllegalFrame("bad-destination", f"destination {text[:200]!r}: amq.direct has no wildcards")
+    return key
 
 
 def _with_house_wildcards(name: str) -> str:

@@ -46,6 +46,7 @@ from stompbox.broker.log import Log
 from stompbox.broker.memory import Memory
 from stompbox.broker.paging import Load
 from stompbox.broker.queue import Kind, Queue
+from stompbox.broker.schedules import Schedules
 from stompbox.broker.segments import Segment, cost_of
 from stompbox.broker.timers import Alarm, Timers
 from stompbox.broker.transaction import Transaction
@@ -118,6 +119,7 @@ class Engine:
         self._next_cursor = 1
         self._next_volatile = epoch * EPOCH_IDS
         self.bodies = Bodies(epoch)
+        self.schedules = Schedules(self)
         self.commits = Commits(self)
         self.slow: list[Slow] = []  # consumers that are too slow
         self.memory = Memory()  # what waits in queues
@@ -259,7 +261,9 @@ class Engine:
         if not queue.is_durable:
             return
         self.note_address(queue.address)
-        entry = {"name": queue.name, "kind": queue.kind.value, "owner": queue.owner, "auto": queue.is_auto}
+        entry: dict[str, object] = {"name": queue.name, "kind": queue.kind.value, "owner": queue.owner, "auto": queue.is_auto}
+        if queue.kind is Kind.ANYCAST and queue.name in queue.address.arguments:
+            entry["arguments"] = dict(queue.address.arguments[queue.name])
         self.put("queue", str(queue.id), {**entry, **selector_entry(queue.selector)})
 
     def drop_queue(self, queue: Queue) -> None:
@@ -310,6 +314,8 @@ class Engine:
         Raises before anything is changed. `is_answered`: the sender waits for a receipt of this run alone."""
         if self.trouble is not None:
             self._require_disk(address, run)
+        if run.shape.special is not None:
+            self.schedules.require([(address, run)])
         if not is_answered:
             return self._publish(address, run)
         self.commits.begin()
@@ -351,6 +357,8 @@ class Engine:
 
     def route(self, address: Address, run: Run) -> bool:
         """The same without a look at duplicates."""
+        if run.shape.special is not None and run.shape.special.repeats:
+            return self.schedules.add(address, run)
         if run.routing & ANYCAST and not address.anycast and not run.queue:
             self.anycast_queue(address)
         if address.diverts:
@@ -361,6 +369,7 @@ class Engine:
         """Makes the queues that several sends need. Raises for what may not be made; the sends themselves will not then."""
         sends = list(sends)
         limits.require(sends)
+        self.schedules.require(sends)
         for address, run in sends:
             self._require_disk(address, run)
             if run.queue:
@@ -376,7 +385,7 @@ class Engine:
         run.first = log.next
         run.arrived = self.now
         if address.is_timed or run.shape.special is not None:
-            run.shape = expiry.stamped(run.shape, address.settings, self.now)
+            run.shape = expiry.stamped(run.shape, address.settings_for(run), self.now)
         log.next = stop = run.first + len(run.bodies)
         self.counters["received"] += stop - run.first
         only = address.only

@@ -26,13 +26,14 @@ class Intake:
 
     __slots__ = ("_is_enabled", "_is_purged", "_key", "_latest", "_ring_size", "paged")
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: Rules, queue: Queue) -> None:
         self._key = rules.last_value_key
         self._ring_size = rules.ring_size
         self._latest: dict[bytes, Segment] = {}  # each of one message, by key
         self._is_purged = rules.is_purged
         self._is_enabled = rules.is_enabled
         self.paged = 0
+        self.count(queue)
 
     # Last value
 
@@ -98,6 +99,12 @@ class Intake:
         """So many more are in the log alone."""
         self.paged += count
         self.settle(queue)
+
+    def count(self, queue: Queue) -> None:
+        """What is in the log alone was there before: it came before a restart, or before the queue had these rules."""
+        first, stop = queue.paged_from, queue.address.log.next
+        if 0 <= first < stop:
+            self.paged = sum([high - low for low, high in queue.cursor.ahead.gaps(max(first, queue.cursor.position), stop)])
 
     def clear(self) -> None:
         self._latest.clear()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stompbox.broker.log import Log
 from stompbox.broker.queue import Kind, Queue
+from stompbox.broker.queuearguments import settings_of
 from stompbox.incarnations import Incarnations, incarnations_of
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ REMEMBERED: Final = 10_000  # names of addresses that are gone
 
 
 def queue_made(engine: Engine, queue: Queue) -> None:
-    settings = queue.address.settings
+    settings = settings_of(queue)
     if queue.is_auto and settings.auto_delete_queues_skip_usage_check:
         engine.timers.at(engine.now + settings.auto_delete_queues_delay, partial(_queue_due, engine, queue, queue.uses))
 
@@ -36,7 +37,7 @@ def queue_left(engine: Engine, queue: Queue) -> None:
     """Its last consumer or message may have gone."""
     if not _may_go(engine, queue):
         return
-    delay = queue.address.settings.auto_delete_queues_delay
+    delay = settings_of(queue).auto_delete_queues_delay
     if delay > 0:
         engine.timers.at(engine.now + delay, partial(_queue_due, engine, queue, queue.uses))
     else:
@@ -49,7 +50,7 @@ def _queue_due(engine: Engine, queue: Queue, uses: int) -> None:
 
 
 def _may_go(engine: Engine, queue: Queue) -> bool:
-    settings = queue.address.settings
+    settings = settings_of(queue)
     if queue in engine.returning:
         return False
     if queue.bindings or queue.readers or queue.owner or queue.kind not in (Kind.ANYCAST, Kind.DURABLE) or queue.id not in engine.queues:

@@ -105,13 +105,13 @@ class Queue:
         self._takers: dict[Lane, list[Binding]] = {}
         self._turns: dict[Lane, int] = {}
         if kind not in _READS_THE_LOG:
-            self.obey(rules_of(address.settings))
+            self.obey(rules_of(address.settings_of(name) if kind is Kind.ANYCAST else address.settings))
 
     def obey(self, rules: Rules) -> None:
         """From now on these are its rules."""
         if rules != self.rules:
             self.rules = rules
-            self.intake = Intake(rules) if rules.has_intake else None
+            self.intake = Intake(rules, self) if rules.has_intake else None
             self.is_open = rules.consumers_before_dispatch == 0
             self.consumers_changed()
             self.address.look_again()

@@ -35,6 +35,8 @@ def recover(engine: Engine, recovered: Recovered) -> None:
     engine.beyond = int(entries.get("beyond", {}).get("", 0))
     _addresses(engine, recovered, entries)
     _duplicates(engine, entries)
+    for id, entry in entries.get("schedule", {}).items():
+        engine.schedules.recall(id, entry, entries["schedule-next"][id])
     engine.group_patterns = {key: list(value["patterns"]) for key, value in entries.get("group", {}).items()}
     engine.group_owners = {key: value.get("owner", "") for key, value in entries.get("group", {}).items()}
     by_key = {key: _durable(engine, value) for key, value in entries.get("durable", {}).items()}
@@ -116,6 +118,8 @@ def _duplicates(engine: Engine, entries: Entries) -> None:
 def _queue(engine: Engine, stored: StoredCursor, entry: dict[str, Any]) -> Queue:
     address = engine.logs[stored.log]
     cursor = Cursor(stored.id, stored.position, stored.ahead, is_durable=True)
+    if entry.get("arguments"):
+        address.ask(entry["name"], entry["arguments"])
     queue = Queue(engine, address, entry["name"], kind=Kind(entry["kind"]), cursor=cursor, selector=_selector(entry))
     queue.owner, queue.is_auto = entry["owner"], entry["auto"]
     queue.suspect_below = queue.doubted_below = address.log.next
@@ -125,6 +129,8 @@ def _queue(engine: Engine, stored: StoredCursor, entry: dict[str, Any]) -> Queue
     elif cursor.position < address.log.next:
         queue.paged_from = cursor.position
         cursor.reach = FAR
+    if queue.intake is not None:
+        queue.intake.count(queue)
     engine.add_queue(queue)
     return queue
 

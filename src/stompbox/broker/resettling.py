@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from stompbox.broker import limits, retention
 from stompbox.broker.kinds import rules_of
+from stompbox.broker.queuearguments import settings_of
 
 if TYPE_CHECKING:
     from stompbox.broker.engine import Engine, SettingsTable
@@ -19,10 +20,10 @@ def resettle(engine: Engine, settings: SettingsTable) -> None:
         found = settings.resolve(address.name)
         if found == address.settings:
             continue
-        address.settings = found
+        address.obey(found)
         retention.apply(address)
         limits.apply(address)
         for queue in list(address.queues()):
             if queue.kind in limits.METERED:
-                queue.obey(rules_of(found))
+                queue.obey(rules_of(settings_of(queue)))
             queue.dispatch()

@@ -39,6 +39,11 @@ class LogFormat(Word):
     JSON = "json"
 
 
+class UnknownHeaderPolicy(Word):
+    ERROR = "ERROR"
+    LOG = "LOG"
+
+
 class DivertRouting(Word):
     STRIP = "STRIP"
     PASS = "PASS"
@@ -223,6 +228,9 @@ class Configuration(Table, frozen=True):
     max_staged_bytes: Annotated[
         int, key("Messages that Spark's sinks may have staged and not published, all together.", "bytes", source=_OWN, at_least=0)
     ] = 1024 * 1024 * 1024
+    max_scheduled_bytes: Annotated[
+        int, key("Messages that are sent again and again (`AMQ_SCHEDULED_CRON`, `_PERIOD`), in all.", "bytes", source=_OWN, at_least=0)
+    ] = 64 * 1024 * 1024
     persist_delivery_count_before_delivery: Annotated[
         bool, key("Delivery counts are stored before delivery, not after a failed one.", source=_ARTEMIS)
     ] = False
@@ -278,6 +286,13 @@ class Configuration(Table, frozen=True):
     connection_ttl_override: Annotated[
         int, key("The `connectionTtl` of listeners whose URL gives none; -1: their default.", "ms", source=_ARTEMIS, at_least=-1)
     ] = -1
+    unknown_header_policy: Annotated[
+        UnknownHeaderPolicy,
+        key(
+            "Headers of other brokers that ask for what there is not here: ERROR names them, LOG passes them, with a WARNING.",
+            source=_OWN,
+        ),
+    ] = UnknownHeaderPolicy.ERROR
     log_level: Annotated[LogLevel, key("What is logged.")] = LogLevel.INFO
     log_format: Annotated[LogFormat, key("How it is written: lines of text, or one JSON object a line.")] = LogFormat.TEXT
     listeners: Annotated[tuple[ListenerTable, ...], key("[[listener]]: where clients connect.")] = field(

@@ -28,7 +28,7 @@ from stompbox.config import Configuration, ListenerOptions
 from stompbox.errors import IllegalFrame, Refused, StoreError
 from stompbox.incarnations import ID_OCTETS
 from stompbox.security import Permissions, Users
-from stompbox.server import limiting
+from stompbox.server import limiting, schedules
 from stompbox.server.committer import Committer
 from stompbox.server.configuring import configure
 from stompbox.server.counting import Counting
@@ -90,6 +90,7 @@ class Broker:
         self.turns, self.deliveries, self.releases = Turns(self, configuration), Deliveries(self), Releases(self)
         self.committer = Committer(store, loop, self._committed, self.faults.stop)
         self.stagings = Stagings(self.engine, configuration.max_staged_bytes)
+        schedules.attend(self)
         self.users = Users(configuration.users, configuration.authentication_cache_size)
         grants = configuration.grants_of()
         self.permissions = Permissions(grants.best if grants is not None else None, configuration.authorization_cache_size)
@@ -100,7 +101,7 @@ class Broker:
         self.of_user: Counter[str] = Counter()  # connections that are logged in
         self.waiting: dict[Connection, None] = {}  # those with receipts that a commit must come before
         self.pressure = Pressure(self)
-        self.losses = Losses(self)
+        self.losses, self.refusals = Losses(self), Refusals(self)
         self.counting = Counting(self) if configuration.persist_delivery_count_before_delivery and is_durable else None
         self.progress: Progress | None = None  # of pipelines, once one has told of itself
         self.timeouts = Timeouts(self, configuration.transaction_timeout)
@@ -109,7 +110,6 @@ class Broker:
         self._transforms: dict[str, Transform] = {}
         self.readers: dict[tuple[str, int, int], Reader] = {}
         self.errors: Counter[str] = Counter()  # refused frames and closed connections, by code
-        self.refusals = Refusals(self)
         self.frames = FrameLogs(self)
         self.sequence = 1  # of the commit that is being gathered
         self.is_wanted = False  # somebody waits for it
@@ -189,7 +189,7 @@ class Broker:
         """What destinations mean on a listener and in a virtual host's space; one object for all of its connections."""
         found = self._names.get((options, space))
         if found is None:
-            found = self._names[options, space] = Names(options, space)
+            found = self._names[options, space] = Names(options, space, lambda: self.configuration.unknown_header_policy)
         return found
 
     def transform_of(self, options: ListenerOptions) -> Transform | None:

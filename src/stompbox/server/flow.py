@@ -5,7 +5,8 @@
     activemq.priority        0 to 127                                   x-priority               any (RabbitMQ)
     activemq.exclusive       true: this consumer gets everything        exclusive                the same (Apollo)
 
-    activemq.maximumPendingMessageLimit    messages that wait for a plain topic subscription; the oldest go (ActiveMQ Classic)
+    activemq.maximumPendingMessageLimit    messages that wait for a plain topic subscription; the oldest go (ActiveMQ Classic). What is
+                                           not above 0 is no limit: Apache.NMS.STOMP says 0 with every SUBSCRIBE
 
 0 is one at a time, -1 no limit. A header takes the place of the listener's `stompConsumerWindowSize` or `consumerFlowLimit`.
 Subscriptions with ack:auto are limited by their socket alone.
@@ -19,7 +20,8 @@ from typing import Final
 
 from stompbox.config import ListenerOptions
 from stompbox.errors import IllegalFrame
-from stompbox.server.values import number, truth
+from stompbox.server.arguments import LENGTH
+from stompbox.server.values import is_negative, number, truth
 from stompbox.stomp.frames import Frame
 
 PENDING: Final = "activemq.maximumPendingMessageLimit"
@@ -58,7 +60,11 @@ def flow_of(frame: Frame, options: ListenerOptions) -> Flow:
 
 def most_waiting(frame: Frame) -> int:
     """-1: any number."""
-    return number(frame, PENDING) if PENDING in frame.headers else -1
+    length = number(frame, LENGTH) if LENGTH in frame.headers else -1
+    if PENDING not in frame.headers or is_negative(frame.headers[PENDING]):
+        return length
+    pending = number(frame, PENDING) or -1
+    return min(pending, length) if length >= 0 and pending >= 0 else max(pending, length)
 
 
 def _credit(text: str) -> tuple[int, int]:

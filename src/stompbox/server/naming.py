@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from stompbox.broker.destinations import Destination, parse, parse_all, require_free
-from stompbox.config import ListenerOptions
+from stompbox.config import ListenerOptions, UnknownHeaderPolicy
 from stompbox.config.matching import is_match
 from stompbox.errors import IllegalFrame
 from stompbox.message import ANYCAST, MULTICAST, Shape
+from stompbox.server.arguments import FOREIGN, LOOKED_AT, Keys, keys_of, require_known
+
+
+def _strict() -> UnknownHeaderPolicy:
+    return UnknownHeaderPolicy.ERROR
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where the messages of a shape go, and where their answers are to come. `is_plain`: one address, nothing to look after."""
+    """Where the messages of a shape go, and where their answers are to come. `is_plain`: one address, nothing to look after.
+    `arguments`: what the queues that they make are to be like."""
 
     destinations: tuple[Destination, ...]
     reply: Destination | None
     is_plain: bool
+    arguments: Keys
 
 
 class Names:
     """Of one listener and virtual host, whose `space` all names get inside the broker. Compared by identity."""
 
-    def __init__(self, options: ListenerOptions, space: str = "") -> None:
+    def __init__(self, options: ListenerOptions, space: str = "", policy: Callable[[], UnknownHeaderPolicy] = _strict) -> None:
         self.space = space
+        self._policy = policy
+        self._told: set[str] = set()  # headers that were logged: each once
         self.anycast = options.anycast_prefix
         self.multicast = options.multicast_prefix
         self.virtual = [_virtual(text) for text in options.virtual_topic_consumer_wildcards]
@@ -63,8 +73,17 @@ class Names:
         """Where a SEND goes; remembered with the shape."""
         found: Route | None = shape.routes.get(self)
         if found is None:
-            found = shape.routes[self] = self._route(shape)
+            found = self._route(shape)
+            if FOREIGN.keys().isdisjoint(shape.headers):  # whether those may be there is for the configuration to say, each time
+                shape.routes[self] = found
         return found
+
+    def keys_of(self, headers: Mapping[str, str]) -> Keys:
+        """What a frame asks of the queues that it makes. Raises IllegalFrame for what is not known, or no value."""
+        if LOOKED_AT.isdisjoint(headers):
+            return {}
+        require_known(headers, self._policy(), self._told)
+        return keys_of(headers)
 
     def _route(self, shape: Shape) -> Route:
         destinations = self.parse(shape.destination, shape.headers.get("destination-type"))
@@ -72,8 +91,9 @@ class Names:
             if destination.is_wild or destination.is_stream:
                 raise IllegalFrame("bad-destination", f"destination {shape.destination[:200]!r} can be subscribed to, not sent to")
         reply = self._reply(shape.headers.get("reply-to", ""))
-        is_plain = len(destinations) == 1 and not destinations[0].is_temporary and reply is None and not shape.retain
-        return Route(destinations, reply, is_plain)
+        arguments = self.keys_of(shape.headers)
+        is_plain = len(destinations) == 1 and not (destinations[0].is_temporary or reply or shape.retain or arguments)
+        return Route(destinations, reply, is_plain, arguments)
 
     def _reply(self, text: str) -> Destination | None:
         """A reply-to that names a temporary destination; of another broker's names nothing is known here."""

@@ -77,6 +77,7 @@ def take(broker: Broker, configuration: Configuration) -> list[str]:
         configuring.obey(engine, configuration.made_of(host)[0])
     broker.timeouts.change(configuration.transaction_timeout)
     broker.stagings.limit(configuration.max_staged_bytes)
+    engine.schedules.limit(configuration.max_scheduled_bytes)
     limits.measure(engine, broker.committer.store.sizes)
     broker.pressure.relieve()
     broker.logins.obey(configuration)

@@ -21,6 +21,7 @@ from stompbox.server.logs import describe, fetch, offset_at
 from stompbox.server.operating import block, disable, enable, pause, resume, unblock
 from stompbox.server.outgoing import PORTION, Portions
 from stompbox.server.pressure import Reason
+from stompbox.server.schedules import schedules, unschedule
 from stompbox.server.sinks import discard, publish, sink_delete, stage
 from stompbox.stomp.codec import encode_headers
 from stompbox.stomp.frames import Frame
@@ -28,7 +29,7 @@ from stompbox.stomp.frames import Frame
 if TYPE_CHECKING:
     from stompbox.server.connection import Connection
 
-READING: Final = frozenset(("describe", "fetch", "offset-at", "groups"))  # change nothing, and may be asked again
+READING: Final = frozenset(("describe", "fetch", "offset-at", "groups", "schedules"))  # change nothing, and may be asked again
 HARMLESS: Final = READING | {"progress"}  # a fault in one of these has changed no message
 STAGE: Final = "stage"  # looks at all that it was given before the engine is told
 MOST_WAITING: Final = 16  # requests of one connection; beyond, it is not read
@@ -45,7 +46,7 @@ REQUESTS: Final[Mapping[str, Handler]] = MappingProxyType(
         "describe": describe, "fetch": fetch, "offset-at": offset_at, "group-open": group_open, "group-commit": group_commit,
         "group-delete": group_delete, "group-reset": group_reset, "groups": group_list, "stage": stage, "publish": publish,
         "discard": discard, "sink-delete": sink_delete, "pause": pause, "resume": resume, "block": block, "unblock": unblock,
-        "disable": disable, "enable": enable, "progress": progress,
+        "disable": disable, "enable": enable, "progress": progress, "schedules": schedules, "unschedule": unschedule,
     }
 )  # fmt: skip
 

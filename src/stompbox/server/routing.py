@@ -13,6 +13,7 @@ from stompbox.broker.destinations import Destination
 from stompbox.errors import IllegalFrame, Refused
 from stompbox.message import ANYCAST, MULTICAST, Run, Shape
 from stompbox.security import Right
+from stompbox.server import arguments
 from stompbox.server.naming import Route
 from stompbox.server.stamping import REMEMBERED, with_headers
 
@@ -25,12 +26,14 @@ def require_all(connection: Connection, route: Route) -> None:
     for destination in route.destinations:
         if not destination.is_temporary:
             connection.broker.permissions.require(connection.user, Right.SEND, destination.address)
+    arguments.require(connection, route.arguments, route.destinations)
 
 
 def addressed(
     connection: Connection, shape: Shape, route: Route, bodies: Sequence[bytes], columns: tuple[Sequence[bytes], ...]
 ) -> list[tuple[Address, Run]]:
     """Messages of one shape for each address that they go to, which is made when it may be; and their answers' temporary destination."""
+    arguments.make(connection, route.arguments, route.destinations)
     targets = [reach(connection, destination) for destination in route.destinations]
     if route.reply is not None:
         shape = _answered(connection, shape, route.reply)

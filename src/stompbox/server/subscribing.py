@@ -20,8 +20,9 @@ from stompbox.errors import IllegalFrame, Refused, StompboxError
 from stompbox.message import ANYCAST, BROKER_HEADERS, MULTICAST, Run
 from stompbox.security import Right
 from stompbox.selectors import Selector
-from stompbox.server import browsers, streams
+from stompbox.server import arguments, browsers, streams
 from stompbox.server.acknowledging import OPENMQ_ID
+from stompbox.server.arguments import QUEUE_NAME
 from stompbox.server.flow import flow_of, most_waiting
 from stompbox.server.owners import owner_of, require
 from stompbox.server.selecting import selector_of
@@ -49,6 +50,8 @@ def subscribe(connection: Connection, frame: Frame) -> None:
         raise Refused("too-many-subscriptions", f"a connection has no more than {options.max_subscriptions} subscriptions")
     with connection.looking("the headers of a SUBSCRIBE were looked at"):
         destinations = streams.as_asked(frame, connection.names.parse(headers["destination"], headers.get("subscription-type")))
+        destinations = arguments.named(connection, headers, destinations)
+        asked = connection.names.keys_of(headers)
         selector = selector_of(connection, frame)
     if streams.looks_for_time(connection, frame, destinations):
         return  # it comes again, with an offset
@@ -58,8 +61,11 @@ def subscribe(connection: Connection, frame: Frame) -> None:
     consumer = _consumer(connection, frame, name, selector)
     for destination in destinations:
         _may_subscribe(connection, destination, frame)
+    asked = arguments.of_queues(connection, asked, destinations, is_durable=wish is not None)
+    arguments.require(connection, asked, destinations)
     before = engine.commits.changes
     try:
+        arguments.make(connection, asked, destinations)
         granted = _bind(connection, frame, consumer, destinations, wish)
     except StompboxError:
         engine.close_consumer(consumer, is_failure=False)
@@ -231,7 +237,7 @@ def _is_durable_as_in_rabbitmq(frame: Frame) -> bool:
 def _durable_wish(connection: Connection, frame: Frame, destinations: tuple[Destination, ...]) -> DurableSubscription | None:
     """The durable subscription that a SUBSCRIBE asks for, None for a plain one."""
     name, engine = _durable_name(frame), connection.broker.engine
-    is_of_user = name is None and _is_durable_as_in_rabbitmq(frame)
+    is_of_user = name is None and QUEUE_NAME not in frame.headers and _is_durable_as_in_rabbitmq(frame)
     if (name is None and not is_of_user) or all(destination.is_stream for destination in destinations):
         return None
     if is_of_user and all(subscriptions.routing_of(engine, destination) == ANYCAST for destination in destinations):

@@ -26,3 +26,8 @@ def number(frame: Frame, name: str) -> int:
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 12 and int(given) >= -1):
         raise IllegalFrame("bad-number", f"header {name} is {given[:80]!r}; allowed is a number from -1 on")
     return int(given)
+
+
+def is_negative(text: str) -> bool:
+    """Whether it is a whole number below 0."""
+    return text.startswith("-") and text[1:].isascii() and text[1:].isdigit() and len(text) <= 12

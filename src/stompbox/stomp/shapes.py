@@ -7,13 +7,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
 from typing import Final
 
+from cronsim import CronSim, CronSimError
+
 from stompbox.errors import IllegalFrame
-from stompbox.message import DEFAULT_PRIORITY, EXPIRATION, GROUP_SEQUENCE, NOT_TAKEN, SCHEDULED_DELAY, SCHEDULED_TIME, Shape
+from stompbox.message import (
+    DEFAULT_PRIORITY,
+    EXPIRATION,
+    GROUP_SEQUENCE,
+    NOT_TAKEN,
+    SCHEDULED_CRON,
+    SCHEDULED_DELAY,
+    SCHEDULED_PERIOD,
+    SCHEDULED_REPEAT,
+    SCHEDULED_TIME,
+    Shape,
+)
 
 _BOOLEANS: Final = {"true": True, "false": False}
 SEQUENCE: Final = re.compile("-?[0-9]{1,18}")  # of JMSXGroupSeq
+_CRON: Final = re.compile(r"[0-9A-Za-z*,/-]{1,40}( [0-9A-Za-z*,/-]{1,40}){4}")
+_REPEATING: Final = frozenset((SCHEDULED_PERIOD, SCHEDULED_REPEAT, SCHEDULED_CRON))
+_SOME_DAY: Final = datetime(2000, 1, 1, tzinfo=UTC)
+_LONGEST: Final = 100 * 366 * 86_400_000  # ms of a period or delay that repeats
 _LATEST: Final = 1 << 62  # ms; beyond it is no date but a mistake
 
 
@@ -24,6 +42,8 @@ def shape_of(headers: Mapping[str, str], *, holes: Collection[str] = ()) -> Shap
         raise IllegalFrame("missing-destination", "SEND needs a destination header that is not empty")
     _check_retain(headers)
     _check_times(headers)
+    if not _REPEATING.isdisjoint(headers):
+        _check_schedule(headers)
     _check_sequence(headers)
     return Shape(
         {name: value for name, value in headers.items() if name not in NOT_TAKEN and name not in holes},
@@ -59,6 +79,30 @@ def _check_times(headers: Mapping[str, str]) -> None:
         given = headers.get(name)
         if given is not None and not _is_time(given.removeprefix("-")):  # Artemis: what is not above 0 is ignored
             raise IllegalFrame("bad-schedule", f"header {name} is {given[:80]!r}; allowed is a number of ms")
+
+
+def _check_schedule(headers: Mapping[str, str]) -> None:
+    """ActiveMQ Classic. Days of the week by their place in the month (`1#5`) there are none: some never come, which takes long to see."""
+    period, repeat, cron = [headers.get(name) for name in (SCHEDULED_PERIOD, SCHEDULED_REPEAT, SCHEDULED_CRON)]
+    if period is not None and not (_is_time(period) and int(period) <= _LONGEST):
+        raise IllegalFrame("bad-schedule", f"header {SCHEDULED_PERIOD} is {period[:80]!r}; allowed is a number of ms, 0 for none")
+    if repeat is not None and not (_is_time(repeat.removeprefix("-")) and repeat != "-"):
+        raise IllegalFrame("bad-schedule", f"header {SCHEDULED_REPEAT} is {repeat[:80]!r}; allowed is a number, -1 for ever")
+    if repeat is not None and int(repeat) and not (period and int(period)):
+        raise IllegalFrame("bad-schedule", f"header {SCHEDULED_REPEAT} is {repeat[:80]!r}; it needs {SCHEDULED_PERIOD}, in ms")
+    if cron and (SCHEDULED_TIME in headers or not _is_cron(cron)):
+        text = f"header {SCHEDULED_CRON} is {cron[:80]!r}; allowed are five fields: minute, hour, day, month and day of the week, in UTC"
+        raise IllegalFrame("bad-schedule", f"{text}, and no {SCHEDULED_TIME} beside it")
+
+
+def _is_cron(text: str) -> bool:
+    if _CRON.fullmatch(text) is None:
+        return False
+    try:
+        next(CronSim(text, _SOME_DAY))
+    except (CronSimError, StopIteration):
+        return False
+    return True
 
 
 def _check_sequence(headers: Mapping[str, str]) -> None:
