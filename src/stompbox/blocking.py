@@ -333,7 +333,7 @@ class Transaction:
     def begin(self) -> None:
         self._thread.call(self._inner.begin())
 
-    def send(self, destination: str, body: Body = b"", *, headers: Headers | None = None) -> None:
+    def send(self, destination: str, body: Body = b"", headers: Headers | None = None) -> None:
         self._thread.call(self._inner.send(destination, body, headers=headers))
 
     def ack(self, message: ReceivedMessage) -> None:
@@ -415,7 +415,7 @@ class Client:
         return self._inner.counters
 
     def send(
-        self, destination: str, body: Body = b"", *, headers: Headers | None = None, confirm: bool = True, timeout: float | None = None
+        self, destination: str, body: Body = b"", headers: Headers | None = None, *, confirm: bool = True, timeout: float | None = None
     ) -> None:
         """As stompbox.Client.send: returns when the broker has stored the message."""
         self._running().call(self._inner.send(destination, body, headers=headers, confirm=confirm, timeout=timeout))

@@ -71,6 +71,22 @@ def test_dead_letters_are_counted_where_the_settings_send_them(start: Start) -> 
     assert (found["DLQ"], found["plain.sync"]) == (True, False)
 
 
+def test_what_plain_subscriptions_are_done_with_is_counted(served: Served) -> None:
+    with Plain(served.port) as one, Plain(served.port) as other:
+        for client in (one, other):
+            client.send("SUBSCRIBE", {"destination": "/topic/live", "id": "1"})
+            client.sync()
+        with Plain(served.port) as sender:
+            send(sender, "/topic/live", b"a", b"b", b"c")
+        for client in (one, other):
+            assert [client.receive().body for _ in range(3)] == [b"a", b"b", b"c"]
+            client.sync()
+        [found] = read(served.admin, "addresses?address=live")["addresses"]
+        queues = [queue for queue in read(served.admin, "queues?all=true")["queues"] if queue["address"] == "live"]
+    assert found["settled"] == 6
+    assert [queue["settled"] for queue in queues] == [3, 3]
+
+
 def test_what_the_queues_of_an_address_hold_together(served: Served) -> None:
     with Plain(served.port, headers={"client-id": "sums"}) as client:
         for number in ("1", "2"):

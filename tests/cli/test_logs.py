@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import logging
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import stompbox
 from stompbox.cli.logs import MOST, JsonFormatter, TextFormatter, spoken
 from tests.conftest import Serve
 from tests.system.plain import Plain
@@ -75,6 +78,39 @@ def test_a_traceback_has_an_end() -> None:
         deeper(sys.getrecursionlimit() // 3)
     except ValueError as error:
         assert len(entry(TextFormatter().format, "failed", error).splitlines()) < 300
+
+
+SOURCES = Path(stompbox.__file__).parent
+
+
+def calls_with_a_code() -> list[tuple[str, bool]]:
+    """(place, says it) of each call of a log whose text has a code in parentheses."""
+    found = []
+    for path in [path for part in ("server", "admin", "store") for path in sorted((SOURCES / part).rglob("*.py"))]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            is_log = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) == "log"
+            if not is_log or not isinstance(node, ast.Call) or not node.args:
+                continue
+            text = next((str(each.value) for each in ast.walk(node) if isinstance(each, ast.Constant) and " " in str(each.value)), "")
+            if re.search(r"\((%s|[a-z]+(-[a-z]+)+)\)\.?$|\(%s\)(\.|%s)", text) and "max-refusals" not in text:
+                found.append((f"{path.name}:{node.lineno}", any(keyword.arg == "extra" for keyword in node.keywords)))
+    return found
+
+
+def test_each_entry_about_a_code_says_it_for_itself() -> None:
+    calls = calls_with_a_code()
+    assert len(calls) >= 6
+    assert [place for place, says_it in calls if not says_it] == []
+
+
+def test_a_refusal_in_json_has_its_code(serve: Serve) -> None:
+    served = serve("--memory", "--listen", "tcp://127.0.0.1:0", "--no-admin", "--log-format", "json")
+    with Plain(served.port) as client:
+        client.send("SUBSCRIBE", {"destination": "/queue/x (forged-code)", "id": "1", "ack": "sometimes"})
+        client.receive()
+    served.stop()
+    entries = [json.loads(line) for line in served.log.read_text().splitlines()]
+    assert [entry["code"] for entry in entries if "code" in entry] == ["bad-ack"]
 
 
 @pytest.mark.parametrize("form", ["text", "json"])

@@ -51,3 +51,11 @@ def test_both_ways_to_connect_take_the_same_arguments() -> None:
 def test_both_clients_take_the_same_arguments(name: str) -> None:
     one, two = getattr(stompbox.Client, name), getattr(blocking.Client, name)
     assert list(inspect.signature(one).parameters.values()) == list(inspect.signature(two).parameters.values())
+
+
+def test_every_send_takes_its_headers_alike() -> None:
+    """Third, or by name: who changes from a client to its publisher or transaction changes nothing else."""
+    for kind in (stompbox.Client, stompbox.Publisher, stompbox.Transaction, blocking.Client, blocking.Publisher, blocking.Transaction):
+        parameters = list(inspect.signature(kind.send).parameters.values())[1:4]
+        assert [parameter.name for parameter in parameters] == ["destination", "body", "headers"], kind
+        assert {parameter.kind for parameter in parameters} == {inspect.Parameter.POSITIONAL_OR_KEYWORD}, kind

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
@@ -446,3 +447,26 @@ def test_links_into_the_console_find_their_place(served: Served, visit: Open) ->
     expect(page.get_by_role("heading", name=name)).to_be_visible()
     page.goto(f"{served.admin}/#addresses/%zz")
     expect(page.locator("main")).to_contain_text("Address %zz is not there")
+
+
+def test_every_button_is_in_sight_on_a_telephone(served: Served, visit: Open) -> None:
+    """390 px: the table may be wider and be moved sideways, but what can be done with a row stays where a thumb is."""
+    with Plain(served.port, headers={"client-id": "phone"}) as client:
+        send(client, "/queue/phone.orders.of.the.day", b"1")
+        client.send("SUBSCRIBE", {"destination": "/queue/phone.orders.of.the.day", "id": "1", "ack": "client"})
+        client.receive()
+        request(client, "group-open", group="phone-lake", destinations="/queue/phone.orders.of.the.day", starting="earliest")
+        for section in ("addresses/phone.orders.of.the.day", "addresses", "connections", "groups", "pipelines", ""):
+            page = visit(served.admin, section, viewport={"width": 390, "height": 844})
+            expect(page.locator("#state")).to_have_text("ready")
+            if section.startswith("addresses/"):
+                expect(page.get_by_role("button", name="Purge…")).to_be_visible()
+            for button in page.locator("main button:visible").all():
+                if "columnheader" in (button.evaluate("each => each.closest('th') ? 'columnheader' : ''")):
+                    continue  # the heads of the columns go with them
+                box = button.bounding_box()
+                assert box is not None
+                assert box["x"] >= 0 and box["x"] + box["width"] <= 390, (section, button.inner_text(), box)
+            assert page.evaluate("document.documentElement.scrollWidth") <= 390, section
+            if place := os.environ.get("CONSOLE_PICTURES"):
+                page.screenshot(path=f"{place}/{section.partition('/')[0] or 'overview'}-{len(section)}.png")

@@ -75,7 +75,7 @@ class Status(Struct, frozen=True):
 
 class AddressView(Struct, frozen=True):
     """`oldest`: the lowest offset that can be read, `committed`: the one after the last on disk, `next`: the next message's. Messages
-    are those of its queues and subscriptions together, as in QueueView; `settled`: the sum of their positions. `incarnations`: which log
+    are those of its queues and subscriptions together, as in QueueView; `settled`: how many messages they are done with. `incarnations`: which log
     it is, each with the offset that it holds from."""
 
     name: str
@@ -120,6 +120,7 @@ class QueueView(Struct, frozen=True):
     consumers: int
     max_consumers: int
     position: int
+    settled: int
 
 
 class SubscriptionView(Struct, frozen=True):
@@ -240,10 +241,18 @@ def sums_of(address: Address) -> Sums:
             sums.ready += depth.ready
             sums.delayed += depth.delayed
             sums.delivering += depth.delivering
-            sums.settled += queue.cursor.position
+            sums.settled += settled_of(queue)
             sums.is_estimate |= depth.is_estimate
         sums.consumers += queue.consumer_count
     return sums
+
+
+def settled_of(queue: Queue) -> int:
+    """Messages that are done with: a number that only grows. The cursor of a plain subscription stays where it began, for nothing of it is
+    kept; what its consumer has had is counted instead."""
+    if queue.kind is Kind.TOPIC:
+        return sum([binding.done for binding in queue.bindings])
+    return queue.cursor.position
 
 
 def address_view(address: Address, dead_letters: Collection[str] = ()) -> AddressView:
@@ -265,7 +274,7 @@ def queue_view(queue: Queue) -> QueueView:
         queue.address.name, queue.name, queue.kind.value, queue.is_durable, queue.is_auto, queue.is_paused,
         queue.selector.text if queue.selector is not None else None,
         depth.ready, depth.delayed, depth.delivering, depth.paged, depth.is_estimate,
-        queue.consumer_count, queue.max_consumers, queue.cursor.position,
+        queue.consumer_count, queue.max_consumers, queue.cursor.position, settled_of(queue),
     )  # fmt: skip
 
 

@@ -49,7 +49,8 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(TextFormatter):
-    """One JSON object a line: time (ISO 8601, UTC), level, logger, message, and the traceback if there is one."""
+    """One JSON object a line: time (ISO 8601, UTC), level, logger, message, the stable code of docs/errors.md where there is one, and the
+    traceback. The code is what the broker says (`extra`), never what is found in a text, which clients write parts of."""
 
     def format(self, record: logging.LogRecord) -> str:
         import json
@@ -61,6 +62,8 @@ class JsonFormatter(TextFormatter):
             "logger": record.name,
             "message": spoken(record.getMessage()),
         }
+        if code := getattr(record, "code", ""):
+            entry["code"] = code
         if record.exc_info:
             entry["traceback"] = self.formatException(record.exc_info)
         return json.dumps(entry, ensure_ascii=False)

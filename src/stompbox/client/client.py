@@ -94,7 +94,7 @@ class Client:
     # -- sending -----------------------------------------------------------------------------------------------------
 
     async def send(
-        self, destination: str, body: Body = b"", *, headers: Headers | None = None, confirm: bool = True, timeout: float | None = None
+        self, destination: str, body: Body = b"", headers: Headers | None = None, *, confirm: bool = True, timeout: float | None = None
     ) -> None:
         """Sends one message and returns when the broker has stored it (its RECEIPT came).
 

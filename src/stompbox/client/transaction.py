@@ -54,7 +54,7 @@ class Transaction:
         connection.protocol.command("BEGIN", {"transaction": self.id}, self)
         connection.called()
 
-    async def send(self, destination: str, body: Body = b"", *, headers: Headers | None = None) -> None:
+    async def send(self, destination: str, body: Body = b"", headers: Headers | None = None) -> None:
         """Returns when the message is on its way; only COMMIT makes it a message."""
         connection = self._open()
         number = next(self._link.numbers)

@@ -248,7 +248,7 @@ class Broker:
             self._flush_soon()
         for found in slow:
             connection: Connection = found.consumer.owner
-            log.warning("%s: %s (slow-consumer)", connection.name, found.text)
+            log.warning("%s: %s (slow-consumer)", connection.name, found.text, extra={"code": "slow-consumer"})
             if found.is_to_end and not connection.is_ended:
                 connection.refuse(IllegalFrame("slow-consumer", found.text, closes=True))
                 connection.write_out()
@@ -404,7 +404,8 @@ class Broker:
         if load.queue.id not in self.unreadable:
             self.unreadable.add(load.queue.id)
             self.errors[error.code] += 1
-            log.error("queue %s cannot be read from offset %d on: %s (%s)", load.queue.name, load.start, error.message, error.code)
+            where = load.queue.name, load.start
+            log.error("queue %s cannot be read from offset %d on: %s (%s)", *where, error.message, error.code, extra={"code": error.code})
         self.loop.call_later(RELOAD, self._load_again, load)
 
     def _load_again(self, load: Load) -> None:

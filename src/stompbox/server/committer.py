@@ -174,5 +174,5 @@ class Committer:
         try:
             return self.store.maintain()
         except StoreError as error:
-            log.warning("housekeeping of the store failed: %s (%s)", error, error.code)
+            log.warning("housekeeping of the store failed: %s (%s)", error, error.code, extra={"code": error.code})
             return False

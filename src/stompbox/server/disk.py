@@ -75,7 +75,8 @@ class Disk:
             shortage = f"{used} % are in use, max-disk-usage is {configuration.max_disk_usage} %"
         if bool(shortage) != bool(self.shortage):
             if shortage:
-                log.error("the disk of %s is full: %s. Messages that need it are not taken", self.folder, shortage)
+                said = "the disk of %s is full: %s. Messages that need it are not taken"
+                log.error(said, self.folder, shortage, extra={"code": "disk-full"})
             else:
                 log.warning("the disk of %s has room again", self.folder)
         self.shortage = shortage
@@ -87,7 +88,8 @@ class Disk:
         """A commit is not in the store. Says so once, and waits before the next one."""
         if self.failure is None:
             self._failed_at = self.broker.loop.time()
-            log.error("messages cannot be stored: %s (%s). It is tried again until it works", error.message, error.code)
+            code = error.code
+            log.error("messages cannot be stored: %s (%s). It is tried again until it works", error.message, code, extra={"code": code})
         self.failure = error
         self._tell()
         if self.broker.is_stopping:

@@ -36,6 +36,7 @@ log = logging.getLogger("stompbox")
 
 STOPPED: Final = "broker-stopped"  # code
 FILE: Final = "stompbox.fault"  # in the data folder: the queue at which the broker stopped
+_CONTAINED: Final = {"code": "internal-fault"}
 TWICE: Final = 2  # times in a row at one queue, after which it starts paused,
 SOON: Final = 600_000  # ms from one to the next that count as such
 _TEXT: Final = 500  # characters of an exception's own words
@@ -65,7 +66,8 @@ class Faults:
         where = f", at queue {queue.name[:200]!r}" if queue is not None else ""
         text = f"stopped by a fault of its own, while {doing}{where}: {told(error)}"
         self.last = BrokerFault(STOPPED, text)
-        log.critical("%s (%s). What is confirmed is in the store, nothing else will be", text, STOPPED, exc_info=error)
+        said = "%s (%s). What is confirmed is in the store, nothing else will be"
+        log.critical(said, text, STOPPED, exc_info=error, extra={"code": STOPPED})
         self._note(queue)
         for socket in list(self.broker.sockets):
             socket.abort()
@@ -74,13 +76,13 @@ class Faults:
 
     def contain(self, connection: Connection, doing: str, error: Exception) -> BrokerFault:
         """What its client is told of a fault that has changed nothing but this connection, which ends with it."""
-        log.error("%s: a fault of the broker while %s: %s; closed", connection.name, doing, told(error), exc_info=error)
+        log.error("%s: a fault of the broker while %s: %s; closed", connection.name, doing, told(error), exc_info=error, extra=_CONTAINED)
         return BrokerFault("internal-fault", f"a fault of the broker while {doing}; its log says more")
 
     def drop(self, socket: Socket, doing: str, error: Exception) -> None:
         """The same before there is a connection that anything could be told."""
         self.broker.errors["internal-fault"] += 1
-        log.error("%s: a fault of the broker while %s: %s; closed", socket.peer, doing, told(error), exc_info=error)
+        log.error("%s: a fault of the broker while %s: %s; closed", socket.peer, doing, told(error), exc_info=error, extra=_CONTAINED)
         socket.abort()
 
     def in_loop(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -75,7 +75,8 @@ def tell(broker: Broker) -> None:
     full, broker.engine.full = broker.engine.full, []
     for limits, is_full, dropped in full:
         if is_full:
-            log.warning("address %s is full (%s): %s (%s)", limits.address.name, limits.reason, _EFFECT[limits.policy], CODE)
+            name, effect = limits.address.name, _EFFECT[limits.policy]
+            log.warning("address %s is full (%s): %s (%s)", name, limits.reason, effect, CODE, extra={"code": CODE})
         else:
             said = f"; {dropped} messages were dropped" if dropped else ""
             log.warning("address %s has room again%s", limits.address.name, said)

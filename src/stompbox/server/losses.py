@@ -48,7 +48,7 @@ class Losses:
         self._told = self._broker.loop.time()
         for loss, count in found[:LINES]:
             level = logging.INFO if loss.fate is Fate.EXPIRED else logging.WARNING  # it went where the settings send it
-            log.log(level, "%s: %s %s (%s)", _name(loss), _messages(count), loss.fate.value, loss.reason)
+            log.log(level, "%s: %s %s (%s)", _name(loss), _messages(count), loss.fate.value, loss.reason, extra={"code": loss.reason})
         rest = found[LINES:]
         if rest:
             log.warning("%d more queues and reasons: %s not delivered", len(rest), _messages(sum(count for _, count in rest)))

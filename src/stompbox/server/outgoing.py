@@ -230,7 +230,7 @@ class Outgoing:
         connection = self.connection
         code = error.code if isinstance(error, StoreError) else "store-failed"
         connection.broker.errors[code] += 1
-        log.error("%s: a large body cannot be read, closed: %s (%s)", connection.name, error, code)
+        log.error("%s: a large body cannot be read, closed: %s (%s)", connection.name, error, code, extra={"code": code})
         connection.transport.abort()
 
     def __repr__(self) -> str:

@@ -33,7 +33,7 @@ class Refusals:
             self._said, self._ends = 0, now + SPAN
         if self._said < self.broker.configuration.max_refusals_logged:
             self._said += 1
-            log.info("%s: %s (%s)%s", who, error.message, error.code, ", closed" if closes else "")
+            log.info("%s: %s (%s)%s", who, error.message, error.code, ", closed" if closes else "", extra={"code": error.code})
             return
         if not self.unsaid:
             self.broker.loop.call_at(self._ends, self._sum_up)

@@ -41,7 +41,8 @@ def reload(broker: Broker, read: Read) -> None:
     try:
         found = read()
     except ConfigError as error:
-        log.error("the configuration is not read again: %s (%s). Everything stays as it was", error.message, error.code)
+        said = "the configuration is not read again: %s (%s). Everything stays as it was"
+        log.error(said, error.message, error.code, extra={"code": error.code})
         return
     later = needs_restart(broker.configuration, found)
     if later:
@@ -50,7 +51,7 @@ def reload(broker: Broker, read: Read) -> None:
     try:
         changes = _prepared(broker, found)
     except ConfigError as error:
-        log.error("the listeners stay as they were, and so does all else: %s (%s)", error.message, error.code)
+        log.error("the listeners stay as they were, and so does all else: %s (%s)", error.message, error.code, extra={"code": error.code})
         return
     for door, listener, context in changes:
         door.change(listener, context)

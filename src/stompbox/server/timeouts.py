@@ -49,7 +49,7 @@ class Timeouts:
                 self._alarm.by(until)
                 return
             text = "%s: transaction %r was open for %d ms and is aborted (transaction-timeout)"
-            log.warning(text, connection.name, transaction.name, self.timeout)
+            log.warning(text, connection.name, transaction.name, self.timeout, extra={"code": "transaction-timeout"})
             time_out(connection, transaction)
 
     def __repr__(self) -> str:

@@ -595,7 +595,7 @@ function address(name) {
     { title: "In delivery", kind: "number", text: (row) => count(row.delivering) },
     { title: "Delayed", kind: "number", text: (row) => count(row.delayed) },
     { title: "Consumers", kind: "number", text: (row) => count(row.consumers) },
-    { title: "Done/s", kind: "number", text: (row) => rate(rates.of(`${row.kind} ${row.name}`, row.position, row.now)) },
+    { title: "Done/s", kind: "number", text: (row) => rate(rates.of(`${row.kind} ${row.name}`, row.settled, row.now)) },
     { title: "Selector", text: (row) => row.selector ?? "" },
     { title: "", kind: "actions", draw: (cell, row, shown) => drawn(cell, [row.kind, row.is_paused], () => queueActions(shown, full)) },
   ];
