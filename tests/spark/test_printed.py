@@ -1,0 +1,71 @@
+"""The Python that docs/spark.md prints, run against a broker. The README's runs in an environment of its own: tests/test_packaging.py."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from stompbox import blocking
+from tests.test_snippets import SNIPPETS, Snippet
+
+PRINTED = [each for each in SNIPPETS if each.page == "docs/spark.md" and each.language == "python" and not each.is_marked]
+
+
+def run(snippet: Snippet, spark: Any, broker: tuple[str, int], folder: Path, **around: Any) -> dict[str, Any]:
+    """With this broker in place of the printed one, and its files below `folder`: Java's own folder is not the test's."""
+    text = re.sub(r"stomps?://[^\"]*", f"stomp://{broker[0]}:{broker[1]}", snippet.text)
+    text = re.sub(r'"((?:lake|out)/[a-z]+)"', rf'"{folder}/\1"', text)
+    names = {"url": f"stomp://{broker[0]}:{broker[1]}", "spark": spark, **around}
+    exec(compile(text, str(snippet), "exec"), names)
+    return names
+
+
+def test_three_are_printed() -> None:
+    assert [re.findall("readStream|writeStream|def both", each.text)[0] for each in PRINTED] == ["readStream", "writeStream", "def both"]
+
+
+def test_a_topic_becomes_a_table(spark: Any, broker: tuple[str, int], tmp_path: Path) -> None:
+    run(PRINTED[0], spark, broker, tmp_path)
+    [query] = spark.streams.active
+    try:
+        query.processAllAvailable()  # its group is there now
+        with blocking.connect(f"stomp://{broker[0]}:{broker[1]}") as client:
+            client.send("/topic/flights.UA", b"1")
+        query.processAllAvailable()
+        assert [bytes(row.body) for row in spark.read.parquet(str(tmp_path / "lake/flights")).collect()] == [b"1"]
+    finally:
+        query.stop()
+
+
+def test_rows_become_messages(spark: Any, broker: tuple[str, int], tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.json").write_text('{"hour": 5, "flights": 7}\n')
+    results = spark.readStream.schema("hour INT, flights INT").json(str(tmp_path / "in"))
+    run(PRINTED[1], spark, broker, tmp_path, results=results)
+    [query] = spark.streams.active
+    with blocking.connect(f"stomp://{broker[0]}:{broker[1]}") as client, client.subscribe("/queue/results") as messages:
+        try:
+            query.processAllAvailable()
+            found = messages.receive(60)
+        finally:
+            query.stop()
+    assert found is not None
+    assert (found.json(), found.headers["kind"]) == ({"hour": 5, "flights": 7}, "hourly")
+
+
+def test_a_replayed_batch_is_published_once(spark: Any, broker: tuple[str, int], tmp_path: Path) -> None:
+    both = run(PRINTED[2], spark, broker, tmp_path)["both"]
+    rows = spark.createDataFrame([("x",)], "body STRING")
+    with blocking.connect(f"stomp://{broker[0]}:{broker[1]}") as client, client.subscribe("/queue/a") as messages:
+        for batch in (0, 0, 1):
+            both(rows, batch)
+        found = [messages.receive(60) for _ in range(2)]
+        assert [each.body if each else None for each in found] == [b"x", b"x"]
+        client.send("/queue/a", b"last")
+        last = messages.receive(60)
+        assert last is not None and last.body == b"last"

@@ -1,0 +1,227 @@
+"""What the papers print works: each Python block runs, each TOML block is taken, each command line has a command that takes its flags.
+
+A block that cannot run is marked by a line `<!-- not run: why -->` before it, and there are few. What a piece of a program needs around it
+(a client, some rows) stands here, in AROUND.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import importlib.util
+import inspect
+import os
+import re
+import selectors
+import shlex
+import subprocess
+import sys
+import time
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import stompbox
+from stompbox.cli import app
+from stompbox.config import read
+from stompbox.server.verifying import verify
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "bench" / "README.md", *(ROOT / "docs").rglob("*.md")])
+MOST_NOT_RUN = 1
+WITHIN = 60.0  # seconds
+URL = re.compile(r"stomps?://[^\"'/ ]*")
+OTHERS = {"git", "curl", "spark-submit", "env/bin/pip", "env/bin/venv-pack"}  # programs that are not ours
+
+
+@dataclass(frozen=True, slots=True)
+class Snippet:
+    page: str
+    line: int
+    language: str
+    text: str
+    is_marked: bool  # not to be run
+
+    def __str__(self) -> str:
+        return f"{self.page}:{self.line}"
+
+
+def snippets() -> list[Snippet]:
+    found = []
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for block in re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+            before = text[: block.start()].rstrip().splitlines()[-1:]
+            is_marked = bool(before and re.match(r"<!-- not run: .+ -->$", before[0]))
+            name = page.relative_to(ROOT).as_posix()
+            found.append(Snippet(name, text.count("\n", 0, block.start()) + 1, block[1], block[2], is_marked))
+    return found
+
+
+SNIPPETS = snippets()
+
+
+def those(*languages: str) -> Any:
+    return pytest.mark.parametrize("snippet", [each for each in SNIPPETS if each.language in languages and not each.is_marked], ids=str)
+
+
+def test_few_are_marked_and_each_language_is_looked_at() -> None:
+    assert len([each for each in SNIPPETS if each.is_marked]) <= MOST_NOT_RUN
+    assert {each.language for each in SNIPPETS} <= {"python", "toml", "bash", "", "json", "yaml"}
+    assert len(SNIPPETS) > 20
+
+
+# --- command lines ------------------------------------------------------------------------------------------------------------
+
+
+def command_lines() -> list[tuple[str, str]]:
+    """(place, command) of the blocks of commands, and of the lines that are set in by four blanks and begin with `stompbox`."""
+    found = []
+    for snippet in SNIPPETS:
+        if snippet.language in ("bash", ""):
+            for line in snippet.text.replace("\\\n", " ").splitlines():
+                found += [(str(snippet), part.strip()) for part in line.partition(" #")[0].split("&&") if part.strip()]
+    for page in PAGES:
+        outside = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        for line in re.findall(r"^    (stompbox [a-z].*)$", outside, re.MULTILINE):
+            command = re.split(r"  +|(?<=WHERE) ", line)[0]  # what follows says what it does
+            found.append((page.relative_to(ROOT).as_posix(), re.sub(r"[\[\]]", "", command)))
+    return found
+
+
+COMMANDS = [each for each in command_lines() if re.match(r"[a-z]", each[1])]
+
+
+def targets() -> set[str]:
+    return set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+
+
+def extras() -> set[str]:
+    return set(tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"])
+
+
+@pytest.mark.parametrize(("place", "command"), COMMANDS, ids=[f"{place} {command}" for place, command in COMMANDS])
+def test_a_command_line_is_one(place: str, command: str) -> None:
+    words = shlex.split(command)
+    while "=" in words[0]:
+        del words[0]
+    name, *rest = words
+    name = name.removeprefix(".venv/bin/")
+    if name == "stompbox":
+        app.parse_args([word.replace("WHERE", "earliest") for word in rest], exit_on_error=False, print_error=False)
+    elif name == "make":
+        assert [word for word in rest if "=" not in word and word not in targets()] == []
+    elif name == "python":
+        require_program(rest)
+    elif name == "pip":
+        wanted = re.findall(r"\[(.*?)\]", " ".join(rest))
+        assert rest[0] == "install" and set(",".join(wanted).split(",")) - {""} <= extras()
+    else:
+        assert name in OTHERS or name == "cd", f"{place}: {command}"
+
+
+def require_program(words: list[str]) -> None:
+    if words[0] == "-m":
+        assert words[1] in ("venv", "pytest") or importlib.util.find_spec(words[1]) is not None
+    else:
+        assert (ROOT / words[0]).is_file()
+
+
+def test_command_lines_are_found() -> None:
+    assert len(COMMANDS) > 30
+    assert sum(command.startswith("stompbox ") for _, command in COMMANDS) > 15
+
+
+# --- TOML -----------------------------------------------------------------------------------------------------------------------
+
+
+def in_place(text: str, folder: Path) -> str:
+    """With files that are here in place of those that a machine would have."""
+    for number, path in enumerate(sorted(set(re.findall(r'"(/run/[^"]+|private-ca\.pem)"', text)))):
+        (folder / f"secret-{number}").write_text("secret\n", encoding="utf-8")
+        text = text.replace(f'"{path}"', f'"{folder}/secret-{number}"')
+    return text
+
+
+@those("toml")
+def test_a_configuration_is_taken(snippet: Snippet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "printed.toml"
+    file.write_text(in_place(snippet.text, tmp_path), encoding="utf-8")
+    if snippet.page != "docs/pipelines.md":
+        verify(read(file))
+        return
+    pytest.importorskip("pyspark")
+    from stompbox.pipelines.settings import read_plan
+
+    whole = snippet.text if re.search("^url", snippet.text, re.MULTILINE) else 'url = "stomp://127.0.0.1:61613"\n' + snippet.text
+    if "[[archive]]" not in whole:
+        whole += '\n[[archive]]\nname = "orders"\ndestinations = ["/queue/orders"]\ntable = "lake/orders"\n'
+    file.write_text(in_place(whole, tmp_path), encoding="utf-8")
+    assert read_plan(file, {}).pipeline.steps
+
+
+# --- Python ---------------------------------------------------------------------------------------------------------------------
+
+Around = dict[str, Any]
+# The first line of a piece -> names that it takes from its surroundings, made with a client that is connected
+AROUND: dict[str, Any] = {
+    "async with client.publisher(window=1000) as publisher:": lambda: {"rows": [SimpleNamespace(body=b"x", carrier="UA")] * 3},
+    "async with client.transaction() as transaction:": lambda: {"result": b"done"},
+}
+SAYS = {  # what a whole program prints, and which then goes on, or ends
+    "README.md": "EU b'42 apples'",
+    "docs/client.md": "42 apples",
+}
+
+
+def is_about_spark(snippet: Snippet) -> bool:
+    return "stompbox.spark" in snippet.text or snippet.page == "docs/spark.md"
+
+
+@pytest.mark.parametrize(
+    "snippet", [each for each in SNIPPETS if each.language == "python" and not is_about_spark(each) and not each.is_marked], ids=str
+)
+def test_a_program_runs(snippet: Snippet, broker: tuple[str, int], tmp_path: Path) -> None:
+    place = f"stomp://{broker[0]}:{broker[1]}"
+    first = snippet.text.splitlines()[0]
+    if first in AROUND:
+        asyncio.run(_piece(snippet, place, AROUND[first]()))
+        return
+    program = tmp_path / "printed.py"
+    program.write_text(URL.sub(place, snippet.text), encoding="utf-8")
+    said = _run_until(program, SAYS[snippet.page])
+    assert SAYS[snippet.page] in said
+
+
+async def _piece(snippet: Snippet, place: str, around: Around) -> None:
+    code = compile(snippet.text, str(snippet), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    async with stompbox.connect(place) as client:
+        await client.send("/queue/snippet.piece", b"one")
+        async with client.subscribe("/queue/snippet.piece", ack="client-individual") as messages:
+            around |= {"client": client, "message": await messages.receive(WITHIN)}
+            done = eval(code, around)
+            if inspect.isawaitable(done):
+                await done
+
+
+def _run_until(program: Path, words: str) -> str:
+    """What it prints, up to these words; it is ended then, for some go on for ever."""
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    said = b""
+    deadline = time.monotonic() + WITHIN
+    with subprocess.Popen([sys.executable, program], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment) as process:
+        assert process.stdout is not None
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(process.stdout, selectors.EVENT_READ)
+            while words not in said.decode() and waiting.select(max(0.0, deadline - time.monotonic())):
+                octets = os.read(process.stdout.fileno(), 65536)
+                if not octets:
+                    break
+                said += octets
+        process.kill()
+    return said.decode()
