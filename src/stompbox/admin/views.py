@@ -75,7 +75,7 @@ class Status(Struct, frozen=True):
 
 class AddressView(Struct, frozen=True):
     """`oldest`: the lowest offset that can be read, `committed`: the one after the last on disk, `next`: the next message's. Messages
-    are those of its queues and subscriptions together, as in QueueView; `settled`: how many messages they are done with. `incarnations`: which log
+    are those of its queues and subscriptions together, as in QueueView; `settled`: messages done with. `incarnations`: which log
     it is, each with the offset that it holds from."""
 
     name: str
