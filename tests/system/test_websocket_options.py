@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ssl
+
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin, Subprotocol
 
-from tests.conftest import Serve
+from tests.conftest import ROOT, Serve
 
 LOGIN = "CONNECT\naccept-version:1.2\nhost:localhost\n\n\0"
 
@@ -64,3 +66,13 @@ def test_a_message_that_is_too_long_is_refused(serve: Serve) -> None:
 def test_the_name_of_the_highest_version(serve: Serve) -> None:
     with opened(serve, "", subprotocols=[Subprotocol("v10.stomp"), Subprotocol("v12.stomp"), Subprotocol("v11.stomp")]) as client:
         assert client.subprotocol == "v12.stomp"
+
+
+def test_over_tls(serve: Serve) -> None:
+    certificate, key = (ROOT / "tests/client" / name for name in ("tls-certificate.pem", "tls-key.pem"))
+    served = serve("--memory", "--no-admin", "--listen", f"ssl://127.0.0.1:0?keyStorePath={certificate};keyPath={key}")
+    context = ssl.create_default_context(cafile=str(certificate))
+    context.check_hostname = False
+    with connect(f"wss://127.0.0.1:{served.port}/stomp", ssl=context) as client:
+        client.send(LOGIN)
+        assert str(client.recv(timeout=20)).startswith("CONNECTED")
