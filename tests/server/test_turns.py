@@ -38,11 +38,11 @@ def test_others_wait_for_no_more_than_one_turn_of_a_flood(sort: str) -> None:
     hostile, normal = world.client(), world.client()
     hostile.say_much(FLOODS[sort])
     normal.say(("BEGIN", {"transaction": "t", "receipt": "now"}))
-    assert normal.receipts() == ["now"], "it has not waited for anything but one portion"
+    assert normal.confirmed() == ["now"], "it has not waited for anything but one portion"
     turns = world.until_idle()
     assert turns >= MANY / LOOKS - 1, "in one turn so many frames, and no more"
     hostile.say(("BEGIN", {"transaction": "t", "receipt": "last"}))
-    assert hostile.receipts() == ["last"]
+    assert hostile.confirmed() == ["last"]
 
 
 def test_no_more_frames_than_the_limit_are_obeyed_in_one_turn() -> None:
@@ -51,10 +51,10 @@ def test_no_more_frames_than_the_limit_are_obeyed_in_one_turn() -> None:
     client = world.client()
     client.say_much(receipts("r", 21))
     for turn in range(1, 6):
-        assert len(client.receipts()) == -(-7 * turn // 2)
+        assert len(client.confirmed()) == -(-7 * turn // 2)
         world.turn()
     world.until_idle()
-    assert len(client.receipts()) == 21
+    assert len(client.confirmed()) == 21
 
 
 def test_the_rest_of_a_read_is_obeyed_in_order_and_nothing_is_read_meanwhile() -> None:
@@ -63,9 +63,9 @@ def test_the_rest_of_a_read_is_obeyed_in_order_and_nothing_is_read_meanwhile() -
     client.say_much(receipts("a", 50))
     assert not client.wire.is_read
     client.say(*receipts("b", 3))  # what TLS or a WebSocket had read before
-    assert len(client.receipts()) < 10
+    assert len(client.confirmed()) < 10
     world.until_idle()
-    assert client.receipts() == [f"a{n}" for n in range(50)] + [f"b{n}" for n in range(3)]
+    assert client.confirmed() == [f"a{n}" for n in range(50)] + [f"b{n}" for n in range(3)]
     assert client.wire.is_read
 
 
@@ -77,7 +77,7 @@ def test_those_who_have_much_left_have_their_turns_one_after_the_other() -> None
     done = []
     while world.broker.turns.waiting:
         world.turn()
-        done.append([len(client.receipts()) for client in clients])
+        done.append([len(client.confirmed()) for client in clients])
     middle = done[len(done) // 2]
     assert max(middle) - min(middle) <= LOOKS, "all have come equally far"
     assert done[-1] == [100] * 8
@@ -90,7 +90,7 @@ def test_a_client_that_says_little_is_heard_at_once_however_many_wait() -> None:
     normal = world.client()
     for number in range(20):
         normal.say(("BEGIN", {"transaction": f"{number}", "receipt": f"{number}"}))
-        assert normal.receipts()[-1] == f"{number}"
+        assert normal.confirmed()[-1] == f"{number}"
         world.turn()
     assert world.broker.turns.waiting
 
@@ -113,7 +113,7 @@ def test_disconnect_is_obeyed_in_its_place_and_its_receipt_is_the_last() -> None
     client.say_much([*receipts("r", 40), ("DISCONNECT", {"receipt": "bye"}), ("SEND", {"destination": "/queue/late"})])
     assert not client.is_ended
     world.until_idle()
-    assert client.receipts() == [*[f"r{n}" for n in range(40)], "bye"]
+    assert client.confirmed() == [*[f"r{n}" for n in range(40)], "bye"]
     assert "late" not in world.broker.engine.addresses
     assert client.is_ended
 
@@ -123,7 +123,7 @@ def test_an_error_that_closes_ends_what_waits_behind_it() -> None:
     client = world.client("1.2")
     client.say_much([*receipts("r", 20), ("ABORT", {"transaction": "none"}), *receipts("late", 20)])
     world.until_idle()
-    assert client.receipts() == [f"r{n}" for n in range(20)]
+    assert client.confirmed() == [f"r{n}" for n in range(20)]
     assert client.errors() == ["no-such-transaction"]
     assert client.is_ended
 
@@ -138,14 +138,14 @@ def test_heart_beats_count_while_its_frames_wait() -> None:
     assert client.errors() == []
     assert pulse.next_deadline() is None or pulse.next_deadline() > world.loop.time()
     world.until_idle()
-    assert len(client.receipts()) == 100
+    assert len(client.confirmed()) == 100
 
 
 def test_a_small_read_of_a_login_is_obeyed_whole() -> None:
     world = World()
     client = world.client()
     client.say(*receipts("r", 8))
-    assert len(client.receipts()) == 8
+    assert len(client.confirmed()) == 8
     assert not world.broker.turns.waiting
 
 
@@ -183,12 +183,12 @@ def test_receipts_of_one_commit_are_said_in_portions() -> None:
         world.broker.want_commit(client.connection)
         client.connection.confirm([b"r"], waits=True)
     world.broker._release(world.broker.sequence)
-    told = sum("r" in client.receipts() for client in clients)
+    told = sum("r" in client.confirmed() for client in clients)
     assert told <= 2 * LOOKS
     before = told
     while world.broker.turns.waiting:
         world.turn()
-        told = sum("r" in client.receipts() for client in clients)
+        told = sum("r" in client.confirmed() for client in clients)
         assert told - before <= 2 * LOOKS
         before = told
     assert told == 200
@@ -228,13 +228,13 @@ def test_what_a_subscription_had_goes_back_in_portions_and_in_order(end: str, mo
     assert queue.backlog.count < 1500, "not all of it in one go"
     assert other.bodies() == [], "and nothing is handed out before all are back"
     if end != "lost":
-        assert holder.receipts() == []  # type: ignore[attr-defined]
+        assert holder.confirmed() == []  # type: ignore[attr-defined]
     world.until_idle()
     world.turn(20)
     names = [next(name for name in frame.headers if name.startswith("name-")) for frame in other.heard() if frame.command == "MESSAGE"]
     assert names == [f"name-{n}" for n in range(1500)]
     if end != "lost":
-        assert holder.receipts() == ["done"]  # type: ignore[attr-defined]
+        assert holder.confirmed() == ["done"]  # type: ignore[attr-defined]
 
 
 def test_a_broker_that_stops_does_what_was_begun() -> None:
@@ -278,8 +278,8 @@ def test_a_large_transaction_is_published_in_steps_and_committed_as_one() -> Non
         steps += 1
     world.turn(20)
     assert steps > 5
-    assert len(other.receipts()) == steps
-    assert client.receipts() == ["done"]
+    assert len(other.confirmed()) == steps
+    assert client.confirmed() == ["done"]
     engine = world.broker.engine
     assert [n for n in range(2000) if engine.addresses[f"{n}"].log.next != 1] == []
     after_it = [count for count in taken if count > 2000]
@@ -310,7 +310,7 @@ def test_two_large_transactions_let_a_commit_come_between_them() -> None:
         client.say(("COMMIT", {"transaction": "t", "receipt": "done"}))
     world.until_idle()
     world.turn(20)
-    assert [client.receipts() for client in clients] == [["done"], ["done"]]
+    assert [client.confirmed() for client in clients] == [["done"], ["done"]]
     assert world.broker.engine.counters["received"] == 2000
 
 
@@ -331,7 +331,7 @@ def test_a_list_gives_way_between_its_items_and_others_go_on_meanwhile() -> None
         before = len(seen)
         normal = world.client()
         normal.say(("BEGIN", {"transaction": "t", "receipt": "now"}))
-        assert normal.receipts() == ["now"]
+        assert normal.confirmed() == ["now"]
         world.turn()
         assert waiter.done()
         try:

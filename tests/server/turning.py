@@ -15,7 +15,7 @@ from stompbox.stomp.codec import Decoder, encode
 from stompbox.stomp.frames import SERVER_COMMANDS, Frame
 from stompbox.stomp.versions import VERSIONS
 from stompbox.store.memory import MemoryStore
-from tests.crash.calls import Wire
+from tests.crash import calls
 
 LOOKS = 10  # at the clock in one turn: each step is followed by one
 PADDING = b"\n" * 1100  # makes a read large enough for the clock to be looked at
@@ -83,7 +83,7 @@ class Clock:
         return self.now
 
 
-class Recorded(Wire):
+class Recorded(calls.Wire):
     """Writes down whether it is read."""
 
     is_read = True
@@ -125,7 +125,7 @@ class World:
         raise AssertionError(f"there is work left after {most} turns")
 
 
-class Client:
+class Client(calls.Client):
     """Logged in, without a socket."""
 
     def __init__(self, world: World, version: str) -> None:
@@ -141,7 +141,7 @@ class Client:
         self.decoder.version = self.version
         self.connection = cast(Any, self.socket._receiver)
 
-    def say(self, *frames: tuple[str, Mapping[str, str]]) -> None:
+    def say(self, *frames: tuple[str, Mapping[str, str]]) -> None:  # type: ignore[override]
         """In one read, however large."""
         self.socket.data_received(self.octets(frames))
 
@@ -152,18 +152,7 @@ class Client:
     def octets(self, frames: Iterable[tuple[str, Mapping[str, str]]]) -> bytes:
         return b"".join([encode(Frame(command, dict(headers)), self.version) for command, headers in frames])
 
-    @property
-    def is_ended(self) -> bool:
-        """Its socket is told to close."""
-        return self.wire.is_gone or self.socket._closing
-
-    def heard(self) -> list[Frame]:
-        """All frames so far."""
-        data, self.seen = bytes(self.wire.written[self.seen :]), len(self.wire.written)
-        self.frames += [frame for frame in self.decoder.receive(data) if isinstance(frame, Frame)]
-        return self.frames
-
-    def receipts(self) -> list[str]:
+    def confirmed(self) -> list[str]:
         return [frame.headers["receipt-id"] for frame in self.heard() if frame.command == "RECEIPT"]
 
     def errors(self) -> list[str]:
