@@ -82,3 +82,12 @@ def test_nothing_is_found_where_nothing_is_wrong_and_damage_is_named(run: Run, u
     }  # fmt: skip
     assert bad.facts["differences"] == {**dict.fromkeys([kind for kind, _, _ in listed], 1), "gap": 2, "other-body": 2}
     assert len(parquet.read_table(tmp_path / "differences")) == len(listed)
+
+
+def test_an_audit_says_when_there_was_nothing_to_compare() -> None:
+    from stompbox.pipelines.audit import _text
+
+    none = dict.fromkeys(("stored", "archived", "waiting", "compared"), 0)
+    assert _text(none, {}).endswith("there was nothing to compare, neither on the broker nor in the table")
+    assert _text(none | {"archived": 5}, {}).endswith("no difference; nothing is in both, so no body was compared")
+    assert _text(none | {"stored": 5, "archived": 5, "compared": 5}, {}).endswith(": no difference")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stompbox.pipelines.page import MOST_DRAWN, MOST_LISTED, Figures, page
+from stompbox.pipelines.page import MOST_DRAWN, MOST_LISTED, Figures, Totals, page
 
 BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -18,6 +18,15 @@ def hour(address: str, number: int, messages: int = 10) -> dict[str, Any]:
     waits = {"wait_p50": 3, "wait_p99": 40, "wait_max": 500}
     place = {"archive": "a", "address": address, "hour": BEGIN + timedelta(hours=number)}
     return {**place, "messages": messages, "bytes": 20 * messages, **sizes, **waits}
+
+
+def figures_of(hours: list[dict[str, Any]], lags: list[dict[str, Any]], unit: str = "hour") -> Figures:
+    """As a report makes them, of few enough rows to draw each."""
+    sums = [sum(row[name] for row in hours) for name in ("messages", "bytes")]
+    worst = max((row["wait_p99"] for row in hours), default=None)
+    waiting = sum(row["waiting"] for row in lags)
+    totals = Totals(*sums, len({row["address"] for row in hours}), waiting, 0, worst, len(hours), len(lags), 0)
+    return Figures("lake", totals, hours, hours[:MOST_LISTED], lags, [], unit)
 
 
 class Balanced(HTMLParser):
@@ -49,9 +58,9 @@ def parsed(figures: Figures) -> Balanced:
 
 def test_drawings_tables_and_sums() -> None:
     rows = [hour(address, number) for address in ("orders", "<b>") for number in range(30)]
-    figures = Figures("lake", rows, [{"archive": "a", "address": "orders", "next": 7, "archived": 3, "waiting": 4}], [])
+    figures = figures_of(rows, [{"archive": "a", "address": "orders", "next": 7, "archived": 3, "waiting": 4}])
     found = parsed(figures)
-    assert (figures.messages, figures.bytes, figures.addresses, figures.waiting, figures.dead) == (600, 12000, 2, 4, 0)
+    assert all(text in page(figures) for text in ("<b>600</b>", "<b>12 k</b>", "<b>2</b>", "<b>4</b>", "<b>0</b>", "<b>40 ms</b>"))
     assert (found.tags.count("svg"), found.tags.count("table")) == (4, 2)
     assert "&lt;b&gt;" in page(figures)
     assert "b" not in found.tags[found.tags.index("svg") :], "an address was taken for markup"
@@ -59,7 +68,7 @@ def test_drawings_tables_and_sums() -> None:
 
 def test_many_addresses_share_a_colour_and_long_tables_are_cut() -> None:
     rows = [hour(f"address.{number}", 0, number + 1) for number in range(MOST_LISTED + 5)]
-    text = page(Figures("lake", rows, [], []))
+    text = page(figures_of(rows, []))
     assert "others" in text
     assert text.count("<i style") <= 2 * (MOST_DRAWN + 1) + 6
     assert "and 5 more rows" in text
@@ -67,4 +76,9 @@ def test_many_addresses_share_a_colour_and_long_tables_are_cut() -> None:
 
 @pytest.mark.parametrize("rows", [[], [hour("a", 0, 0)]])
 def test_nothing_to_draw_is_a_page_too(rows: list[dict[str, Any]]) -> None:
-    assert parsed(Figures("lake", rows, [], [])).tags.count("h1") == 1
+    assert parsed(figures_of(rows, [])).tags.count("h1") == 1
+
+
+def test_days_are_drawn_where_there_are_too_many_hours() -> None:
+    text = page(figures_of([hour("orders", 24 * day) for day in range(3)], [], "day"))
+    assert "Messages per day" in text and "2026-03-01 00:00 to 2026-03-03 23:59 UTC" in text

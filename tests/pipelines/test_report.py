@@ -11,6 +11,8 @@ pytest.importorskip("pyspark")
 
 from pyarrow import parquet
 
+from stompbox.pipelines.page import page
+from stompbox.pipelines.report import _LAGS, figures_of
 from tests.pipelines.conftest import Run, send, stored
 
 TEXT = """
@@ -63,3 +65,25 @@ def test_figures_per_address_and_hour(run: Run, url: str, tmp_path: Path) -> Non
     page = (tmp_path / "out" / "index.html").read_text()
     assert page.count("<svg") == 4
     assert "report.late" in page and "expired" in page and "http" not in page.replace("http-equiv", "")
+
+
+def test_nothing_is_left_out_of_the_sums_of_very_many_addresses_and_hours(spark: Any, tmp_path: Path) -> None:
+    """30,000 addresses in one hour, and one address over 3,000 hours, which are drawn by the day."""
+    sizes = "1L AS size_min, 1.0D AS size_avg, 1L AS size_p50, 2L AS size_p99, 3L AS size_max"
+    rest = f"2L AS bytes, {sizes}, 1L AS wait_p50, id AS wait_p99, 9L AS wait_max, 0L AS first_offset, 1L AS last_offset"
+    hours = "timestamp_seconds(1767225600 + 3600 * greatest(0, id - 29999)) AS hour"
+    address = "concat('a', least(id, 29999)) AS address"
+    table = spark.range(0, 33_000, 1, 1).selectExpr("'a' AS archive", address, hours, "1L AS messages", *rest.split(", "))
+    table.write.parquet(str(tmp_path / "hours"))
+    empty = {"lags": _LAGS, "dead-letters": "reason STRING, address STRING, hour TIMESTAMP, messages BIGINT, bytes BIGINT"}
+    for name, columns in empty.items():
+        spark.createDataFrame([], columns).write.parquet(str(tmp_path / name))
+    figures = figures_of(spark.newSession(), tmp_path, "all")
+    totals = figures.totals
+    assert (totals.messages, totals.bytes, totals.addresses) == (33_000, 66_000, 30_000)
+    assert (totals.hour_rows, totals.worst_wait) == (33_000, 32_999)
+    assert (totals.waiting, totals.dead, figures.unit) == (0, 0, "day")
+    assert sum(row["messages"] for row in figures.drawn) == 33_000
+    assert {row["address"] for row in figures.drawn} > {"a29999", "others"}
+    assert len(figures.drawn) < 200
+    assert "and 32,500 more rows" in page(figures)

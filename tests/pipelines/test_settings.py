@@ -104,6 +104,7 @@ def test_the_password_of_a_key_may_come_from_the_environment(tmp_path: Path) -> 
         ('passcode-file = "/dev/null"\n' + ARCHIVE, 1, "passcode-file: the first line of /dev/null is empty"),
         ('passcode = "a"\npasscode-file = "b"\n' + ARCHIVE, 2, "passcode-file: there is a passcode as well"),
         (ARCHIVE + 'schema = "n INTEGRAL"\n', 5, "archive[0].schema: the key 'schema': 'n INTEGRAL' is no column; allowed is Spark DDL"),
+        (ARCHIVE + 'schema = "n INT, `Date` DATE"\n', 5, "the key 'schema' names the column 'date', which is there already"),
         (ARCHIVE + 'mode = "failfast"\n', 5, "archive[0].mode: the key 'mode' needs the key 'schema'"),
         (ARCHIVE + 'body-format = "csv"\n', 5, "archive[0].body-format: the key 'body-format' needs the key 'schema'"),
         (ARCHIVE + 'schema = "n INT"\nmode = "strict"\n', 6, "archive[0].mode: expected one of permissive, dropmalformed, failfast"),

@@ -140,9 +140,10 @@ def _finished(step: AuditTable, plan: Plan, compared: Any, found: Any, session: 
               .agg({"n": "sum", "kind": "count"}).selectExpr("kind", "coalesce(`sum(n)`, `count(kind)`) AS count").collect()}  # fmt: skip
     listed = [row.asDict() for row in found.orderBy("kind", "address", "offset", "id").limit(SHOWN).collect()]
     figures = compared.selectExpr(
-        "count_if(stored) AS stored", "sum(copies) AS archived", "count_if(copies IS NULL AND offset >= coalesce(position, 0)) AS waiting"
+        "count_if(stored) AS stored", "sum(copies) AS archived", "count_if(copies IS NULL AND offset >= coalesce(position, 0)) AS waiting",
+        "count_if(stored AND copies IS NOT NULL) AS compared",
     ).first()  # fmt: skip
-    facts = {name: figures[name] or 0 for name in ("stored", "archived", "waiting")}
+    facts = {name: figures[name] or 0 for name in ("stored", "archived", "waiting", "compared")}
     if step.sent:
         facts["sent"] = session.table("sent").count()
     if step.output:
@@ -152,4 +153,7 @@ def _finished(step: AuditTable, plan: Plan, compared: Any, found: Any, session: 
 
 def _text(facts: dict[str, int], counts: dict[str, int]) -> str:
     what = ", ".join(f"{count:,} {name}" for name, count in facts.items())
-    return f"{what}: " + (", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items())) if counts else "no difference")
+    found = ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items())) if counts else "no difference"
+    if not any(facts.values()):
+        return f"{what}: there was nothing to compare, neither on the broker nor in the table"
+    return f"{what}: {found}" + ("" if facts["compared"] else "; nothing is in both, so no body was compared")

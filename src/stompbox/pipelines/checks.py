@@ -34,6 +34,7 @@ from stompbox.spark.ddl import check_columns
 from stompbox.spark.options import Given, source_options
 
 _LIBRARIES: Final = {Format.DELTA: "deltalake", Format.ICEBERG: "pyiceberg"}
+ADDED: Final = ("archived", "date")  # columns that an archive has besides the source's
 _NAME: Final = r"[\w][\w.-]*"
 _CALLS: Final = {Format.PARQUET: "Parquet", Format.DELTA: "Delta", Format.ICEBERG: "Iceberg"}
 
@@ -133,7 +134,7 @@ def _check_source(plan: Plan, path: Path, step: Stream, source: ArchiveTable | S
         plan.origins.refuse((*path, "destinations"), "expected at least one destination")
     try:
         source_options(Given(plan.stream_options(step, source, "group")), streaming=True)
-        check_columns(source.schema or "")
+        check_columns(source.schema or "", *(ADDED if isinstance(source, ArchiveTable) else ()))
         if source.selector:
             compile_selector(source.selector)
     except UsageError as error:

@@ -36,64 +36,62 @@ th{position:sticky;top:0;background:var(--back);color:var(--soft);font-weight:60
 
 
 @dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over all rows, of which the page lists the first ones. `worst_wait`: ms, None where nothing is archived."""
+
+    messages: int
+    bytes: int
+    addresses: int
+    waiting: int
+    dead: int
+    worst_wait: int | None
+    hour_rows: int
+    lag_rows: int
+    dead_rows: int
+
+
+@dataclass(frozen=True, slots=True)
 class Figures:
+    """`drawn`: sums and highest values per `unit` (hour or day) and address, the small addresses as one called `others`."""
+
     title: str
+    totals: Totals
+    drawn: Rows
     hours: Rows
     lags: Rows
     dead_letters: Rows
-
-    @property
-    def messages(self) -> int:
-        return _sum(self.hours, "messages")
-
-    @property
-    def bytes(self) -> int:
-        return _sum(self.hours, "bytes")
-
-    @property
-    def addresses(self) -> int:
-        return len({row["address"] for row in self.hours})
-
-    @property
-    def waiting(self) -> int:
-        return _sum(self.lags, "waiting")
-
-    @property
-    def dead(self) -> int:
-        return _sum(self.dead_letters, "messages")
+    unit: str = "hour"
 
 
 def page(figures: Figures) -> str:
+    unit, totals, drawn = figures.unit, figures.totals, figures.drawn
     body = [
-        f"<h1>{escape(figures.title)}</h1><p>{escape(_span(figures.hours))}</p>",
-        _cards(figures),
-        _drawn("Messages per hour", "by address", figures.hours, "messages"),
-        _drawn("Bytes per hour", "bodies, by address", figures.hours, "bytes"),
-        _lines("Size of bodies", "bytes, per hour over all addresses", figures.hours, ("size_p50", "size_p99", "size_max")),
-        _lines("From arrival to archive", "ms, per hour over all addresses", figures.hours, ("wait_p50", "wait_p99", "wait_max")),
-        _table("Addresses and hours", figures.hours, ("archive", "address", "hour")),
-        _table("How far the archive is behind", figures.lags, ("archive", "address")),
-        _table("Dead letters", figures.dead_letters, ("reason", "address", "hour")),
+        f"<h1>{escape(figures.title)}</h1><p>{escape(_span(figures))}</p>",
+        _cards(totals),
+        _drawn(f"Messages per {unit}", "by address", drawn, "messages"),
+        _drawn(f"Bytes per {unit}", "bodies, by address", drawn, "bytes"),
+        _lines("Size of bodies", f"bytes, highest per {unit} over all addresses", drawn, ("size_p50", "size_p99", "size_max")),
+        _lines("From arrival to archive", f"ms, highest per {unit} over all addresses", drawn, ("wait_p50", "wait_p99", "wait_max")),
+        _table("Addresses and hours", figures.hours, totals.hour_rows, ("archive", "address", "hour")),
+        _table("How far the archive is behind", figures.lags, totals.lag_rows, ("archive", "address")),
+        _table("Dead letters", figures.dead_letters, totals.dead_rows, ("reason", "address", "hour")),
     ]
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(figures.title)}</title>'
     return f'<!doctype html><html lang="en"><head>{head}<style>{STYLE}</style></head><body>{"".join(body)}</body></html>\n'
 
 
-def _sum(rows: Rows, name: str) -> int:
-    return sum(int(row[name] or 0) for row in rows)
+def _span(figures: Figures) -> str:
+    times = [row["hour"] for row in figures.drawn]
+    if not times:
+        return "nothing is archived yet"
+    return f"{min(times):%Y-%m-%d %H:%M} to {max(times):%Y-%m-%d} {'23' if figures.unit == 'day' else f'{max(times):%H}'}:59 UTC"
 
 
-def _span(hours: Rows) -> str:
-    times = [row["hour"] for row in hours]
-    return f"{min(times):%Y-%m-%d %H:%M} to {max(times):%Y-%m-%d %H:59} UTC" if times else "nothing is archived yet"
-
-
-def _cards(figures: Figures) -> str:
-    waits = [row["wait_p99"] for row in figures.hours if row["wait_p99"] is not None]
+def _cards(totals: Totals) -> str:
     cards = {
-        "messages archived": f"{figures.messages:,}", "bytes of bodies": _short(figures.bytes), "addresses": f"{figures.addresses:,}",
-        "waiting for the archive": f"{figures.waiting:,}", "dead letters": f"{figures.dead:,}",
-        "worst hour's p99 to archive": f"{max(waits):,} ms" if waits else "-",
+        "messages archived": f"{totals.messages:,}", "bytes of bodies": _short(totals.bytes), "addresses": f"{totals.addresses:,}",
+        "waiting for the archive": f"{totals.waiting:,}", "dead letters": f"{totals.dead:,}",
+        "worst hour's p99 to archive": "-" if totals.worst_wait is None else f"{totals.worst_wait:,} ms",
     }  # fmt: skip
     shown = [f'<div class="card"><b>{value}</b><span>{name}</span></div>' for name, value in cards.items()]
     return f'<div class="cards">{"".join(shown)}</div>'
@@ -128,7 +126,11 @@ def _drawn(title: str, about: str, hours: Rows, name: str) -> str:
 def _lines(title: str, about: str, hours: Rows, names: Sequence[str]) -> str:
     """The highest of each hour, on a scale of powers of ten."""
     times = _times(hours)
-    highest = {name: [max((row[name] or 0 for row in hours if row["hour"] == time), default=0) for time in times] for name in names}
+    highest = {name: [0] * len(times) for name in names}
+    places = {time: place for place, time in enumerate(times)}
+    for row in hours:
+        for name, values in highest.items():
+            values[places[row["hour"]]] = max(values[places[row["hour"]]], row[name] or 0)
     if not times:
         return ""
     top = max(1.0, log10(max(max(values) for values in highest.values()) + 1))
@@ -199,14 +201,14 @@ def _short(value: float) -> str:
     return f"{value:.3g}"
 
 
-def _table(title: str, rows: Rows, names: Sequence[str]) -> str:
+def _table(title: str, rows: Rows, count: int, names: Sequence[str]) -> str:
     if not rows:
         return f"<h2>{escape(title)}</h2><p>none</p>"
     heads = "".join(f'<th{" class=name" if name in names else ""}>{escape(name.replace("_", " "))}</th>' for name in rows[0])
     lines = "".join(
         ["<tr>" + "".join([_value(value, is_name=name in names) for name, value in row.items()]) + "</tr>" for row in rows[:MOST_LISTED]]
     )
-    more = f"<p>and {len(rows) - MOST_LISTED:,} more rows in the Parquet table</p>" if len(rows) > MOST_LISTED else ""
+    more = f"<p>and {count - MOST_LISTED:,} more rows in the Parquet table</p>" if count > MOST_LISTED else ""
     return f'<h2>{escape(title)}</h2><div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table></div>{more}'
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from stompbox.pipelines import disk
 from stompbox.pipelines.checkpoints import positions
-from stompbox.pipelines.page import Figures, page
+from stompbox.pipelines.page import MOST_DRAWN, MOST_LISTED, Figures, Totals, page
 from stompbox.pipelines.progress import Finished
 from stompbox.pipelines.settings import ArchiveTable, Plan, ReportTable
 from stompbox.pipelines.staging import read
@@ -23,7 +23,7 @@ from stompbox.pipelines.tables import open_table
 from stompbox.spark.link import leased
 from stompbox.spark.requests import describe
 
-MOST_ROWS: Final = 20_000  # of the page: three years of one address by the hour
+MOST_HOURS: Final = 2_000  # drawn one by one; where there are more, by the day
 _HOURS: Final = """
   SELECT archive, address, date_trunc('hour', timestamp) AS hour, count(*) AS messages, sum(length(body)) AS bytes,
          min(length(body)) AS size_min, avg(length(body)) AS size_avg, percentile_approx(length(body), 0.5) AS size_p50,
@@ -32,6 +32,25 @@ _HOURS: Final = """
          min(offset) AS first_offset, max(offset) AS last_offset
   FROM (SELECT *, greatest(0, unix_millis(archived) - unix_millis(timestamp)) AS wait FROM rows)
   GROUP BY archive, address, hour ORDER BY archive, address, hour
+"""
+_DRAWN: Final = """
+  SELECT date_trunc('{unit}', hour) AS hour, if(address IN (SELECT address FROM largest), address, 'others') AS address,
+         sum(messages) AS messages, sum(bytes) AS bytes, max(size_p50) AS size_p50, max(size_p99) AS size_p99, max(size_max) AS size_max,
+         max(wait_p50) AS wait_p50, max(wait_p99) AS wait_p99, max(wait_max) AS wait_max
+  FROM hours GROUP BY 1, 2 ORDER BY 1, 2
+"""
+_LARGEST: Final = f"""
+  SELECT address FROM (SELECT address, row_number() OVER (ORDER BY messages DESC, address) AS by_messages,
+                              row_number() OVER (ORDER BY bytes DESC, address) AS by_bytes
+                       FROM (SELECT address, sum(messages) AS messages, sum(bytes) AS bytes FROM hours GROUP BY address))
+  WHERE by_messages <= {MOST_DRAWN} OR by_bytes <= {MOST_DRAWN}
+"""
+_TOTALS: Final = """
+  SELECT (SELECT coalesce(sum(messages), 0) FROM hours) AS messages, (SELECT coalesce(sum(bytes), 0) FROM hours) AS bytes,
+         (SELECT count(DISTINCT address) FROM hours) AS addresses, (SELECT coalesce(sum(waiting), 0) FROM lags) AS waiting,
+         (SELECT coalesce(sum(messages), 0) FROM dead_letters) AS dead, (SELECT max(wait_p99) FROM hours) AS worst_wait,
+         (SELECT count(*) FROM hours) AS hour_rows, (SELECT count(*) FROM lags) AS lag_rows,
+         (SELECT count(*) FROM dead_letters) AS dead_rows
 """
 _DEAD: Final = """
   SELECT coalesce(headers['dead-letter-reason'], 'unknown') AS reason, coalesce(headers['_AMQ_ORIG_ADDRESS'], '') AS address,
@@ -60,20 +79,35 @@ def _counted(session: Any, plan: Plan, step: ReportTable, archives: list[Archive
         "lags": session.createDataFrame([lag for archive in archives for lag in _lags(plan, archive)], _LAGS),
         "dead-letters": session.sql(_DEAD),
     }
-    found = {}
     for name, table in tables.items():
         table.coalesce(1).write.mode("overwrite").parquet(str(folder / name))
-        found[name] = [row.asDict() for row in session.read.parquet(str(folder / name)).limit(MOST_ROWS).collect()]
-    figures = Figures(f"{plan.name}: {step.name}", found["hours"], found["lags"], found["dead-letters"])
+    figures = figures_of(session, folder, f"{plan.name}: {step.name}")
     disk.write(folder / "index.html", page(figures).encode())
-    text = f"{figures.messages:,} messages of {figures.addresses:,} addresses: {folder / 'index.html'}"
+    text = f"{figures.totals.messages:,} messages of {figures.totals.addresses:,} addresses: {folder / 'index.html'}"
     return Finished(step=step.name, text=text, facts=_facts(figures, folder))
 
 
+def figures_of(session: Any, folder: Path, title: str) -> Figures:
+    """What the page shows of the tables in this folder: sums of all their rows, and of each table as many rows as a page lists."""
+    for name in ("hours", "lags", "dead-letters"):
+        session.read.parquet(str(folder / name)).createOrReplaceTempView(name.replace("-", "_"))
+    totals = Totals(**session.sql(_TOTALS).first().asDict())
+    session.sql(_LARGEST).createOrReplaceTempView("largest")
+    unit = "hour" if session.sql("SELECT DISTINCT hour FROM hours").count() <= MOST_HOURS else "day"
+    drawn = [row.asDict() for row in session.sql(_DRAWN.format(unit=unit)).collect()]
+    hours, lags, dead = (_listed(session, name) for name in ("hours", "lags", "dead_letters"))
+    return Figures(title, totals, drawn, hours, lags, dead, unit)
+
+
+def _listed(session: Any, name: str) -> list[dict[str, Any]]:
+    return [row.asDict() for row in session.table(name).limit(MOST_LISTED).collect()]
+
+
 def _facts(figures: Figures, folder: Path) -> dict[str, Any]:
+    totals = figures.totals
     return {
-        "messages": figures.messages, "bytes": figures.bytes, "addresses": figures.addresses, "waiting": figures.waiting,
-        "dead_letters": figures.dead, "page": str(folder / "index.html"),
+        "messages": totals.messages, "bytes": totals.bytes, "addresses": totals.addresses, "waiting": totals.waiting,
+        "dead_letters": totals.dead, "page": str(folder / "index.html"),
     }  # fmt: skip
 
 

@@ -26,10 +26,10 @@ _DDL: Final = frozenset(  # the first word of a type
 )  # fmt: skip
 
 
-def check_columns(schema: str) -> bool:
-    """Are there any? Raises UsageError naming what in the option `schema` is no column: Spark's own words would count its letters from
-    the beginning of our columns. What stands inside of a type is left to it."""
-    names = {name.lower() for name in TYPES}
+def check_columns(schema: str, *taken: str) -> bool:
+    """Are there any? `taken`: names besides our own that a column may not have. Raises UsageError naming what in the option `schema` is no
+    column: Spark's own words would count its letters from the beginning of our columns. What stands inside of a type is left to it."""
+    names = {name.lower() for name in (*TYPES, *taken)}
     for part in _parts(schema):
         found = fullmatch(r"\s*(`(?:[^`]|``)+`|\w+)(?:\s*:\s*|\s+)([A-Za-z_]+)\b.*", part, DOTALL)
         if found is None or found[2].upper() not in _DDL:
