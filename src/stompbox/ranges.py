@@ -80,6 +80,13 @@ class Ranges:
             start = self.stops[at]
             at += 1
 
+    def within(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        """The ranges of the set, as far as they lie within start .. stop-1."""
+        at = bisect_right(self.stops, start)
+        while at < len(self.starts) and self.starts[at] < stop:
+            yield max(start, self.starts[at]), min(stop, self.stops[at])
+            at += 1
+
     def __contains__(self, offset: int) -> bool:
         at = bisect_right(self.starts, offset) - 1
         return at >= 0 and offset < self.stops[at]

@@ -21,6 +21,7 @@ from stompbox.broker import durables, groups, windows
 from stompbox.broker.consumer import AckMode, Consumer
 from stompbox.broker.queue import Kind, Queue
 from stompbox.broker.transaction import Transaction
+from stompbox.broker.work import PORTION
 from stompbox.config.settings import AddressSetting
 from stompbox.incarnations import Position
 from stompbox.message import ANYCAST, MULTICAST, Run, Shape
@@ -78,11 +79,12 @@ class Life(RuleBasedStateMachine):
     @initialize(
         page_size=st.sampled_from([1300, 4000, 1 << 20]),
         is_durable=st.sampled_from([True, True, False]),
+        portion=st.sampled_from([1, 40, 200, PORTION]),
         addresses=st.lists(st.sampled_from(sorted(ADDRESSES)), min_size=1, max_size=3, unique=True),
     )
-    def begin(self, page_size: int, is_durable: bool, addresses: list[str]) -> None:
+    def begin(self, page_size: int, is_durable: bool, portion: int, addresses: list[str]) -> None:
         """Few addresses in one life, so that much happens at each."""
-        self.world = World(*RULES, page_size=page_size, is_durable=is_durable)
+        self.world = World(*RULES, page_size=page_size, is_durable=is_durable, portion=portion)
         self.addresses = addresses
 
     def draw(self, *choices: T) -> T:

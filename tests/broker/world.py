@@ -18,6 +18,7 @@ from stompbox.broker.engine import PAGE_SIZE, Engine, Load
 from stompbox.broker.queue import Queue
 from stompbox.broker.recovery import recover
 from stompbox.broker.transaction import Transaction
+from stompbox.broker.work import PORTION
 from stompbox.config.settings import AddressSetting, AddressSettings, AddressSettingsTable
 from stompbox.message import ANYCAST, DEFAULT_PRIORITY, MULTICAST, Run, Shape
 from stompbox.selectors import compile_selector
@@ -62,18 +63,26 @@ class World:
         epoch: int = 1,
         now: int = NOW,
         chunk_bytes: int = 1 << 20,
+        portion: int = PORTION,
     ) -> None:
         self.rules = rules
         self.store = store or MemoryStore(chunk_bytes=chunk_bytes)
         self.engine = Engine(settings(*rules), epoch=epoch, is_durable=is_durable, page_size=page_size)
         self.engine.now = now
+        self.engine.work.portion = portion  # steps of one turn
         self.loads: list[Load] = []  # that the store has not answered
         recover(self.engine, self.store.recover())
 
     def restart(self) -> World:
         engine = self.engine
         return World(
-            *self.rules, page_size=engine.page_size, is_durable=engine.is_durable, store=self.store, epoch=engine.epoch + 1, now=engine.now
+            *self.rules,
+            page_size=engine.page_size,
+            is_durable=engine.is_durable,
+            store=self.store,
+            epoch=engine.epoch + 1,
+            now=engine.now,
+            portion=engine.work.portion,
         )
 
     # Sending
@@ -210,9 +219,11 @@ class World:
     def settle(self) -> list[Got]:
         """Until nothing moves: everything that goes out meanwhile."""
         found = self.out()
-        while self.engine.dispatch_rest() or self.serve(max_bytes=1) or self.engine.touched:
+        for _ in range(100_000):
+            if not (self.engine.dispatch_rest() or self.serve(max_bytes=1) or self.engine.touched):
+                return found
             found += self.out()
-        return found
+        raise AssertionError(f"it moves for ever: {self.engine.later!r} {list(self.engine.queues.values())}")
 
     def waiting_in(self, name: str) -> list[Got]:
         """What waits in a queue, by way of a consumer that gives it back."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-from stompbox.broker import facts
+from stompbox.broker import facts, paging
 from stompbox.broker.destinations import KINDS
 from stompbox.broker.expiry import is_ruled
 from stompbox.broker.lanes import swept
@@ -16,11 +16,12 @@ from stompbox.broker.plans import Plan
 from stompbox.broker.queue import Kind, Queue
 from stompbox.broker.queuearguments import Arguments, applied
 from stompbox.broker.segments import Segment
+from stompbox.broker.undelivered import TOO_EXPENSIVE, Fate
 from stompbox.config import RoutingType
 from stompbox.config.settings import AddressFullPolicy, DeletePolicy, DiskFullPolicy, PageFullPolicy, SlowConsumerPolicy, SlowConsumerUnit
 from stompbox.errors import IllegalFrame
 from stompbox.message import ANYCAST, MULTICAST, Run
-from stompbox.selectors import Selector
+from stompbox.selectors import Budget, Selector
 
 if TYPE_CHECKING:
     from stompbox.broker.diverts import Divert
@@ -169,6 +170,7 @@ class Address:
         self.positions: dict[str, Queue] = {}  # named readers of the log, there or not
         self.diverts: list[Divert] = []
         self.by_selector: dict[Selector | None, dict[Queue, None]] = {}  # topics, so that each selector is asked once
+        self.steps = 0  # that a message takes at the most of which all these are asked
         self.no_locals: dict[int, list[Queue]] = {}  # topics that do not want a session's messages
         self.duplicates: Duplicates | None = None
         self.is_timed = is_ruled(settings)  # its settings say when messages expire
@@ -252,6 +254,8 @@ class Address:
             self.topics[queue.id] = queue
             if queue.kind is Kind.DURABLE:
                 self.named[queue.name] = queue
+            if queue.selector is not None and queue.selector not in self.by_selector:
+                self.steps += queue.selector.steps
             self.by_selector.setdefault(queue.selector, {})[queue] = None
         if queue.is_durable:
             self.log.cursors[queue.id] = queue.cursor
@@ -300,6 +304,7 @@ class Address:
             del same[queue]
             if not same:
                 del self.by_selector[queue.selector]
+                self.steps -= queue.selector.steps if queue.selector is not None else 0
         self.look_again()
 
     def take_reader(self, queue: Queue, name: str, owner: str) -> None:
@@ -385,7 +390,11 @@ class Address:
     def _of_topics(self, run: Run, whole: list[Range]) -> Targets:
         plan = run.shape.verdicts.get(self)
         if plan is None or plan.version is not self.version or plan.settings is not self.settings:
+            if self.steps > self.engine.work.most and self._steps_of_plan(run) > self.engine.work.most:
+                return self._put_off(run, whole)
             plan = self._plan(run)
+        if plan.steps * len(run.bodies) > self.engine.work.most and plan.steps_of(run) > self.engine.work.most:
+            return self._put_off(run, whole)
         found = [(queue, whole) for queue in plan.always if not queue.no_local or queue.no_local != run.sender]
         if plan.by_value or plan.by_message:
             taken = self._by_values(plan, run) if plan.by_value else {}
@@ -406,6 +415,24 @@ class Address:
         ranges = [(queue, wanted(selector, run, run.first, run.stop, self, queue=queue.id)) for queue in queues]
         return [target for target in ranges if target[1]]
 
+    def _put_off(self, run: Run, whole: list[Range]) -> Targets:
+        """Asking all selectors about the run is too much for one turn: their queues leave it in the log, and ask each in its own turn."""
+        found: Targets = []
+        for selector, queues in self.by_selector.items():
+            for queue in queues:
+                if queue.no_local and queue.no_local == run.sender:
+                    continue
+                if selector is None or paging.put_off(queue, run):
+                    found.append((queue, whole))
+                elif ranges := wanted(selector, run, run.first, run.stop, self, queue=queue.id):
+                    found.append((queue, ranges))
+        return found
+
+    def _steps_of_plan(self, run: Run) -> int:
+        """That it takes to ask those whose verdict the run's shape decides."""
+        shape = run.shape
+        return sum([selector.steps for selector in self.by_selector if selector is not None and facts.is_of_shape(selector, shape)])
+
     def _plan(self, run: Run) -> Plan:
         shape = run.shape
         plan = Plan(self.version, self.settings)
@@ -418,6 +445,7 @@ class Address:
             else:
                 plan.add_by_value(selector)
         read = frozenset[str]().union(*(selector.headers for selector in plan.by_value))
+        plan.steps = sum([selector.steps for selector in plan.by_message]) + plan.by_value_steps
         plan.at = [at for at, name in enumerate(shape.holes) if name in read]
         shape.verdicts[self] = plan
         return plan
@@ -439,7 +467,7 @@ class Address:
     def _takers(self, plan: Plan, run: Run, index: int) -> tuple[Selector, ...]:
         headers = run.headers(index)
         known = facts.of_shape(run.shape, self.name, is_durable=not self.is_volatile(run))
-        return plan.takers(headers, known)
+        return plan.takers(headers, known, partial(asked, self))
 
     def wanted_of(self, selector: Selector, segment: Segment, queue: int) -> list[Range]:
         """The ranges of a segment, which waits in the queue of this id, that a consumer's selector takes."""
@@ -475,8 +503,28 @@ def wanted(selector: Selector, run: Run, first: int, stop: int, address: Address
         if len(shape.verdicts) >= VERDICTS:
             shape.verdicts.clear()
         known = facts.of_shape(shape, address.name, is_durable=is_durable)
-        verdict = shape.verdicts[key] = selector.matches(shape.headers, known)
+        verdict = shape.verdicts[key] = asked(address, selector, shape.headers, known)
     return [(first, stop)] if verdict else []
+
+
+def asked(
+    address: Address,
+    selector: Selector,
+    headers: Mapping[str, str],
+    known: facts.Facts,
+    body: Callable[[], bytes] | None = None,
+) -> bool:
+    """Whether a selector takes a message of the address. What it costs is work of this turn; that it was too expensive is told."""
+    engine = address.engine
+    engine.work.spend(selector.steps)
+    if not selector.is_costly:
+        return selector.matches(headers, known)
+    budget = Budget()
+    is_taken = selector.matches(headers, known, body, budget)
+    engine.work.spend(budget.spent)
+    if budget.is_used_up and not is_taken:
+        engine.undelivered.note(address.name, TOO_EXPENSIVE, Fate.NOT_MATCHED, 1)
+    return is_taken
 
 
 def _one_by_one(
@@ -489,7 +537,7 @@ def _one_by_one(
         headers: Mapping[str, str] = run.headers(index) if run.columns else run.shape.headers
         known = facts.of_message(run, index, shared, segment, queue) if selector.is_per_message else shared
         body = None if run.is_large else partial(run.bodies.__getitem__, index)
-        if selector.matches(headers, known, body):
+        if asked(address, selector, headers, known, body):
             add_offset(found, offset)
     return found
 

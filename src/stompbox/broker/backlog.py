@@ -49,6 +49,14 @@ class Backlog:
             self._others += 1
         self._came(segment)
 
+    def insert(self, segment: Segment) -> None:
+        """Where it belongs: behind all of its priority, unless something newer waits already."""
+        same = self._levels.get(self._level(segment))
+        if segment.is_redelivered or (same and same[-1].first > segment.first):
+            self.put_back(segment)
+        else:
+            self.push(segment)
+
     def put_back(self, segment: Segment) -> None:
         """To its original place, before what was not yet delivered."""
         self._turn += 1
@@ -111,6 +119,13 @@ class Backlog:
         if self._returned and -self._returned[0][0] >= level:
             return self._returned[0][:2]
         return -level, self._levels[level][0].first
+
+    @property
+    def oldest(self) -> tuple[int, int]:
+        """Sorts backlogs whose messages become one: as `head`, but what was never delivered counts although something came back."""
+        head = self.head
+        waiting = self._levels.get(-head[0])
+        return (head[0], min(head[1], waiting[0].first)) if waiting else head
 
     def remove(self, segment: Segment) -> Segment:
         """Takes out a segment that waits here, wherever it stands. What is returned is to be used in its place."""

@@ -53,6 +53,7 @@ from stompbox.broker.transaction import Transaction
 from stompbox.broker.undelivered import Fate, Undelivered
 from stompbox.broker.units import Trouble
 from stompbox.broker.watching import Watcher, is_named
+from stompbox.broker.work import Turns, Work
 from stompbox.config import RoutingType
 from stompbox.config.matching import is_match
 from stompbox.errors import IllegalFrame, Refused
@@ -110,7 +111,8 @@ class Engine:
         self.batches: dict[str, int] = {}  # the last published batch of each sink
         self.ended: dict[str, lifetimes.Ended] = {}  # addresses that are gone: where their offsets ended
         self.beyond = 0  # where the offsets of all that is forgotten ended
-        self.later: list[Queue] = []  # those that stopped half-way
+        self.work = Work()  # what this turn has cost so far
+        self.later = Turns(self.work)  # what stopped half-way
         self.returning: Counter[Queue] = Counter()  # those to which many messages come back (attempts.py)
         self.diverting: dict[Address, None] = {}  # along whose diverts a run is just going
         self.timers = Timers()
@@ -547,18 +549,12 @@ class Engine:
                 break
 
     def dispatch_later(self, queue: Queue) -> None:
-        self.later.append(queue)
+        self.later.add(queue, queue.dispatch)
 
     def dispatch_rest(self, goes_on: Callable[[], bool] = always) -> bool:
-        """Goes on with queues that stopped half-way, so that others got their turn: one at least, and as long as `goes_on` says so.
-        False when there were none."""
-        later, self.later = self.later, []
-        for done, queue in enumerate(later, 1):
-            queue.dispatch()
-            if not goes_on():
-                self.later[:0] = later[done:]
-                break
-        return bool(later)
+        """Goes on with what stopped half-way, a portion of work each, so that others get their turn: one at least, and as long as
+        `goes_on` says so. False when there were none."""
+        return self.later.run(goes_on)
 
     # Paging
 

@@ -1,8 +1,11 @@
 """Backlogs side by side, for a queue whose consumers have selectors: a lane holds what the same selectors take.
 
 Without selectors there is one lane. A message that no selector takes waits in the lane of none, for a consumer without
-selector or for one that comes. Nothing is looked at twice until the set of selectors changes. Beside these, a consumer has a
-lane of its own when messages wait for it and nobody else (message groups).
+selector or for one that comes. Beside these, a consumer has a lane of its own when messages wait for it and nobody else (message groups).
+
+When consumers come or go, nothing is moved: the lanes of before become what is `unsorted`, with the selectors that were asked already,
+and are sorted into the new lanes portion by portion, the oldest first, each message asking only those selectors that it has not met.
+What arrives meanwhile, or when the turn's work is used up, is left to be sorted, too; so everybody gets his messages in order.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, Union
 from stompbox.broker.backlog import Backlog
 from stompbox.broker.expiring import Expiring
 from stompbox.broker.segments import Segment
+from stompbox.broker.work import MESSAGE
 from stompbox.selectors import Selector
 
 if TYPE_CHECKING:
@@ -41,24 +45,45 @@ def swept(first: int, stop: int, taken: Mapping[T, Iterable[tuple[int, int]]]) -
     yield first, stop, takers
 
 
+class Unsorted:
+    """Messages that are to be sorted: the selectors `asked` were asked before, and those of `takers` took all of them."""
+
+    __slots__ = ("asked", "backlog", "takers")
+
+    def __init__(self, backlog: Backlog, asked: frozenset[Selector] = NONE, takers: frozenset[Selector] = NONE) -> None:
+        self.backlog = backlog
+        self.asked = asked
+        self.takers = takers
+
+
 class Lanes:
     """Segments by lane. `common` is the lane of none, and the only one as long as no consumer has a selector or a lane of its own."""
 
-    __slots__ = ("_size", "address", "by_lane", "common", "expiring", "is_ranked", "queue", "selectors")
+    __slots__ = ("_size", "address", "by_lane", "common", "expiring", "is_ranked", "queue", "selectors", "steps", "unsorted")
 
     def __init__(self, address: Address, expiring: Expiring | None = None, *, queue: int = 0, is_ranked: bool = True) -> None:
         self.address = address
         self.queue = queue  # its id
         self.expiring = expiring
         self.is_ranked = is_ranked
-        self.common = Backlog(expiring, address.memory, is_ranked=is_ranked)
+        self.common = self._backlog()
         self.by_lane: dict[Lane, Backlog] = {NONE: self.common}
         self.selectors: frozenset[Selector] = NONE
+        self.unsorted: list[Unsorted] = []
         self._size = 0  # of all but the common one
+        self.steps = 0  # that a message takes at the most which all selectors are asked about
+
+    def _backlog(self) -> Backlog:
+        return Backlog(self.expiring, self.address.memory, is_ranked=self.is_ranked)
+
+    def _backlogs(self) -> list[Backlog]:
+        return [*self.by_lane.values(), *[left.backlog for left in self.unsorted]]
 
     @property
     def count(self) -> int:
-        return self.common.count if len(self.by_lane) == 1 else sum([lane.count for lane in self.by_lane.values()])
+        if len(self.by_lane) == 1 and not self.unsorted:
+            return self.common.count
+        return sum([backlog.count for backlog in self._backlogs()])
 
     @property
     def size(self) -> int:
@@ -68,16 +93,19 @@ class Lanes:
     def lane(self, lane: Lane) -> Backlog:
         found = self.by_lane.get(lane)
         if found is None:
-            found = self.by_lane[lane] = Backlog(self.expiring, self.address.memory, is_ranked=self.is_ranked)
+            found = self.by_lane[lane] = self._backlog()
         return found
 
     def push(self, segment: Segment) -> None:
         """Behind all that wait."""
-        if not self.selectors:
+        if not self.selectors and not self.unsorted:
             self.common.push(segment)
             return
-        for lane, part in self.sorted(segment):
-            self.push_to(lane, part)
+        for lane, part in self.arriving(segment):
+            if lane is None:
+                self.leave(part)
+            else:
+                self.push_to(lane, part)
 
     def push_to(self, lane: Lane, segment: Segment) -> None:
         backlog = self.lane(lane)
@@ -87,11 +115,15 @@ class Lanes:
 
     def put_back(self, segment: Segment) -> None:
         """To its original place, before what was not yet delivered."""
-        if not self.selectors:
+        if not self.selectors and not self.unsorted:
             self.common.put_back(segment)
             return
-        for lane, part in self.sorted(segment):
-            self.put_back_to(lane, part)
+        for lane, part in self.arriving(segment):
+            if lane is None:
+                self._size += part.cost
+                self._left().put_back(part)
+            else:
+                self.put_back_to(lane, part)
 
     def put_back_to(self, lane: Lane, segment: Segment) -> None:
         backlog = self.lane(lane)
@@ -100,26 +132,30 @@ class Lanes:
             self._size += segment.cost
 
     def pop(self, lane: Lane) -> Segment:
-        backlog = self.by_lane[lane]
+        return self._pop(self.by_lane[lane])
+
+    def _pop(self, backlog: Backlog) -> Segment:
         segment = backlog.pop()
         if backlog is not self.common:
             self._size -= segment.cost
         return segment
 
     def unpop(self, lane: Lane, segment: Segment) -> None:
-        backlog = self.lane(lane)
+        self._unpop(self.lane(lane), segment)
+
+    def _unpop(self, backlog: Backlog, segment: Segment) -> None:
         backlog.unpop(segment)
         if backlog is not self.common:
             self._size += segment.cost
 
     def pop_oldest(self, most: int) -> Segment:
         """What would go out next, `most` messages at most. There must be something."""
-        _, lane = min(self.heads(), key=_head)
-        segment = self.pop(lane)
+        backlog = min([waiting for waiting in self._backlogs() if waiting.count], key=_head)
+        segment = self._pop(backlog)
         if len(segment) <= most:
             return segment
         front = segment.cut(segment.first + most)
-        self.unpop(lane, segment)
+        self._unpop(backlog, segment)
         return front
 
     def remove(self, segment: Segment) -> Segment:
@@ -130,59 +166,127 @@ class Lanes:
             self._size -= segment.cost
         return home.remove(segment)
 
-    def sorted(self, segment: Segment) -> Iterator[tuple[frozenset[Selector], Segment]]:
-        """The segment in parts, by offset, each with the selectors that take it."""
-        if not self.selectors:
-            yield NONE, segment
-            return
-        taken = {selector: self.address.wanted_of(selector, segment, self.queue) for selector in self.selectors}
-        for first, stop, lane in swept(segment.first, segment.stop, taken):
-            whole = first == segment.first and stop == segment.stop
-            yield lane, segment if whole else segment.part(first, stop)
-
     def heads(self) -> Iterator[tuple[tuple[int, int], Lane]]:
         """Lanes that have something, with what sorts them into the order in which it goes out."""
         for lane, backlog in self.by_lane.items():
             if backlog.count:
                 yield backlog.head, lane
 
+    # Sorting
+
+    def arriving(self, segment: Segment) -> Iterator[tuple[frozenset[Selector] | None, Segment]]:
+        """The segment in parts, by offset, each with the selectors that take it; None: they are to be asked later, behind what waits."""
+        if self.unsorted:
+            yield None, segment
+            return
+        work = self.address.engine.work
+        front = None
+        while front is not segment:
+            if work.is_over and self.steps * len(segment) > work.least:
+                yield None, segment
+                return
+            front = self._portion(segment)
+            yield from self.parted(front, self.selectors)
+
+    def _portion(self, segment: Segment) -> Segment:
+        """As many messages of the segment as there is work left for, one at the least; they are cut off from it."""
+        work = self.address.engine.work
+        if self.steps * len(segment) <= work.least:
+            return segment
+        most = max(1, work.left // self.steps)
+        return segment if len(segment) <= most else segment.cut(segment.first + most)
+
+    def parted(self, segment: Segment, selectors: frozenset[Selector]) -> Iterator[tuple[frozenset[Selector], Segment]]:
+        """The segment in parts, by offset, each with those of the selectors that take it."""
+        if not selectors:
+            yield NONE, segment
+            return
+        taken = {selector: self.address.wanted_of(selector, segment, self.queue) for selector in selectors}
+        for first, stop, lane in swept(segment.first, segment.stop, taken):
+            whole = first == segment.first and stop == segment.stop
+            yield lane, segment if whole else segment.part(first, stop)
+
+    def leave(self, segment: Segment) -> None:
+        """Behind all that wait, to be sorted later."""
+        self._size += segment.cost
+        self._left().push(segment)
+
+    def _left(self) -> Backlog:
+        """Where it goes what no selector was asked about."""
+        if not self.unsorted or self.unsorted[-1].asked:
+            self.unsorted.append(Unsorted(self._backlog()))
+        self._later()
+        return self.unsorted[-1].backlog
+
+    def sort_some(self) -> None:
+        """Sorts, the oldest first, as long as this turn's work is not used up."""
+        work = self.address.engine.work
+        while not work.is_over:
+            self.unsorted = [left for left in self.unsorted if left.backlog.count]
+            if not self.unsorted:
+                return
+            work.spend(MESSAGE + len(self.unsorted))
+            self._sort_next(min(self.unsorted, key=_oldest_of))
+
+    def _sort_next(self, left: Unsorted) -> None:
+        segment = self._pop(left.backlog)
+        front = self._portion(segment)
+        if front is not segment:
+            self._unpop(left.backlog, segment)
+        known = left.takers & self.selectors
+        for lane, part in self.parted(front, self.selectors - left.asked):
+            backlog = self.lane(lane | known)
+            backlog.insert(part)
+            if backlog is not self.common:
+                self._size += part.cost
+
     def release(self, lane: Lane) -> None:
         """A consumer's own lane goes; what waits in it waits for everybody."""
         backlog = self.by_lane.pop(lane, None)
-        if backlog is not None:
-            self._size -= backlog.size
-            for segment in backlog.clear():
-                self.put_back(segment)
+        if backlog is not None and backlog.count:
+            self.unsorted.append(Unsorted(backlog))
+            self._later()
 
     def select(self, selectors: Iterable[Selector]) -> None:
-        """The consumers' selectors are these now: sorts anew what waits, when they have changed."""
+        """The consumers' selectors are these now: what waits is to be sorted anew, when they have changed."""
         wanted = frozenset(selectors)
         if wanted == self.selectors:
             return
-        waiting = self.clear()
-        self.selectors = wanted
+        for lane, backlog in self.by_lane.items():
+            if backlog.count:
+                self.unsorted.append(Unsorted(backlog, self.selectors, lane) if isinstance(lane, frozenset) else Unsorted(backlog))
+        self.common = self._backlog()
         self.by_lane = {NONE: self.common}
-        for segment in sorted(waiting, key=_first):
-            if segment.is_redelivered:
-                self.put_back(segment)
-            else:
-                self.push(segment)
+        self.selectors = wanted
+        self.steps = sum([selector.steps for selector in wanted])
+        self._size = sum([left.backlog.size for left in self.unsorted])
+        if self.unsorted:
+            self._later()
+
+    def _later(self) -> None:
+        """Its queue goes on with it, when it is its turn."""
+        engine = self.address.engine
+        queue = engine.queues.get(self.queue)
+        if queue is not None:
+            engine.dispatch_later(queue)
 
     def segments(self) -> list[Segment]:
         """All that waits, in no order; it stays."""
-        return [segment for lane in self.by_lane.values() for segment in lane.segments()]
+        return [segment for backlog in self._backlogs() for segment in backlog.segments()]
 
     def clear(self) -> list[Segment]:
+        found = [segment for backlog in self._backlogs() for segment in backlog.clear()]
         self._size = 0
-        return [segment for lane in self.by_lane.values() for segment in lane.clear()]
+        self.unsorted = []
+        return found
 
     def __repr__(self) -> str:
         return f"<Lanes {len(self.by_lane)} {self.count} messages {self.size} octets>"
 
 
-def _first(segment: Segment) -> int:
-    return segment.first
+def _head(backlog: Backlog) -> tuple[int, int]:
+    return backlog.head
 
 
-def _head(entry: tuple[tuple[int, int], Lane]) -> tuple[int, int]:
-    return entry[0]
+def _oldest_of(left: Unsorted) -> tuple[int, int]:
+    return left.backlog.oldest

@@ -11,6 +11,7 @@ A queue with a stored cursor holds them in the log by that; one without, by a ma
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from stompbox.broker.cursor import FAR, Cursor
@@ -44,6 +45,28 @@ class Load:
 
     def __repr__(self) -> str:
         return f"<Load {self.start}..{self.stop} of log {self.log} for {self.queue.name}>"
+
+
+class Unread:
+    """Runs of the log that were read, complete up to `stop`, and looked through up to `start`: the work of a turn was used up."""
+
+    __slots__ = ("runs", "start", "stop")
+
+    def __init__(self, runs: list[Run], start: int, stop: int) -> None:
+        self.runs = runs
+        self.start = start
+        self.stop = stop
+
+
+def portions(queue: Queue, run: Run, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """What a run has of start .. stop-1, in portions whose messages one turn may ask the queue's selectors about."""
+    first, stop = max(run.first, start), 0 if run.is_withdrawn else min(run.stop, stop)
+    steps = queue.backlog.steps + (0 if queue.selector is None else queue.selector.steps)
+    most = max(1, queue.engine.work.portion // steps) if steps else len(run.bodies)
+    while first < stop:
+        end = min(first + most, stop)
+        yield first, end
+        first = end
 
 
 def fits(queue: Queue, size: int, segment: Segment) -> bool:
@@ -100,6 +123,28 @@ def _waits(queue: Queue) -> bool:
     return False
 
 
+def put_off(queue: Queue, run: Run) -> bool:
+    """Its selector is asked later whether it takes a run that the log is about to get. False where the queue's rules must know now."""
+    if queue.intake is not None:
+        return False
+    if queue.paged_from < 0:
+        if queue.is_durable:
+            queue.reach_to(run.first, run.first)
+        leave_in_log(queue, run.first)
+    if queue.tally is not None:
+        queue.unasked.add(run.first, run.stop)
+    queue.engine.dispatch_later(queue)
+    return True
+
+
+def count_out(queue: Queue, segment: Segment) -> None:
+    """Its selector does not take them: where it was not asked when they came (address.py), they have counted until now."""
+    if queue.tally is not None:
+        for first, stop in queue.unasked.within(segment.first, segment.stop):
+            part = segment.part(first, stop)
+            queue.tally.gone(part.size, len(part), part.run.shape)
+
+
 def is_enough(queue: Queue) -> bool:
     """Of what was read for it, the queue keeps what it has by now; the rest stays in the log."""
     return queue.backlog.size > SHARE and queue.address.memory.is_full
@@ -113,6 +158,7 @@ def page(engine: Engine, queue: Queue, run: Run, first: int) -> None:
 
 def leave_in_log(queue: Queue, first: int) -> None:
     queue.paged_from = first
+    queue.unread = queue.unsearched = None  # the log may get what it did not have when it was read
     if queue.is_durable:
         queue.cursor.reach = FAR
     elif not queue.moves_by_itself:
@@ -136,12 +182,19 @@ def load(engine: Engine, queue: Queue) -> None:
     log = queue.address.log
     if queue.is_loading or queue.paged_from < 0:
         return
+    if queue.unread is not None and engine.work.is_over:
+        engine.later.add((load, queue), partial(load, engine, queue))
+        return
     start = max(queue.paged_from, queue.cursor.position)
     if start < log.oldest and queue.moves_by_itself:
         engine.counters["retention"] += log.oldest - start  # gone before this reader came
         start = log.oldest
     queue.paged_from = start
     queue.is_loading = True
+    unread, queue.unread = queue.unread, None
+    if unread is not None and unread.start == start:
+        queue.loaded(unread.runs, start, unread.stop)
+        return
     found = read(engine, queue, start, type(queue).loaded)
     if found is not None:
         queue.loaded(found[0], start, found[1])

@@ -7,17 +7,25 @@ only those are asked who may get the message.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from stompbox.broker.facts import Facts
 from stompbox.selectors import Selector
-from stompbox.selectors.facts import Value
 from stompbox.selectors.intervals import Interval, Intervals
 from stompbox.selectors.values import number_of_text
 
 if TYPE_CHECKING:
     from stompbox.broker.address import Settings
     from stompbox.broker.queue import Queue
+    from stompbox.message import Run
+
+
+Ask = Callable[[Selector, Mapping[str, str], Facts], bool]
+
+
+def _ask(selector: Selector, headers: Mapping[str, str], facts: Facts) -> bool:
+    return selector.matches(headers, facts)
 
 
 FEW: Final = 8  # selectors that compare one header with numbers; so few are asked sooner than found
@@ -26,11 +34,16 @@ FEW: Final = 8  # selectors that compare one header with numbers; so few are ask
 class Plan:
     """Of one shape at one address: looked at once, until subscriptions change."""
 
-    __slots__ = ("_bounded", "_by_number", "_by_text", "_others", "always", "at", "by_message", "by_value", "known", "settings", "version")
+    __slots__ = (
+        "_bounded", "_by_number", "_by_text", "_others", "always", "at", "by_message", "by_value", "by_value_steps",
+        "known", "settings", "steps", "version",
+    )  # fmt: skip
 
     def __init__(self, version: object, settings: Settings) -> None:
         self.version = version
         self.settings = settings
+        self.steps = 0  # that a message takes of which all are asked that cannot be found by its values
+        self.by_value_steps = 0  # those of by_value among them
         self.always: list[Queue] = []
         self.by_value: list[Selector] = []  # those that look at holes
         self.at: list[int] = []  # at which of them
@@ -51,23 +64,29 @@ class Plan:
             self._bounded.setdefault(names, []).append((interval, selector))
         else:
             self._others.append(selector)
+            self.by_value_steps += selector.steps
 
-    def takers(self, headers: Mapping[str, str], facts: Mapping[str, Value]) -> tuple[Selector, ...]:
-        """Those of `by_value` that take a message."""
+    def steps_of(self, run: Run) -> int:
+        """That a run takes: each combination of values that is not known yet, and each message."""
+        fresh = set(zip(*[run.columns[at] for at in self.at], strict=True)) - self.known.keys()
+        return (self.steps - self.by_value_steps) * len(run.bodies) + self.by_value_steps * len(fresh)
+
+    def takers(self, headers: Mapping[str, str], facts: Facts, ask: Ask = _ask) -> tuple[Selector, ...]:
+        """Those of `by_value` that take a message; `ask` says whether one does."""
         by_number = self._by_number
         if by_number is None:
             by_number = self._by_number = self._numbered()
-        asked = self._others
+        candidates = self._others
         for names, by_text in self._by_text.items():
             text = _first(headers, names)
             if text in by_text:
-                asked = asked + by_text[text]
+                candidates = candidates + by_text[text]
         for names, intervals in by_number:
             text = _first(headers, names)
             number = None if text is None else number_of_text(text)
             if number is not None:
-                asked = asked + intervals.around(number)
-        return tuple([selector for selector in asked if selector.matches(headers, facts)])
+                candidates = candidates + intervals.around(number)
+        return tuple([selector for selector in candidates if ask(selector, headers, facts)])
 
     def _numbered(self) -> list[tuple[tuple[str, ...], Intervals[Selector]]]:
         for bounded in self._bounded.values():

@@ -14,7 +14,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from stompbox.broker import arrivals, choosing, messagegroups, paging, scheduling, seeking, slowness
+from stompbox.broker import arrivals, choosing, dispatching, messagegroups, paging, scheduling, seeking, slowness
 from stompbox.broker.consumer import Binding, Consumer
 from stompbox.broker.cursor import Cursor
 from stompbox.broker.expiring import Expiring
@@ -25,6 +25,7 @@ from stompbox.broker.messagegroups import Groups
 from stompbox.broker.segments import Segment
 from stompbox.broker.undelivered import TOO_OFTEN
 from stompbox.broker.waits import Waits
+from stompbox.broker.work import MESSAGE
 from stompbox.message import ANYCAST, MULTICAST, Run
 from stompbox.ranges import Ranges
 from stompbox.selectors import Selector
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     from stompbox.broker.limits import Tally
     from stompbox.broker.redrive import Redrive
     from stompbox.broker.scheduling import Later
-
-DISPATCH_ROUNDS: Final = 1000  # segments handed out in one go, so that one backlog does not hold up the rest
 
 
 class Kind(Enum):
@@ -84,6 +83,9 @@ class Queue:
         self.doubted_below = 0  # may have been delivered before a crash
         self.counts: Counts | None = None  # how often those were delivered
         self.sought = Ranges()  # what consumers took out of the log beyond `paged_from` (seeking.py)
+        self.unasked = Ranges()  # what came without its selector being asked (address.py)
+        self.unread: paging.Unread | None = None  # what was read of the log and is not looked through
+        self.unsearched: paging.Unread | None = None  # the same, of a search (seeking.py)
         self.is_loading = False
         self.is_halfway = False  # stopped while somebody still had credit, so that other queues get their turn
         self.turn = 0
@@ -202,17 +204,7 @@ class Queue:
             reader.offer(run, first, stop)
 
     def offer_lanes(self, segment: Segment) -> None:
-        backlog = self.backlog
-        for lane, part in backlog.sorted(segment):
-            is_next = not self.is_halfway and not backlog.lane(lane).count
-            if is_next and self._give_lane(lane, part, self.takers_of(lane)):
-                continue
-            if not paging.fits(self, backlog.size, part):
-                paging.page(self.engine, self, part.run, part.first)
-                if self.intake is not None:
-                    self.intake.paged += segment.stop - part.first
-                return
-            backlog.push_to(lane, part)
+        dispatching.offer(self, segment)
 
     def finish_with(self, segment: Segment) -> None:
         """Messages that were this queue's and will not be acknowledged."""
@@ -285,7 +277,7 @@ class Queue:
                 is_one = only is not None and self.takers is self.bindings
                 self._dispatch_common([only] if is_one and only is not None else self.takers)
         else:
-            self._dispatch_lanes()
+            dispatching.dispatch(self)
         if self.later is not None:
             scheduling.read_due(self, self.later)
         if self.paged_from >= 0 and (self.takers or paging.reads_for_itself(self)):
@@ -296,38 +288,24 @@ class Queue:
 
     def _dispatch_common(self, bindings: list[Binding]) -> None:
         backlog = self.backlog.common
-        for _ in range(DISPATCH_ROUNDS):
-            if not backlog.count:
-                return
+        work = self.engine.work
+        left = work.rounds
+        while backlog.count and left:
+            left -= 1
             segment = backlog.pop()
             if self.share(segment, bindings):
                 backlog.unpop(segment)
-                return
-        self._go_on_later()
+                break
+        else:
+            if not left:
+                self.go_on_later()
+        work.spend(MESSAGE * (work.rounds - left))
 
-    def _dispatch_lanes(self) -> None:
-        """The same, when it depends on the message who may have it: always the next that somebody with credit takes."""
-        backlog = self.backlog
-        for _ in range(DISPATCH_ROUNDS):
-            best: tuple[tuple[int, int], Lane, list[Binding]] | None = None
-            for head, lane in backlog.heads():
-                if best is None or head < best[0]:
-                    takers = self._ready(lane)
-                    if takers:
-                        best = head, lane, takers
-            if best is None:
-                return
-            _, lane, takers = best
-            segment = backlog.pop(lane)
-            if not self._give_lane(lane, segment, takers):
-                backlog.unpop(lane, segment)
-        self._go_on_later()
-
-    def _go_on_later(self) -> None:
+    def go_on_later(self) -> None:
         self.is_halfway = True
         self.engine.dispatch_later(self)
 
-    def _ready(self, lane: Lane) -> list[Binding]:
+    def ready(self, lane: Lane) -> list[Binding]:
         """Those who take the lane's messages and have credit; the others will be fed when they have."""
         takers = self.takers_of(lane)
         ready = [binding for binding in takers if binding.consumer.has_credit]
@@ -343,7 +321,7 @@ class Queue:
             found = self._takers[lane] = choosing.takers_of(lane, self.takers, is_shared=self.is_shared)
         return found
 
-    def _give_lane(self, lane: Lane, segment: Segment, takers: list[Binding]) -> bool:
+    def give_lane(self, lane: Lane, segment: Segment, takers: list[Binding]) -> bool:
         """True when all of it went. Each lane takes turns of its own, so that lanes that alternate do not favour anybody."""
         if not takers:
             return False
@@ -523,41 +501,51 @@ class Queue:
         self._turns = {}
         self.takers = choosing.chosen(self)
         self.has_tiers = choosing.has_tiers(self.takers)
-        self._select()
-        is_special = self.intake is not None or self.groups is not None or bool(self.readers)
-        self.is_simple = not (is_special or self.has_tiers or self.backlog.selectors)
-
-    def _select(self) -> None:
         if self.is_shared:
             self.backlog.select([binding.consumer.selector for binding in self.bindings if binding.consumer.selector is not None])
+        self.sorted_out()
+
+    def sorted_out(self) -> None:
+        """Nothing is to be sorted any more, or it begins: does the order of arrival decide everything?"""
+        is_special = self.intake is not None or self.groups is not None or bool(self.readers)
+        self.is_simple = not (is_special or self.has_tiers or self.backlog.selectors or self.backlog.unsorted)
 
     # What comes from the log
 
     def loaded(self, runs: list[Run], start: int, stop: int) -> None:
-        """Runs of the log from `start` on, complete up to `stop`: what of them is still to be delivered goes to the backlog."""
+        """Runs of the log from `start` on, complete up to `stop`: what of them is still to be delivered goes to the backlog, as much as
+        there is room and work left for."""
         self.is_loading = is_cut = False
         if self.paged_from == start:
-            at = start
-            for run in runs:
-                first, end = max(run.first, at), min(run.stop, stop)
-                if first < end:
-                    self._pass_over(at, first)
-                    for low, high in self.still_in_log(first, end):
-                        self._take_in(run, low, high)
-                    at = end
-                    if end < stop and paging.is_enough(self):
-                        stop, is_cut = end, True
-                        break
-            self._pass_over(at, stop)
-            self._loaded_to(stop)
+            taken = self._take_some(runs, start, stop)
+            is_cut = taken < stop
+            self._loaded_to(taken)
             if self.intake is not None:
                 self.intake.settle(self)
         if self.redrive is not None:
             self.redrive.go_on()
         if is_cut:  # what is next may be in memory too: not one within the other
-            self.engine.dispatch_later(self)
+            self.go_on_later()
         else:
             self.dispatch()
+
+    def _take_some(self, runs: list[Run], start: int, stop: int) -> int:
+        """Up to where they were looked through; what is left of the runs is kept until the queue goes on."""
+        at, work = start, self.engine.work
+        for number, run in enumerate(runs):
+            for first, end in paging.portions(self, run, at, stop):
+                work.spend(MESSAGE)
+                self._pass_over(at, first)
+                for low, high in self.still_in_log(first, end):
+                    self._take_in(run, low, high)
+                at = end
+                if at < stop and work.is_over:
+                    self.unread = paging.Unread(runs[number:], at, stop)
+                    return at
+                if at < stop and paging.is_enough(self):
+                    return at
+        self._pass_over(at, stop)
+        return stop
 
     def still_in_log(self, first: int, stop: int) -> list[tuple[int, int]]:
         """What of first .. stop-1 was not handed out or answered while it was paged."""
@@ -567,6 +555,7 @@ class Queue:
     def _loaded_to(self, stop: int) -> None:
         is_all = stop >= self.address.log.next
         self.paged_from = -1 if is_all else stop
+        self.unasked.remove(0, stop)
         if self.sought:
             self.sought.add(stop, self.sought.take_prefix(stop))
         if not self.is_durable:
@@ -584,6 +573,8 @@ class Queue:
         for segment, is_wanted in paging.sifted(self, run, first, stop):
             if not is_wanted:
                 self._pass_over(segment.first, segment.stop)
+                if self.unasked:
+                    paging.count_out(self, segment)
             elif segment.failures and self.engine.is_spent(self, segment):
                 self.engine.dead_letter(self, segment, TOO_OFTEN)
             else:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stompbox.broker import paging
+from stompbox.broker import choosing, paging
+from stompbox.broker.work import MESSAGE
 
 if TYPE_CHECKING:
     from stompbox.broker.consumer import Binding
@@ -24,6 +25,8 @@ def seek(engine: Engine, queue: Queue) -> None:
     """For those who have credit, now that memory has nothing for them."""
     if queue.is_loading or queue.is_halfway or queue.intake is not None or queue.groups is not None:
         return
+    if queue.backlog.unsorted:  # memory may have something for them
+        return
     hungry = [binding for binding in queue.takers if binding.consumer.has_credit]
     if len(hungry) < len(queue.takers):
         for binding in queue.takers:
@@ -31,43 +34,66 @@ def seek(engine: Engine, queue: Queue) -> None:
                 binding.consumer.starved[queue] = None
     if not hungry:
         return
-    log = queue.address.log
     start = min(_sought(queue, binding) for binding in hungry)
-    if start >= log.next:
+    if start >= queue.address.log.next:
+        return
+    unsearched, queue.unsearched = queue.unsearched, None
+    if unsearched is not None and unsearched.start <= start < unsearched.stop:
+        _go_on(queue, unsearched.runs, start, unsearched.stop)
         return
     there = paging.read(engine, queue, start, found)
     if there is None:
         queue.is_loading = True
-        return
-    runs, stop = there
-    _hand_out(queue, runs, start, stop)
-    if stop < log.next:
-        engine.dispatch_later(queue)
+    else:
+        _go_on(queue, there[0], start, there[1])
+
+
+def _go_on(queue: Queue, runs: list[Run], start: int, stop: int) -> None:
+    """With what was read; the rest of the log comes later."""
+    if _hand_out(queue, runs, start, stop) < queue.address.log.next:
+        queue.engine.dispatch_later(queue)
 
 
 def found(queue: Queue, runs: list[Run], start: int, stop: int) -> None:
     """What was read for a search; complete up to `stop`."""
     queue.is_loading = False
-    if 0 <= queue.paged_from <= start:
+    if 0 <= queue.paged_from <= start and not queue.is_halfway and not queue.backlog.unsorted:
         _hand_out(queue, runs, start, stop)
     queue.dispatch()
 
 
-def _hand_out(queue: Queue, runs: list[Run], start: int, stop: int) -> None:
+def _hand_out(queue: Queue, runs: list[Run], start: int, stop: int) -> int:
+    """Up to where the runs were looked through, before the turn's work was used up."""
     waiting: set[Binding] = set()  # those who met a message for which nobody had credit
-    for run in runs:
-        for low, high in queue.still_in_log(max(run.first, start), min(run.stop, stop)):
-            for segment, is_wanted in paging.sifted(queue, run, low, high):
-                if is_wanted and _is_plain(queue, run) and not queue.engine.is_spent(queue, segment):
-                    _offer(queue, segment, start, waiting)
+    reached = _search(queue, runs, start, stop, waiting)
     for binding in queue.takers:
-        if binding not in waiting and start <= _sought(queue, binding) < stop:
-            binding.sought = stop
+        if binding not in waiting and start <= _sought(queue, binding) < reached:
+            binding.sought = reached
+    return reached
+
+
+def _search(queue: Queue, runs: list[Run], start: int, stop: int, waiting: set[Binding]) -> int:
+    work = queue.engine.work
+    for number, run in enumerate(runs):
+        for first, end in paging.portions(queue, run, start, stop):
+            work.spend(MESSAGE)
+            for low, high in queue.still_in_log(first, end):
+                for segment, is_wanted in paging.sifted(queue, run, low, high):
+                    if is_wanted and _is_plain(queue, run) and not queue.engine.is_spent(queue, segment):
+                        _offer(queue, segment, start, waiting)
+            if end < stop and work.is_over:
+                queue.unsearched = paging.Unread(runs[number:], end, stop)
+                return end
+    return stop
 
 
 def _offer(queue: Queue, segment: Segment, start: int, waiting: set[Binding]) -> None:
-    for lane, part in queue.backlog.sorted(segment):
-        takers = [b for b in queue.takers_of(lane) if b not in waiting and start <= _sought(queue, b) <= part.first]
+    """To those whose search has come here; only their selectors are asked."""
+    here = [b for b in queue.takers if b not in waiting and start <= _sought(queue, b) < segment.stop]
+    asked = frozenset([b.consumer.selector for b in here if b.consumer.selector is not None])
+    queue.engine.work.spend(len(queue.takers))
+    for lane, part in queue.backlog.parted(segment, asked):
+        takers = [b for b in choosing.takers_of(lane, here, is_shared=queue.is_shared) if _sought(queue, b) <= part.first]
         ready = [binding for binding in takers if binding.consumer.has_credit]
         first, stop = part.first, part.stop
         is_left = not ready or queue.share(part, ready)

@@ -14,6 +14,7 @@ EXPIRED: Final = "expired"
 TOO_OFTEN: Final = "max-delivery-attempts"
 REJECTED: Final = "rejected"
 NO_ROUTE: Final = "no-route"
+TOO_EXPENSIVE: Final = "selector-too-expensive"
 
 MOST: Final = 1000  # lines that are gathered; what else there is becomes one line for each reason and fate
 OTHERS: Final = ""  # the queue of those lines
@@ -26,6 +27,7 @@ class Fate(Enum):
     DEAD_LETTER = "sent to the dead letter address"
     EXPIRED = "sent to the expiry address"
     KEPT = "kept: there is nowhere to go from a dead letter address"
+    NOT_MATCHED = "not matched: a selector took more steps for one of them than it may"
     PASSED_OVER = "passed over by a reader of the log, where they stay"
 
 

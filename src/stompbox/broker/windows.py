@@ -57,8 +57,12 @@ def give_back(queue: Queue) -> None:
     if not gone:
         return
     first = min(segment.first for segment in gone)
-    for segment in gone:
+    if not queue.is_durable:  # its cursor does not say what was never for it
+        queue.cursor.pass_over(first, queue.paged_from if queue.paged_from >= 0 else log.next)
+    for segment in sorted(gone, key=_first, reverse=True):
         _log(queue, queue.backlog.remove(segment))
+        if not queue.is_durable:
+            queue.cursor.revoke(segment.first, segment.stop)
     for binding in queue.bindings:
         binding.sought = 0
     paging.leave_in_log(queue, first)
@@ -72,6 +76,10 @@ def _reached(queue: Queue, out: list[Segment]) -> int:
     if queue.later is not None:
         kept.append(queue.later.stop)
     return max(kept)
+
+
+def _first(segment: Segment) -> int:
+    return segment.first
 
 
 def _log(queue: Queue, segment: Segment) -> None:

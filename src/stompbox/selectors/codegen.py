@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from stompbox.selectors.facts import BY_SPECIAL_NAME, WORDS, Value
-from stompbox.selectors.like import compile_like
+from stompbox.selectors.like import compile_like, weight_of
 from stompbox.selectors.nodes import (
     Arithmetic,
     Between,
@@ -32,7 +32,7 @@ from stompbox.selectors.nodes import (
     Unary,
     in_order_of_evaluation,
 )
-from stompbox.selectors.values import CONVERTING, STRICT, is_in, is_like
+from stompbox.selectors.values import CONVERTING, STRICT, is_found, is_in, is_like
 from stompbox.selectors.xpath import Document
 
 Compiled = Callable[[Mapping[str, Value], Mapping[str, Value], Document | None], bool | None]
@@ -51,15 +51,17 @@ class Code:
     nesting: int = 0
 
 
-def generate(root: Node, *, conversion: bool) -> Compiled:
-    """The function (headers, facts, document) -> True, False or None of a checked tree."""
-    return _Generator(conversion=conversion).function(root)
+def generate(root: Node, *, conversion: bool, is_costly: bool) -> Compiled:
+    """The function (headers, facts, document) -> True, False or None of a checked tree. `is_costly`: LIKEs spend the document's budget."""
+    return _Generator(conversion=conversion, is_costly=is_costly).function(root)
 
 
 class _Generator:
-    def __init__(self, *, conversion: bool) -> None:
+    def __init__(self, *, conversion: bool, is_costly: bool) -> None:
+        self._is_costly = is_costly
         self._reading = CONVERTING if conversion else STRICT
-        self._constants: dict[str, Any] = {"number": self._reading.number, "truth": self._reading.truth, "is_in": is_in, "is_like": is_like}
+        self._constants: dict[str, Any] = {"number": self._reading.number, "truth": self._reading.truth, "is_in": is_in}
+        self._constants |= {"is_like": is_like, "is_found": is_found}
         self._functions: list[str] = []
         self._count = 0
 
@@ -191,7 +193,10 @@ class _Generator:
         return self._then((operand,), f"{operand.result} is {'not ' if node.negated else ''}None")
 
     def _like(self, node: Like, operand: Code) -> Code:
-        code = self._then((operand,), f"is_like({operand.result}, {self._constant(compile_like(node.pattern, node.escape))})")
+        fits, weight = self._constant(compile_like(node.pattern, node.escape)), weight_of(node.pattern, node.escape)
+        is_counted = self._is_costly and weight > 0
+        asked = f"is_found({operand.result}, {fits}, {weight}, document.budget)" if is_counted else f"is_like({operand.result}, {fits})"
+        code = self._then((operand,), asked)
         return self._negated(code) if node.negated else code
 
     def _in(self, node: In, operand: Code) -> Code:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
+from stompbox.selectors.budget import STEPS, Budget
 from stompbox.selectors.facts import BY_SPECIAL_NAME, PER_MESSAGE, Value
 from stompbox.selectors.limits import Limits
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:  # the compiler is loaded with the first selector: most broker
     from stompbox.selectors.nodes import Node
 
 _SHORT = 512  # characters
+_LONG = 64 << 10  # characters of a header, as long as it may be when nobody says otherwise
+_ASKED = 10  # steps that it takes to ask at all
 
 
 class Selector:
@@ -30,14 +33,19 @@ class Selector:
     needs_body: it has an XPATH.
     key: headers, the first that is there counts, and the text that this one must be, or the selector takes nothing; None: no such rule.
     bounds: the same with two numbers, between which or at which it must be.
+    steps: what it costs to ask it about one message, XPATH and LIKE apart; about the terms that it has.
+    is_costly: its XPATHs and LIKEs have a budget for each message (budget.py).
     """
 
-    __slots__ = ("_conversion", "_hash", "_limits", "_run", "bounds", "facts", "headers", "key", "names", "needs_body", "text")
+    __slots__ = (
+        "_conversion", "_hash", "_limits", "_run", "bounds", "facts", "headers", "is_costly", "key", "names", "needs_body", "steps", "text",
+    )  # fmt: skip
 
     def __init__(self, text: str, root: Node, *, conversion: bool, dialect_conversion: bool, limits: Limits) -> None:
         from stompbox.selectors.codegen import generate
         from stompbox.selectors.keys import bounds_of, key_of
-        from stompbox.selectors.nodes import BodyTest, Identifier, in_order_of_evaluation
+        from stompbox.selectors.like import weight_of
+        from stompbox.selectors.nodes import BodyTest, Identifier, Like, in_order_of_evaluation
 
         nodes = in_order_of_evaluation(root)
         facts = [BY_SPECIAL_NAME[node.name] for node in nodes if isinstance(node, Identifier) and node.name in BY_SPECIAL_NAME]
@@ -46,9 +54,12 @@ class Selector:
         self.facts = frozenset(fact.name for fact in facts)
         self.headers = self.names.union(*(fact.headers for fact in facts))
         self.needs_body = any(isinstance(node, BodyTest) and node.xpath is not None for node in nodes)
+        self.steps = _ASKED + len(nodes)
         self.key = key_of(root)
         self.bounds = bounds_of(root)
-        self._run: Compiled = generate(root, conversion=dialect_conversion)
+        searched = sum(weight_of(node.pattern, node.escape) for node in nodes if isinstance(node, Like))
+        self.is_costly = self.needs_body or searched * _LONG // 64 > STEPS // 2
+        self._run: Compiled = generate(root, conversion=dialect_conversion, is_costly=self.is_costly)
         self._conversion = conversion
         self._limits = limits
         self._hash = hash(self._key())
@@ -63,17 +74,24 @@ class Selector:
         """Whether two messages with equal headers may get different verdicts: it reads the body or a fact of `PER_MESSAGE`."""
         return self.needs_body or not PER_MESSAGE.isdisjoint(self.facts)
 
-    def matches(self, headers: Mapping[str, Value], facts: Mapping[str, Value], body: Callable[[], bytes] | None = None) -> bool:
+    def matches(
+        self,
+        headers: Mapping[str, Value],
+        facts: Mapping[str, Value],
+        body: Callable[[], bytes] | None = None,
+        budget: Budget | None = None,
+    ) -> bool:
         """Whether the condition is TRUE (neither FALSE nor UNKNOWN) for a message. Never raises.
 
         headers: the message's headers, decoded, of repeated ones the first; texts, though typed values are understood.
         facts: what the broker knows, by canonical name, typed as `facts.FACT_TABLE` says; absent or None: the header of the special name.
         body: called at most once, and only where `needs_body`; None: there is no body to look at, XPATH is UNKNOWN.
+        budget: of what `is_costly`; what comes when it is used up is UNKNOWN, too.
         """
-        if self.needs_body:
+        if self.is_costly:
             from stompbox.selectors.xpath import Document
 
-            return self._run(headers, facts, Document(body, self._limits.xpath_size)) is True
+            return self._run(headers, facts, Document(body, self._limits.xpath_size, budget)) is True
         return self._run(headers, facts, None) is True
 
     def __repr__(self) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from stompbox.selectors.budget import Budget
 from stompbox.selectors.facts import Value
 
 Number = int | float
@@ -25,6 +26,8 @@ _EXACT = 1 << 53  # below this a double is the number itself
 _INTEGER_LENGTH = 40  # longer texts are read as a double, whose cost does not grow with the square of the length
 _FIRST = frozenset("+-.0123456789")
 _LAST = frozenset(".0123456789")
+_FREE = 64  # characters of a text that a search costs nothing for
+_CHARACTERS_PER_STEP = 64
 _BOOLEANS = {"true": True, "false": False}
 
 
@@ -158,6 +161,15 @@ def is_in(value: Value, values: frozenset[str]) -> Truth:
 def is_like(value: Value, fits: Callable[[str], bool]) -> Truth:
     """LIKE looks at texts only: anything else is UNKNOWN."""
     return fits(value) if value.__class__ is str else None
+
+
+def is_found(value: Value, fits: Callable[[str], bool], each: int, budget: Budget) -> Truth:
+    """The same for a pattern that is searched for, which costs `each` steps for 64 characters; UNKNOWN when they are used up."""
+    if not isinstance(value, str):
+        return None
+    if len(value) > _FREE and not budget.spend(each * len(value) // _CHARACTERS_PER_STEP):
+        return None
+    return fits(value)
 
 
 @dataclass(frozen=True, slots=True)

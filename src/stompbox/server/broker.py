@@ -215,6 +215,7 @@ class Broker:
         if self.has_failed:
             return
         engine = self.engine
+        engine.work.begin()
         for _ in range(ROUNDS):
             if not engine.touched or not self.deliveries.write():
                 break

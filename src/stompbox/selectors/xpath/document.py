@@ -14,6 +14,8 @@ from enum import Enum
 from functools import lru_cache
 from xml.parsers import expat
 
+from stompbox.selectors.budget import Budget
+
 XML_NAMESPACE = "http://www.w3.org/XML/1998/namespace"
 _ENCODINGS = frozenset((None, "utf-8", "utf-16", "us-ascii", "iso-8859-1"))
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
@@ -61,11 +63,12 @@ class XmlNode:
 
 
 class Document:
-    """The body of one message, parsed when the first XPATH asks for it and at most once."""
+    """The body of one message, parsed when the first XPATH asks for it and at most once. `budget`: of all that looks at the message."""
 
-    __slots__ = ("_body", "_limit", "_nodes")
+    __slots__ = ("_body", "_limit", "_nodes", "budget")
 
-    def __init__(self, body: Callable[[], bytes] | None, limit: int) -> None:
+    def __init__(self, body: Callable[[], bytes] | None, limit: int, budget: Budget | None = None) -> None:
+        self.budget = budget if budget is not None else Budget()
         self._body = body
         self._limit = limit
         self._nodes: list[XmlNode] | None = None
@@ -75,6 +78,7 @@ class Document:
         """In document order, the root first; attributes stand behind their element. Raises NotXml or Unseen."""
         if self._nodes is None:
             self._nodes = self._read()
+            self.budget.spend(len(self._nodes) // 4)
         return self._nodes
 
     def _read(self) -> list[XmlNode]:

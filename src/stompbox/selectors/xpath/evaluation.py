@@ -13,7 +13,6 @@ from typing import Protocol
 
 from stompbox.selectors.xpath.document import Document, NodeKind, NotXml, Unseen, XmlNode
 from stompbox.selectors.xpath.types import (
-    Budget,
     Exhausted,
     Focus,
     NodeSet,
@@ -24,9 +23,6 @@ from stompbox.selectors.xpath.types import (
     to_boolean,
     to_number,
 )
-
-STEPS = 50_000
-"""Steps of one evaluation (see Budget): a search of every node of the largest body takes a small part of it."""
 
 
 class Expression(Protocol):
@@ -49,7 +45,8 @@ class XPath:
             return None
         try:
             nodes = document.nodes
-            focus = Focus(nodes[0], 1, 1, nodes, Budget(STEPS))
+            focus = Focus(nodes[0], 1, 1, nodes, document.budget)
+            focus.spend(1)
             return to_boolean(self.expression.evaluate(focus), focus)
         except NotXml:
             return False

@@ -1,4 +1,4 @@
-"""The four types of XPath 1.0 and the conversions between them (3.3 to 3.5, 4.2 to 4.4), and the budget of an evaluation.
+"""The four types of XPath 1.0 and the conversions between them (3.3 to 3.5, 4.2 to 4.4).
 
 Decides: string values, number texts, and how two values compare. Comparisons of node-sets are linear in their sizes.
 """
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
 
+from stompbox.selectors.budget import Budget
 from stompbox.selectors.xpath.document import NodeKind, XmlNode
 
 NodeSet = list[XmlNode]
@@ -46,8 +47,7 @@ class Focus:
         return Focus(node, position, size, self.nodes, self.budget)
 
     def spend(self, steps: int) -> None:
-        self.budget.left -= steps
-        if self.budget.left < 0:
+        if not self.budget.spend(steps):
             raise Exhausted
 
     def ancestors(self, node: XmlNode) -> NodeSet:
@@ -59,13 +59,6 @@ class Focus:
             above = found[-1].parent
         self.spend(len(found))
         return found
-
-
-@dataclass(slots=True)
-class Budget:
-    """About one step for each node looked at and for 64 characters handled."""
-
-    left: int
 
 
 _CHARACTERS_PER_STEP = 64

@@ -1,0 +1,90 @@
+"""Who gets which message next, where that depends on the message: selectors, groups, priorities of consumers.
+
+What waits is sorted into lanes (lanes.py) portion by portion, and handed out in the order of the lanes' first messages; a queue that
+used up its portion goes on behind the others.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heapreplace
+from typing import TYPE_CHECKING
+
+from stompbox.broker import paging
+from stompbox.broker.lanes import Lane
+from stompbox.broker.work import MESSAGE
+
+if TYPE_CHECKING:
+    from stompbox.broker.consumer import Binding
+    from stompbox.broker.queue import Queue
+    from stompbox.broker.segments import Segment
+
+_Heads = list[tuple[tuple[int, int], int, Lane]]
+
+
+def offer(queue: Queue, segment: Segment) -> None:
+    """What arrived just now: to who has credit, into a lane, or to what is still to be sorted."""
+    backlog = queue.backlog
+    for lane, part in backlog.arriving(segment):
+        is_next = lane is not None and not queue.is_halfway and not backlog.lane(lane).count
+        if lane is not None and is_next and queue.give_lane(lane, part, queue.takers_of(lane)):
+            continue
+        if not paging.fits(queue, backlog.size, part):
+            paging.page(queue.engine, queue, part.run, part.first)
+            if queue.intake is not None:
+                queue.intake.paged += segment.stop - part.first
+            return
+        if lane is None:
+            backlog.leave(part)
+        else:
+            backlog.push_to(lane, part)
+
+
+def dispatch(queue: Queue) -> None:
+    """Hands out what it can: always the next that somebody with credit takes."""
+    backlog = queue.backlog
+    if backlog.unsorted:
+        backlog.sort_some()
+        if not backlog.unsorted:
+            queue.sorted_out()
+    work = queue.engine.work
+    rounds = _hand_out(queue, work.rounds)
+    work.spend(MESSAGE * rounds + len(backlog.by_lane))
+    if rounds == work.rounds or backlog.unsorted:
+        queue.go_on_later()
+
+
+def _hand_out(queue: Queue, most: int) -> int:
+    """How many segments went; `most` when there may be more."""
+    backlog = queue.backlog
+    heads = _heads(queue)
+    for rounds in range(most):
+        takers = _next(queue, heads)
+        if not takers:
+            return rounds
+        lane = heads[0][2]
+        segment = backlog.pop(lane)
+        if not queue.give_lane(lane, segment, takers):
+            backlog.unpop(lane, segment)
+        if queue.groups is not None:
+            heads = _heads(queue)  # a consumer's own lane may have got something
+        elif backlog.lane(lane).count:
+            heapreplace(heads, (backlog.lane(lane).head, heads[0][1], lane))
+        else:
+            heappop(heads)
+    return most
+
+
+def _heads(queue: Queue) -> _Heads:
+    heads = [(head, number, lane) for number, (head, lane) in enumerate(queue.backlog.heads())]
+    heapify(heads)
+    return heads
+
+
+def _next(queue: Queue, heads: _Heads) -> list[Binding]:
+    """Those who may have what the first lane has; lanes that nobody with credit takes are left out."""
+    while heads:
+        takers = queue.ready(heads[0][2])
+        if takers:
+            return takers
+        heappop(heads)
+    return []

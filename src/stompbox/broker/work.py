@@ -1,0 +1,94 @@
+"""How much work is done in one go, counted in steps, and who goes on later.
+
+A step is about what one term of a selector costs for one message. Matching, sorting, expiring and the like stop when the portion of this
+turn is used up (`is_over`), remember where they were and queue up in `Turns`; whoever runs the engine gives them the next portion
+behind everybody else (`Engine.dispatch_rest`). Nothing here reads a clock: how long a step takes, the server knows.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+PORTION: Final = 20_000  # steps: some milliseconds
+MESSAGE: Final = 20  # steps that it takes to move a segment from one place to another
+
+
+class Work:
+    """Steps that were taken (`done`) since the last `begin`, of the `portion` that may be."""
+
+    __slots__ = ("done", "portion", "total")
+
+    def __init__(self, portion: int = PORTION) -> None:
+        self.portion = portion
+        self.done = 0
+        self.total = 0  # since the start, but for those of `done`
+
+    def begin(self) -> None:
+        """A new turn."""
+        self.total += self.done
+        self.done = 0
+
+    def spend(self, steps: int) -> None:
+        self.done += steps
+
+    @property
+    def is_over(self) -> bool:
+        return self.done >= self.portion
+
+    @property
+    def least(self) -> int:
+        """Steps that are not worth asking whether the turn has them left."""
+        return self.portion // 20
+
+    @property
+    def most(self) -> int:
+        """Steps that one run may take at once; beyond, it is put off."""
+        return 5 * self.portion
+
+    @property
+    def rounds(self) -> int:
+        """Segments that are handed out in one go, so that one backlog does not hold up the rest."""
+        return max(1, self.portion // MESSAGE)
+
+    @property
+    def left(self) -> int:
+        return max(0, self.portion - self.done)
+
+    def __repr__(self) -> str:
+        return f"<Work {self.done} of {self.portion} steps>"
+
+
+class Turns:
+    """What stopped half-way, in the order in which it did; each key waits once."""
+
+    __slots__ = ("_keys", "_steps", "work")
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        self._steps: deque[tuple[object, Callable[[], object]]] = deque()
+        self._keys: set[object] = set()
+
+    def add(self, key: object, step: Callable[[], object]) -> None:
+        if key not in self._keys:
+            self._keys.add(key)
+            self._steps.append((key, step))
+
+    def run(self, goes_on: Callable[[], bool]) -> bool:
+        """Each of those that wait gets its turn, with a portion of its own, as long as `goes_on` says so. False when there was none."""
+        count = len(self._steps)
+        for _ in range(count):
+            key, step = self._steps.popleft()
+            self._keys.discard(key)
+            self.work.begin()
+            step()
+            if not goes_on():
+                break
+        return count > 0
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    def __repr__(self) -> str:
+        return f"<Turns {len(self)} {self.work!r}>"

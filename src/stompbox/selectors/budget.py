@@ -1,0 +1,36 @@
+"""The steps that one selector may take for one message: both are strangers', and each XPATH and LIKE of it draws on the same budget.
+
+What finds the budget used up is UNKNOWN, so that a selector with it is TRUE only where it would be whatever that is. A step is about
+one node of a document looked at, or 64 characters searched.
+"""
+
+from __future__ import annotations
+
+STEPS = 50_000
+"""A search of every node of the largest body takes a part of it; the whole takes about 10 ms."""
+
+
+class Budget:
+    """`left` is below zero once something had to be given up (`is_used_up`)."""
+
+    __slots__ = ("left", "steps")
+
+    def __init__(self, steps: int = STEPS) -> None:
+        self.steps = steps
+        self.left = steps
+
+    def spend(self, steps: int) -> bool:
+        """False when that is too much."""
+        self.left -= steps
+        return self.left >= 0
+
+    @property
+    def is_used_up(self) -> bool:
+        return self.left < 0
+
+    @property
+    def spent(self) -> int:
+        return min(self.steps, self.steps - self.left)
+
+    def __repr__(self) -> str:
+        return f"<Budget {self.left} of {self.steps} steps>"

@@ -1,0 +1,188 @@
+"""Work is counted in steps, and long work goes on in the next turn where it was: nothing is asked twice, nothing holds up a turn."""
+
+from __future__ import annotations
+
+import pytest
+
+from stompbox.broker import windows
+from stompbox.broker.consumer import AckMode
+from stompbox.broker.undelivered import TOO_EXPENSIVE, Fate, Loss
+from stompbox.broker.work import PORTION, Turns, Work
+from stompbox.selectors import Selector, compile_selector
+from stompbox.selectors.selector import Selector as Asked
+from tests.broker.world import Got, World
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The texts of selectors, each time that one is asked about a message."""
+    found: list[str] = []
+    matches = Asked.matches
+
+    def counted(self: Selector, *arguments: object) -> bool:
+        found.append(self.text)
+        return matches(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Asked, "matches", counted)
+    return found
+
+
+def send(world: World, count: int, name: str = "q") -> None:
+    for number in range(count):
+        world.send(name, b"%d" % number, headers={"n": str(number)})
+
+
+def turns(world: World) -> tuple[list[Got], int]:
+    """All that comes, and the most steps that a turn took."""
+    got, most = world.out(), 0
+    while world.engine.dispatch_rest(lambda: False) or world.serve() or world.engine.touched:
+        most = max(most, world.engine.work.done)
+        got += world.out()
+    return got, most
+
+
+def test_each_waits_once_and_goes_on_behind_the_others() -> None:
+    work, said = Work(10), []
+    later = Turns(work)
+
+    def step(name: str) -> None:
+        said.append(name)
+        work.spend(10)
+
+    for name in ("a", "b", "a"):
+        later.add(name, lambda name=name: step(name))  # type: ignore[misc]
+    assert later.run(lambda: False)
+    later.add("a", lambda: step("a"))
+    assert later.run(lambda: True)
+    assert not later.run(lambda: True)
+    assert said == ["a", "b", "a"]
+
+
+def test_a_selector_is_asked_once_about_each_message_that_waits(asked: list[str]) -> None:
+    """Whoever comes or goes beside it: what was asked is remembered."""
+    world = World()
+    send(world, 3000)
+    consumers = [world.on_queue(world.consumer(f"c{n}", AckMode.AUTO, selector=f"n = {n * 100}"), "q") for n in range(10)]
+    got, most = turns(world)
+    assert sorted(int(one.body) for one in got) == [n * 100 for n in range(10)]
+    assert len(asked) <= 10 * 3000
+    asked.clear()
+    world.close(consumers[0])
+    turns(world)
+    world.send("q", b"new", headers={"n": "new"})
+    turns(world)
+    assert len(asked) <= 2 * 9, "about what came back, and what came"
+    assert most < 2 * PORTION
+
+
+def test_joining_a_long_queue_takes_many_turns(asked: list[str]) -> None:
+    world = World(portion=1000)
+    send(world, 2000)
+    world.engine.work.begin()
+    world.on_queue(world.consumer("last", AckMode.AUTO, selector="n = 1999"), "q")
+    assert len(asked) < 100
+    assert world.bodies() == []
+    got, most = turns(world)
+    assert [one.body for one in got] == [b"1999"]
+    assert most < 1200
+    assert len(asked) == 2000
+
+
+def test_a_search_of_the_log_remembers_where_it_was(asked: list[str]) -> None:
+    """Each selector has seen each message once, although one consumer came after the other and none found anything."""
+    world = World(page_size=6000, portion=1000)
+    send(world, 1000)
+    world.commit()
+    for number in range(5):
+        world.on_queue(world.consumer(f"c{number}", AckMode.AUTO, selector=f"n = {-number - 1}"), "q")
+        turns(world)
+    assert len(asked) <= 5 * 1000 + 5 * 50
+    asked.clear()
+    world.send("q", b"one more", headers={"n": "x"})
+    _, most = turns(world)
+    assert len(asked) <= 5
+    assert most < 1200
+
+
+@pytest.mark.parametrize("is_durable", [True, False])
+def test_selectors_that_cost_more_than_a_turn_are_asked_later(asked: list[str], is_durable: bool) -> None:
+    """Each in a turn of its own; in order, and nothing is lost."""
+    world = World(portion=500)
+    terms = " OR ".join(f"h{term} = 'x'" for term in range(100))
+    for number in range(20):
+        consumer = world.consumer(f"c{number}", AckMode.AUTO, selector=f"n = {number} OR {terms}", session=number)
+        if is_durable:
+            world.on_durable(consumer, f"d{number}", "t")
+        else:
+            world.on_topic(consumer, "t")
+    world.engine.work.begin()
+    for number in range(20):
+        world.send_to_topic("t", b"%d" % number, headers={"n": str(number)})
+    assert not asked
+    got, most = turns(world)
+    assert sorted((one.consumer, int(one.body)) for one in got) == sorted((f"c{number}", number) for number in range(20))
+    assert len(asked) == 20 * 20
+    assert most < 3 * 500
+    if is_durable:
+        for consumer in {id(one.queue): one.queue.bindings[0].consumer for one in got}.values():
+            world.engine.flushed(consumer)
+        world.commit()
+        assert world.engine.addresses["t"].log.low_water() == 20
+
+
+def test_what_was_put_off_comes_after_a_restart() -> None:
+    world = World(portion=10)
+    durable = world.on_durable(world.consumer("c", AckMode.AUTO, selector="n = 1 OR n = 2"), "d", "t")
+    world.send_to_topic("t", b"1", headers={"n": "1"})
+    world.send_to_topic("t", b"3", headers={"n": "3"})
+    world.close(durable)
+    world.commit()
+    world = world.restart()
+    world.on_durable(world.consumer("c", AckMode.AUTO, selector="n = 1 OR n = 2"), "d", "t")
+    assert [got.body for got in world.settle()] == [b"1"]
+
+
+def test_a_selector_that_takes_too_many_steps_does_not_match_and_is_told() -> None:
+    world = World()
+    paths = " OR ".join(f"XPATH '//a[. = {number}]'" for number in range(200))
+    world.on_topic(world.consumer(selector=paths), "t")
+    body = b"<r>" + b"<b>1</b>" * 5000 + b"</r>"
+    world.engine.work.begin()
+    world.send_to_topic("t", body)
+    assert world.engine.work.done < 60_000
+    assert world.settle() == []
+    assert world.engine.undelivered.take() == [(Loss("t", TOO_EXPENSIVE, Fate.NOT_MATCHED), 1)]
+
+
+def test_all_likes_of_a_selector_share_its_steps() -> None:
+    selector = compile_selector(" OR ".join(f"h LIKE '%a_b{number}%'" for number in range(400)))
+    world = World()
+    world.on_topic(world.consumer(selector=selector.text), "t")
+    world.engine.work.begin()
+    world.send_to_topic("t", b"", headers={"h": "a" * 60_000})
+    assert world.engine.work.done < 60_000
+    assert world.engine.undelivered.counts[Loss("t", TOO_EXPENSIVE, Fate.NOT_MATCHED)] == 1
+    world.send_to_topic("t", b"found", headers={"h": "xaxb7"})
+    assert [got.body for got in world.settle()] == [b"found"]
+
+
+def test_a_reader_whose_window_was_given_back_reads_it_again() -> None:
+    """Its cursor had passed what it had in memory."""
+    world = World(portion=PORTION)
+    world.engine.address("t").log.keeps = 100
+    reader = world.on_topic(world.consumer(prefetch=1), "t")
+    queue = next(iter(reader.bindings.values())).queue
+    for _ in range(2):
+        for number in range(6):
+            world.send_to_topic("t", b"%d" % number)
+        world.commit()
+        taken = got = world.settle()
+        windows.give_back(queue)
+        while got:
+            for one in got:
+                world.ack(reader, one)
+            got = world.settle()
+            if queue.backlog.count:
+                windows.give_back(queue)
+            taken = taken + got
+        assert [int(one.body) for one in taken] == list(range(6))
