@@ -91,6 +91,17 @@ def test_what_came_before_the_receipt_of_unschedule_is_the_last(start: Start) ->
         assert scheduled(client) == []
 
 
+def test_a_restart_is_no_last_consumer(start: Start) -> None:
+    served = start()
+    with Plain(served.port) as client:
+        said(client, {"destination": "/queue/q", "auto-delete": "true"}, b"kept")
+        killed(served)
+    served = start()
+    with Plain(served.port) as client:
+        client.send("SUBSCRIBE", {"destination": "/queue/q", "id": "0"})
+        assert client.receive().body == b"kept"
+
+
 def test_a_queue_keeps_its_arguments(start: Start) -> None:
     served = start()
     with Plain(served.port) as client:

@@ -57,6 +57,9 @@ def _may_go(engine: Engine, queue: Queue) -> bool:
         return False
     if not (settings.auto_delete_queues if queue.is_auto else settings.auto_delete_created_queues):
         return False
+    is_asked = queue.kind is Kind.ANYCAST and queue.name in queue.address.arguments
+    if is_asked and not queue.uses and not settings.auto_delete_queues_skip_usage_check:
+        return False  # it goes with its last consumer, and a restart is none
     most = settings.auto_delete_queues_message_count
     return most < 0 or waiting(queue) <= most
 
