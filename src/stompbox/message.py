@@ -175,7 +175,7 @@ class Run:
 
     __slots__ = (
         "arrived", "bodies", "cache", "columns", "cost", "first", "holders", "is_large", "is_logged", "is_loose", "is_withdrawn", "queue",
-        "routing", "sender", "shape", "size",
+        "routing", "sender", "shape", "size", "takers",
     )  # fmt: skip
 
     def __init__(
@@ -202,6 +202,7 @@ class Run:
         self.is_large = isinstance(bodies[0], Large) if bodies else False
         self.cost = -1  # octets of memory, once somebody has asked (broker/segments.py)
         self.holders = 0  # backlogs' segments that keep it in memory (broker/memory.py)
+        self.takers = 0  # of its messages: handed out and not acknowledged, once for each subscription (broker/allowance.py)
         self.is_logged = False  # the log has it, or will with the next commit
         self.is_loose = False  # in the log for want of memory alone: it need not outlive a loss of power
         self.is_withdrawn = False  # its sender was told that it could not be stored: it is not delivered (again)

@@ -339,6 +339,10 @@ def network_of(address: str) -> str:
 Grants = Mapping[str, Collection[str]]
 
 
+ANSWER: Final = 300  # octets of memory that an answer takes beside the address, at a guess
+LONGEST_REMEMBERED: Final = 512  # characters of an address; of longer ones it is found out each time: a client can make up any number
+
+
 class Permissions:
     """Which groups have which right on which address.
 
@@ -351,6 +355,7 @@ class Permissions:
         self._grants: Final = grants
         self._cache_size: Final = cache_size
         self._answers: Final[dict[tuple[frozenset[str], Right, str], bool]] = {}
+        self.size = 0  # octets of memory that they take, about
 
     def __repr__(self) -> str:
         return f"<Permissions: {len(self._answers)} answers known>" if self._grants else "<Permissions: none, everything is allowed>"
@@ -378,8 +383,14 @@ class Permissions:
         grants = self._grants(address) if self._grants else None
         granted = grants.get(right.value, ()) if grants is not None else ()
         answer = "*" in granted or not groups.isdisjoint(granted)
-        while self._answers and len(self._answers) >= self._cache_size:
-            self._answers.pop(next(iter(self._answers)), None)
-        if self._cache_size > 0:
-            self._answers[question] = answer
+        if self._cache_size > 0 and len(address) <= LONGEST_REMEMBERED:
+            self._remember(question, answer)
         return answer
+
+    def _remember(self, question: tuple[frozenset[str], Right, str], answer: bool) -> None:
+        self.size += ANSWER + len(question[2])
+        self._answers[question] = answer
+        while len(self._answers) > self._cache_size:
+            oldest = next(iter(self._answers))
+            del self._answers[oldest]
+            self.size -= ANSWER + len(oldest[2])

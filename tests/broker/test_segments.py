@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stompbox.broker.segments import EACH, RUN, Held, Segment, Spans, cost_of, octets_of
+from stompbox.broker.segments import EACH, HEADER, RUN, VALUE, Held, Segment, Spans, cost_of, octets_of
 from stompbox.message import Run, Shape
 from tests.broker.world import run_of
 
@@ -68,7 +68,15 @@ def test_empty_bodies_are_not_free() -> None:
     shape = Shape({"destination": "q", "note": "x" * 1000})
     run = Run(shape, [b""] * 10)
     assert octets_of(shape) == len("destination") + len("q") + len("note") + 1000 + 2 * 2
-    assert cost_of(run) == Segment(run, 0, 10).cost == RUN + 10 * EACH + octets_of(shape)
+    assert cost_of(run) == Segment(run, 0, 10).cost == RUN + HEADER + 10 * EACH + octets_of(shape)
+
+
+def test_what_varies_counts_where_it_is() -> None:
+    """A head whose values differ from message to message is in no shape, but in memory."""
+    run = Run(Shape({"destination": "q"}, holes=("n",)), [b""] * 3, ([b"x" * 1000, b"", b"yy"],))
+    assert cost_of(run) == Segment(run, 0, 3).cost == RUN + 3 * EACH + octets_of(run.shape) + 1002 + 3 * VALUE
+    run.first = 0
+    assert Segment(run, 0, 1).cost - Segment(run, 1, 2).cost == 1000
 
 
 # Held

@@ -60,6 +60,7 @@ OPTIONS: list[tuple[str, Any, str, Any, list[str], str]] = [
     ("maxConnections", 10_000, "-1", -1, ["many"], WHOLE.format(-1, "connections")),
     ("maxConnectionsBeforeLogin", 5000, "10", 10, ["-2"], WHOLE.format(-1, "connections")),
     ("maxConnectionsPerAddress", None, "10", 10, ["-2"], WHOLE.format(-1, "connections")),
+    ("maxControlBodySize", 64 * KIB, "1K", KIB, ["-1"], SIZE.format(0)),
     ("maxConnectionMemory", 64 * MIB, "1MiB", MIB, ["0"], SIZE.format(1)),
     ("maxConnectionsPerUser", -1, "3", 3, ["-2"], WHOLE.format(-1, "connections")),
     ("maxSubscriptions", 1000, "1", 1, ["0"], WHOLE.format(1, "subscriptions")),

@@ -11,8 +11,8 @@ import pytest
 from stompbox.errors import FrameError
 from stompbox.stomp import codec
 from stompbox.stomp.codec import Decoder, Limits, content_length
-from stompbox.stomp.frames import SERVER_COMMANDS
-from stompbox.stomp.versions import V12
+from stompbox.stomp.frames import CLIENT_COMMANDS, CONTROL_COMMANDS, SERVER_COMMANDS, Frame
+from stompbox.stomp.versions import V11, V12
 
 SMALL = Limits(head=40, headers=3, body=20, before_login=64)
 
@@ -225,3 +225,21 @@ def test_work_is_counted_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     work = Work(monkeypatch)
     assert outcome(Decoder(), [work.piece(b"SEND\n"), work.piece(b"\nhello\0")]) == ["SEND"]
     assert work.octets > 12
+
+
+@pytest.mark.parametrize("command", sorted(CONTROL_COMMANDS))
+@pytest.mark.parametrize("counts", [True, False])
+def test_frames_that_are_no_send_have_small_bodies(command: str, *, counts: bool) -> None:
+    """Refused at its announcement; without one as it grows, before it is complete."""
+    limits = Limits(control=100)
+    head = f"{command}\n".encode()
+    for size, is_good in ((100, True), (101, False)):
+        decoder = Decoder(CLIENT_COMMANDS, limits)
+        decoder.logged_in, decoder.version = True, V11
+        data = head + b"content-length:%d\n\n" % size if counts else head + b"\n" + b"x" * size
+        if is_good:
+            rest = b"x" * size + b"\0" if counts else b"\0"
+            assert [len(frame.body) for frame in [*decoder.receive(data), *decoder.receive(rest)] if isinstance(frame, Frame)] == [size]
+        else:
+            with pytest.raises(FrameError, match="the limit of 100 octets"):
+                list(decoder.receive(data))

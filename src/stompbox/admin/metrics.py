@@ -179,7 +179,7 @@ def _of_broker(broker: Broker) -> Iterator[Metric]:
     yield GaugeMetricFamily("stompbox_subscriptions", "Subscriptions of all connections", value=consumers)
     transactions = sum([len(connection.transactions) for connection in broker.connections])
     yield GaugeMetricFamily("stompbox_transactions", "Open transactions", value=transactions)
-    yield GaugeMetricFamily("stompbox_memory_bytes", "What waits in queues in memory", value=engine.memory.size)
+    yield _gauge("stompbox_memory_bytes", "Memory that is kept for clients and because of them, by kind", "kind", broker.ledger.by_kind)
     yield GaugeMetricFamily("stompbox_memory_messages", "The same by count", value=engine.memory.count)
     yield GaugeMetricFamily("stompbox_memory_limit_bytes", "global-max-size; -1: none", value=broker.configuration.global_max_size)
     yield GaugeMetricFamily("stompbox_addresses", "Addresses", value=len(engine.addresses))

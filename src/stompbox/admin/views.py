@@ -19,6 +19,7 @@ from stompbox.broker.depth import depth_of
 from stompbox.broker.queue import Kind, Queue
 from stompbox.config.settings import AddressSettings, given
 from stompbox.message import ANYCAST, MULTICAST
+from stompbox.server.ledger import by_kind
 
 if TYPE_CHECKING:
     from stompbox.server.broker import Broker
@@ -41,7 +42,8 @@ class DeadLetters(Struct, frozen=True):
 
 
 class Status(Struct, frozen=True):
-    """`memory_bytes` of messages, of which `memory_limit` may be (-1: any), `resident_bytes` of the whole process. `disk_…` None: in
+    """`memory_bytes` of messages that wait, of which `memory_limit` may be (-1: any), `memory` by kind (server/ledger.py),
+    `resident_bytes` of the whole process. `disk_…` None: in
     memory; `min_disk_free`: what must be free for messages to be stored."""
 
     version: str
@@ -66,6 +68,7 @@ class Status(Struct, frozen=True):
     transactions: int
     memory_bytes: int
     memory_limit: int
+    memory: dict[str, int]
     resident_bytes: int | None
     disk_free: int | None
     disk_size: int | None
@@ -132,7 +135,7 @@ class SubscriptionView(Struct, frozen=True):
 
 
 class ConnectionView(Struct, frozen=True):
-    """`waits_for`: why it is not read any further."""
+    """`waits_for`: why it is not read any further; `memory_bytes`: what is kept for it, `memory` by kind."""
 
     id: int
     peer: str
@@ -143,6 +146,8 @@ class ConnectionView(Struct, frozen=True):
     since: int
     transactions: int
     waits_for: list[str]
+    memory_bytes: int
+    memory: dict[str, int]
     subscriptions: list[SubscriptionView]
 
 
@@ -188,7 +193,7 @@ def status_of(broker: Broker) -> Status:
         dict(sorted(engine.counters.items())), dict(sorted(broker.errors.items())),
         broker.committer.applied, broker.committer.failed, engine.unsaved,
         sum([len(connection.consumers) for connection in connections]), sum([len(connection.transactions) for connection in connections]),
-        engine.memory.size, broker.configuration.global_max_size, _resident(),
+        engine.memory.size, broker.configuration.global_max_size, broker.ledger.by_kind, _resident(),
         space and space.f_bavail * space.f_frsize, space and space.f_blocks * space.f_frsize, broker.configuration.min_disk_free,
         _dead_letters(broker),
     )  # fmt: skip
@@ -289,7 +294,7 @@ def connection_view(broker: Broker, connection: Connection) -> ConnectionView:
     return ConnectionView(
         connection.session_id, connection.peer, connection.user.name, connection.client_id,
         connection.session.version.name if connection.is_entered else "", str(connection.listener), connection.since,
-        len(connection.transactions), waits, subscriptions,
+        len(connection.transactions), waits, connection.account.size, by_kind(connection), subscriptions,
     )  # fmt: skip
 
 

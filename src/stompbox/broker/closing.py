@@ -28,8 +28,9 @@ def closing(engine: Engine, consumer: Consumer, *, is_failure: bool) -> Iterator
     consumer.is_closed, consumer.is_started = True, False
     written = consumer.written
     consumer.outbox.clear()
-    for ending in consumer.on_close:
-        ending()
+    consumer.allowance.subscribed -= consumer.cost
+    while consumer.on_close:  # what is left of it refers to nobody
+        consumer.on_close.pop()()
     sent = consumer.take_all()
     left: list[Queue] = []
     for number, binding in enumerate(list(consumer.bindings.values()), 1):
@@ -47,6 +48,8 @@ def closing(engine: Engine, consumer: Consumer, *, is_failure: bool) -> Iterator
         lifetimes.queue_left(engine, queue)
         if number % STEP == 0:
             yield
+    engine.unacknowledged.denied.pop(consumer, None)
+    engine.unacknowledged.feed()
     yield
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
+from stompbox.broker.allowance import Allowance
 from stompbox.broker.segments import Held, Segment, Spans, octets_of
 from stompbox.message import Run
 from stompbox.selectors import Selector
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 MOST_OUT: Final = 64 << 20  # body bytes that a subscription without a window may have unacknowledged
 _NONE: Final = Spans()  # of those who need none
+COST: Final = 3 << 10  # octets of memory that a subscription takes beside its texts, at a guess
+COMPILED: Final = 24  # times the octets of a selector that its compiled form takes, at a guess
 AUTO_WINDOW: Final = 2 << 20  # octets of bodies and headers on their way to the socket of an auto subscription
 
 
@@ -102,6 +105,7 @@ class Consumer:
         priority: int = 0,
         is_exclusive: bool = False,
         owner: Any = None,
+        allowance: Allowance | None = None,
         head_of: Callable[[Queue], Any] = lambda _: None,
     ) -> None:
         self.name = name
@@ -110,6 +114,9 @@ class Consumer:
         self.destination = destination
         self.selector = selector  # on an anycast queue: which of its messages it takes
         self.owner = owner
+        self.allowance = allowance if allowance is not None else Allowance()
+        self.cost = COST + len(name) + len(destination) + (COMPILED * len(selector.text) if selector is not None else 0)
+        self.allowance.subscribed += self.cost
         self.head_of = head_of
         self.window = AUTO_WINDOW if ack is AckMode.AUTO else window if window >= 0 else MOST_OUT
         self.prefetch = -1 if ack is AckMode.AUTO else prefetch
@@ -134,6 +141,9 @@ class Consumer:
         out = self.messages_out
         if not out or not self.is_started:
             return self.is_started  # one message always flows
+        if not self.allowance.has_room:
+            self.allowance.whole.denied[self] = None
+            return False
         if self.is_either:
             return out < self.prefetch or self.bytes_out < self.window
         if self.window >= 0 and (self.bytes_out >= self.window or out >= self.window):
@@ -142,12 +152,12 @@ class Consumer:
 
     def fitting(self, segment: Segment) -> int:
         """How many of the segment's messages may go now, when there is credit."""
-        count = len(segment)
+        count = self.allowance.fitting(segment)
         by_size = self._fitting_by_size(segment) if self.window >= 0 else count
         if self.prefetch < 0:
-            return by_size
+            return min(count, by_size)
         by_count = min(count, max(1, self.prefetch) - self.messages_out)
-        return max(by_size, by_count) if self.is_either else min(by_size, by_count)
+        return min(count, max(by_size, by_count)) if self.is_either else min(by_size, by_count)
 
     def _fitting_by_size(self, segment: Segment) -> int:
         room = self.window - self.bytes_out
@@ -157,6 +167,16 @@ class Consumer:
         if not self.is_either:
             count = min(count, self.window - self.messages_out)
         return min(count, 1 + room // (1 + octets_of(segment.run.shape))) if self.ack is AckMode.AUTO else count
+
+    def feed(self) -> None:
+        """It has credit again: its queues in turn, as long as it has."""
+        starved = self.starved
+        for _ in range(len(starved)):
+            if not starved or not self.has_credit:
+                return
+            queue = next(iter(starved))
+            del starved[queue]
+            queue.feed(self.bindings[queue.id])
 
     def give(self, binding: Binding, segment: Segment) -> None:
         self._turn = segment.turn = self._turn + 1
@@ -170,16 +190,20 @@ class Consumer:
                 binding.unacked.add(segment.first, segment.stop)
 
     def _count(self, segment: Segment) -> None:
-        self.bytes_out += segment.size
-        self.messages_out += len(segment)
+        size, count = segment.size, len(segment)
+        self.bytes_out += size
+        self.messages_out += count
+        self.allowance.take(segment.run, size, count)
         if self.ack is AckMode.AUTO:
-            self.bytes_out += len(segment) * octets_of(segment.run.shape)
+            self.bytes_out += count * octets_of(segment.run.shape)
 
     def release(self, segment: Segment) -> None:
-        self.bytes_out -= segment.size
-        self.messages_out -= len(segment)
+        size, count = segment.size, len(segment)
+        self.bytes_out -= size
+        self.messages_out -= count
+        self.allowance.give_back(segment.run, size, count)
         if self.ack is AckMode.AUTO:
-            self.bytes_out -= len(segment) * octets_of(segment.run.shape)
+            self.bytes_out -= count * octets_of(segment.run.shape)
 
     def hold_again(self, sent: list[Sent]) -> None:
         """After ABORT: what aborted ACKs had taken is unacknowledged again, in the order in which it was sent."""
@@ -197,9 +221,8 @@ class Consumer:
         """auto: what was taken from the outbox, which the operating system has by now."""
         sent, waiting = self.ledger, len(self.outbox)
         self.ledger = deque([sent.pop() for _ in range(waiting)][::-1]) if waiting else deque()
-        self.bytes_out = self.messages_out = 0
-        for _, segment in self.ledger:
-            self._count(segment)
+        for _, segment in sent:
+            self.release(segment)
         return list(sent)
 
     @property
@@ -278,7 +301,8 @@ class Consumer:
         for binding in self.bindings.values():
             found += [(binding, segment) for segment in binding.held.clear()]
             binding.unacked.clear()
-        self.bytes_out = self.messages_out = 0
+        for _, segment in found:
+            self.release(segment)
         return found
 
     def __repr__(self) -> str:

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final
 
 from stompbox.broker.columns import values_of
 from stompbox.message import DUPLICATE_ID, Run
@@ -20,7 +21,40 @@ if TYPE_CHECKING:
     from stompbox.broker.address import Address
     from stompbox.broker.engine import Engine
 
-NO_BLOCK = -1  # a value that is in memory only
+NO_BLOCK: Final = -1  # a value that is in memory only
+LONGEST: Final = 64  # octets of a value that are remembered as they are; a longer one by its digest
+PART: Final = 16  # of what may be remembered goes when there is no room: so that it is not looked for again at once
+ENTRY: Final = 160  # octets of memory that a value takes beside its own, at a guess
+_DIGEST: Final = b"\0blake2b:"  # no header has a NUL
+
+
+class Ids:
+    """What all addresses remember together. `most` octets of memory; beyond, the one that has most forgets its oldest."""
+
+    __slots__ = ("most", "of", "size")
+
+    def __init__(self) -> None:
+        self.most = 1 << 62
+        self.size = 0
+        self.of: set[Duplicates] = set()
+
+    def limit(self, size: int) -> None:
+        """-1: no limit."""
+        self.most = size if size >= 0 else 1 << 62
+
+    def relieve(self) -> None:
+        while self.size > self.most:
+            max(self.of, key=_size).forget_oldest(self.most // PART)
+
+    def __repr__(self) -> str:
+        return f"<Ids {self.size} octets of {len(self.of)} addresses>"
+
+
+def key_of(value: bytes) -> bytes:
+    """What is remembered of a value."""
+    if len(value) <= LONGEST:
+        return value
+    return _DIGEST + blake2b(value, digest_size=24).hexdigest().encode()
 
 
 class Duplicates:
@@ -34,6 +68,8 @@ class Duplicates:
         self._gone: deque[int] = deque()  # blocks to be deleted
         self._unsaved: list[bytes] = []
         self._next = 0  # the block that the next commit stores
+        self.size = 0  # octets of memory, about
+        address.engine.ids.of.add(self)
 
     def __contains__(self, value: bytes) -> bool:
         return value in self._blocks
@@ -51,13 +87,31 @@ class Duplicates:
     def _remember(self, value: bytes, block: int) -> None:
         self._blocks[value] = block
         self._sizes[block] += 1
+        self._grow(ENTRY + len(value))
         while len(self._blocks) > self.most:
-            oldest = next(iter(self._blocks))
-            gone = self._blocks.pop(oldest)
-            self._sizes[gone] -= 1
-            if not self._sizes[gone] and gone not in (NO_BLOCK, self._next):
-                del self._sizes[gone]
-                self._gone.append(gone)
+            self._forget_one()
+        self.address.engine.ids.relieve()
+
+    def _grow(self, size: int) -> None:
+        self.size += size
+        self.address.engine.ids.size += size
+
+    def _forget_one(self) -> None:
+        oldest = next(iter(self._blocks))
+        gone = self._blocks.pop(oldest)
+        self._grow(-ENTRY - len(oldest))
+        self._sizes[gone] -= 1
+        if not self._sizes[gone] and gone not in (NO_BLOCK, self._next):
+            del self._sizes[gone]
+            self._gone.append(gone)
+
+    def forget_oldest(self, octets: int) -> None:
+        """So much at the least, or all."""
+        left = max(0, self.size - octets)
+        while self.size > left:
+            self._forget_one()
+        if self._gone:
+            self.address.engine.commits.news[self] = None
 
     def remove(self, values: list[bytes]) -> None:
         """Messages with these could not be stored: they may come again."""
@@ -65,6 +119,7 @@ class Duplicates:
         for value in values:
             block = self._blocks.pop(value, None)
             if block is not None:
+                self._grow(-ENTRY - len(value))
                 self._sizes[block] -= 1
                 blocks.add(block)
         self._unsaved = [value for value in self._unsaved if value in self._blocks]
@@ -89,7 +144,7 @@ class Duplicates:
         """What an entry of the catalogue holds; the oldest block first."""
         self._next = block
         for value in values:
-            self._remember(value.encode(), block)
+            self._remember(key_of(value.encode()), block)
         self._next = block + 1
 
     def forget(self) -> None:
@@ -97,9 +152,15 @@ class Duplicates:
         for block in {*self._sizes, *self._gone} - {NO_BLOCK}:
             self.address.engine.put("duplicates", f"{self.address.log.id}.{block}", None)
         self.address.engine.commits.news.pop(self, None)
+        self.address.engine.ids.of.discard(self)
+        self._grow(-self.size)
 
     def __repr__(self) -> str:
         return f"<Duplicates of {self.address.name}: {len(self)} of {self.most}>"
+
+
+def _size(duplicates: Duplicates) -> int:
+    return duplicates.size
 
 
 def publish(engine: Engine, address: Address, run: Run, known: Duplicates) -> bool:
@@ -151,7 +212,8 @@ def refused(address: Address, run: Run) -> list[int]:
 
 
 def _values(run: Run) -> Sequence[bytes]:
-    return values_of(run, DUPLICATE_ID, run.first, run.first + len(run))
+    """What is remembered of each message."""
+    return [value and key_of(value) for value in values_of(run, DUPLICATE_ID, run.first, run.first + len(run))]
 
 
 def duplicates_of(address: Address) -> Duplicates | None:

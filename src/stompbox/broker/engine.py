@@ -36,6 +36,7 @@ from stompbox.broker import (
     windows,
 )
 from stompbox.broker.address import Address, Settings, Targets
+from stompbox.broker.allowance import Unacknowledged
 from stompbox.broker.attempts import Outcome
 from stompbox.broker.bodies import Bodies
 from stompbox.broker.commits import Commits
@@ -124,11 +125,13 @@ class Engine:
         self.schedules = Schedules(self)
         self.commits = Commits(self)
         self.slow: list[Slow] = []  # consumers that are too slow
-        self.memory = Memory()  # what waits in queues
+        self.unacknowledged = Unacknowledged()  # what consumers have
+        self.memory = Memory(unacknowledged=self.unacknowledged)  # what waits in queues
         self.full: list[tuple[Limits, bool, int]] = []  # is full now, or not any more after so many were dropped
         self.trouble: Trouble | None = None  # nothing can be stored now
         self.counts_first = False  # what was handed out counts as delivered before it leaves
         self.chance: Callable[[], float] = lambda: 0.5  # 0 to 1, as random.random has it: what spreads redeliveries
+        self.ids, self.retained = duplicates.Ids(), retained.Retained()
         self.persists_ids = True  # what is remembered to find duplicates outlives a restart
 
     # Addresses
@@ -170,6 +173,7 @@ class Engine:
         """The address, its queues and its messages go."""
         address.is_auto = False
         limits.end(address)
+        retained.keep(address, None)
         for queue in list(address.queues()):
             self.drop_queue(queue)
         del self.addresses[address.name]
@@ -372,6 +376,7 @@ class Engine:
         sends = list(sends)
         limits.require(sends)
         self.schedules.require(sends)
+        retained.check(sends)
         for address, run in sends:
             self._require_disk(address, run)
             if run.queue:
@@ -453,6 +458,7 @@ class Engine:
             self.counters["acknowledged"] += len(segment)
         if consumer.starved:
             self.feed(consumer)
+        self.unacknowledged.feed()
 
     def refuse(self, consumer: Consumer, sent: list[Sent], *, is_final: bool = False) -> None:
         """NACK: failed deliveries; dead letters at once if `is_final`."""
@@ -464,6 +470,7 @@ class Engine:
         yield from attempts.giving_back(self, sent, outcome, FAR)
         if consumer.starved:
             self.feed(consumer)
+        self.unacknowledged.feed()
 
     def withdraw(self, consumer: Consumer, binding: Binding, offset: int) -> None:
         """A message that could not be written for its consumer: a failed delivery."""
@@ -482,14 +489,7 @@ class Engine:
         attempts.give_back(self, self.take_written(consumer), Outcome.RETURNED, FAR)
 
     def feed(self, consumer: Consumer) -> None:
-        """It has credit again: its queues in turn, as long as it has."""
-        starved = consumer.starved
-        for _ in range(len(starved)):
-            if not starved or not consumer.has_credit:
-                return
-            queue = next(iter(starved))
-            del starved[queue]
-            queue.feed(consumer.bindings[queue.id])
+        consumer.feed()
 
     def close_consumer(self, consumer: Consumer, *, is_failure: bool) -> None:
         """Ends a subscription: what it had and did not acknowledge goes back; queues of its own go with it. `is_failure`: its connection

@@ -90,7 +90,7 @@ def _addresses(engine: Engine, recovered: Recovered, entries: Entries) -> None:
         engine.next_log(stored.id)
         _note_unused(engine, log, stored, entries.get(UNUSED, {}).get(str(stored.id), []))
         if str(stored.id) in kept:
-            address.retained = retained.recall(kept[str(stored.id)])
+            retained.keep(address, retained.recall(kept[str(stored.id)]))
 
 
 def _note_unused(engine: Engine, log: Log, stored: StoredLog, known: list[list[int]]) -> None:

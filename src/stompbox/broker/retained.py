@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from stompbox.broker.address import wanted
-from stompbox.broker.segments import Segment
+from stompbox.broker.segments import Segment, cost_of
 from stompbox.errors import Refused
 from stompbox.message import MULTICAST, Run
 from stompbox.store.chunks import decode, encode
@@ -23,11 +24,48 @@ if TYPE_CHECKING:
 MOST_BYTES: Final = 1 << 20  # of a body: all of them are in memory, and the persistent ones in the catalogue
 
 
-def check(run: Run) -> None:
-    """Raises Refused where a run has more than may be retained."""
-    size = len(run.bodies[-1])
-    if run.shape.retain == "set" and size > MOST_BYTES:
-        raise Refused("retained-too-large", f"a retained message has no more than {MOST_BYTES} bytes; this one has {size}")
+class Retained:
+    """Octets of memory that all retained messages take."""
+
+    __slots__ = ("most", "size")
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.most = 1 << 62
+
+    def limit(self, size: int) -> None:
+        """-1: no limit. What is retained stays."""
+        self.most = size if size >= 0 else 1 << 62
+
+    def replace(self, before: Run | None, after: Run | None) -> None:
+        self.size += _cost(after) - _cost(before)
+
+    def takes(self, before: Run | None, after: Run, more: int = 0) -> bool:
+        """Whether there is room, `more` octets being spoken for."""
+        return self.size + more - _cost(before) + _cost(after) <= self.most
+
+    def __repr__(self) -> str:
+        return f"<Retained {self.size} octets>"
+
+
+def _cost(run: Run | None) -> int:
+    return cost_of(run) if run is not None else 0
+
+
+def check(sends: Iterable[tuple[Address, Run]]) -> None:
+    """Raises Refused where a message cannot be retained: it is too large by itself, or all of them are."""
+    gained = 0
+    for address, run in sends:
+        if run.shape.retain != "set" or not run.routing & MULTICAST:
+            continue
+        size, retained = len(run.bodies[-1]), address.engine.retained
+        if size > MOST_BYTES:
+            raise Refused("retained-too-large", f"a retained message has no more than {MOST_BYTES} bytes; this one has {size}")
+        last = _last_of(run)
+        if not retained.takes(address.retained, last, gained):
+            text = f"retained messages would take {retained.size + gained + cost_of(last)} octets of memory; the limit is {retained.most}"
+            raise Refused("retained-full", f"{text} (max-retained-memory)")
+        gained += cost_of(last) - _cost(address.retained)
 
 
 def note(engine: Engine, address: Address, run: Run) -> bool:
@@ -35,16 +73,17 @@ def note(engine: Engine, address: Address, run: Run) -> bool:
     if not run.routing & MULTICAST:
         return False
     before = address.retained
-    is_set = run.shape.retain == "set" and len(run.bodies[-1]) <= MOST_BYTES
+    last = _last_of(run)
+    is_set = run.shape.retain == "set" and len(run.bodies[-1]) <= MOST_BYTES and engine.retained.takes(address.retained, last)
     if engine.commits.unit is not None:
         engine.commits.unit.undo.append(partial(_keep, engine, address, before))
-    return _keep(engine, address, _last_of(run) if is_set else None)
+    return _keep(engine, address, last if is_set else None)
 
 
 def _keep(engine: Engine, address: Address, run: Run | None) -> bool:
     """From now on this one is retained. True when that is for the next commit."""
     was_stored = address.retained is not None and not address.is_volatile(address.retained)
-    address.retained = run
+    keep(address, run)
     if run is not None and not address.is_volatile(run):
         engine.commits.add_log(address.log)
         blob = encode([run], run.first)
@@ -53,6 +92,11 @@ def _keep(engine: Engine, address: Address, run: Run | None) -> bool:
     if was_stored:
         engine.put("retained", str(address.log.id), None)
     return was_stored and engine.is_durable
+
+
+def keep(address: Address, run: Run | None) -> None:
+    address.engine.retained.replace(address.retained, run)
+    address.retained = run
 
 
 def _last_of(run: Run) -> Run:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from stompbox.broker.backlog import Backlog
 
 EACH: Final = 64  # octets of memory that a message costs beside its body, at a guess
+VALUE: Final = 48  # and that the value of a hole costs beside its octets
+HEADER: Final = 160  # and that a header of a shape, its destination aside, costs beside its octets
 RUN: Final = 512  # and that a run costs beside its messages
 _OCTETS: Final = "octets"  # of Shape.cache
 
@@ -24,10 +26,17 @@ def octets_of(shape: Shape) -> int:
     return known
 
 
+def _shared(shape: Shape) -> int:
+    """Octets of a run and its shape. Most shapes have but one run, or their runs are long."""
+    return RUN + octets_of(shape) + HEADER * (len(shape.headers) - 1)
+
+
 def cost_of(run: Run) -> int:
     """Octets of memory, about: a run of empty bodies is not free."""
     if run.cost < 0:
-        run.cost = (run.size if not run.is_large else 0) + EACH * len(run.bodies) + RUN + octets_of(run.shape)
+        run.cost = (run.size if not run.is_large else 0) + EACH * len(run.bodies) + _shared(run.shape)
+        if run.columns:
+            run.cost += sum([sum(map(len, column)) for column in run.columns]) + VALUE * len(run.bodies) * len(run.columns)
     return run.cost
 
 
@@ -64,11 +73,18 @@ class Segment:
         return self._size
 
     @property
+    def octets(self) -> int:
+        """Of bodies that are in memory, and of their places there."""
+        return EACH * (self.stop - self.first) + (0 if self.run.is_large else self.size)
+
+    @property
     def cost(self) -> int:
         """Octets of memory, about."""
         if self.stop - self.first == len(self.run.bodies):
             return cost_of(self.run)
-        return (self.size if not self.run.is_large else 0) + EACH * (self.stop - self.first) + RUN + octets_of(self.run.shape)
+        run, first, stop = self.run, self.first - self.run.first, self.stop - self.run.first
+        values = sum([sum(map(len, column[first:stop])) + VALUE * (stop - first) for column in run.columns])
+        return (self.size if not run.is_large else 0) + EACH * (stop - first) + _shared(run.shape) + values
 
     def part(self, first: int, stop: int) -> Segment:
         part = Segment(self.run, first, stop, self.deliveries, self.failures, is_suspect=self.is_suspect)

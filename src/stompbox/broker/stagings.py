@@ -46,8 +46,7 @@ class Staged:
 
 def _size_of(sink: str, runs: Iterable[Run]) -> int:
     """Octets of memory, about: messages without bodies, and attempts without messages, are not free."""
-    columns = sum([sum(map(len, column)) for run in runs for column in run.columns])
-    return PART + len(sink) + columns + sum(map(cost_of, runs))
+    return PART + len(sink) + sum(map(cost_of, runs))
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,9 @@ class Temporaries:
         self._by_name: dict[tuple[int, str], Address] = {}
         self._last = 0
 
+    def __len__(self) -> int:
+        return len(self._by_name)
+
     def name_of(self, routing: int) -> str:
         """How the address of the next one begins: what rights are asked for."""
         return f"{self.space}{_FIRST_WORD[routing]}{self.token}"

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from stompbox.broker.address import Address
 from stompbox.broker.consumer import Consumer, Sent
 from stompbox.message import Run
+
+EMPTY: Final = 512  # octets of memory that one takes which holds nothing
 
 
 class Transaction:
     """Nothing of it is visible before COMMIT; what its ACKs and NACKs name stays held until then, or until ABORT."""
 
-    __slots__ = ("acked", "is_refusable", "nacked", "name", "rejected", "sends", "size")
+    __slots__ = ("acked", "is_refusable", "nacked", "name", "rejected", "sends", "size", "written")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -19,7 +23,8 @@ class Transaction:
         self.nacked: list[tuple[Consumer, list[Sent]]] = []
         self.rejected: list[tuple[Consumer, list[Sent]]] = []  # NACKs that want no redelivery
         self.is_refusable = False  # after COMMIT: its sender gets an ERROR when it cannot be stored
-        self.size = 0  # octets it holds in memory
+        self.written = 0  # octets of bodies that it holds in memory
+        self.size = EMPTY + len(name)  # octets of memory, about
 
     @property
     def answered(self) -> list[tuple[Consumer, list[Sent]]]:

@@ -29,7 +29,7 @@ def relieve(engine: Engine) -> None:
     memory.looked = engine.now
     low, few = memory.most - memory.most // 4, memory.most_messages - memory.most_messages // 4
     for queue in sorted(engine.queues.values(), key=_used):
-        if (memory.size <= low and memory.count <= few) or queue.used > engine.now - IDLE:
+        if (memory.taken <= low and memory.count <= few) or queue.used > engine.now - IDLE:
             break
         give_back(queue)
     memory.is_pressed = memory.is_full

@@ -156,7 +156,7 @@ def _octets(body: Body, headers: Headers | None, *, text_length: bool) -> tuple[
 
 def decode_frame(octets: bytes, version: Version) -> Frame:
     """An own frame read back: what a report about it shows."""
-    decoder = Decoder(CLIENT_COMMANDS, Limits(head=len(octets), headers=len(octets), body=len(octets), before_login=len(octets)))
+    decoder = Decoder(CLIENT_COMMANDS, Limits(*[len(octets)] * 5))
     decoder.version = version
     found = next(iter(decoder.receive(octets)))
     assert isinstance(found, Frame)

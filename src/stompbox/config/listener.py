@@ -125,6 +125,7 @@ class ListenerOptions(Struct, frozen=True, kw_only=True, rename="camel"):
         int, key("Bodies from this size on are streamed to the store, not held in memory; -1: none.", "bytes", source=_ARTEMIS, at_least=-1)
     ] = 100 * KIB
     max_body_size: Annotated[int, key("Largest body.", "bytes", source="ActiveMQ Classic, RabbitMQ", at_least=0)] = 100 * MIB
+    max_control_body_size: Annotated[int, key("Largest body of a frame that is no SEND.", "bytes", source=_OWN, at_least=0)] = 64 * KIB
     max_header_size: Annotated[int, key("Largest head: command and headers together.", "bytes", source=_OWN, at_least=128)] = 64 * KIB
     max_headers: Annotated[int, key("Most headers of a frame.", "headers", source="ActiveMQ Classic, OpenMQ", at_least=1)] = 1000
     max_frame_size_before_login: Annotated[int, key("Largest frame before CONNECTED.", "bytes", source="RabbitMQ", at_least=128)] = 64 * KIB
@@ -151,12 +152,20 @@ class ListenerOptions(Struct, frozen=True, kw_only=True, rename="camel"):
     ] = None
     max_connection_memory: Annotated[
         int,
-        key("Output of one connection that its client does not take; beyond it, it is closed.", "bytes", source=_OWN, at_least=1),
+        key(
+            "All that is kept for one connection beyond the frame that is coming in: output not taken, receipts, open transactions, "
+            "subscriptions, requests; beyond it, it is closed.",
+            "bytes",
+            source=_OWN,
+            at_least=1,
+        ),
     ] = 64 * MIB
     max_connections_per_user: Annotated[int, key("Connections of one user; -1: no limit.", "connections", source=_OWN, at_least=-1)] = -1
     max_subscriptions: Annotated[int, key("Subscriptions of one connection.", "subscriptions", source=_OWN, at_least=1)] = 1000
     max_transactions: Annotated[int, key("Transactions that one connection has open.", "transactions", source=_OWN, at_least=1)] = 100
-    max_transaction_size: Annotated[int, key("Bodies and heads that one transaction holds.", "bytes", source=_OWN, at_least=1)] = 100 * MIB
+    max_transaction_size: Annotated[
+        int, key("Bodies that one transaction has in memory; all of it counts for `maxConnectionMemory`.", "bytes", source=_OWN, at_least=1)
+    ] = 100 * MIB
     max_selector_length: Annotated[int, key("Longest selector.", "bytes", source=_OWN, at_least=1)] = 16 * KIB
     max_selector_terms: Annotated[int, key("Most identifiers and literals of a selector.", "terms", source=_OWN, at_least=1)] = 1000
     max_selector_depth: Annotated[int, key("Deepest nesting of parentheses, NOT and signs.", "levels", source=_OWN, at_least=1)] = 100

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from stompbox.config.fields import Word, key
 from stompbox.config.matching import PatternTable
 
+LONGEST_CACHED: Final = 512  # characters of an address; of longer ones they are worked out each time: a client can make up any number
 CACHED_ADDRESSES: Final = 10_000  # resolved settings kept; beyond, the oldest answer is forgotten and worked out again when asked
 
 
@@ -342,8 +343,9 @@ class AddressSettingsTable:
             settings = replace(self._defaults, **changes)
             _make_room(self._combined)
             self._combined[ranks] = settings
-        _make_room(self._known)
-        self._known[address] = settings
+        if len(address) <= LONGEST_CACHED:
+            _make_room(self._known)
+            self._known[address] = settings
         return settings
 
 

@@ -221,6 +221,14 @@ class Configuration(Table, frozen=True):
             at_least=-1,
         ),
     ] = 128 * 1024 * 1024
+    max_client_memory: Annotated[
+        int,
+        key(
+            "All that is kept for connections together, beside messages; beyond it the largest connection of the user that has most is "
+            "closed. -1: no limit.",
+            "bytes", source=_OWN, at_least=-1,
+        ),
+    ] = 256 * 1024 * 1024  # fmt: skip
     global_max_messages: Annotated[int, key("The same by count; -1: no limit.", "messages", source=_ARTEMIS, at_least=-1)] = -1
     max_commit_delay: Annotated[int, key("What nobody waits for is committed at the latest after this.", "ms", source=_OWN, at_least=0)] = (
         20
@@ -235,6 +243,15 @@ class Configuration(Table, frozen=True):
         bool, key("Delivery counts are stored before delivery, not after a failed one.", source=_ARTEMIS)
     ] = False
     id_cache_size: Annotated[int, key("Values of `_AMQ_DUPL_ID` remembered per address.", "values", source=_ARTEMIS, at_least=0)] = 20_000
+    max_id_cache_memory: Annotated[
+        int,
+        key("Memory of them, all addresses together; beyond it the address with most forgets its oldest. -1: no limit.", "bytes",
+            source=_OWN, at_least=-1),
+    ] = 32 * 1024 * 1024  # fmt: skip
+    max_retained_memory: Annotated[
+        int,
+        key("Retained messages, all topics together; one more is refused. -1: no limit.", "bytes", source=_OWN, at_least=-1),
+    ] = 32 * 1024 * 1024
     persist_id_cache: Annotated[bool, key("They outlive a restart.", source=_ARTEMIS)] = True
     transaction_timeout: Annotated[int, key("A transaction open for longer is aborted; -1: never.", "ms", source=_ARTEMIS, at_least=-1)] = (
         300_000

@@ -14,6 +14,8 @@ from stompbox.server.values import truth
 from stompbox.stomp.frames import Frame
 from stompbox.stomp.runs import MESSAGE_ID, Acks
 
+HELD: Final = 256  # octets that messages in a transaction take beside their bodies, at a guess
+
 if TYPE_CHECKING:
     from stompbox.server.connection import Connection
 
@@ -100,6 +102,7 @@ def _answer(connection: Connection, frame: Frame, *, is_good: bool, is_final: bo
         consumer.hold_again(sent)
         raise IllegalFrame("nack-on-browser", "a browser takes nothing that it could give back")
     if transaction is not None:
+        transaction.size += sum([HELD + segment.octets for _, segment in sent])  # they stay in memory until COMMIT or ABORT
         (transaction.acked if is_good else transaction.rejected if is_final else transaction.nacked).append((consumer, sent))
         engine.feed(consumer)  # an ACK in a transaction frees credit when it arrives
         connection.answer(frame, waits=False)

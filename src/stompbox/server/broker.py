@@ -30,13 +30,14 @@ from stompbox.incarnations import ID_OCTETS
 from stompbox.security import Permissions, Users
 from stompbox.server import limiting, schedules
 from stompbox.server.committer import Committer
-from stompbox.server.configuring import configure
+from stompbox.server.configuring import configure, limit_memory
 from stompbox.server.counting import Counting
 from stompbox.server.delivering import Deliveries
 from stompbox.server.disk import Disk
 from stompbox.server.faults import Faults, watch
 from stompbox.server.framelog import FrameLogs
 from stompbox.server.hosts import Hosts
+from stompbox.server.ledger import Ledger
 from stompbox.server.logins import Login, Logins
 from stompbox.server.losses import Losses
 from stompbox.server.naming import Names
@@ -67,6 +68,7 @@ class Broker:
     """Everything of one broker but its listeners."""
 
     has_failed = False  # by a fault of its own (faults.py): nothing more happens
+    _served = 0  # connections that waited for the last commit
 
     def __init__(self, configuration: Configuration, store: Store, loop: asyncio.AbstractEventLoop, *, is_durable: bool) -> None:
         self.configuration = configuration
@@ -81,7 +83,7 @@ class Broker:
         self.engine.now = self.now()
         self.engine.chance = random.random
         self.engine.persists_ids = configuration.persist_id_cache
-        self.engine.memory.limit(configuration.global_max_size, configuration.global_max_messages)
+        limit_memory(self.engine, configuration)
         recover(self.engine, recovered)
         limits.measure(self.engine, store.sizes)
         retention.outline(self.engine, store.outline)
@@ -111,6 +113,7 @@ class Broker:
         self.readers: dict[tuple[str, int, int], Reader] = {}
         self.errors: Counter[str] = Counter()  # refused frames and closed connections, by code
         self.frames = FrameLogs(self)
+        self.ledger = Ledger(self, configuration.max_client_memory)
         self.sequence = 1  # of the commit that is being gathered
         self.is_wanted = False  # somebody waits for it
         self.is_draining = False  # it will stop when its clients have finished
@@ -118,9 +121,8 @@ class Broker:
         self.unreadable: set[int] = set()  # queues, said to be so
         self._commit_timer: asyncio.TimerHandle | None = None
         self._tick_timer: asyncio.TimerHandle | None = None
-        self._tick_at = 0
         self._flush_planned = self._commit_planned = False
-        self._served = 0  # connections that waited for the last commit
+        self._tick_at = 0
         self._next_session = 1
         self.numbers = count(time.time_ns())  # of messages, where a listener asks for them (stamping.py); no start gives one again
         self.tasks: set[asyncio.Task[None]] = set()  # requests and reads under way
@@ -161,6 +163,7 @@ class Broker:
             raise Refused("too-many-connections", f"user {user.name!r} has {most} connections, which is the limit")
         connection.transport.enter()
         connection.user = user
+        connection.account.enter(connection)
         connection.proof = login.proof
         connection.is_entered = True
         self.of_user[user.name] += 1
@@ -222,7 +225,7 @@ class Broker:
         if engine.later:
             engine.dispatch_rest(self.turns.goes_on())
         if engine.touched or engine.later:
-            self._flush_soon()
+            self.flush_soon()
         if engine.loads:
             self._start_loads()
         if engine.slow:
@@ -246,7 +249,7 @@ class Broker:
     def _deal_with_slow(self) -> None:
         slow, self.engine.slow = self.engine.slow[:PORTION], self.engine.slow[PORTION:]
         if self.engine.slow:
-            self._flush_soon()
+            self.flush_soon()
         for found in slow:
             connection: Connection = found.consumer.owner
             log.warning("%s: %s (slow-consumer)", connection.name, found.text, extra={"code": "slow-consumer"})
@@ -261,9 +264,9 @@ class Broker:
         for consumer in consumers:
             if not consumer.is_closed:
                 self.engine.touch(consumer)
-        self._flush_soon()
+        self.flush_soon()
 
-    def _flush_soon(self) -> None:
+    def flush_soon(self) -> None:
         """Once more, when others had their turn."""
         if not self._flush_planned:
             self._flush_planned = True
@@ -343,7 +346,7 @@ class Broker:
         else:  # all of it was consumed already
             self.engine.committed()
             self._release(sequence)
-            self._flush_soon()
+            self.flush_soon()
 
     def _committed(self, commit: Commit, error: StoreError | None) -> None:
         """The committer has an answer: the one way by which anything that needs the disk is confirmed."""
@@ -385,7 +388,7 @@ class Broker:
     def _start_loads(self) -> None:
         loads, self.engine.loads = self.engine.loads[:PORTION], self.engine.loads[PORTION:]
         if self.engine.loads:
-            self._flush_soon()
+            self.flush_soon()
         for load in loads:
             self.spawn(self._load(load))
 

@@ -27,6 +27,13 @@ _DIVERT_ROUTING: Final = MappingProxyType(
 )
 
 
+def limit_memory(engine: Engine, configuration: Configuration) -> None:
+    """What the engine may have in memory; what it has stays."""
+    engine.memory.limit(configuration.global_max_size, configuration.global_max_messages)
+    engine.ids.limit(configuration.max_id_cache_memory)
+    engine.retained.limit(configuration.max_retained_memory)
+
+
 def configure(engine: Engine, addresses: Iterable[AddressTable], diverts: Iterable[DivertTable]) -> None:
     """Diverts first: an address meets them when it is made. Raises ConfigError, or what is wrong with a filter."""
     for divert in diverts:

@@ -68,6 +68,7 @@ async def _authenticate(connection: Connection, frame: Frame, agreement: Agreeme
         _connected(connection, frame, agreement, login)
     except StompboxError as error:
         _refuse(connection, frame, error)
+        error.__traceback__ = None  # it is kept by the answer that it was, which the traceback refers to
         return
     connection.reading.go_on()
 

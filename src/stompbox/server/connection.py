@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from asyncio import TimerHandle
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -17,22 +16,25 @@ from typing import TYPE_CHECKING, Any
 
 from stompbox.broker import closing
 from stompbox.broker.address import Address
-from stompbox.broker.consumer import Consumer, Output
+from stompbox.broker.allowance import Allowance
+from stompbox.broker.consumer import MOST_OUT, Consumer, Output
 from stompbox.broker.destinations import Destination
 from stompbox.broker.subscriptions import start
 from stompbox.broker.temporaries import Temporaries
 from stompbox.broker.transaction import Transaction
-from stompbox.config import Listener
+from stompbox.config import Listener, ListenerOptions
 from stompbox.errors import BrokerFault, FrameError, IllegalFrame, Refused, StompboxError, StoreError
 from stompbox.message import Shape
 from stompbox.security import Right, User
 from stompbox.server import uploads
 from stompbox.server.commands import CHANGE_NOTHING, COMMANDS
+from stompbox.server.ledger import Account
 from stompbox.server.outgoing import GRACE, Outgoing, Stream
 from stompbox.server.reading import Reading
+from stompbox.server.receipts import Pending, Receipts
 from stompbox.server.stamping import Stamps
 from stompbox.server.stopping import last_word
-from stompbox.server.transport import Pending, Transport
+from stompbox.server.transport import Transport
 from stompbox.server.unread import Unread
 from stompbox.stomp import encode
 from stompbox.stomp.codec import Decoder, Limits, escape, unescape
@@ -52,7 +54,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("stompbox.connection")
 
 
-
 class Connection:
     """`peer` is the client's address for logs and limits."""
 
@@ -70,8 +71,7 @@ class Connection:
             allow_transacted_subscriptions=options.transacted_subscriptions,
             makes_ids=options.openmq_subscription_ids,
         )
-        limits = Limits(options.max_header_size, options.max_headers, options.max_body_size, options.max_frame_size_before_login)
-        self.decoder = Decoder(limits=limits)
+        self.decoder = Decoder(limits=limits_of(options))
         self.user = User("")
         self.proof: str | None = None  # what its passcode was verified against (Users.again)
         self.host: str | None = None  # as its CONNECT said
@@ -85,7 +85,7 @@ class Connection:
         self.out: list[bytes] = []
         self.upload: uploads.Upload | None = None  # a large body that is coming in
         self.outgoing: Outgoing | None = None  # while a large message is going out; `out` waits behind it
-        self.pending: deque[Pending] = deque()
+        self.pending = Receipts()
         self.unflushed: dict[Consumer, None] = {}
         self.consumers: dict[str, Consumer] = {}
         self.transactions: dict[str, Transaction] = {}
@@ -93,7 +93,9 @@ class Connection:
         self.timed_out: dict[str, None] = {}  # transactions that the broker has aborted, and the client does not know
         self.transacted: dict[Consumer, bool] = {}  # subscriptions that wait for BEGIN; True: with ack:auto
         self.reading = Reading(self)
-        self.unread = Unread(self)
+        self.unread = Unread()
+        self.account = Account()
+        self.allowance = Allowance(broker.engine.unacknowledged, max(MOST_OUT, options.max_connection_memory))
         self.is_ended = False  # nothing more is obeyed
         self.is_leaving = False  # and what it held is going back
         self._afterwards: Callable[[], None] | None = None  # when that is done
@@ -103,6 +105,11 @@ class Connection:
         self.frames: FrameLog | None = None  # where they are logged
         self._timer: TimerHandle | None = None  # of heart-beats and the time to live, once it is logged in
         broker.arrive(self)
+
+    @property
+    def keeps(self) -> bool:
+        """Something is kept for it that reads bring and end."""
+        return bool(self.transactions or self.pending) or self.upload is not None
 
     # In
 
@@ -184,7 +191,7 @@ class Connection:
             return
         if self.outgoing is not None and not self._has_streamed(self.outgoing):
             self.outgoing.follow(self.out)
-            self.unread.look()
+            self.unread.look(self)
             return
         out = self.out
         if out:
@@ -196,7 +203,7 @@ class Connection:
             if self.pulse is not None:
                 self.pulse.sent(self.broker.loop.time())
         if self.unread.is_much or self.transport.is_clogged:
-            self.unread.look()
+            self.unread.look(self)
         if self.unflushed and not self.transport.is_clogged:
             self._flushed()
         if self.is_ended and not self.pending and not self.is_leaving:
@@ -234,7 +241,7 @@ class Connection:
                 self.requests.drained()
             self._flushed()
         if self.unread.is_much:
-            self.unread.look()
+            self.unread.look(self)
         self.broker.flush()
 
     def _flushed(self) -> None:
@@ -259,11 +266,7 @@ class Connection:
             if consumer is not None:
                 start(consumer)
             return
-        last = self.pending[-1] if self.pending else None
-        if consumer is None and last is not None and last.receipts and (last.sequence, last.is_refusable) == (sequence, is_refusable):
-            last.receipts += receipts
-        else:
-            self.pending.append(Pending(sequence, receipts=list(receipts), consumer=consumer, is_refusable=is_refusable))
+        self.pending.confirm(receipts, sequence, consumer, is_refusable=is_refusable)
 
     def answer(
         self,
@@ -286,16 +289,9 @@ class Connection:
 
     def refuse_commit(self, sequence: int, error: StoreError) -> None:
         """The commit of this sequence is not in the store: ERROR for what was refused with it, the rest waits for the next one."""
-        refused: list[bytes] = []
-        kept: deque[Pending] = deque()
-        for item in self.pending:
-            if item.sequence == sequence and item.is_refusable:
-                refused += item.receipts
-                continue
-            if item.sequence == sequence:
-                item.sequence = self.broker.want_commit(self)
-            kept.append(item)
-        self.pending = kept
+        refused = [receipt for item in self.pending.take_refused(sequence) for receipt in item.receipts]
+        if self.pending.waits_for(sequence):
+            self.pending.wait_on(sequence, self.broker.want_commit(self))
         for receipt in refused:
             self.broker.errors[error.code] += 1
             self.out.append(
@@ -311,8 +307,7 @@ class Connection:
         """Commits up to `sequence` are durable: says what waited for them."""
         pending = self.pending
         started = []
-        while pending and pending[0].sequence <= sequence:
-            item = pending.popleft()
+        for item in pending.take(sequence):
             if item.receipts:
                 self.out.append(encode.receipts(item.receipts))
             if item.data:
@@ -322,6 +317,8 @@ class Connection:
         if not pending:
             self.broker.waiting.pop(self, None)
         self.write_out()
+        if self.account.passing:
+            self.account.look(self)
         for consumer in started:
             if not (consumer.is_closed or self.is_ended):
                 start(consumer)
@@ -333,6 +330,7 @@ class Connection:
             name = self.temporaries.name_of(destination.routing)
             self.broker.permissions.require(self.user, Right.CREATE_NON_DURABLE_QUEUE, name)
             found = self.temporaries.make(destination)
+            self.account.is_stale = True
         return found
 
     def extra_headers(self, output: Output) -> bytes:
@@ -382,6 +380,7 @@ class Connection:
         self.reading.clear()
         self.broker.leave_user(self)
         self._leave(is_failure=is_failure, then=then)
+        self.account.look(self)
         if self.outgoing is not None:
             self.broker.loop.call_later(GRACE, self._cut)
 
@@ -434,7 +433,10 @@ class Connection:
         broker.waiting.pop(self, None)
         if self.requests is not None:
             self.requests.drained()
+            self.requests = None
         broker.leave(self)
+        self.account.close(broker.ledger)
+        self.reading.leave()
 
     def _leave(self, *, is_failure: bool, then: Callable[[], None] | None) -> None:
         """What it held goes back, in as many turns as that takes."""
@@ -523,3 +525,10 @@ class Connection:
             f"<Connection {self.session_id} {self.peer} {self.session!r} user={self.user.name!r} "
             f"subscriptions={len(self.consumers)} transactions={len(self.transactions)}>"
         )
+
+
+def limits_of(options: ListenerOptions) -> Limits:
+    return Limits(
+        options.max_header_size, options.max_headers, options.max_body_size,
+        options.max_control_body_size, options.max_frame_size_before_login,
+    )  # fmt: skip

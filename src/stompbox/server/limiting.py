@@ -100,6 +100,7 @@ class Holding:
             return False
         self.events.append(event)
         self.size += _size(event)
+        self.connection.account.is_stale = True
         if self.size > HELD and not self.connection.reading.is_paused:
             self.connection.reading.pause()
         return True

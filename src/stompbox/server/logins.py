@@ -236,4 +236,4 @@ def _busy() -> Refused:
 
 def _refuse(attempt: _Attempt, error: Refused) -> None:
     if not attempt.answer.done():
-        attempt.answer.set_exception(error)
+        attempt.answer.set_exception(error.with_traceback(None))  # which would refer to the attempt, and so to the answer

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from stompbox.errors import StoreError
 from stompbox.message import Large
+from stompbox.store.base import PIECE
 
 if TYPE_CHECKING:
     from stompbox.server.connection import Connection
@@ -25,6 +26,7 @@ log = logging.getLogger("stompbox.connection")
 
 END: Final = b"\0\n"
 PORTION: Final = 64 << 10  # bytes of a long answer in one turn of the loop: about 30 us
+STREAM: Final = 1 << 10  # octets of memory that a large message takes while it waits for its turn, at a guess
 GRACE: Final = 5.0  # seconds in which a connection that ends may take the rest of a frame
 
 
@@ -35,6 +37,7 @@ class Stream:
     def __init__(self, opening: bytes, large: Large, on_gone: Callable[[], None] | None = None) -> None:
         self.opening = opening
         self.large = large
+        self.kept = STREAM + len(opening)  # octets of memory, about
         self.on_gone = on_gone
         self.is_begun = False  # some of it was written
         self.is_told = on_gone is None  # the store keeps the body for it from now on
@@ -65,6 +68,7 @@ class Whole(Stream):
 
     def __init__(self, large: Large, made: Callable[[bytes], bytes], on_gone: Callable[[], None] | None = None) -> None:
         super().__init__(b"", large, on_gone)
+        self.kept += large.size
         self._made = made
         self._parts: list[bytes] = []
 
@@ -84,7 +88,7 @@ class Portions(Stream):
     """A frame that is in memory, `pieces` joined: its portions are not asked of the store, they wait for the next turn of the loop."""
 
     def __init__(self, pieces: Sequence[bytes]) -> None:
-        self.left = sum(map(len, pieces))
+        self.left = self.kept = sum(map(len, pieces))
         self.is_reading = False
         self._portions = _portions(pieces)
         self.ready = next(self._portions)
@@ -121,11 +125,18 @@ class Outgoing:
         self.connection = connection
         self.items: deque[bytes | Stream] = deque()
         self.waiting = 0  # octets of the bytes among them
+        self._streamed = 0  # and of memory that the others take
 
     def add(self, stream: Stream) -> None:
         """Behind all that was said before."""
         self.follow(self.connection.out)
         self.items.append(stream)
+        self._streamed += stream.kept
+
+    @property
+    def size(self) -> int:
+        """Octets of memory, about."""
+        return self.waiting + self._streamed + (PIECE if self._streamed else 0)
 
     def follow(self, out: list[bytes]) -> None:
         """Takes over what was said behind it."""
@@ -150,8 +161,12 @@ class Outgoing:
                 return False
             self._hand_over(item.take())
             if item.is_done:
-                self.items.popleft()
+                self._go_by(item)
         return True
+
+    def _go_by(self, stream: Stream) -> None:
+        self.items.popleft()
+        self._streamed -= stream.kept
 
     def _hand_over(self, data: bytes) -> None:
         connection = self.connection
@@ -210,7 +225,7 @@ class Outgoing:
         if future.cancelled() or self.connection.outgoing is not self:
             return
         if isinstance(error, StoreError) and error.code == "no-such-body" and stream.on_gone is not None and not stream.is_begun:
-            self.items.popleft()
+            self._go_by(stream)
             stream.on_gone()
         elif error is not None:
             self._fail(error)

@@ -6,6 +6,7 @@
 | to an address that blocks when the disk is in trouble  | the disk is good again                        |
 | more requests than are answered (requests.py)          | fewer wait                                    |
 | to an address that blocks when it is full              | there is room                                 |
+| more than the disk has confirmed, by its receipts      | enough of them have gone out (ledger.py)      |
 | or subscribed, and does not read UNREAD bytes it got   | it has read them                              |
 
 Who only consumes never waits. What was read already is taken; so a sender goes beyond by one read at the most. Of those who wait for
@@ -38,6 +39,7 @@ class Reason(Enum):
     BEHIND = "behind"  # the disk is slower than the senders
     DISK = "disk"
     REQUESTS = "requests"  # it asks more than it is answered
+    RECEIPTS = "receipts"  # too many of them wait for the disk
     UNREAD = "unread"  # it does not take what it is told
     PIECES = "pieces"  # of a large body, faster than the disk
 

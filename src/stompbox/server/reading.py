@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING, Final
+from weakref import proxy
 
 from stompbox.errors import FrameError, IllegalFrame, StompboxError
 from stompbox.server import acknowledging, sending
@@ -237,6 +238,9 @@ class Reading:
             self.has_sent = False
             connection.broker.pressure.has_read(connection)
         connection.write_out()
+        account = connection.account
+        if account.passing or account.is_stale or connection.keeps or connection.decoder.pending:
+            account.look(connection)
 
     def _take_steps(self, until: float) -> bool:
         """Whether the frame is done."""
@@ -252,6 +256,11 @@ class Reading:
             self.connection.refuse(error, self._frame)
         self.steps = None
         return True
+
+    def leave(self) -> None:
+        """The connection is gone, and is to be forgotten: nothing of its own may refer to it."""
+        self.holding = None
+        self.connection = proxy(self.connection)
 
     def __repr__(self) -> str:
         return f"<Reading of {self.connection.name} left={self.has_left} stuck={self.is_stuck}>"

@@ -70,7 +70,8 @@ def take(broker: Broker, configuration: Configuration) -> list[str]:
     broker.permissions = Permissions(grants.best if grants is not None else None, configuration.authorization_cache_size)
     engine = broker.engine
     engine.now = broker.now()
-    engine.memory.limit(configuration.global_max_size, configuration.global_max_messages)
+    broker.ledger.most = configuration.max_client_memory
+    configuring.limit_memory(engine, configuration)
     resettle(engine, configuration.settings_of())
     stays = configuring.reconfigure(engine, old, configuration)
     configuring.obey(engine, configuration.addresses)

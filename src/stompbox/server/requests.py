@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from stompbox.broker.segments import EACH, HEADER
 from stompbox.errors import IllegalFrame, StompboxError
 from stompbox.server.answers import DESTINATION, Answer, Handler
 from stompbox.server.faults import is_through
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 READING: Final = frozenset(("describe", "fetch", "offset-at", "groups", "schedules"))  # change nothing, and may be asked again
 HARMLESS: Final = READING | {"progress"}  # a fault in one of these has changed no message
 STAGE: Final = "stage"  # looks at all that it was given before the engine is told
+LARGE: Final = 1 << 20  # octets of requests, beyond which nothing more is read while one of them waits
 MOST_WAITING: Final = 16  # requests of one connection; beyond, it is not read
 
 
@@ -57,17 +59,24 @@ class Requests:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.waiting: deque[Frame] = deque()
+        self.size = 0  # octets of these, and of the one that is being answered
         self.is_serving = False
         self._drained: asyncio.Future[None] | None = None  # the system has not taken the last answer
 
     def take(self, frame: Frame) -> None:
         broker = self.connection.broker
         self.waiting.append(frame)
-        if len(self.waiting) >= MOST_WAITING:
+        self.size += _size(frame)
+        self.connection.account.is_stale = True
+        if self.is_much:
             broker.pressure.hold(self.connection, Reason.REQUESTS)
         if not self.is_serving:
             self.is_serving = True
             broker.spawn(self._serve())
+
+    @property
+    def is_much(self) -> bool:
+        return len(self.waiting) >= MOST_WAITING or (self.size > LARGE and len(self.waiting) > 0)
 
     def drained(self) -> None:
         """The system has taken all that was written, or the connection is gone."""
@@ -83,14 +92,20 @@ class Requests:
                     await self._drained
                     self._drained = None
                     continue
-                await _serve(connection, self.waiting.popleft())
-                if len(self.waiting) < MOST_WAITING:
+                frame = self.waiting.popleft()
+                await _serve(connection, frame)
+                self.size -= _size(frame)
+                if not self.is_much:
                     connection.broker.pressure.let_go(connection, Reason.REQUESTS)
         finally:
             self.is_serving = False
 
     def __repr__(self) -> str:
         return f"<Requests waiting={len(self.waiting)}>"
+
+
+def _size(frame: Frame) -> int:
+    return EACH + len(frame.body) + sum([len(name) + len(value) + HEADER for name, value in frame.headers.items()])
 
 
 def receive(connection: Connection, frame: Frame) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from stompbox.broker import expiry, retained
 from stompbox.broker.address import Address
+from stompbox.broker.segments import RUN, cost_of
 from stompbox.broker.units import is_refusable, may_fail
 from stompbox.errors import IllegalFrame, Refused
 from stompbox.message import Large, Run
@@ -103,7 +104,7 @@ def _send_with_care(connection: Connection, event: Sends, route: Route) -> None:
     runs = addressed(connection, shape, route, event.bodies, event.columns)
     if event.transaction is None and _is_too_much(connection, event, [address for address, _ in runs]):
         return
-    retained.check(runs[0][1])
+    retained.check(runs)
     if event.transaction is not None:
         _hold(connection, event.transaction, runs)
         if event.receipts:
@@ -137,10 +138,12 @@ def _is_too_much(connection: Connection, event: Sends, addresses: Sequence[Addre
 
 def _hold(connection: Connection, name: str, runs: list[tuple[Address, Run]]) -> None:
     transaction = transaction_of(connection, name)
-    size = 0 if runs[0][1].is_large else runs[0][1].size  # what it has in memory
-    if transaction.size + size > connection.options.max_transaction_size:
+    run = runs[0][1]
+    written = transaction.written + (0 if run.is_large else run.size)
+    if written > connection.options.max_transaction_size:
         limit = connection.options.max_transaction_size
-        text = f"transaction {name[:80]!r} would hold {transaction.size + size} bytes; the limit is {limit} (maxTransactionSize)"
+        text = f"transaction {name[:80]!r} would hold {written} bytes; the limit is {limit} (maxTransactionSize)"
         raise Refused("transaction-too-large", text, closes=True)  # went on, it would commit without what was refused
-    transaction.size += size
+    transaction.written = written
+    transaction.size += cost_of(run) + RUN * (len(runs) - 1)
     transaction.sends += runs

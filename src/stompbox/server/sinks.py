@@ -145,7 +145,7 @@ def _routed(connection: Connection, run: Run) -> list[tuple[Address, Run]]:
     route = connection.names.route(shape)
     require_all(connection, route)
     found = addressed(connection, shape, route, run.bodies, run.columns)
-    retained.check(found[0][1])
+    retained.check(found)
     return found
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
+from weakref import ref
 
 from stompbox.broker import closing, durables, subscriptions
 from stompbox.broker.consumer import AckMode, Consumer
@@ -108,9 +109,11 @@ def _consumer(connection: Connection, frame: Frame, name: str, selector: Selecto
         priority=flow.priority,
         is_exclusive=flow.is_exclusive,
         owner=connection,
+        allowance=connection.allowance,
         head_of=partial(_head, connection, shown, shows_ack, _sequence(frame)),
     )
     consumer.is_started = False
+    connection.account.is_stale = True
     return consumer
 
 
@@ -166,6 +169,17 @@ def _may_subscribe(connection: Connection, destination: Destination, frame: Fram
         permissions.require(connection.user, Right.CREATE_NON_DURABLE_QUEUE, name)
     elif known is None or not ({destination.queue or name} & (known.anycast.keys() | known.named.keys())):
         permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, name)
+
+
+def _may_reach_later(connection: Connection) -> subscriptions.MayReach:
+    """The same of who may be gone when it is asked: by the rights that its user has then, as far as they are known."""
+    broker, user, there = connection.broker, connection.user, ref(connection)
+
+    def may_reach(name: str) -> bool:
+        known = there()
+        return broker.permissions.may(user if known is None else known.user, Right.CONSUME, name)
+
+    return may_reach
 
 
 def _may_reach(connection: Connection, right: Right | None, name: str) -> bool:
@@ -255,7 +269,7 @@ def _durable_wish(connection: Connection, frame: Frame, destinations: tuple[Dest
         selector_of(connection, frame),
         _no_local(frame),
         owner_of(connection),
-        may_reach=partial(_may_reach, connection, None),
+        may_reach=_may_reach_later(connection),
     )
     if not browsers.is_browser(frame):
         _may_make(connection, wish)
@@ -324,6 +338,7 @@ def _user_id(connection: Connection) -> str:
 
 def unsubscribe(connection: Connection, frame: Frame) -> Iterator[None]:
     """Ends a subscription, or for ever a durable one."""
+    connection.account.is_stale = True
     broker, headers = connection.broker, frame.headers
     durable = _durable_name(frame)
     if durable is not None and streams.drop_named(connection, durable):

@@ -185,8 +185,9 @@ class Socket(asyncio.Protocol):
         self._deadline.cancel()
         self.admission.gone(self)
         self.broker.sockets.discard(self)
-        if self._receiver is not None:
-            self._receiver.lost()
+        receiver, self._receiver = self._receiver, None
+        if receiver is not None:
+            receiver.lost()
 
     # The transport of a Connection
 
@@ -195,6 +196,11 @@ class Socket(asyncio.Protocol):
         certificate = self._transport.get_extra_info("peercert")  # empty unless it was verified
         parts = [part for name in (certificate or {}).get("subject", ()) for part in name]
         return next((value for key, value in parts if key == "commonName"), "")
+
+    @property
+    def unread(self) -> int:
+        """None: a Connection is given all at once."""
+        return 0
 
     @property
     def unsent(self) -> int:

@@ -1,11 +1,8 @@
-"""What a connection writes on, and what it has to say but may not say yet."""
+"""What a connection writes on."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    from stompbox.broker.consumer import Consumer
+from typing import Protocol
 
 
 class Transport(Protocol):
@@ -30,29 +27,9 @@ class Transport(Protocol):
         """It logs in: no longer has it to hurry. Raises Refused where the listener has enough connections."""
 
     @property
+    def unread(self) -> int:
+        """Octets that came and that the connection has not been given yet."""
+
+    @property
     def unsent(self) -> int:
         """Octets that were written and that the operating system has not taken."""
-
-
-class Pending:
-    """Something to say when a commit is durable: bytes, then subscriptions that may start.
-
-    `is_refusable`: becomes an ERROR when the disk refuses the commit; else it waits for one that works.
-    """
-
-    __slots__ = ("consumer", "data", "is_refusable", "receipts", "sequence")
-
-    def __init__(
-        self,
-        sequence: int,
-        data: bytes = b"",
-        receipts: list[bytes] | None = None,
-        consumer: Consumer | None = None,
-        *,
-        is_refusable: bool = False,
-    ) -> None:
-        self.sequence = sequence
-        self.is_refusable = is_refusable
-        self.data = data
-        self.receipts = receipts or []
-        self.consumer = consumer

@@ -22,46 +22,46 @@ if TYPE_CHECKING:
 class Unread:
     """Of one connection. `encoded`: octets of messages that are not written yet."""
 
-    __slots__ = ("connection", "encoded", "is_much", "waiting")
+    __slots__ = ("encoded", "is_much", "waiting")
 
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
+    def __init__(self) -> None:
         self.is_much = False
         self.encoded = 0
         self.waiting: dict[Consumer, None] = {}  # who have something for it when it has read
 
-    def look(self) -> None:
-        connection = self.connection
+    def look(self, connection: Connection) -> None:
         behind = connection.outgoing.waiting if connection.outgoing is not None else 0
         if connection.is_lost:
             return
         if not connection.transport.is_clogged and behind <= UNREAD // 2:
             if self.is_much:
-                self._go_on()
+                self._go_on(connection)
+                connection.account.look(connection)
             return
         size = connection.transport.unsent + behind
         if size > connection.options.max_connection_memory:
-            self._cut_off(size)
+            _cut_off(connection, size)
         elif size > UNREAD and not self.is_much:
             self.is_much = True
             connection.broker.pressure.hold(connection, Reason.UNREAD)
+        if not connection.is_ended:
+            connection.account.look(connection)
 
-    def _go_on(self) -> None:
+    def _go_on(self, connection: Connection) -> None:
         """What waited for it is handed out in the next turn."""
-        connection = self.connection
         self.is_much = False
         connection.broker.pressure.let_go(connection, Reason.UNREAD)
         waiting, self.waiting = self.waiting, {}
         connection.broker.deliver_on(waiting)
 
-    def _cut_off(self, size: int) -> None:
-        connection = self.connection
-        limit = f"{connection.options.max_connection_memory} (maxConnectionMemory)"
-        error = Refused("too-much-unread", f"{size} octets wait that the client does not take; the limit is {limit}", closes=True)
-        connection.broker.refusals.tell(connection.name, error, closes=True)
-        if not connection.is_ended:
-            connection.end(is_failure=True)
-        connection.transport.abort()
-
     def __repr__(self) -> str:
-        return f"<Unread {'much' if self.is_much else 'little'} of {self.connection.name}>"
+        return f"<Unread {'much' if self.is_much else 'little'}>"
+
+
+def _cut_off(connection: Connection, size: int) -> None:
+    limit = f"{connection.options.max_connection_memory} (maxConnectionMemory)"
+    error = Refused("too-much-unread", f"{size} octets wait that the client does not take; the limit is {limit}", closes=True)
+    connection.broker.refusals.tell(connection.name, error, closes=True)
+    if not connection.is_ended:
+        connection.end(is_failure=True)
+    connection.transport.abort()

@@ -78,6 +78,11 @@ class Upload:
         self.connection.broker.engine.unsaved += len(piece)
 
     @property
+    def size(self) -> int:
+        """Octets that are in memory, on their way to the disk or not."""
+        return len(self._rest) + self.bodies.unsaved(self.large)
+
+    @property
     def may_go_on(self) -> bool:
         """Enough of it is on the disk."""
         return self.bodies.unsaved(self.large) <= WINDOW // 2

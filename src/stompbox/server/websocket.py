@@ -198,8 +198,9 @@ class WebSocket:
 
     def lost(self) -> None:
         self._left = b""
-        if self.connection is not None:
-            self.connection.lost()
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.lost()
 
     def _parsed(self, data: bytes) -> list[Frame]:
         """Frames of WebSocket, after the hand-shake is answered. A fault in here has changed nothing but this socket."""
@@ -303,7 +304,7 @@ class WebSocket:
         if data:
             self.socket.write(data)
             if self.socket.is_clogged and self.connection is not None:
-                self.connection.unread.look()
+                self.connection.unread.look(self.connection)
 
     # The transport of a Connection
 
@@ -326,6 +327,10 @@ class WebSocket:
             else:
                 self.protocol.send_binary(part)
         self._send()
+
+    @property
+    def unread(self) -> int:
+        return len(self._left) + len(self.protocol.reader.buffer)
 
     @property
     def unsent(self) -> int:

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from stompbox.errors import FrameError, UsageError
-from stompbox.stomp.frames import CLIENT_COMMANDS, RAW_COMMANDS, SECRET_HEADERS, SERVER_COMMANDS, Frame, content_length
+from stompbox.stomp.frames import CLIENT_COMMANDS, CONTROL_COMMANDS, RAW_COMMANDS, SECRET_HEADERS, SERVER_COMMANDS, Frame, content_length
 from stompbox.stomp.large import Body, Ending, Opening, Piece
 from stompbox.stomp.versions import V10, Version
 
@@ -48,6 +48,7 @@ class Limits:
     head: int = 64 * 1024  # command and headers together
     headers: int = 1000
     body: int = 100 * 1024 * 1024
+    control: int = 64 * 1024  # the body of a client's frame that is no SEND
     before_login: int = 64 * 1024  # a whole frame, while nobody knows who is talking
 
 
@@ -80,6 +81,7 @@ class Decoder:
         self._seen = 0  # octets of _rest in which the search for the end of the head, or for the NUL, was in vain
         self._needed = 0  # octets that _rest must have before another look is worth while
         self._body_at = 0  # where the body in _rest begins, when the search is for its NUL; 0: the head is not complete
+        self._most = 0  # octets that this body may have
         self._streams_at = 0  # octets of _rest from which on that body is large
         self._body: Body | None = None  # the large body that it is in the middle of
 
@@ -111,7 +113,7 @@ class Decoder:
         if found:
             return True
         if self._body_at:
-            self._refuse_body(len(rest) - self._body_at, self._body_limit(self._body_at))
+            self._refuse_body(len(rest) - self._body_at, self._most)
             return 0 < self._streams_at <= len(rest)
         self._refuse_head(_least_head(rest, 0, len(rest)))
         return False
@@ -125,8 +127,9 @@ class Decoder:
         if size > limit:
             raise FrameError("header-too-large", f"command and headers of a frame went beyond the limit of {limit} octets")
 
-    def _body_limit(self, head: int) -> int:
-        return self.limits.body if self.logged_in else min(self.limits.body, max(0, self.limits.before_login - head))
+    def _body_limit(self, command: str, head: int) -> int:
+        most = min(self.limits.body, self.limits.control) if command in CONTROL_COMMANDS else self.limits.body
+        return most if self.logged_in else min(most, max(0, self.limits.before_login - head))
 
     def _frames(self, data: bytes) -> Iterator[object]:
         position, size = 0, len(data)
@@ -175,11 +178,12 @@ class Decoder:
         yield Ending()
         return end + 1
 
-    def _keep(self, data: bytes, position: int, *, needed: int = 0, body_at: int = 0, streams_at: int = 0) -> None:
+    def _keep(self, data: bytes, position: int, *, needed: int = 0, body_at: int = 0, most: int = 0, streams_at: int = 0) -> None:
         self._rest[:] = memoryview(data)[position:]
         self._seen = len(self._rest)
         self._needed = needed
         self._body_at = body_at
+        self._most = most
         self._streams_at = streams_at
 
     def _frame(self, data: bytes, position: int) -> tuple[Frame | Opening, int] | None:
@@ -200,7 +204,8 @@ class Decoder:
         try:
             command, headers = parse_head(head, self.version, self.commands, self.limits.headers)
             streams = self.large_from > 0 and command == "SEND" and self.may_stream(headers)
-            stop = self._body_end(data, position, body_at, headers, streams=streams)
+            limit = self._body_limit(command, body_at - position)
+            stop = self._body_end(data, position, body_at, headers, limit=limit, streams=streams)
         except FrameError as error:
             raise self._of_frame(error, head) from None
         if stop is None:
@@ -217,10 +222,9 @@ class Decoder:
                 error.receipt = unescape(asked, self.version, "").decode().strip(" \t" if self.version.trims else "")
         return error
 
-    def _body_end(self, data: bytes, position: int, body_at: int, headers: Mapping[str, str], *, streams: bool) -> int | None:
+    def _body_end(self, data: bytes, position: int, body_at: int, headers: Mapping[str, str], *, limit: int, streams: bool) -> int | None:
         """Where the NUL stands that ends the frame; None when it has not come yet, or the body comes in pieces (`_body`)."""
         length = content_length(headers)
-        limit = self._body_limit(body_at - position)
         if length is None:
             stop = data.find(_NUL, body_at)
             size = (stop if stop >= 0 else len(data)) - body_at
@@ -229,7 +233,8 @@ class Decoder:
                 self._body = Body(None, limit)
                 return None
             if stop < 0:
-                self._keep(data, position, body_at=body_at - position, streams_at=body_at - position + self.large_from if streams else 0)
+                head = body_at - position
+                self._keep(data, position, body_at=head, most=limit, streams_at=head + self.large_from if streams else 0)
                 return None
             return stop
         if length > limit:  # refused at its announcement, not after reading it

@@ -16,6 +16,7 @@ _DIGITS: Final = 18  # of a content-length: less than 2**63
 CLIENT_COMMANDS: Final = frozenset(
     ("SEND", "SUBSCRIBE", "UNSUBSCRIBE", "BEGIN", "COMMIT", "ABORT", "ACK", "NACK", "DISCONNECT", "CONNECT", "STOMP")
 )
+CONTROL_COMMANDS: Final = CLIENT_COMMANDS - {"SEND"}  # their bodies, where they may have one, are not kept
 SERVER_COMMANDS: Final = frozenset(("CONNECTED", "MESSAGE", "RECEIPT", "ERROR"))
 
 # STOMP 1.2, Value Encoding: these do not escape, to stay readable for 1.0

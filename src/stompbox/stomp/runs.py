@@ -32,6 +32,11 @@ _GIVEN_UP: Final = -1000  # readings more, when a pattern turned out not to fit
 _MISSES: Final = 64  # frames that did not fit before another pattern is tried
 _FAMILIES: Final = 8  # per first header line
 _FIRST_LINES: Final = 1024  # then all is forgotten and learned again
+_LONGEST: Final = 4096  # octets of a head that is learned
+_MOST_OCTETS: Final = 8 << 20  # of memory for what was learned, about; beyond, what has no pattern is forgotten, or all of it
+_FAMILY: Final = 700  # octets of memory that a family takes beside its headers, at a guess,
+_LINE: Final = 160  # and each of these beside its own octets,
+_TEMPLATE: Final = 16  # and a template for each octet of the head
 _HOLES: Final = 24
 _REGION: Final = 4096  # octets tried at once at first; grows with success, so that work stays in proportion to what is read
 _MOST: Final = 1 << 20
@@ -146,10 +151,11 @@ class _Template:
 class _Family:
     """SEND frames with the same header names and meaning."""
 
-    __slots__ = ("eol", "holes", "misses", "raw", "taught", "template")
+    __slots__ = ("eol", "holes", "misses", "raw", "size", "taught", "template")
 
     def __init__(self, raw: _Raw) -> None:
         self.raw = raw
+        self.size = _FAMILY + sum([len(name) + len(value) + _LINE for name, value in raw])
         self.holes = {at for at, (name, _) in enumerate(raw) if name in _VARYING}
         self.taught = 0
         self.misses = 0
@@ -170,6 +176,7 @@ class Reader:
         self.max_body = max_body
         self.families: dict[bytes, list[_Family]] = {}
         self.compiled = 0
+        self.size = 0  # octets of memory, about
         self._ack_region = _REGION
 
     def read(self, buffer: bytes, position: int) -> tuple[Sends | Acks, int] | None:
@@ -252,6 +259,8 @@ class Reader:
 
     def learn(self, head: bytes, frame: Frame) -> None:
         """Takes note of a SEND that was read the careful way."""
+        if len(head) > _LONGEST:
+            return
         raw = [(name, value) for name, _, value in [line.partition(b":") for line in head.split(b"\n")[1:]]]
         if not raw or b"\r" in head or len({name for name, _ in raw}) < len(raw) or any(b"\\" in name for name, _ in raw):
             return
@@ -259,14 +268,37 @@ class Reader:
         families = self.families.get(line)
         if families is None:
             if len(self.families) >= _FIRST_LINES:
-                self.families.clear()
+                self._forget()
             families = self.families[line] = []
         family = next((known for known in families if _is_alike(known.raw, raw)), None)
         if family is not None:
             self._teach(family, raw)
             return
+        self.size -= sum([gone.size for gone in families[_FAMILIES - 1 :]])
         del families[_FAMILIES - 1 :]
-        families.insert(0, _Family(raw))
+        new = _Family(raw)
+        families.insert(0, new)
+        self._grow(new, new.size)
+
+    def _grow(self, family: _Family, octets: int) -> None:
+        self.size += octets
+        if self.size > _MOST_OCTETS:
+            self._forget(but=family)
+
+    def _forget(self, but: _Family | None = None) -> None:
+        """What has no pattern yet goes; where that is not half of it, all does."""
+        for line, families in list(self.families.items()):
+            families[:] = [family for family in families if family.template is not None or family is but]
+            if not families:
+                del self.families[line]
+        self._measure()
+        if self.size > _MOST_OCTETS // 2 or len(self.families) > _FIRST_LINES // 2:
+            self.families.clear()
+            self.size = 0
+            re.purge()  # which remembers patterns, too
+
+    def _measure(self) -> None:
+        self.size = sum([family.size for families in self.families.values() for family in families])
 
     def _teach(self, family: _Family, raw: _Raw) -> None:
         new = {at for at, (known, given) in enumerate(zip(family.raw, raw, strict=True)) if known != given} - family.holes
@@ -291,6 +323,10 @@ class Reader:
         if len(headers) < len(family.raw):
             return
         family.eol = eol
+        if family.template is None:
+            octets = _TEMPLATE * sum([len(name) + len(value) + 2 for name, value in family.raw])
+            family.size += octets
+            self._grow(family, octets)
         family.template = _Template(family.raw, family.holes, shape, eol, self)
         self.compiled += 1
 

@@ -757,7 +757,7 @@ function connection(id) {
   function show(one) {
     const rows = [
       ["User", one.user || "–"], ["Client address", one.peer], ["Client id", one.client_id || "–"], ["STOMP", one.version || "not yet"], ["Listener", one.listener],
-      ["Since", `${clock.format(one.since)}, ${span(one.now - one.since)}`], ["Open transactions", count(one.transactions)], ["Waits for", one.waits_for.join(", ") || "nothing"],
+      ["Since", `${clock.format(one.since)}, ${span(one.now - one.since)}`], ["Open transactions", count(one.transactions)], ["Waits for", one.waits_for.join(", ") || "nothing"], ["Memory", bytes(one.memory_bytes)],
     ];
     drawn(facts, rows, () => rows.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));
     subscriptions.show(one.subscriptions, "It has no subscription.");

@@ -1,0 +1,109 @@
+"""What a connection has to say and may not say yet: receipts that wait for the disk, and all that comes behind them, in order."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from stompbox.broker.segments import VALUE
+
+if TYPE_CHECKING:
+    from stompbox.broker.consumer import Consumer
+
+ITEM: Final = 256  # octets of memory that something to say takes beside its own, at a guess
+
+
+class Pending:
+    """Something to say when a commit is durable: bytes, then subscriptions that may start.
+
+    `is_refusable`: becomes an ERROR when the disk refuses the commit; else it waits for one that works.
+    """
+
+    __slots__ = ("consumer", "data", "is_refusable", "receipts", "sequence", "size")
+
+    def __init__(
+        self,
+        sequence: int,
+        data: bytes = b"",
+        receipts: list[bytes] | None = None,
+        consumer: Consumer | None = None,
+        *,
+        is_refusable: bool = False,
+    ) -> None:
+        self.sequence = sequence
+        self.is_refusable = is_refusable
+        self.data = data
+        self.receipts = receipts or []
+        self.consumer = consumer
+        self.size = ITEM + len(data) + _size(self.receipts)
+
+
+class Receipts:
+    """Of one connection. `size`: octets of memory, about."""
+
+    __slots__ = ("_items", "size")
+
+    def __init__(self) -> None:
+        self._items: deque[Pending] | None = None  # most connections wait for nothing
+        self.size = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._items)
+
+    def append(self, item: Pending) -> None:
+        if self._items is None:
+            self._items = deque()
+        self._items.append(item)
+        self.size += item.size
+
+    def confirm(self, receipts: list[bytes], sequence: int, consumer: Consumer | None, *, is_refusable: bool) -> None:
+        """Together with the last ones, where they wait for the same."""
+        last = self._items[-1] if self._items else None
+        if consumer is None and last is not None and last.receipts and (last.sequence, last.is_refusable) == (sequence, is_refusable):
+            last.receipts += receipts
+            size = _size(receipts)
+            last.size += size
+            self.size += size
+        else:
+            self.append(Pending(sequence, receipts=list(receipts), consumer=consumer, is_refusable=is_refusable))
+
+    def take(self, sequence: int) -> Iterator[Pending]:
+        """What waited for commits up to this one."""
+        items = self._items
+        while items and items[0].sequence <= sequence:
+            item = items.popleft()
+            self.size -= item.size
+            yield item
+        if not items:
+            self._items = None
+
+    def take_refused(self, sequence: int) -> list[Pending]:
+        """What the refused commit of this sequence would have confirmed, and may be refused; the rest stays."""
+        items, self._items, self.size = self._items or (), None, 0
+        refused = []
+        for item in items:
+            if item.sequence == sequence and item.is_refusable:
+                refused.append(item)
+            else:
+                self.append(item)
+        return refused
+
+    def wait_on(self, sequence: int, later: int) -> None:
+        """What waited for one commit waits for a later one."""
+        for item in self._items or ():
+            if item.sequence == sequence:
+                item.sequence = later
+
+    def waits_for(self, sequence: int) -> bool:
+        return any(item.sequence == sequence for item in self._items or ())
+
+    def clear(self) -> None:
+        self._items, self.size = None, 0
+
+    def __repr__(self) -> str:
+        return f"<Receipts {len(self._items or ())} of {self.size} octets>"
+
+
+def _size(receipts: list[bytes]) -> int:
+    return sum(map(len, receipts)) + VALUE * len(receipts)

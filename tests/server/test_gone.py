@@ -1,0 +1,137 @@
+"""A connection that is gone leaves nothing behind: it goes at once, without the collector, whatever it had done."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from stompbox.server.connection import Connection
+from tests.server.world import KINDS, Guest, House, configured, play, uncollected
+
+Scenario = Callable[[Guest], Awaitable[None]]
+DONE = "SEND\ndestination:/topic/b\nreceipt:done\n\n\0"
+USERS = '[[user]]\nname = "u"\npassword = "p"\n'
+LOGIN = "login:u\npasscode:p\nclient-id:c\n"
+
+
+def saying(text: str) -> Scenario:
+    async def act(guest: Guest) -> None:
+        guest.say(text + DONE)
+        await guest.hear(b"receipt-id:done")
+
+    return act
+
+
+def refused(text: str) -> Scenario:
+    async def act(guest: Guest) -> None:
+        guest.say(text)
+        await guest.hear(b"ERROR")
+
+    return act
+
+
+async def request(guest: Guest) -> None:
+    guest.say("SEND\ndestination:stompbox.requests\nrequest:groups\nrequest-id:1\n\n\0")
+    await guest.hear(b"request-id:1")
+
+
+async def half(guest: Guest) -> None:
+    guest.say(f"{DONE}SEND\ndestination:/queue/a\n\nx")
+    await guest.hear(b"receipt-id:done")
+
+
+async def large(guest: Guest) -> None:
+    guest.say("SUBSCRIBE\nid:1\ndestination:/queue/large\nack:client\n\n\0")
+    guest.say(f"SEND\ndestination:/queue/large\ncontent-length:300000\n\n{'x' * 300_000}\0")
+    await guest.hear(b"x\0")
+    guest.say(f"SEND\ndestination:/queue/large\ncontent-length:300000\n\n{'x' * 200_000}")
+
+
+SCENARIOS: dict[str, Scenario] = {
+    "nothing": saying(""),
+    "messages": saying("SEND\ndestination:/queue/a\n\nx\0" * 20),
+    "a subscription to a queue": saying("SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client\n\n\0SEND\ndestination:/queue/a\n\nx\0"),
+    "one with a selector": saying("SUBSCRIBE\nid:1\ndestination:/topic/a\nselector:n = 1\n\n\0SEND\ndestination:/topic/a\nn:1\n\nx\0"),
+    "wildcards": saying("SUBSCRIBE\nid:1\ndestination:/topic/#\n\n\0SUBSCRIBE\nid:2\ndestination:/queue/*,/queue/b\n\n\0"),
+    "a durable one": saying("SUBSCRIBE\nid:1\ndestination:/topic/d\ndurable-subscription-name:n\n\n\0SEND\ndestination:/topic/d\n\nx\0"),
+    "a stream": saying("SEND\ndestination:/queue/s\n\nx\0SUBSCRIBE\nid:1\ndestination:/stream/s\nx-stream-offset:first\n\n\0"),
+    "a browser": saying("SEND\ndestination:/queue/b\n\nx\0SUBSCRIBE\nid:1\ndestination:/queue/b\nbrowser:true\n\n\0"),
+    "temporary ones": saying("SUBSCRIBE\nid:1\ndestination:/temp-queue/t\n\n\0SEND\ndestination:/queue/a\nreply-to:/temp-queue/t\n\nx\0"),
+    "an open transaction": saying("BEGIN\ntransaction:t\n\n\0SEND\ndestination:/queue/a\ntransaction:t\n\nx\0"),
+    "a request": request,
+    "a large message": large,
+    "a frame that is refused": refused("ABORT\ntransaction:none\n\n\0"),
+    "a frame that is none": refused("NONSENSE\n\n\0"),
+    "half a frame": half,
+}
+
+
+@pytest.mark.parametrize("fast", [False, True], ids=["asyncio", "uvloop"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_who_is_gone_is_gone(tmp_path: Path, scenario: str, kind: str, *, fast: bool) -> None:
+    async def story(house: House) -> None:
+        guest = await house.client(kind, more=LOGIN)
+        await SCENARIOS[scenario](guest)
+        found = _weakly(house)
+        guest.leave()
+        await _is_forgotten(house, found)
+
+    with uncollected():
+        play(configured(tmp_path, top=USERS), story, fast=fast)
+
+
+@pytest.mark.parametrize("fast", [False, True], ids=["asyncio", "uvloop"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_so_is_who_was_not_let_in(tmp_path: Path, kind: str, *, fast: bool) -> None:
+    async def story(house: House) -> None:
+        guest = await house.client(kind, version=None)
+        guest.say("CONNECT\naccept-version:1.2\nhost:localhost\nlogin:u\npasscode:wrong\n\n\0")
+        await guest.hear(b"ERROR")
+        found = _weakly(house)
+        guest.leave()
+        await _is_forgotten(house, found)
+
+    with uncollected():
+        play(configured(tmp_path, top="failed-login-delay = 0\n" + USERS), story, fast=fast)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_so_is_who_said_goodbye(tmp_path: Path, kind: str) -> None:
+    async def story(house: House) -> None:
+        guest = await house.client(kind, more=LOGIN)
+        guest.say("SUBSCRIBE\nid:1\ndestination:/queue/a\n\n\0DISCONNECT\nreceipt:bye\n\n\0")
+        await guest.hear(b"receipt-id:bye")
+        found = _weakly(house)
+        guest.leave()
+        await _is_forgotten(house, found)
+
+    with uncollected():
+        play(configured(tmp_path, top=USERS), story)
+
+
+def _weakly(house: House) -> weakref.ref[Connection]:
+    return weakref.ref(house.connection())
+
+
+async def _is_forgotten(house: House, found: weakref.ref[Connection]) -> None:
+    await house.until(lambda: not house.broker.connections, "it is gone")
+    try:
+        await house.until(lambda: found() is None, "it is forgotten")
+    except AssertionError:
+        raise AssertionError("\n".join(_who(found()))) from None
+
+
+def _who(thing: object, depth: int = 3) -> list[str]:
+    """Who still refers to it."""
+    lines = []
+    for one in gc.get_referrers(thing):
+        if type(one).__name__ not in ("frame", "list"):
+            lines.append("  " * (3 - depth) + f"{type(one).__name__} {str(one)[:150]}")
+            if depth > 1:
+                lines += _who(one, depth - 1)
+    return lines[:60]

@@ -1,0 +1,276 @@
+"""One ledger: what is kept for a client is counted where it is, has a limit, and is back at nothing when the client is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from stompbox.server.ledger import Kind, by_kind
+from tests.server.world import KINDS, Guest, House, configured, play
+
+BODY = "x" * 1000
+Scenario = Callable[[House, Guest], Awaitable[None]]
+
+
+async def nothing(house: House, guest: Guest) -> None:
+    """A client that is there."""
+
+
+async def half_a_frame(house: House, guest: Guest) -> None:
+    guest.say("SEND\ndestination:/queue/a\ncontent-length:5000\n\n" + BODY)
+
+
+async def a_piece(house: House, guest: Guest) -> None:
+    guest.say("SEND\ndestination:/queue/a\ncontent-length:500000\n\n" + BODY * 10)
+
+
+async def transaction(house: House, guest: Guest) -> None:
+    guest.say("BEGIN\ntransaction:t\n\n\0" + f"SEND\ndestination:/queue/a\ntransaction:t\n\n{BODY}\0" * 10)
+
+
+async def acknowledged_in_a_transaction(house: House, guest: Guest) -> None:
+    guest.say(f"SEND\ndestination:/queue/a\n\n{BODY}\0SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client-individual\n\n\0")
+    head = await guest.hear(BODY.encode())
+    ack = head.partition(b"ack:")[2].partition(b"\n")[0].decode()
+    guest.say(f"BEGIN\ntransaction:t\n\n\0ACK\nid:{ack}\ntransaction:t\n\n\0")
+
+
+async def subscription(house: House, guest: Guest) -> None:
+    guest.say("SUBSCRIBE\nid:1\ndestination:/topic/a\nselector:n = 1\n\n\0SUBSCRIBE\nid:2\ndestination:/temp-queue/b\n\n\0")
+
+
+async def unacknowledged(house: House, guest: Guest) -> None:
+    guest.say(f"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client\n\n\0SEND\ndestination:/queue/a\n\n{BODY}\0")
+
+
+async def receipts(house: House, guest: Guest) -> None:
+    stuck(house)
+    guest.say(f"SEND\ndestination:/queue/a\nreceipt:{BODY}\n\n\0")
+
+
+async def unread(house: House, guest: Guest) -> None:
+    guest.reader._transport.pause_reading()  # type: ignore[attr-defined]
+    for _ in range(10):
+        guest.say(f"ABORT\ntransaction:none\nreceipt:{BODY * 20}\n\n\0" * 50)
+
+
+async def request(house: House, guest: Guest) -> None:
+    stuck(house)
+    guest.say(f"SEND\ndestination:stompbox.requests\nrequest:group-open\nrequest-id:1\n\n{BODY}\0" * 3)
+
+
+def stuck(house: House) -> None:
+    """Nothing is confirmed: the disk takes its time."""
+    house.broker.committer.is_busy = True
+
+
+SCENARIOS: dict[str, tuple[Scenario, str, int]] = {
+    "a name": (nothing, Kind.SESSION.value, 1),
+    "half a frame": (half_a_frame, Kind.INPUT.value, 1000),
+    "a piece of a large body": (a_piece, Kind.INPUT.value, 1000),
+    "an open transaction": (transaction, Kind.TRANSACTIONS.value, 10_000),
+    "what it acknowledged in a transaction": (acknowledged_in_a_transaction, Kind.TRANSACTIONS.value, 1000),
+    "subscriptions and temporary destinations": (subscription, Kind.SUBSCRIPTIONS.value, 3000),
+    "what it did not acknowledge": (unacknowledged, "unacknowledged", 1000),
+    "receipts that wait for the disk": (receipts, Kind.RECEIPTS.value, 1000),
+    "what it does not read": (unread, Kind.OUTPUT.value, 100_000),
+    "requests that wait": (request, Kind.REQUESTS.value, 2000),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_each_kind_is_counted_and_is_nothing_again(tmp_path: Path, scenario: str, kind: str) -> None:
+    act, what, least = SCENARIOS[scenario]
+
+    async def story(house: House) -> None:
+        broker = house.broker
+        guest = await house.client(kind, "1.1" if act is unread else "1.2", more="login:somebody\npasscode:x\n")
+        await act(house, guest)
+        await house.until(lambda: by_kind(house.connection())[what] >= least, f"{what} of {scenario}")
+        account = house.connection().account
+        assert broker.ledger.by_kind[what] >= by_kind(house.connection())[what] >= least
+        assert broker.ledger.of_user == {"somebody": account.size}
+        guest.leave()
+        await house.until(lambda: not broker.connections, "it is gone")
+        assert [broker.ledger.size, *broker.ledger.sizes, broker.engine.unacknowledged.size] == [0] * 9
+        assert not broker.ledger.of_user
+        broker.committer.is_busy = False
+
+    play(configured(tmp_path), story)
+
+
+LIMIT = 20_000
+BEYOND = {
+    "transaction": "BEGIN\ntransaction:t\n\n\0" + f"SEND\ndestination:/queue/a\ntransaction:t\n\n{BODY}\0" * 20,
+    "heads of a transaction": "BEGIN\ntransaction:t\n\n\0"
+    + "".join([f"SEND\ndestination:/a\ntransaction:t\nh-{n}:1\n\n\0" for n in range(40)]),
+    "values in a transaction": "BEGIN\ntransaction:t\n\n\0" + f"SEND\ndestination:/a\ntransaction:t\nh:{BODY}\n\n\0" * 30,
+    "subscriptions": "".join([f"SUBSCRIBE\nid:{n}\ndestination:/topic/a\n\n\0" for n in range(10)]),
+    "a selector": f"SUBSCRIBE\nid:1\ndestination:/topic/a\nselector:h = '{BODY}'\n\n\0",
+}
+
+
+@pytest.mark.parametrize("case", BEYOND)
+def test_beyond_the_limit_of_a_connection(tmp_path: Path, case: str) -> None:
+    async def story(house: House) -> None:
+        guest = await house.client()
+        guest.say(BEYOND[case])
+        assert b"code:too-much-memory" in await guest.end()
+        assert house.broker.errors["too-much-memory"] == 1
+        assert house.broker.engine.counters["received"] == 0
+
+    play(configured(tmp_path, f"maxConnectionMemory={LIMIT}"), story)
+
+
+@pytest.mark.parametrize("case", BEYOND)
+def test_within_it_all_is_well(tmp_path: Path, case: str) -> None:
+    async def story(house: House) -> None:
+        guest = await house.client()
+        guest.say(BEYOND[case] + "SEND\ndestination:/topic/b\nreceipt:done\n\n\0")
+        await guest.hear(b"receipt-id:done")
+        assert LIMIT < house.connection().account.size <= 5 * LIMIT
+
+    play(configured(tmp_path, f"maxConnectionMemory={5 * LIMIT}"), story)
+
+
+def test_the_largest_of_who_has_most_goes(tmp_path: Path) -> None:
+    """Others, who keep little, notice nothing."""
+
+    async def story(house: House) -> None:
+        small = await house.client(more="login:small\npasscode:x\n")
+        small.say("SUBSCRIBE\nid:1\ndestination:/topic/a\nreceipt:s\n\n\0")
+        await small.hear(b"receipt-id:s")
+        begun = f"BEGIN\ntransaction:t\n\n\0SEND\ndestination:/queue/a\ntransaction:t\nreceipt:r\n\n{BODY * 30}\0"
+        first = await house.client(more="login:large\npasscode:x\n")
+        second = await house.client(more="login:large\npasscode:x\n")
+        third = await house.client(more="login:other\npasscode:x\n")
+        first.say(begun)
+        await first.hear(b"receipt-id:r")
+        second.say(begun.replace(BODY, BODY[1:]))
+        await second.hear(b"receipt-id:r")
+        third.say(begun)
+        assert b"code:too-much-memory" in await first.end()
+        await third.hear(b"receipt-id:r")
+        await house.until(lambda: house.broker.ledger.size < 90_000, "there is room again")
+        for guest in (small, second, third):
+            guest.say("SEND\ndestination:/topic/b\nreceipt:done\n\n\0")
+            await guest.hear(b"receipt-id:done")
+
+    play(configured(tmp_path, top="max-client-memory = 90000\n"), story)
+
+
+def test_without_a_limit_for_all(tmp_path: Path) -> None:
+    async def story(house: House) -> None:
+        guest = await house.client()
+        guest.say(f"BEGIN\ntransaction:t\n\n\0SEND\ndestination:/queue/a\ntransaction:t\nreceipt:r\n\n{BODY}\0")
+        await guest.hear(b"receipt-id:r")
+        assert house.broker.ledger.size > 1000
+
+    play(configured(tmp_path, top="max-client-memory = -1\n"), story)
+
+
+def test_who_waits_for_too_many_receipts_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stompbox.server.ledger.WAITING", 20_000)
+
+    async def story(house: House) -> None:
+        guest = await house.client()
+        stuck(house)
+        guest.say("".join([f"SEND\ndestination:/queue/a\nreceipt:{n}{BODY}\n\n\0" for n in range(30)]))
+        await house.until(lambda: house.connection().reading.is_paused, "it is not read any more")
+        assert {reason.value for reason in house.broker.pressure.waiting[house.connection()]} == {"receipts"}
+        house.broker.committer.is_busy = False
+        house.broker.flush()
+        await guest.hear(f"receipt-id:29{BODY}".encode())
+        assert not house.connection().reading.is_paused
+
+    play(configured(tmp_path), story)
+
+
+def test_unacknowledged_messages_of_all_subscriptions_together_pause_delivery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a window of its own each of them would get all; the rest stays in the queues, and comes as soon as there is room."""
+    monkeypatch.setattr("stompbox.server.connection.MOST_OUT", LIMIT)
+
+    async def story(house: House) -> None:
+        guest = await house.client()
+        for number in range(3):
+            guest.say(f"SUBSCRIBE\nid:{number}\ndestination:/queue/{number}\nack:client-individual\nconsumer-window-size:-1\n\n\0")
+        sender = await house.client()
+        for number in range(3):
+            sender.say("".join([f"SEND\ndestination:/queue/{number}\n\n{n}{BODY}\0" for n in range(50)]))
+        sender.say("SEND\ndestination:/topic/b\nreceipt:done\n\n\0")
+        await sender.hear(b"receipt-id:done")
+        (reader,) = [found for found in house.broker.connections if found.consumers]
+        assert LIMIT / 2 < reader.allowance.size < 2 * LIMIT
+        seen = 0
+        while seen < 150:
+            head = await guest.hear(b"\n\n")
+            seen += 1
+            await guest.hear(BODY.encode())
+            guest.say(f"ACK\nid:{head.partition(b'ack:')[2].partition(bytes([10]))[0].decode()}\n\n\0")
+            assert reader.allowance.size < 2 * LIMIT
+        await house.until(lambda: not reader.allowance.size, "all is acknowledged")
+
+    play(configured(tmp_path, f"maxConnectionMemory={LIMIT}"), story)
+
+
+def test_what_is_retained_has_a_limit(tmp_path: Path) -> None:
+    async def story(house: House) -> None:
+        guest = await house.client(version="1.1")
+        for number in range(30):
+            guest.say(f"SEND\ndestination:/topic/{number}\nretain:set\n\n{BODY}\0")
+        assert b"code:retained-full" in await guest.hear(b"\0\n")
+        before = house.broker.engine.retained.size
+        assert 18_000 < before <= LIMIT
+        guest.say(f"SEND\ndestination:/topic/0\nretain:set\nreceipt:again\n\n{BODY}\0")  # in the place of another
+        await guest.hear(b"receipt-id:again")
+        assert house.broker.engine.retained.size == before
+        guest.say("".join([f"SEND\ndestination:/topic/{n}\nretain:remove\n\n\0" for n in range(30)]) + "DISCONNECT\nreceipt:bye\n\n\0")
+        await guest.hear(b"receipt-id:bye")
+        assert house.broker.engine.retained.size == 0
+
+    play(configured(tmp_path, top=f"max-retained-memory = {LIMIT}\n"), story)
+
+
+def test_a_transaction_that_would_retain_too_much_is_refused_whole(tmp_path: Path) -> None:
+    async def story(house: House) -> None:
+        guest = await house.client(version="1.1")
+        sends = [f"SEND\ndestination:/topic/{n}\ntransaction:t\nretain:set\n\n{BODY}\0" for n in range(30)]
+        guest.say("BEGIN\ntransaction:t\n\n\0" + "".join(sends) + "COMMIT\ntransaction:t\nreceipt:c\n\n\0")
+        assert b"code:retained-full" in await guest.hear(b"\0\n")
+        assert house.broker.engine.retained.size == 0
+        assert house.broker.engine.counters["received"] == 0
+
+    play(configured(tmp_path, top=f"max-retained-memory = {LIMIT}\n"), story)
+
+
+def test_duplicate_ids_have_a_limit_in_octets(tmp_path: Path) -> None:
+    """Long ones are as good as short ones, and take no more."""
+
+    async def story(house: House) -> None:
+        guest = await house.client()
+        long = "i" * 50_000
+        frames = [f"SEND\ndestination:/topic/once.{n % 3}\n_AMQ_DUPL_ID:{n}{long}\n\n\0" for n in range(100)]
+        guest.say("".join([*frames, frames[99], "SEND\ndestination:/topic/b\nreceipt:done\n\n\0"]))
+        await guest.hear(b"receipt-id:done")
+        assert house.broker.engine.counters["duplicates"] == 1
+        assert 10_000 < house.broker.ledger.by_kind["duplicate-ids"] <= LIMIT
+
+    play(configured(tmp_path, top=f"max-id-cache-memory = {LIMIT}\n"), story)
+
+
+def test_what_a_user_without_rights_asks_for_is_not_remembered_for_ever(tmp_path: Path) -> None:
+    top = '[[user]]\nname = "u"\npassword = "p"\n[[permission]]\nmatch = "none"\nsend = ["nobody"]\n'
+
+    async def story(house: House) -> None:
+        guest = await house.client(version="1.1", more="login:u\npasscode:p\n")
+        guest.say("".join([f"SEND\ndestination:/queue/{n}{'a' * 60_000}\n\n\0" for n in range(20)]))
+        for _ in range(20):
+            await guest.hear(b"code:not-permitted")
+        assert house.broker.ledger.by_kind["permissions"] < 20 * 1000
+
+    play(configured(tmp_path, top=top), story)
+
+
