@@ -6,12 +6,15 @@ Decides which facts there are and their names. Not how they look: that is cli/pi
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 
 from stompbox.spark.offsets import place
+
+MOST_LAGS: Final = 10  # addresses of one batch whose lag is told: a wildcard may have thousands
 
 
 class Event(Struct, frozen=True, kw_only=True, tag_field="event", omit_defaults=True):
@@ -25,7 +28,8 @@ class Started(Event, frozen=True, kw_only=True, tag="started"):
 
 
 class Batch(Event, frozen=True, kw_only=True, tag="batch"):
-    """One batch of a stream is done. `lag` is how many messages wait on the broker, by the last look at it."""
+    """One batch of a stream is done. `lag` is how many messages wait on the broker, by the last look at it; `lags` says so of the addresses
+    that have most."""
 
     batch: int
     rows: int
@@ -33,6 +37,7 @@ class Batch(Event, frozen=True, kw_only=True, tag="batch"):
     rate: float  # rows/s, of this batch
     lag: int
     seconds: float
+    lags: dict[str, int] = {}
 
 
 class Idle(Event, frozen=True, kw_only=True, tag="idle"):
@@ -76,17 +81,22 @@ def batch_of(step: str, progress: Any, total: int) -> Batch:
     """What Spark says of a batch (StreamingQueryProgress)."""
     millis = progress.durationMs.get("triggerExecution", 0)
     rows = int(progress.numInputRows)
-    lag = sum(_lag(source) for source in progress.sources)
+    lags = Counter[str]()
+    for source in progress.sources:
+        lags.update(_lags(source))
+    most = dict(lags.most_common(MOST_LAGS))
     rate = rows / (millis / 1000) if millis else 0.0
-    return Batch(step=step, batch=progress.batchId, rows=rows, total=total, rate=round(rate, 1), lag=lag, seconds=millis / 1000)
+    rate, seconds = round(rate, 1), millis / 1000
+    return Batch(step=step, batch=progress.batchId, rows=rows, total=total, rate=rate, lag=lags.total(), seconds=seconds, lags=most)
 
 
-def _lag(source: Any) -> int:
+def _lags(source: Any) -> dict[str, int]:
     """What waits behind the end of the batch; a source that reads addresses is the only one with offsets by name."""
     try:
         end, latest = json.loads(source.endOffset or "{}"), json.loads(source.latestOffset or "{}")
     except ValueError:
-        return 0
+        return {}
     if not isinstance(end, dict) or not isinstance(latest, dict):
-        return 0
-    return sum(max(0, offset - place(end.get(address, 0))) for address, offset in latest.items())
+        return {}
+    lags = {address: offset - place(end.get(address, 0)) for address, offset in latest.items()}
+    return {address: lag for address, lag in lags.items() if lag > 0}
