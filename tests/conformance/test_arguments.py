@@ -58,6 +58,7 @@ def nacked(client: str, destination: str = "/queue/{x}") -> list[Step]:
 UNKNOWN = [
     "x-max-length-bytes:1000", "x-max-age:7D", "x-queue-leader-locator:balanced", "x-dead-letter-strategy:at-least-once",
     "x-consumer-timeout:1000", "x-delay:1000", "x-stream-max-segment-size-bytes:10", "x-initial-cluster-size:3", "x-ha-policy:all",
+    "x-stream-filter:eu", "x-stream-match-unfiltered:true",
     "x-deduplication-header:7", "_AMQ_SCHED_DELIVERY:5", "AMQ_SCHEDULER_ACTION:REMOVE", "activemq.retroactive:true",
 ]  # fmt: skip
 

@@ -57,6 +57,8 @@ FOREIGN: Final = MappingProxyType(
         "x-max-age": "`retention-ms` of the address settings",
         "x-stream-max-segment-size-bytes": "nothing: a log has no segments",
         "x-stream-filter-size-bytes": "nothing: a selector filters exactly",
+        "x-stream-filter": "a selector, such as x-stream-filter-value = 'eu'",
+        "x-stream-match-unfiltered": "a selector that takes such messages, too: x-stream-filter-value IS NULL",
         "x-queue-version": "nothing: there is one kind of queue",
         "x-queue-leader-locator": "nothing: there is one broker",
         "x-queue-master-locator": "nothing: there is one broker",
