@@ -82,29 +82,47 @@ def test_a_rest_of_what_came_back_unwritten_stays_before_what_came_back_later() 
     assert order(backlog) == [7, 20, 50]
 
 
+def test_what_is_due_late_does_not_come_before_what_is_older() -> None:
+    """A scheduled message is put back without having been delivered, among what waits."""
+    backlog = filled([segment(10), segment(11), segment(30, priority=9), segment(40)])
+    backlog.put_back(segment(20, 4))
+    backlog.put_back(segment(35, priority=9))
+    assert backlog.head == (-9, 30)
+    assert order(backlog) == [30, 35, 10, 11, 20, 40]
+    backlog.put_back(segment(20, 4))
+    rest = backlog.pop()
+    rest.cut(22)
+    backlog.unpop(rest)
+    backlog.put_back(segment(15))
+    assert order(backlog) == [15, 22]
+
+
 @given(st.data())
 def test_the_books_are_right(data: st.DataObject) -> None:
-    """Count and size are those of what is there; priority, then what came back, then offset decides."""
-    backlog, model, next_offset, oldest = Backlog(), dict[int, tuple[int, bool]](), 0, 0
+    """Count and size are those of what is there; priority, then offset decides."""
+    backlog, model, next_offset = Backlog(), dict[int, int](), 0  # priorities by offset
+    free: list[int] = []  # what may be put back: it was taken, or was left out when it came
     for _ in range(data.draw(st.integers(1, 40))):
         priority = data.draw(st.sampled_from([4, 4, 4, 9, 1]))
-        what = data.draw(st.sampled_from(["push", "push", "put back", "pop", "pop a part"]))
+        what = data.draw(st.sampled_from(["push", "push", "leave out", "put back", "pop", "pop a part"]))
         if what == "push":
             backlog.push(segment(next_offset, 2, priority=priority))
-            model |= {next_offset: (priority, False), next_offset + 1: (priority, False)}
+            model |= {next_offset: priority, next_offset + 1: priority}
             next_offset += 2
-        elif what == "put back":
-            oldest -= 1
-            backlog.put_back(segment(oldest, deliveries=1, priority=priority))
-            model[oldest] = priority, True
-        elif backlog.count:
+        elif what == "leave out":
+            free.append(next_offset)
+            next_offset += 1
+        elif what == "put back" and free:
+            offset = free.pop(data.draw(st.integers(0, len(free) - 1)))
+            backlog.put_back(segment(offset, deliveries=data.draw(st.integers(0, 1)), priority=priority))
+            model[offset] = priority
+        elif what.startswith("pop") and backlog.count:
             popped = backlog.pop()
-            best = max(level for level, _ in model.values())
-            back = [offset for offset, (level, is_back) in model.items() if level == best and is_back]
-            assert popped.first == min(back or [offset for offset, (level, _) in model.items() if level == best])
+            assert popped.first == min(model, key=lambda offset: (-model[offset], offset))
             taken = popped.cut(popped.first + 1) if what == "pop a part" and len(popped) > 1 else popped
             for offset in range(taken.first, taken.stop):
                 del model[offset]
+                free.append(offset)
             if taken is not popped:
                 backlog.unpop(popped)
         assert backlog.count == len(model)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from random import Random
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stompbox.broker.consumer import Consumer
 from stompbox.broker.lanes import swept
-from tests.broker.world import World
+from stompbox.broker.transaction import Transaction
+from stompbox.config.settings import AddressSetting
+from tests.broker.world import Got, World
 
 
 @given(st.lists(st.sets(st.integers(0, 19)), max_size=4))
@@ -86,3 +92,122 @@ def test_order_holds_across_lanes() -> None:
         got = world.settle()
     assert bodies == sorted(bodies)
     assert len(bodies) == 19, "the other one holds one message"
+
+
+def test_what_is_due_late_does_not_hold_up_its_lane() -> None:
+    """It is newer than what waits in its lane, and was put back there: what is older in the lane still comes before another lane's."""
+    world = World()
+    busy = world.on_queue(world.consumer("busy", prefetch=1), "q")
+    world.on_queue(world.consumer("other", selector="kind <> 'w'", prefetch=1, session=2), "q")
+    world.send("q", b"0", b"1", headers={"kind": "x"})
+    taken = world.settle()
+    for kind in "wwxx":
+        world.send("q", b"b", headers={"kind": kind})
+    world.send("q", b"late", headers={"kind": "w", "AMQ_SCHEDULED_DELAY": "10"})
+    world.tick(10)
+    assert sorted(got.offset for got in taken) == [0, 1]
+    found = []
+    for _ in range(5):
+        mine = next(got for got in taken if got.consumer == "busy")
+        world.ack(busy, mine)
+        taken = world.settle()
+        found += [got.offset for got in taken]
+    assert found == [2, 3, 4, 5, 6]
+
+
+KINDS = "wxyz"
+SELECTORS = ("", "", "kind <> 'w'", "kind = 'x'", "kind in ('x', 'y')")
+
+
+class Mixture:
+    """Consumers with selectors and small credit on one queue: what each gets for the first time is in order, whatever happens."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.world = World(AddressSetting(match="q", default_ring_size=random.choice((-1, 20))), page_size=random.choice((2000, 1 << 20)))
+        self.late: set[int] = set()  # offsets of what was scheduled
+        self.priorities: dict[int, int] = {}  # by offset
+        self.latest: dict[tuple[str, int, str], int] = {}  # offset that was given last, by consumer, priority and group
+        self.consumers: dict[str, Consumer] = {}
+        self.have: dict[str, list[Got]] = {}
+        self.number = 0
+        for _ in range(random.randint(2, 4)):
+            self.come()
+
+    def come(self) -> None:
+        random, world, name = self.random, self.world, f"c{self.number}"
+        self.number += 1
+        consumer = world.consumer(name, selector=random.choice(SELECTORS), prefetch=random.choice((1, 1, 5)), session=1)
+        self.consumers[name], self.have[name] = world.on_queue(consumer, "q"), []
+
+    def step(self) -> None:
+        what = self.random.random()
+        if what < 0.35:
+            self.send()
+        elif what < 0.45:
+            self.world.tick(self.random.randint(1, 200))
+        elif what < 0.5:
+            self.world.commit()
+        elif what < 0.53:
+            self.take(self.world.settle())
+            name = self.random.choice(sorted(self.consumers))
+            self.world.close(self.consumers.pop(name))
+            self.come()
+        else:
+            self.answer(self.random.choice(sorted(self.consumers)))
+        if self.random.random() < 0.7:
+            self.take(self.world.settle())
+        else:
+            self.take(self.world.out())
+
+    def send(self) -> None:
+        random = self.random
+        for _ in range(random.randint(1, 4)):
+            headers = {"kind": random.choice(KINDS)}
+            if random.random() < 0.2:
+                headers["AMQ_SCHEDULED_DELAY"] = str(random.randint(1, 300))
+            if random.random() < 0.1:
+                headers["JMSXGroupID"] = random.choice("ab")
+            expires = self.world.engine.now + random.randint(1, 300) if random.random() < 0.1 else 0
+            bodies = [b"." * random.choice((1, 100))] * random.randint(1, 3)
+            priority = random.choice((4, 4, 4, 7))
+            run = self.world.send("q", *bodies, headers=headers, priority=priority, expires=expires)
+            self.priorities |= dict.fromkeys(range(run.first, run.stop), priority)
+            if "AMQ_SCHEDULED_DELAY" in headers:
+                self.late.update(range(run.first, run.stop))
+
+    def answer(self, name: str) -> None:
+        """ACKs; in a transaction that is aborted at times."""
+        consumer, have = self.consumers[name], self.have[name]
+        if not have:
+            return
+        self.random.shuffle(have)
+        some = [have.pop() for _ in range(self.random.randint(1, len(have)))]
+        if self.random.random() < 0.5:
+            for got in some:
+                self.world.ack(consumer, got)
+            return
+        transaction = Transaction("t")
+        for got in some:
+            self.world.hold(transaction, consumer, got)
+            self.take(self.world.out())
+        if self.random.random() < 0.5:
+            self.world.engine.commit(transaction)
+        else:
+            self.world.engine.abort(transaction)
+            have += some
+
+    def take(self, found: list[Got]) -> None:
+        for got in found:
+            self.have[got.consumer].append(got)
+            lane = got.consumer, self.priorities[got.offset], got.headers.get("JMSXGroupID", "")
+            if not got.is_redelivered and got.offset not in self.late:
+                assert got.offset > self.latest.get(lane, -1), f"{got.consumer} has {self.latest[lane]} already, and gets {got.offset}"
+                self.latest[lane] = got.offset
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_nobody_gets_what_is_older_after_what_is_newer(seed: int) -> None:
+    mixture = Mixture(Random(seed))
+    for _ in range(80):
+        mixture.step()

@@ -214,3 +214,21 @@ def test_the_owner_of_a_group_gets_nothing_that_its_selector_leaves() -> None:
     world.send("q", b"b", headers={"kind": "y", "JMSXGroupID": "g"})
     world.send("q", b"c", headers={"kind": "x", "JMSXGroupID": "g"})
     assert [(got.consumer, got.body) for got in world.settle()] == [("any", b"b"), ("choosy", b"c")]
+
+
+def test_a_group_stays_in_order_when_a_selector_parts_it() -> None:
+    """What another consumer's selector takes, too, may be found first: it waits for the owner behind what is older of the group."""
+    world = World()
+    owner = world.on_queue(world.consumer("owner", prefetch=1), "q")
+    world.send("q", b"0", headers={"JMSXGroupID": "g"})
+    (first,) = world.settle()
+    world.on_queue(world.consumer("red", selector="colour = 'red'", session=2), "q")
+    world.send("q", b"alone")  # what comes behind it in its lane waits there
+    for number, colour in enumerate(("blue", "red"), 1):
+        world.send("q", b"%d" % number, headers={"JMSXGroupID": "g", "colour": colour})
+    found = []
+    for _ in range(3):
+        world.ack(owner, first)
+        (first,) = world.settle()
+        found.append((first.consumer, first.body))
+    assert found == [("owner", b"alone"), ("owner", b"1"), ("owner", b"2")]

@@ -1,4 +1,6 @@
-"""What waits in a queue, in the order in which it goes out: by priority, then what came back, then by offset.
+"""What waits in a queue, in the order in which it goes out: by priority, then by offset. What came back is older than what was never
+delivered, but what was scheduled, and is due now, may be newer than much that waits: it must not come before that, or a consumer of
+several backlogs (lanes.py) would be given what is behind it in another one first.
 
 A segment can be taken out of the middle (`remove`) at the cost of one step: it stays where it stands, empty, and is dropped
 when it comes to the front or when empty ones are many. What expires is told to `expiring` as it comes and goes.
@@ -58,7 +60,7 @@ class Backlog:
             self.push(segment)
 
     def put_back(self, segment: Segment) -> None:
-        """To its original place, before what was not yet delivered."""
+        """To its original place, among what waits, before all that is newer."""
         self._turn += 1
         heappush(self._returned, (-self._level(segment), segment.first, self._turn, segment))
         self._came(segment)
@@ -101,12 +103,20 @@ class Backlog:
         return segment
 
     def _best(self) -> Segment:
-        level = max((priority for priority, waiting in self._levels.items() if waiting), default=-1)
-        if self._returned and -self._returned[0][0] >= level:
+        (level, _), came_back = self._next()
+        if came_back:
             return heappop(self._returned)[3]
-        if level != DEFAULT_PRIORITY:
+        if -level != DEFAULT_PRIORITY:
             self._others -= 1
-        return self._levels[level].popleft()
+        return self._levels[-level].popleft()
+
+    def _next(self) -> tuple[tuple[int, int], bool]:
+        """(-priority, offset) of what goes out next, and whether it was put back."""
+        level = max((priority for priority, waiting in self._levels.items() if waiting), default=-1)
+        if level < 0:
+            return self._returned[0][:2], True
+        new = -level, self._levels[level][0].first
+        return (self._returned[0][:2], True) if self._returned and self._returned[0][:2] < new else (new, False)
 
     @property
     def head(self) -> tuple[int, int]:
@@ -115,10 +125,7 @@ class Backlog:
             self._trim()
         if not self._returned and not self._others:
             return -DEFAULT_PRIORITY, self._common[0].first
-        level = max((priority for priority, waiting in self._levels.items() if waiting), default=-1)
-        if self._returned and -self._returned[0][0] >= level:
-            return self._returned[0][:2]
-        return -level, self._levels[level][0].first
+        return self._next()[0]
 
     @property
     def oldest(self) -> tuple[int, int]:

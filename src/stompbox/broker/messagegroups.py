@@ -149,9 +149,9 @@ def hand_out(queue: Queue, groups: Groups, segment: Segment, takers: Sequence[Bi
 
 
 def _hand_to(queue: Queue, piece: Segment, owner: Binding | None, ready: Sequence[Binding]) -> None:
-    """To the owner, behind what waits for it; without one to anybody."""
+    """To the owner, or to its place in what waits for it: another lane may have given what is newer before. Without one to anybody."""
     if owner is None:
         if queue.share(piece, list(ready)):
             queue.backlog.put_back(piece)
     elif queue.backlog.lane(owner).count or queue.share(piece, [owner]):
-        queue.backlog.push_to(owner, piece)
+        queue.backlog.put_back_to(owner, piece)
