@@ -88,6 +88,7 @@ def test_a_user_without_password_can_have_a_certificate() -> None:
         ({"listen": ["tcp://127.0.0.1:61613?maxConnections=5"]}, []),
         ({"listen": ["tcp://127.0.0.1:61614"]}, ["listener"]),
         ({"data": "other"}, ["data"]),
+        ({"wildcard-addresses": {"delimiter": "/"}, "literal-match-markers": "()"}, ["wildcard-addresses", "literal-match-markers"]),
         ({"memory": True, "admin.listen": "off", "log-format": "json"}, ["memory", "admin", "log-format"]),
     ],
 )

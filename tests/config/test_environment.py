@@ -8,7 +8,7 @@ import pytest
 
 from stompbox.config.environment import read, variable_of, variables
 from stompbox.config.fields import fields_of
-from stompbox.config.tables import AdminTable, Configuration
+from stompbox.config.tables import AdminTable, Configuration, WildcardTable
 from stompbox.errors import ConfigError
 
 
@@ -50,10 +50,11 @@ def test_a_variable_becomes_a_value(name: str, text: str, path: tuple[str, ...],
 
 
 def test_every_key_has_a_variable() -> None:
-    names = {variable_of(name) for name in fields_of(Configuration) if name != "admin"}
+    names = {variable_of(name) for name in fields_of(Configuration) if name not in ("admin", "wildcard-addresses")}
     names |= {variable_of("admin", name) for name in fields_of(AdminTable)}
+    names |= {variable_of("wildcard-addresses", name) for name in fields_of(WildcardTable)}
     assert set(variables()) == names
-    assert len(names) == len(fields_of(Configuration)) - 1 + len(fields_of(AdminTable))
+    assert len(names) == len(fields_of(Configuration)) - 2 + len(fields_of(AdminTable)) + len(fields_of(WildcardTable))
 
 
 @pytest.mark.parametrize(

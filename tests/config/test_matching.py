@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stompbox.config.matching import PatternTable, is_match, is_wild, problem_of, specificity
+from stompbox.config.matching import DOTS, PatternTable, Wild, Wildcards, is_match, specificity
 
 
 @cache
@@ -42,13 +42,13 @@ patterns = st.lists(word | st.sampled_from(["*", "#"]), min_size=1, max_size=7).
     ],
 )
 def test_wildcards_stand_for_words(pattern: str, yes: list[str], no: list[str]) -> None:
-    assert [address for address in yes if not is_match(pattern.split("."), address.split("."))] == []
-    assert [address for address in no if is_match(pattern.split("."), address.split("."))] == []
+    assert [address for address in yes if not is_match(DOTS.words(pattern), address.split("."))] == []
+    assert [address for address in no if is_match(DOTS.words(pattern), address.split("."))] == []
 
 
 @given(patterns, addresses)
 def test_matching_is_the_definition(pattern: tuple[str, ...], words: tuple[str, ...]) -> None:
-    assert is_match(pattern, words) == model_match(pattern, words)
+    assert is_match(DOTS.words(".".join(pattern)), words) == model_match(pattern, words)
 
 
 def test_many_wildcards_do_not_explode() -> None:
@@ -63,7 +63,7 @@ def test_many_wildcards_do_not_explode() -> None:
             steps += 1
             return str(self) == other
 
-    pattern = [Counted(word) for word in ["#", "a"] * 30 + ["b"]]
+    pattern = [*([Wild.ANY_WORDS, Counted("a")] * 30), Counted("b")]
     assert not is_match(pattern, ["a"] * 300)
     assert steps < 20 * len(pattern) * 300
 
@@ -83,7 +83,7 @@ def test_many_wildcards_do_not_explode() -> None:
     ],
 )
 def test_the_more_specific_of_two(less: str, more: str) -> None:
-    assert specificity(less) < specificity(more)
+    assert specificity(DOTS.words(less)) < specificity(DOTS.words(more))
 
 
 @pytest.mark.parametrize(
@@ -99,14 +99,14 @@ def test_the_more_specific_of_two(less: str, more: str) -> None:
     ],
 )
 def test_what_is_no_pattern(pattern: str, problem: str) -> None:
-    assert problem_of(pattern) == problem
+    assert DOTS.problem_of(pattern) == problem
 
 
 @given(st.lists(patterns, max_size=8), addresses)
 def test_a_table_finds_all_that_match_in_order(listed: list[tuple[str, ...]], words: tuple[str, ...]) -> None:
     table = PatternTable((".".join(pattern), index) for index, pattern in enumerate(listed))
     matching = [index for index, pattern in enumerate(listed) if model_match(pattern, words)]
-    expected = sorted(matching, key=lambda index: (specificity(".".join(listed[index])), index))
+    expected = sorted(matching, key=lambda index: (specificity(DOTS.words(".".join(listed[index]))), index))
     assert table.matching(".".join(words)) == expected
     assert table.best(".".join(words)) == (expected[-1] if expected else None)
 
@@ -130,4 +130,67 @@ def test_an_exact_address_meets_few_patterns() -> None:
 
 
 def test_what_is_wild() -> None:
-    assert is_wild("a.*") and is_wild("#") and not is_wild("a.b")
+    assert DOTS.is_wild("a.*") and DOTS.is_wild("#") and not DOTS.is_wild("a.b")
+
+
+SLASH = Wildcards("/", markers="()")
+
+
+@pytest.mark.parametrize(
+    ("match", "yes", "no"),
+    [
+        ("a/#", ["a", "a/b", "a/b/c", "a/b.c"], ["a.b", "b/a"]),
+        ("a/*/c", ["a/b/c", "a/b.x/c"], ["a/c", "a.b.c"]),
+        ("/a/*", ["/a/b"], ["a/b"]),
+        ("a.b/*", ["a.b/c"], ["a.b.c"]),
+        ("(a/#)", ["a/#"], ["a/b", "a", "(a/#)"]),
+        ("(a)", ["a"], ["(a)"]),
+        ("(a)/b", ["(a)/b"], ["a/b"]),
+    ],
+)
+def test_another_delimiter_and_literal_matches(match: str, yes: list[str], no: list[str]) -> None:
+    table = PatternTable([(match, True)], SLASH)
+    assert [name for name in yes if not table.best(name)] == []
+    assert [name for name in no if table.best(name)] == []
+
+
+def test_a_literal_match_is_the_most_specific() -> None:
+    entries = [("(a/#)", "literal"), ("a/#", "any"), ("a/*", "one")]
+    table = PatternTable(entries, SLASH)
+    assert table.matching("a/#") == ["any", "one", "literal"]
+    assert table.best("a/b") == "one" and table.best("a") == "any"
+    assert PatternTable(entries[1:], DOTS).best("a/#") == "any", "without markers and with dots it is one word"
+
+
+@given(patterns, addresses, st.sampled_from([("/", ">", "+"), ("|", "*", "#"), (";", "#", "*")]))
+def test_every_syntax_is_the_same_but_for_its_characters(pattern: tuple[str, ...], words: tuple[str, ...], syntax: tuple[str, ...]) -> None:
+    wildcards = Wildcards(*syntax)
+    spelled = [{"#": syntax[1], "*": syntax[2]}.get(word, word) for word in pattern]
+    if not {"#", "*"} & set(words):  # these are words like others where they stand for none
+        found = is_match(wildcards.words(syntax[0].join(spelled)), wildcards.split(syntax[0].join(words)))
+        assert found == model_match(pattern, words)
+
+
+def test_where_wildcards_are_switched_off_a_destination_is_a_name() -> None:
+    off = Wildcards(is_routed=False)
+    assert not off.is_wild("a.#") and off.is_named("a.#", "a.#") and not off.is_named("a.#", "a.b")
+    assert not is_match(off.words("a.#"), ["a", "b"]) and is_match(off.match_words("a.#"), ["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("wildcards", "match", "problem"),
+    [
+        (DOTS, "queue/#", "write 'queue.#', or set delimiter = \"/\" in [wildcard-addresses]"),
+        (DOTS, "a.b/#", "words are divided by .: write 'a.b.#'"),
+        (SLASH, "queue.#", "words are divided by /: write 'queue/#', or set delimiter = \".\" in [wildcard-addresses]"),
+        (SLASH, "a//#", "it has an empty word"),
+        (SLASH, "()", "between the literal-match-markers stands no name"),
+        (SLASH, "(vhost/green.a)", "between the literal-match-markers stands no name"),
+        (SLASH, "(a#b)", ""),
+        (SLASH, "/a/#", ""),
+        (DOTS, "(a.#)", "in '#)' a wildcard is only a part of the word"),
+    ],
+)
+def test_a_wrong_match_is_named_with_the_setting_it_may_want(wildcards: Wildcards, match: str, problem: str) -> None:
+    found = wildcards.problem_of_match(match)
+    assert problem in found and bool(found) == bool(problem)

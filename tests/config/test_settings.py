@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stompbox.config.fields import fields_of
-from stompbox.config.matching import is_match, specificity
+from stompbox.config.matching import DOTS, is_match, specificity
 from stompbox.config.settings import (
     CACHED_ADDRESSES,
     AddressFullPolicy,
@@ -153,8 +153,8 @@ patterns = st.lists(st.sampled_from(["a", "b", "*", "#"]), min_size=1, max_size=
 def test_resolving_is_laying_one_table_over_the_other(tables: dict[str, dict[str, Any]], address: str) -> None:
     expected = {field.spelled: field.default for field in fields_of(AddressSettings).values()}
     order = {match: place for place, match in enumerate(tables)}
-    for match in sorted(tables, key=lambda match: (specificity(match), order[match])):
-        if is_match(match.split("."), address.split(".")):
+    for match in sorted(tables, key=lambda match: (specificity(DOTS.words(match)), order[match])):
+        if is_match(DOTS.words(match), address.split(".")):
             expected |= tables[match]
     table = AddressSettingsTable(msgspec.convert({"match": match, **keys}, AddressSetting) for match, keys in tables.items())
     resolved = table.resolve(address)

@@ -380,6 +380,42 @@ WRONG: list[tuple[str, str, str]] = [
         "config-conflict",
         "4: admin.listen: a listener has 127.0.0.1:1 already",
     ),
+    (
+        "wildcard-addresses.delimiter = '::'",
+        "config-value",
+        "1: wildcard-addresses.delimiter: expected one character of punctuation, but none of , :, not '::'",
+    ),
+    ("[wildcard-addresses]\ndelimiter = ':'", "config-value", "2: wildcard-addresses.delimiter: expected one character"),
+    ("[wildcard-addresses]\ndelimiter = ''", "config-value", "2: wildcard-addresses.delimiter: expected one character"),
+    ("[wildcard-addresses]\nany-words = 'x'", "config-value", "2: wildcard-addresses.any-words: expected one character"),
+    ("[wildcard-addresses]\nsingle-word = '/'", "config-value", "2: wildcard-addresses.single-word: expected one character"),
+    ("[wildcard-addresses]\nany-words = '*'", "config-conflict", "1: wildcard-addresses.single-word: '*' is the any-words already"),
+    ("[wildcard-addresses]\ndelimiter = '#'", "config-conflict", "1: wildcard-addresses.any-words: '#' is the delimiter already"),
+    ("[wildcard-addresses]\nenabled = 'no'", "config-value", "2: wildcard-addresses.enabled: expected true or false, not 'no'"),
+    ("[wildcard-addresses]\ndelimeter = '/'", "config-unknown-key", "2: wildcard-addresses.delimeter: unknown key; the nearest known"),
+    ("literal-match-markers = '('", "config-value", "1: literal-match-markers: expected two characters, such as (), or none, not '('"),
+    ("literal-match-markers = '#)'", "config-conflict", "1: literal-match-markers: '#' is the any-words of [wildcard-addresses]"),
+    (
+        "wildcard-addresses.delimiter = '/'\n[[permission]]\nmatch = 'a.#'",
+        "config-value",
+        "3: permission[0].match: 'a.#' is not a pattern: in 'a.#' a wildcard is only a part of the word; * and # stand for whole words, "
+        "and words are divided by /: write 'a/#', or set delimiter = \".\" in [wildcard-addresses]",
+    ),
+    (
+        "wildcard-addresses.any-words = '>'\n[[divert]]\nname = 'd'\naddress = 'a.>'\nforwarding-address = 'b.>'",
+        "config-value",
+        "5: divert[0].forwarding-address: 'b.>' is not one address: *, > and :: have a meaning of their own",
+    ),
+    (
+        "wildcard-addresses.delimiter = '/'\n[[divert]]\nname = 'd'\naddress = 'a/#'\nforwarding-address = 'a/b'",
+        "config-conflict",
+        "5: divert[0].forwarding-address: a divert cannot forward to its own address",
+    ),
+    (
+        "wildcard-addresses.delimiter = '/'\n[[virtual-host]]\nname = 'v'\n[[virtual-host.address-setting]]\nmatch = 'a.*'",
+        "config-value",
+        "5: virtual-host[0].address-setting[0].match: 'a.*' is not a pattern: ",
+    ),
     ("memory = true\ndata = 'x'", "config-conflict", "1: memory: memory = true and data exclude each other; leave one out"),
     ("max-failed-login-delay = 1", "config-conflict", "1: max-failed-login-delay: is below failed-login-delay, 250"),
     (
@@ -484,3 +520,22 @@ def test_no_name_is_one_inside_a_virtual_host(text: str, where: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load(file_with(text))
     assert str(caught.value).startswith(f"stompbox.toml:{where}: names that begin with 'vhost/' are the broker's own")
+
+
+def test_matches_are_read_in_the_syntax_of_the_same_file_wherever_it_stands() -> None:
+    text = "[[address-setting]]\nmatch = 'queue/#'\nredelivery-delay = 5\n[[permission]]\nmatch = '+/x'\nsend = ['a']\n"
+    text += "[[divert]]\nname = 'd'\naddress = '(a/#)'\nforwarding-address = 'a/*'\n"
+    wildcards = "[wildcard-addresses]\nsingle-word = '+'\n"
+    environ = {"STOMPBOX_WILDCARD_ADDRESSES_DELIMITER": "/", "STOMPBOX_LITERAL_MATCH_MARKERS": "()"}
+    configuration = load(file_with(text + wildcards), environ)
+    settings, grants = configuration.settings_of(), configuration.grants_of()
+    assert grants is not None
+    assert [settings.resolve(name).redelivery_delay for name in ("queue/a/b", "queue.a")] == [5, 0]
+    assert [grants.best(name) is not None for name in ("b/x", "b.x", "+.x")] == [True, False, False]
+
+
+def test_switched_off_an_address_may_have_any_characters() -> None:
+    text = "wildcard-addresses.enabled = false\n[[address]]\nname = 'a.#'\n"
+    assert load(file_with(text)).addresses[0].name == "a.#"
+    with pytest.raises(ConfigError, match=r"'a::b' is not one address: :: has a meaning of its own"):
+        load(file_with(text + "[[address]]\nname = 'a::b'\n"))

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stompbox.config import load
-from stompbox.config.matching import is_match
+from stompbox.config.matching import DOTS, is_match
 from stompbox.config.spaces import local, space_of, space_of_host
 
 HOSTS = ["green", "a", "a.b", "a*", "#", "vhost/a", "größe", "a b", "%2E"]
@@ -23,8 +23,8 @@ def test_a_name_comes_apart_as_it_was_put_together(host: str, name: str) -> None
 @given(st.sampled_from(HOSTS), st.sampled_from(HOSTS), NAMES, NAMES)
 def test_a_pattern_matches_in_its_own_host_alone(host: str, other: str, pattern: str, name: str) -> None:
     words = (space_of_host(host) + name).split(".")
-    assert is_match((space_of_host(other) + pattern).split("."), words) == (host == other and is_match(pattern.split("."), name.split(".")))
-    assert not is_match(pattern.split("."), words)
+    assert is_match(DOTS.words(space_of_host(other) + pattern), words) == (host == other and is_match(DOTS.words(pattern), name.split(".")))
+    assert not is_match(DOTS.words(pattern), words)
 
 
 def test_settings_and_permissions_of_all_hosts_together() -> None:

@@ -122,6 +122,7 @@ def test_a_mistake_changes_nothing_and_is_named(serve: Serve, file: Path) -> Non
 def test_what_needs_a_restart_is_named_and_refused_whole(serve: Serve, file: Path) -> None:
     file.write_text(FULL.format(2))
     served = serve("--memory", "--no-admin", "--listen", "tcp://127.0.0.1:0")
+    reload(served, file, f'wildcard-addresses.delimiter = "/"\n{FULL.format(4)}', said="only a restart can change wildcard-addresses")
     reload(served, file, f'log-format = "json"\n{FULL.format(4)}', said="only a restart can change log-format")
     assert taken(served, 3) == ["RECEIPT", "RECEIPT", "ERROR"]
     reload(served, file, FULL.format(4), said="the configuration was read again")

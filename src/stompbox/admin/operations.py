@@ -32,7 +32,6 @@ from stompbox.broker.depth import depth_of
 from stompbox.broker.moving import Move
 from stompbox.broker.queue import Kind, Queue
 from stompbox.broker.redrive import Redrive
-from stompbox.config.matching import is_wild
 from stompbox.errors import FrameError, IllegalFrame, Refused
 from stompbox.security import Right
 from stompbox.server import grouping
@@ -210,7 +209,7 @@ async def redrive(going: Going) -> object:
 async def move(going: Going) -> object:
     queue, order = await going.queue()
     to, engine = order.to, going.broker.engine
-    if not to or is_wild(to) or "::" in to or to == queue.address.name:
+    if not to or engine.wildcards.is_wild(to) or "::" in to or to == queue.address.name:
         raise IllegalFrame("bad-destination", f"`to` is {to[:200]!r}; allowed is the name of another address")
     require(going.broker, going.request, Right.SEND, to)
     if to not in engine.addresses:

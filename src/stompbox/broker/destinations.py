@@ -7,17 +7,18 @@
     /temp-queue/x  /temp-topic/x  gone with the connection that made them (temporaries.py)
     /queue/a,/topic/b  several at once
 
-The prefixes are the listener's. `destination-type` and `subscription-type` decide before prefixes, prefixes before settings.
+The prefixes are the listener's, and the syntax of wildcards the configuration's. `destination-type` and `subscription-type` decide before
+prefixes, prefixes before settings.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
 
-from stompbox.config.matching import is_wild, problem_of
+from stompbox.config.matching import DOTS, Wildcards, Words
 from stompbox.config.spaces import MARK, is_inside
 from stompbox.errors import IllegalFrame
 from stompbox.message import ANYCAST, MULTICAST
@@ -56,6 +57,7 @@ class Destination:
     is_stream: bool = False
     is_temporary: bool = False
     must_exist: bool = False
+    wildcards: Wildcards = field(default=DOTS, compare=False, repr=False)
 
     def within(self, space: str) -> Destination:
         """The same in a virtual host, whose `space` may be empty. Raises for a name that is inside another one already: it has come
@@ -67,22 +69,35 @@ class Destination:
 
     @property
     def is_wild(self) -> bool:
-        return not self.is_temporary and is_wild(self.address)
+        return not self.is_temporary and self.wildcards.is_wild(self.address)
+
+    @property
+    def words(self) -> Words:
+        """Of a wildcard."""
+        return self.wildcards.words(self.address)
+
+    def covers(self, name: str) -> bool:
+        """Whether an address has this name, or one that the wildcard reaches."""
+        return self.wildcards.is_named(self.address, name)
 
 
-def parse_all(text: str, anycast: Sequence[str], multicast: Sequence[str], *, kind: str | None = None) -> tuple[Destination, ...]:
+def parse_all(
+    text: str, anycast: Sequence[str], multicast: Sequence[str], *, kind: str | None = None, wildcards: Wildcards = DOTS
+) -> tuple[Destination, ...]:
     """The destinations that a header names, each once. Raises IllegalFrame that names what is wrong."""
     if "," not in text:
-        return (parse(text, anycast, multicast, kind=kind),)
+        return (parse(text, anycast, multicast, kind=kind, wildcards=wildcards),)
     parts = text.split(",")
     if len(parts) > MOST:
         raise IllegalFrame("bad-destination", f"a destination of {len(parts)} parts; no more than {MOST} are allowed")
     if not all(part.strip(" ") for part in parts):
         raise IllegalFrame("bad-destination", f"destination {text[:200]!r} has an empty part")
-    return tuple({parse(part.strip(" "), anycast, multicast, kind=kind): None for part in parts})
+    return tuple({parse(part.strip(" "), anycast, multicast, kind=kind, wildcards=wildcards): None for part in parts})
 
 
-def parse(text: str, anycast: Sequence[str], multicast: Sequence[str], *, kind: str | None = None) -> Destination:
+def parse(
+    text: str, anycast: Sequence[str], multicast: Sequence[str], *, kind: str | None = None, wildcards: Wildcards = DOTS
+) -> Destination:
     """One destination. `kind` is the value of destination-type or subscription-type."""
     asked = _asked(kind)
     for prefix, routing in TEMPORARY_PREFIXES.items():
@@ -93,28 +108,30 @@ def parse(text: str, anycast: Sequence[str], multicast: Sequence[str], *, kind: 
     elif text.startswith(EXISTING_PREFIX):
         name, routing, is_stream = text[len(EXISTING_PREFIX) :], ANYCAST, False
     elif text.startswith(EXCHANGE_PREFIX):
-        name, routing, is_stream = _routing_key(text), MULTICAST, False
+        name, routing, is_stream = _routing_key(text, wildcards), MULTICAST, False
     else:
         (name, routing), is_stream = _without_prefix(text, anycast, multicast), False
     name, divider, queue = name.partition("::")
-    if ">" in name or "**" in name:
+    if (">" in name or "**" in name) and wildcards.has_other_spellings:
         name = _with_house_wildcards(name)
     if not name:
         raise IllegalFrame("bad-destination", f"destination {text[:200]!r} names no address")
-    if divider and (not queue or is_stream or is_wild(name)):
+    if divider and (not queue or is_stream or wildcards.is_wild(name)):
         raise IllegalFrame("bad-destination", f"destination {text[:200]!r}: `::` stands between the name of one address and one queue")
-    if is_wild(name) and (problem := problem_of(name)):
+    if wildcards.is_wild(name) and (problem := wildcards.problem_of(name)):
         raise IllegalFrame("bad-destination", f"destination {text[:200]!r}: {problem}")
-    return Destination(text, name, asked or routing, queue, is_stream, must_exist=text.startswith(EXISTING_PREFIX))
+    must_exist = text.startswith(EXISTING_PREFIX)
+    return Destination(text, name, asked or routing, queue, is_stream, must_exist=must_exist, wildcards=wildcards)
 
 
-def _routing_key(text: str) -> str:
+def _routing_key(text: str, wildcards: Wildcards) -> str:
     """RabbitMQ: the key stands for the address; each subscriber of it gets what is sent with it."""
     exchange, _, key = text[len(EXCHANGE_PREFIX) :].partition("/")
     if exchange not in EXCHANGES or not key:
         allowed = " and ".join([f"{EXCHANGE_PREFIX}{name}/<routing key>" for name in EXCHANGES])
         raise IllegalFrame("bad-destination", f"destination {text[:200]!r}: of RabbitMQ's exchanges there are {allowed}")
-    if exchange == "amq.direct" and (is_wild(key) or ">" in key or "**" in key):
+    is_pattern = wildcards.is_wild(key) or (wildcards.has_other_spellings and (">" in key or "**" in key))
+    if exchange == "amq.direct" and is_pattern:
         raise IllegalFrame("bad-destination", f"destination {text[:200]!r}: amq.direct has no wildcards")
     return key
 

@@ -18,8 +18,7 @@ from stompbox.broker.engine import Engine
 from stompbox.broker.facts import selector_entry
 from stompbox.broker.queue import Kind, Queue
 from stompbox.broker.subscriptions import MayReach, everything
-from stompbox.broker.watching import Watcher, is_named
-from stompbox.config.matching import is_wild
+from stompbox.broker.watching import Watcher
 from stompbox.config.spaces import joined, space_of
 from stompbox.errors import IllegalFrame, Refused
 from stompbox.message import MULTICAST
@@ -87,7 +86,7 @@ def to_durable(engine: Engine, consumer: Consumer, wish: DurableSubscription) ->
     if known is not None and known.consumer is not None:
         raise Refused("durable-in-use", f"durable subscription {wish.name!r} of {shown(wish.client_id)!r} has a subscriber already")
     for pattern in wish.patterns:
-        if not is_wild(pattern):
+        if not engine.wildcards.is_wild(pattern):
             engine.address(pattern, MULTICAST)  # what can be refused comes first
     if known is not None and not known.is_same(wish):
         wish.owner = known.owner or wish.owner  # who may manage it does not take it
@@ -135,10 +134,10 @@ def _make_durable(engine: Engine, wish: DurableSubscription) -> DurableSubscript
     engine.durables[wish.identity] = wish
     engine.put("durable", wish.key, entry_of(wish))
     for pattern in wish.patterns:
-        if not is_wild(pattern):  # it may just have gone with the subscription that this one replaces
+        if not engine.wildcards.is_wild(pattern):  # it may just have gone with the subscription that this one replaces
             engine.address(pattern, MULTICAST)
     for address in list(engine.addresses.values()):
-        if any(is_named(pattern, address.name) for pattern in wish.patterns):
+        if any(engine.wildcards.is_named(pattern, address.name) for pattern in wish.patterns):
             _join(engine, wish, address)
     watch_durable(engine, wish)
     return wish
@@ -147,8 +146,8 @@ def _make_durable(engine: Engine, wish: DurableSubscription) -> DurableSubscript
 def watch_durable(engine: Engine, durable: DurableSubscription) -> None:
     """A durable wildcard subscription joins addresses that come later, with or without a subscriber."""
     for pattern in durable.patterns:
-        if is_wild(pattern):
-            engine.watchers.append(Watcher(pattern.split("."), partial(_join, engine, durable), lambda _: None, durable))
+        if engine.wildcards.is_wild(pattern):
+            engine.watchers.append(Watcher(engine.wildcards.words(pattern), partial(_join, engine, durable), lambda _: None, durable))
 
 
 def _join(engine: Engine, durable: DurableSubscription, address: Address) -> None:

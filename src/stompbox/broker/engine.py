@@ -53,10 +53,10 @@ from stompbox.broker.timers import Alarm, Timers
 from stompbox.broker.transaction import Transaction
 from stompbox.broker.undelivered import Fate, Undelivered
 from stompbox.broker.units import Trouble
-from stompbox.broker.watching import Watcher, is_named
+from stompbox.broker.watching import Watcher
 from stompbox.broker.work import Turns, Work
 from stompbox.config import RoutingType
-from stompbox.config.matching import is_match
+from stompbox.config.matching import DOTS, Wildcards, Words, is_match
 from stompbox.errors import IllegalFrame, Refused
 from stompbox.incarnations import NewId, numbered
 from stompbox.message import ANYCAST, MULTICAST, Run
@@ -88,9 +88,11 @@ class Engine:
     `new_id` gives ids of incarnations: no two are ever the same, whoever asks. Without it they are numbered, as tests like it."""
 
     def __init__(
-        self, settings: SettingsTable, *, epoch: int = 1, is_durable: bool = True, page_size: int = PAGE_SIZE, new_id: NewId | None = None
-    ) -> None:
+        self, settings: SettingsTable, *, wildcards: Wildcards = DOTS, epoch: int = 1, is_durable: bool = True,
+        page_size: int = PAGE_SIZE, new_id: NewId | None = None,
+    ) -> None:  # fmt: skip
         self.settings = settings
+        self.wildcards = wildcards
         self.epoch = epoch
         self.is_durable = is_durable
         self.page_size = page_size
@@ -99,7 +101,7 @@ class Engine:
         self.addresses: dict[str, Address] = {}
         self.logs: dict[int, Address] = {}
         self.queues: dict[int, Queue] = {}
-        self.diverts: list[tuple[str, Divert]] = []
+        self.diverts: list[tuple[Words, Divert]] = []
         self.unsaved = 0  # octets of memory on their way to the store, about
         self.counters: Counter[str] = Counter()  # what happened to messages, for the metrics
         self.undelivered = Undelivered()  # what the log is to say of messages that were dropped, or are dead letters
@@ -161,8 +163,9 @@ class Engine:
         self.logs[log.id] = address
         retention.apply(address)
         limits.apply(address)
-        for pattern, divert in self.diverts:
-            if is_named(pattern, name):
+        words = self.wildcards.split(name) if self.diverts else []
+        for match, divert in self.diverts:
+            if is_match(match, words):
                 address.diverts.append(divert)
         if not owner:
             watching.tell_of(self, address)
@@ -195,11 +198,12 @@ class Engine:
         kind = settings.default_queue_routing_type if of_queue else settings.default_address_routing_type
         return ANYCAST if kind is RoutingType.ANYCAST else MULTICAST
 
-    def add_divert(self, pattern: str, divert: Divert) -> None:
-        """From now on messages of the addresses that the pattern covers go along it."""
-        self.diverts.append((pattern, divert))
+    def add_divert(self, match: str, divert: Divert) -> None:
+        """From now on messages of the addresses that the match covers go along it."""
+        words = self.wildcards.match_words(match)
+        self.diverts.append((words, divert))
         for address in self.addresses.values():
-            if is_named(pattern, address.name):
+            if is_match(words, self.wildcards.split(address.name)):
                 address.diverts.append(divert)
                 address.look_again()
 
@@ -247,7 +251,7 @@ class Engine:
             paging.leave_in_log(queue, start)
         if kind is Kind.ANYCAST and not address.owner:
             for watcher in list(self.watchers):
-                if is_match(watcher.words, address.name.split(".")):
+                if is_match(watcher.words, self.wildcards.split(address.name)):
                     watcher.on_queue(queue)
         lifetimes.queue_made(self, queue)
         return queue

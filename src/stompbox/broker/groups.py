@@ -8,7 +8,6 @@ from stompbox.broker.address import Address
 from stompbox.broker.engine import Engine
 from stompbox.broker.queue import Kind, Queue
 from stompbox.broker.watching import matcher
-from stompbox.config.matching import is_wild
 from stompbox.errors import Refused
 from stompbox.incarnations import Position
 
@@ -19,7 +18,7 @@ Starting = Callable[[Address], int]
 def open_group(engine: Engine, name: str, patterns: Sequence[str], starting: Starting, *, owner: str = "") -> dict[str, int]:
     """Creates the group, or gets it: the position per address. `starting` says where a new one begins on an address that is there."""
     make_group(engine, name, patterns, owner=owner)
-    is_read = matcher(patterns)
+    is_read = matcher(engine.wildcards, patterns)
     for address in list(engine.addresses.values()):
         if is_read(address.name):
             join(engine, name, address, starting)
@@ -32,7 +31,7 @@ def make_group(engine: Engine, name: str, patterns: Sequence[str], *, owner: str
     `owner`: the user whose it is from now on, if it is nobody's yet.
     """
     for pattern in patterns:
-        if not is_wild(pattern):
+        if not engine.wildcards.is_wild(pattern):
             engine.address(pattern)  # what can be refused comes first
     known = engine.group_patterns.get(name, [])
     merged = list(dict.fromkeys([*known, *patterns]))

@@ -77,7 +77,7 @@ def to_queue(engine: Engine, consumer: Consumer, destination: Destination, may_r
         kind = routing_of(engine, destination)
         bind(engine.exact_queue(engine.address(destination.address, kind), destination.queue, kind), consumer)
         return
-    words = destination.address.split(".")
+    words = destination.words
     matching = [address for address in engine.addresses.values() if is_reached(words, address)]
     for queue in [queue for address in matching for queue in address.anycast.values()]:
         join(queue)
@@ -121,7 +121,7 @@ def to_topic(
     if not destination.is_wild:
         join_topic(engine, consumer, engine.address(destination.address, MULTICAST), wish)
         return
-    words = destination.address.split(".")
+    words = destination.words
     for address in list(engine.addresses.values()):
         if is_reached(words, address):
             join(address)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stompbox.broker.queue import Kind, Queue
-from stompbox.config.matching import is_match, is_wild
+from stompbox.config.matching import Wildcards, Words, is_match
 
 if TYPE_CHECKING:
     from stompbox.broker.address import Address
@@ -18,34 +18,29 @@ if TYPE_CHECKING:
 class Watcher:
     """A wildcard subscription waits for addresses (topics) and anycast queues that match."""
 
-    words: list[str]
+    words: Words
     on_address: Callable[[Address], None]
     on_queue: Callable[[Queue], None]
     owner: object = None
 
 
-def is_reached(words: list[str], address: Address) -> bool:
+def is_reached(words: Words, address: Address) -> bool:
     """Whether a wildcard reaches an address. Temporary ones it does not."""
-    return not address.owner and is_match(words, address.name.split("."))
+    return not address.owner and is_match(words, address.engine.wildcards.split(address.name))
 
 
-def is_named(pattern: str, name: str) -> bool:
-    """Whether an address has this name, or one that the pattern covers."""
-    return pattern == name or is_match(pattern.split("."), name.split("."))
-
-
-def matcher(patterns: Iterable[str]) -> Callable[[str], bool]:
+def matcher(wildcards: Wildcards, patterns: Iterable[str]) -> Callable[[str], bool]:
     """Whether one of the patterns names an address. However many names there are among them."""
-    exact = {pattern for pattern in patterns if not is_wild(pattern)}
-    wild = [pattern.split(".") for pattern in patterns if is_wild(pattern)]
-    return lambda name: name in exact or any(is_match(words, name.split(".")) for words in wild)
+    exact = {pattern for pattern in patterns if not wildcards.is_wild(pattern)}
+    wild = [wildcards.words(pattern) for pattern in patterns if wildcards.is_wild(pattern)]
+    return lambda name: name in exact or any(is_match(words, wildcards.split(name)) for words in wild)
 
 
 def tell_of(engine: Engine, address: Address) -> None:
     """Whoever waits for addresses of such a name joins it."""
     for watcher in list(engine.watchers):
-        if is_match(watcher.words, address.name.split(".")):
+        if is_match(watcher.words, engine.wildcards.split(address.name)):
             watcher.on_address(address)
     for group, patterns in engine.group_patterns.items():
-        if any(is_named(pattern, address.name) for pattern in patterns):
+        if any(engine.wildcards.is_named(pattern, address.name) for pattern in patterns):
             engine.new_queue(address, group, Kind.GROUP, position=address.log.oldest)

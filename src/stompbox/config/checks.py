@@ -6,10 +6,13 @@ start.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from re import search
+from string import punctuation
 
-from stompbox.config.fields import nearest, shown
+from msgspec import Struct
+
+from stompbox.config.fields import fields_of, nearest, shown
 from stompbox.config.listener import is_loopback, joined
 from stompbox.config.matching import is_match
 from stompbox.config.origins import Loaded
@@ -18,7 +21,13 @@ from stompbox.config.tables import Configuration, DivertTable, PermissionTable, 
 from stompbox.config.toml import Path
 from stompbox.errors import ConfigError
 
-AT_START = ("data", "memory", "admin", "log-format", "persist-id-cache", "persist-delivery-count-before-delivery")  # a reload leaves them
+AT_START = (  # a reload leaves them
+    "data", "memory", "admin", "log-format", "persist-id-cache", "persist-delivery-count-before-delivery",
+    "wildcard-addresses", "literal-match-markers",
+)  # fmt: skip
+
+NOT_DELIMITING = ",:"  # they divide several destinations of a header, and the name of an address from that of its queue
+NOT_WILD = ",:/.%_~-"  # the same, and what the spaces of virtual hosts are spelled with
 
 _WHAT_TO_DO = "configure at least one [[user]] (`stompbox user hash` makes the password) or listen on 127.0.0.1"
 
@@ -102,6 +111,8 @@ def check_names(loaded: Loaded) -> None:
     if configuration.max_failed_login_delay < configuration.failed_login_delay:
         loaded.refuse(("max-failed-login-delay",), f"is below failed-login-delay, {configuration.failed_login_delay}", "config-conflict")
     _check_hashes(loaded)
+    _check_wildcards(loaded)
+    _check_patterns(loaded)
     _check_addresses(loaded, (), configuration)
     for index, host in enumerate(hosts):
         path = ("virtual-host", index)
@@ -155,10 +166,52 @@ def _check_setting(loaded: Loaded, path: Path, setting: AddressSetting) -> None:
         loaded.refuse((*path, "max-expiry-delay"), f"is below min-expiry-delay, {least}", "config-conflict")
 
 
+def _check_patterns(loaded: Loaded) -> None:
+    """Matches are patterns, and addresses are none, in the syntax that the same configuration sets."""
+    wildcards = loaded.configuration.wildcards()
+    for path, kind, text in _names_in(loaded.configuration, ()):
+        problem = wildcards.problem_of_match(text) if kind == "match" else ""
+        if problem:
+            loaded.refuse(path, f"{shown(text)} is not a pattern: {problem}")
+        if kind == "address" and (wildcards.is_wild(text) or "::" in text):
+            loaded.refuse(path, f"{shown(text)} is not one address: {wildcards.special()}")
+
+
+def _names_in(table: Struct, path: Path) -> Iterator[tuple[Path, str, str]]:
+    """Where a key is a match or the name of an address, which of the two, and what it says."""
+    for field in fields_of(type(table)).values():
+        value, where = getattr(table, field.name), (*path, field.spelled)
+        if field.table and field.item:
+            for index, item in enumerate(value):
+                yield from _names_in(item, (*where, index))
+        elif field.table:
+            yield from _names_in(value, where)
+        elif field.kind in ("match", "address") and isinstance(value, str) and value:
+            yield where, field.kind, value
+
+
+def _check_wildcards(loaded: Loaded) -> None:
+    table, markers = loaded.configuration.wildcard_addresses, loaded.configuration.literal_match_markers
+    taken: dict[str, str] = {}
+    for name, text in (("delimiter", table.delimiter), ("any-words", table.any_words), ("single-word", table.single_word)):
+        no = NOT_DELIMITING if name == "delimiter" else NOT_WILD
+        if len(text) != 1 or text not in punctuation or text in no:
+            problem = f"expected one character of punctuation, but none of {' '.join(no)}, not {shown(text)}"
+            loaded.refuse(("wildcard-addresses", name), problem)
+        if text in taken:
+            loaded.refuse(("wildcard-addresses", name), f"{shown(text)} is the {taken[text]} already", "config-conflict")
+        taken[text] = name
+    if markers and (len(markers) != 2 or not markers.isprintable() or " " in markers):
+        loaded.refuse(("literal-match-markers",), f"expected two characters, such as (), or none, not {shown(markers)}")
+    if clash := next((marker for marker in markers if marker in taken), ""):
+        loaded.refuse(("literal-match-markers",), f"{shown(clash)} is the {taken[clash]} of [wildcard-addresses]", "config-conflict")
+
+
 def _check_diverts(loaded: Loaded, path: Path, diverts: Sequence[DivertTable]) -> None:
     _refuse_twice(loaded, (*path, "divert"), "name", [divert.name for divert in diverts])
+    wildcards = loaded.configuration.wildcards()
     for index, divert in enumerate(diverts):
-        if is_match(divert.address.split("."), divert.forwarding_address.split(".")):  # it would go round and round
+        if is_match(wildcards.match_words(divert.address), wildcards.split(divert.forwarding_address)):  # it would go round and round
             where = (*path, "divert", index, "forwarding-address")
             loaded.refuse(where, "a divert cannot forward to its own address", "config-conflict")
 

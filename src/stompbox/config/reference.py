@@ -26,6 +26,7 @@ from stompbox.config.tables import (
     QueueTable,
     UserTable,
     VirtualHostTable,
+    WildcardTable,
 )
 
 TABLES: Final[dict[str, type[Struct]]] = {
@@ -33,6 +34,7 @@ TABLES: Final[dict[str, type[Struct]]] = {
     "listener": ListenerTable,
     "listener-options": ListenerOptions,
     "admin": AdminTable,
+    "wildcard-addresses": WildcardTable,
     "user": UserTable,
     "permission": PermissionTable,
     "address-setting": AddressSettings,

@@ -13,7 +13,7 @@ from msgspec import UNSET, Struct, UnsetType, defstruct
 from msgspec.structs import replace
 
 from stompbox.config.fields import Word, key
-from stompbox.config.matching import PatternTable
+from stompbox.config.matching import DOTS, PatternTable, Wildcards
 
 LONGEST_CACHED: Final = 512  # characters of an address; of longer ones they are worked out each time: a client can make up any number
 CACHED_ADDRESSES: Final = 10_000  # resolved settings kept; beyond, the oldest answer is forgotten and worked out again when asked
@@ -320,9 +320,11 @@ def given(setting: AddressSetting) -> dict[str, Any]:
 class AddressSettingsTable:
     """The settings of any address: `resolve` combines what matches. Answers are kept, equal ones are one object."""
 
-    def __init__(self, settings: Iterable[AddressSetting] = (), defaults: AddressSettings | None = None) -> None:
+    def __init__(
+        self, settings: Iterable[AddressSetting] = (), defaults: AddressSettings | None = None, wildcards: Wildcards = DOTS
+    ) -> None:
         self._defaults: Final = defaults or AddressSettings()
-        self._table: Final = PatternTable((setting.match, given(setting)) for setting in settings)
+        self._table: Final = PatternTable(((setting.match, given(setting)) for setting in settings), wildcards)
         self._combined: Final[dict[tuple[int, ...], AddressSettings]] = {(): self._defaults}
         self._known: Final[dict[str, AddressSettings]] = {}
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 import msgspec
 from msgspec import Struct
 
-from stompbox.config import environment, matching, toml
+from stompbox.config import environment, toml
 from stompbox.config.checks import check_names
 from stompbox.config.fields import Field, fields_of, nearest, parse_size, shown, within
 from stompbox.config.listener import is_module_function, parse_endpoint, parse_listener
@@ -210,11 +210,6 @@ def _problem_of(text: str, kind: str) -> str:
         return f"{shown(text)} has control characters"
     if is_inside(text):
         return f"names that begin with {MARK!r} are the broker's own; what a virtual host has stands in its [[virtual-host]]"
-    if kind == "match":
-        problem = matching.problem_of(text)
-        return f"{shown(text)} is not a pattern: {problem}" if problem else ""
-    if kind == "address" and (matching.is_wild(text) or "::" in text):
-        return f"{shown(text)} is not one address: *, # and :: have a meaning of their own"
     return ""
 
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from stompbox.config.fields import Word, key
 from stompbox.config.listener import Listener, parse_endpoint, parse_listener
-from stompbox.config.matching import PatternTable
+from stompbox.config.matching import DOTS, PatternTable, Wildcards
 from stompbox.config.settings import AddressSetting, AddressSettings, AddressSettingsTable, DiskFullPolicy, RoutingType
 from stompbox.config.spaces import space_of_host
 from stompbox.errors import redacted
@@ -82,6 +82,16 @@ class AdminTable(Table, frozen=True):
 
     def __repr__(self) -> str:
         return f"AdminTable(listen={self.listen!r}{'' if self.enabled else ', enabled=False'})"
+
+
+class WildcardTable(Table, frozen=True):
+    delimiter: Annotated[str, key("What divides the words of an address: one character.", source=_ARTEMIS)] = DOTS.delimiter
+    any_words: Annotated[str, key("What stands for any number of words, also none: one character.", source=_ARTEMIS)] = DOTS.any_words
+    single_word: Annotated[str, key("What stands for one word: one character.", source=_ARTEMIS)] = DOTS.single_word
+    enabled: Annotated[
+        bool,
+        key("false: not in destinations, which are names of addresses then; a `match` is a pattern all the same.", source=_ARTEMIS),
+    ] = True
 
 
 class UserTable(Table, frozen=True):
@@ -316,6 +326,10 @@ class Configuration(Table, frozen=True):
         default=(ListenerTable(url=DEFAULT_LISTENER),), name="listener"
     )
     admin: Annotated[AdminTable, key("[admin]: console, API and metrics.")] = AdminTable()
+    wildcard_addresses: Annotated[WildcardTable, key("[wildcard-addresses]: how patterns of addresses are written.")] = WildcardTable()
+    literal_match_markers: Annotated[
+        str, key("Two characters, such as `()`: a `match` between them is the name of one address; empty: none.", source=_ARTEMIS)
+    ] = ""
     users: Annotated[tuple[UserTable, ...], key("[[user]]: who may log in; none: anyone, from loopback.")] = field(default=(), name="user")
     permissions: Annotated[tuple[PermissionTable, ...], key("[[permission]]: who may do what; none: every user everything.")] = field(
         default=(), name="permission"
@@ -335,23 +349,29 @@ class Configuration(Table, frozen=True):
         """The listeners, with what is said for all of them."""
         return [table.parse(self.connection_ttl_override) for table in self.listeners]
 
+    def wildcards(self) -> Wildcards:
+        """The syntax of patterns, in matches of the configuration and in destinations."""
+        table = self.wildcard_addresses
+        return Wildcards(table.delimiter, table.any_words, table.single_word, table.enabled, self.literal_match_markers)
+
     def settings_of(self, host: VirtualHostTable | None = None) -> AddressSettingsTable:
         """The address settings of a virtual host: its own in place of the top-level ones; of none: of all spaces together."""
         defaults = AddressSettings(id_cache_size=self.id_cache_size, disk_full_policy=self.disk_full_policy)
         if host is not None:
-            return AddressSettingsTable(host.address_settings or self.address_settings, defaults)
+            return AddressSettingsTable(host.address_settings or self.address_settings, defaults, self.wildcards())
         placed = [
             replace(setting, match=space + setting.match)
             for space, one in self._spaces()
             for setting in (one and one.address_settings) or self.address_settings
         ]
-        return AddressSettingsTable(placed, defaults)
+        return AddressSettingsTable(placed, defaults, self.wildcards())
 
     def grants_of(self, host: VirtualHostTable | None = None) -> PatternTable[Grants] | None:
         """Groups by right, by address pattern, for `security.Permissions`; None when there is no [[permission]] at all. As above."""
         if host is not None:
             permissions = host.permissions or self.permissions
-            return PatternTable((table.match, table.grants()) for table in permissions) if permissions else None
+            granted = [(table.match, table.grants()) for table in permissions]
+            return PatternTable(granted, self.wildcards()) if permissions else None
         if not (self.permissions or any(one.permissions for one in self.virtual_hosts)):
             return None
         placed: list[tuple[str, Grants]] = []
@@ -359,8 +379,8 @@ class Configuration(Table, frozen=True):
             permissions = (one and one.permissions) or self.permissions
             placed += [(space + table.match, table.grants()) for table in permissions]
             if not permissions:
-                placed.append((f"{space}#", dict.fromkeys(RIGHTS, frozenset("*"))))
-        return PatternTable(placed)
+                placed.append((space + self.wildcard_addresses.any_words, dict.fromkeys(RIGHTS, frozenset("*"))))
+        return PatternTable(placed, self.wildcards())
 
     def made_of(self, host: VirtualHostTable) -> tuple[list[AddressTable], list[DivertTable]]:
         """Addresses and diverts of a virtual host, with the names that they have inside the broker."""

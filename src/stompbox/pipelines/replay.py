@@ -22,7 +22,7 @@ from msgspec import Struct
 from msgspec.json import decode, encode
 from pyarrow import parquet
 
-from stompbox.config.matching import DELIMITER, is_match
+from stompbox.config.matching import DOTS
 from stompbox.errors import UsageError
 from stompbox.message import DUPLICATE_ID, EXPIRATION, SCHEDULED_DELAY, SCHEDULED_TIME
 from stompbox.pipelines import disk
@@ -131,7 +131,7 @@ def _sorted(rows: Any, step: ReplayTable) -> Any:
 
 
 def _is_wanted(address: str, patterns: tuple[str, ...]) -> bool:
-    return any(is_match(pattern.split(DELIMITER), address.split(DELIMITER)) for pattern in patterns)
+    return any(DOTS.is_named(pattern, address) for pattern in patterns)
 
 
 def _files(folder: Path) -> list[Path]:

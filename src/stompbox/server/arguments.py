@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Final
 from stompbox.broker import queuearguments, subscriptions
 from stompbox.broker.destinations import Destination
 from stompbox.config import UnknownHeaderPolicy
-from stompbox.config.matching import is_wild
+from stompbox.config.matching import Wildcards
 from stompbox.errors import IllegalFrame
 from stompbox.message import ANYCAST, MULTICAST
 from stompbox.security import Right
@@ -92,14 +92,14 @@ def require_known(headers: Mapping[str, str], policy: UnknownHeaderPolicy, told:
             log.warning("%s", text)
 
 
-def keys_of(headers: Mapping[str, str]) -> Keys:
+def keys_of(headers: Mapping[str, str], wildcards: Wildcards) -> Keys:
     """What the headers of a frame ask of the queue that it makes. Raises IllegalFrame for a value that is none."""
     found: Keys = {}
     for name, of in _ARGUMENTS.items():
         if name in headers:
             found |= of(name, headers[name])
     if EXCHANGE in headers or ROUTING_KEY in headers:
-        found |= _dead_letters(headers)
+        found |= _dead_letters(headers, wildcards)
     if headers.get(AUTO_DELETE, "").lower() == "true":
         if "x-expires" in headers:
             raise IllegalFrame("bad-queue-argument", "headers x-expires and auto-delete say two different things; give one of the two")
@@ -151,7 +151,7 @@ _OF_PLAIN: Final = frozenset((*_unused_for(0), "default_ring_size", "default_exc
 LOOKED_AT: Final = frozenset((*_ARGUMENTS, EXCHANGE, ROUTING_KEY, AUTO_DELETE, *FOREIGN))
 
 
-def _dead_letters(headers: Mapping[str, str]) -> Keys:
+def _dead_letters(headers: Mapping[str, str], wildcards: Wildcards) -> Keys:
     """The default exchange leads to the queue of the routing key's name, the two others to the address of that name."""
     exchange, key = headers.get(EXCHANGE), headers.get(ROUTING_KEY, "")
     if exchange not in EXCHANGES:
@@ -159,7 +159,7 @@ def _dead_letters(headers: Mapping[str, str]) -> Keys:
         raise IllegalFrame(
             "bad-queue-argument", f"header {EXCHANGE} {said}; allowed are amq.direct, amq.topic and nothing at all"
         )
-    if not key or is_wild(key) or "::" in key:
+    if not key or wildcards.is_wild(key) or "::" in key:
         raise IllegalFrame("bad-queue-argument", f"header {ROUTING_KEY} is {key[:80]!r}; it names the address of the dead letters")
     return {"dead_letter_address": key, "expiry_address": key}
 

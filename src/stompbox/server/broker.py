@@ -27,10 +27,10 @@ from stompbox.broker.stagings import Stagings
 from stompbox.config import Configuration, ListenerOptions
 from stompbox.errors import IllegalFrame, Refused, StoreError
 from stompbox.incarnations import ID_OCTETS
-from stompbox.security import Permissions, Users
+from stompbox.security import Users
 from stompbox.server import limiting, schedules
 from stompbox.server.committer import Committer
-from stompbox.server.configuring import configure, limit_memory
+from stompbox.server.configuring import configure, limit_memory, permissions_of
 from stompbox.server.counting import Counting
 from stompbox.server.delivering import Deliveries
 from stompbox.server.disk import Disk
@@ -79,7 +79,8 @@ class Broker:
         epoch = int.from_bytes(recovered.entries.pop(("broker", "epoch"), b"\0"))
         new_id = partial(secrets.token_hex, ID_OCTETS)
         unsaid = identified(recovered, new_id)
-        self.engine = Engine(configuration.settings_of(), epoch=epoch + 1, is_durable=is_durable, new_id=new_id)
+        settings, wildcards = configuration.settings_of(), configuration.wildcards()
+        self.engine = Engine(settings, wildcards=wildcards, epoch=epoch + 1, is_durable=is_durable, new_id=new_id)
         self.engine.now = self.now()
         self.engine.chance = random.random
         self.engine.persists_ids = configuration.persist_id_cache
@@ -94,8 +95,7 @@ class Broker:
         self.stagings = Stagings(self.engine, configuration.max_staged_bytes)
         schedules.attend(self)
         self.users = Users(configuration.users, configuration.authentication_cache_size)
-        grants = configuration.grants_of()
-        self.permissions = Permissions(grants.best if grants is not None else None, configuration.authorization_cache_size)
+        self.permissions = permissions_of(configuration)
         self.logins = Logins(self)
         self.connections: set[Connection] = set()
         self.doors: list[Door] = []
@@ -192,7 +192,8 @@ class Broker:
         """What destinations mean on a listener and in a virtual host's space; one object for all of its connections."""
         found = self._names.get((options, space))
         if found is None:
-            found = self._names[options, space] = Names(options, space, lambda: self.configuration.unknown_header_policy)
+            found = Names(options, space, lambda: self.configuration.unknown_header_policy, self.engine.wildcards)
+            self._names[options, space] = found
         return found
 
     def transform_of(self, options: ListenerOptions) -> Transform | None:

@@ -18,6 +18,7 @@ from stompbox.broker.queue import Kind, Queue
 from stompbox.config import AddressTable, Configuration, DeletePolicy, DivertRouting, DivertTable, QueueTable, RoutingType
 from stompbox.config.spaces import local
 from stompbox.message import ANYCAST, MULTICAST
+from stompbox.security import Permissions
 from stompbox.selectors import Selector, compile_selector
 from stompbox.server.transforming import for_diverts
 
@@ -25,6 +26,12 @@ _ROUTING: Final = MappingProxyType({RoutingType.ANYCAST: ANYCAST, RoutingType.MU
 _DIVERT_ROUTING: Final = MappingProxyType(
     {DivertRouting.STRIP: STRIP, DivertRouting.PASS: PASS, DivertRouting.ANYCAST: ANYCAST, DivertRouting.MULTICAST: MULTICAST}
 )
+
+
+def permissions_of(configuration: Configuration) -> Permissions:
+    """Who may do what, in all virtual hosts together."""
+    grants = configuration.grants_of()
+    return Permissions(grants.best if grants is not None else None, configuration.authorization_cache_size)
 
 
 def limit_memory(engine: Engine, configuration: Configuration) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from stompbox.config.matching import is_match
+from stompbox.config.matching import Words, is_match
 from stompbox.errors import StompboxError
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class FrameLogs:
             return
         addresses = None
         if not log.isEnabledFor(logging.DEBUG) and all(wish.by is By.ADDRESS for wish in wishes):
-            addresses = [wish.value.split(".") for wish in wishes]
+            addresses = [self.broker.engine.wildcards.match_words(wish.value) for wish in wishes]
         if connection.frames is None:
             connection.frames = FrameLog(connection)
         connection.frames.addresses = addresses
@@ -103,7 +103,7 @@ class FrameLog:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self.addresses: list[list[str]] | None = None
+        self.addresses: list[Words] | None = None
         self._in: Frames | None = None  # None: the next read may begin within a frame
         self._out: Frames | None = None
 
@@ -143,7 +143,8 @@ class FrameLog:
         except StompboxError:
             return False
         assert self.addresses is not None
-        return any(is_match(pattern, one.address.split(".")) for pattern in self.addresses for one in destinations)
+        split = self.connection.broker.engine.wildcards.split
+        return any(is_match(pattern, split(one.address)) for pattern in self.addresses for one in destinations)
 
 
 class Frames:

@@ -78,7 +78,8 @@ async def group_open(connection: Connection, frame: Frame) -> Answer:
 
 async def _joining(connection: Connection, frame: Frame, wish: dict[str, Any], patterns: list[str]) -> list[Address]:
     """The addresses on which the group is to have a position, as far as this request says."""
-    addresses, is_read = connection.broker.engine.addresses, matcher(patterns)
+    engine = connection.broker.engine
+    addresses, is_read = engine.addresses, matcher(engine.wildcards, patterns)
     among = list(addresses.values())
     if "continue" in frame.headers:
         among = []  # the request before it has seen to them

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from stompbox.broker import subscriptions
 from stompbox.broker.address import Address
 from stompbox.broker.destinations import Destination
-from stompbox.broker.watching import is_named, matcher
+from stompbox.broker.watching import matcher
 from stompbox.config.spaces import local
 from stompbox.errors import Refused
 from stompbox.incarnations import Position, difference
@@ -132,7 +132,7 @@ async def readable(connection: Connection, frame: Frame, destinations: list[Dest
         among = [engine.addresses[name] for name in patterns if name in engine.addresses and engine.addresses[name].log.id > after]
         among.sort(key=lambda address: address.log.id)
     found: list[Address] = []
-    is_reached = matcher(patterns)
+    is_reached = matcher(engine.wildcards, patterns)
     async for address in in_turns(connection.broker.turns, among):
         if is_reached(address.name) and permissions.may(connection.user, Right.CONSUME, address.name):
             if len(found) >= limit:
@@ -149,7 +149,7 @@ def continued(following: str | None) -> dict[str, object]:
 async def _require_some(connection: Connection, destinations: list[Destination], found: set[str]) -> None:
     """Each wildcard has addresses that may be read, or has none at all."""
     for destination in destinations:
-        if destination.is_wild and not any(is_named(destination.address, name) for name in found):
+        if destination.is_wild and not any(destination.covers(name) for name in found):
             _require_one(connection, destination)
 
 
@@ -157,8 +157,8 @@ def _require_one(connection: Connection, destination: Destination) -> None:
     """Of addresses that a wildcard names some must be readable: who may read none would take them for empty."""
     names = connection.broker.engine.addresses
     permissions, user = connection.broker.permissions, connection.user
-    if not any(is_named(destination.address, name) and permissions.may(user, Right.CONSUME, name) for name in names) and any(
-        is_named(destination.address, name) for name in names
+    if not any(destination.covers(name) and permissions.may(user, Right.CONSUME, name) for name in names) and any(
+        destination.covers(name) for name in names
     ):
         who = f"user {connection.user.name!r}" if connection.user.name else "a nameless client"
         text = f"{who} has the right {Right.CONSUME.value!r} on none of the addresses that {destination.text!r} names"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from stompbox.broker.destinations import Destination, parse, parse_all, require_free
 from stompbox.config import ListenerOptions, UnknownHeaderPolicy
-from stompbox.config.matching import is_match
+from stompbox.config.matching import DOTS, Wild, Wildcards, Words, is_match
 from stompbox.errors import IllegalFrame
 from stompbox.message import ANYCAST, MULTICAST, Shape
 from stompbox.server.arguments import FOREIGN, LOOKED_AT, Keys, keys_of, require_known
@@ -31,8 +31,15 @@ class Route:
 class Names:
     """Of one listener and virtual host, whose `space` all names get inside the broker. Compared by identity."""
 
-    def __init__(self, options: ListenerOptions, space: str = "", policy: Callable[[], UnknownHeaderPolicy] = _strict) -> None:
+    def __init__(
+        self,
+        options: ListenerOptions,
+        space: str = "",
+        policy: Callable[[], UnknownHeaderPolicy] = _strict,
+        wildcards: Wildcards = DOTS,
+    ) -> None:
         self.space = space
+        self.wildcards = wildcards
         self._policy = policy
         self._told: set[str] = set()  # headers that were logged: each once
         self.anycast = options.anycast_prefix
@@ -41,14 +48,14 @@ class Names:
 
     def parse(self, text: str, kind: str | None = None) -> tuple[Destination, ...]:
         """The destinations of a header. Raises IllegalFrame that names what is wrong."""
-        found = parse_all(text, self.anycast, self.multicast, kind=kind)
+        found = parse_all(text, self.anycast, self.multicast, kind=kind, wildcards=self.wildcards)
         if self.virtual:
             found = tuple([self._of_virtual_topic(destination) for destination in found])
         return tuple([destination.within(self.space) for destination in found])
 
     def parse_one(self, text: str) -> Destination:
         """The same for what is one destination, whatever commas are in it."""
-        return parse(text, self.anycast, self.multicast).within(self.space)
+        return parse(text, self.anycast, self.multicast, wildcards=self.wildcards).within(self.space)
 
     def without_space(self, text: str) -> str:
         """A text for the client, which knows nothing of spaces."""
@@ -83,7 +90,7 @@ class Names:
         if LOOKED_AT.isdisjoint(headers):
             return {}
         require_known(headers, self._policy(), self._told)
-        return keys_of(headers)
+        return keys_of(headers, self.wildcards)
 
     def _route(self, shape: Shape) -> Route:
         destinations = self.parse(shape.destination, shape.headers.get("destination-type"))
@@ -108,7 +115,7 @@ class Names:
         return f"<Names anycast={','.join(self.anycast)} multicast={','.join(self.multicast)}>"
 
 
-def _virtual(text: str) -> tuple[list[str], int]:
-    """The words of `Consumer.*.>;2`, and how many of them are not the topic's."""
+def _virtual(text: str) -> tuple[Words, int]:
+    """The words of `Consumer.*.>;2`, and how many of them are not the topic's. As in ActiveMQ Classic, whatever the broker's wildcards."""
     pattern, _, count = text.partition(";")
-    return ["#" if word == ">" else word for word in pattern.split(".")], int(count)
+    return [Wild.ANY_WORDS if word == ">" else word for word in DOTS.words(pattern)], int(count)

@@ -17,7 +17,7 @@ from stompbox.broker import limits
 from stompbox.broker.resettling import resettle
 from stompbox.config import Configuration, needs_restart
 from stompbox.errors import ConfigError
-from stompbox.security import Permissions, Users
+from stompbox.security import Users
 from stompbox.server import configuring
 from stompbox.server.hosts import Hosts
 from stompbox.server.revoking import revoke
@@ -66,8 +66,7 @@ def take(broker: Broker, configuration: Configuration) -> list[str]:
     old, broker.configuration = broker.configuration, configuration
     broker.hosts = Hosts(configuration.virtual_hosts)
     broker.users = Users(configuration.users, configuration.authentication_cache_size)
-    grants = configuration.grants_of()
-    broker.permissions = Permissions(grants.best if grants is not None else None, configuration.authorization_cache_size)
+    broker.permissions = configuring.permissions_of(configuration)
     engine = broker.engine
     engine.now = broker.now()
     broker.ledger.most = configuration.max_client_memory

@@ -15,7 +15,6 @@ from stompbox.broker.consumer import AckMode, Consumer
 from stompbox.broker.destinations import KINDS, Destination
 from stompbox.broker.durables import DurableSubscription
 from stompbox.broker.queue import Kind, Queue
-from stompbox.config.matching import is_wild
 from stompbox.config.spaces import local
 from stompbox.errors import IllegalFrame, Refused, StompboxError
 from stompbox.message import ANYCAST, BROKER_HEADERS, MULTICAST, Run
@@ -286,7 +285,7 @@ def _may_make(connection: Connection, wish: DurableSubscription) -> None:
         for pattern in known.patterns:
             permissions.require(connection.user, Right.DELETE_DURABLE_QUEUE, pattern)
     for pattern in wish.patterns:
-        if not is_wild(pattern):
+        if not connection.broker.engine.wildcards.is_wild(pattern):
             permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, pattern)
 
 
