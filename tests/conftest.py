@@ -29,6 +29,7 @@ settings.load_profile("stompbox")
 SPARK = ("spark", "pipelines", "demo")  # folders of tests that start a Spark
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Where tests run side by side a file stays whole, and one worker has all that need a Spark: first, since that takes longest."""
     for item in items:
