@@ -172,7 +172,7 @@ def _bound(option: str, text: str) -> _Bound:
 async def _described(client: Client, source: str) -> tuple[str, dict[str, Any]]:
     """The one address that is meant, and its log: `first` and `next`."""
     found: dict[str, dict[str, Any]] = (await client.request("describe", {"destinations": source})).json()["addresses"]
-    if len(found) != 1 or not source.endswith(next(iter(found))):  # what is a wildcard, the broker says
+    if len(found) != 1 or not source.partition("::")[0].endswith(next(iter(found))):  # what is a wildcard, the broker says
         names = ", ".join(sorted(found)[:5])
         why = f"it reaches {names}" if found else "there is none of this name"
         raise Refused("no-such-address", f"{source!r} is not one address; {why}")
