@@ -204,7 +204,7 @@ def test_a_duplicate_of_what_was_refused_is_none() -> None:
     world.commit()
     assert drained(world, "q") == [b"again"]
     after = world.restart()
-    answered(after, "q", b"third", _AMQ_DUPL_ID="7")
+    after.send("q", b"third", headers={"_AMQ_DUPL_ID": "7"})
     assert after.engine.counters["duplicates"] == 1
 
 
@@ -282,6 +282,31 @@ def test_in_trouble_only_what_needs_the_disk_is_refused() -> None:
     plain = world.on_topic(world.consumer("plain", AckMode.AUTO), "t")
     world.send_to_topic("t", b"nobody stores it")
     assert [(got.consumer, got.body) for got in world.out()] == [(plain.name, b"nobody stores it")]
+
+
+def test_in_trouble_a_duplicate_of_what_is_stored_is_confirmed() -> None:
+    """What it stands for is there, and nothing of it needs the disk; one of what is still on its way waits as that does."""
+    world = World(AddressSetting(match="block", disk_full_policy=DiskFullPolicy.BLOCK))
+    first = answered(world, "q", b"a", _AMQ_DUPL_ID="7")
+    answered(world, "block", b"on its way", _AMQ_DUPL_ID="8")
+    assert world.engine.publish(world.address("q"), Run(first.shape, [b"a"], routing=ANYCAST), is_answered=True), "not stored yet"
+    world.commit()
+    answered(world, "block", b"on its way, too", _AMQ_DUPL_ID="9")
+    refuse(world)
+    world.engine.trouble = TROUBLE
+    assert world.engine.publish(world.address("q"), Run(first.shape, [b"a"], routing=ANYCAST), is_answered=True) is False
+    transaction = Transaction("t")
+    transaction.sends.append((world.address("q"), Run(first.shape, [b"a"], routing=ANYCAST)))
+    assert world.engine.commit(transaction, is_answered=True) is False
+    with pytest.raises(Refused):
+        answered(world, "q", b"b", _AMQ_DUPL_ID="10")
+    answered(world, "block", b"on its way, too", _AMQ_DUPL_ID="9")
+    world.commit()
+    assert drained(world, "q") == [b"a"]
+    assert drained(world, "block") == [b"on its way", b"on its way, too"]
+    after = world.restart()
+    after.engine.trouble = TROUBLE
+    assert after.engine.publish(after.address("q"), Run(first.shape, [b"a"], routing=ANYCAST), is_answered=True) is False
 
 
 def test_in_trouble_a_transaction_is_aborted_whole() -> None:

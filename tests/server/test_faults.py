@@ -18,6 +18,9 @@ from stompbox.server import broker as server_broker
 from stompbox.server import committer, delivering, requests
 from stompbox.server.broker import Broker
 from stompbox.server.tcp import Door, Socket
+from stompbox.stomp.codec import encode
+from stompbox.stomp.frames import Frame
+from stompbox.stomp.versions import VERSIONS
 from stompbox.store.base import Commit
 from stompbox.store.memory import MemoryStore
 from tests.crash.calls import WITHIN, Client, Raised, Wire, configuration
@@ -113,6 +116,49 @@ def test_a_broker_that_stops_begins_no_read_that_comes_too_late(tmp_path: Path) 
         return world.broker.has_failed
 
     assert not asyncio.run(story())
+
+
+def test_a_broker_that_is_told_to_stop_again_stops_once(tmp_path: Path) -> None:
+    """At the same time, and when it is over."""
+
+    async def story() -> bool:
+        world = World(tmp_path)
+        await world.confirmed(world.client(), b"kept")
+        async with asyncio.timeout(WITHIN):
+            await asyncio.gather(world.broker.stop(), world.broker.stop())
+            await world.broker.stop()
+        return world.broker.has_failed
+
+    assert not asyncio.run(story())
+
+
+def test_duplicates_of_what_is_stored_are_confirmed_while_the_disk_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when they come in one run with messages that are new."""
+    many = 60  # more than it takes until frames that look alike are read in runs
+
+    def send(number: int) -> bytes:
+        name = str(number)
+        return encode(Frame("SEND", {"destination": "/queue/q", "_AMQ_DUPL_ID": name, "receipt": name}, name.encode()), VERSIONS["1.2"])
+
+    def full(commit: Commit) -> None:
+        raise StoreError("disk-full", "the disk is full")
+
+    async def story(world: World) -> None:
+        before = world.client()
+        before.say_all(*[send(number) for number in range(many)])
+        await world.until(lambda: len(before.receipts) == many)
+        monkeypatch.setattr(world.store, "apply", full)
+        before.say("SEND", {"destination": "/queue/q"}, b"the disk is asked")
+        await world.until(lambda: world.broker.engine.trouble)
+        client = world.client()
+        client.say_all(*[send(number) for number in (*range(many), many, 0)])
+        await world.until(lambda: client.is_ended)
+        assert client.receipts == {str(number) for number in range(many)}
+        error = client.heard()[-1]
+        assert (error.command, error.headers["code"], error.headers["receipt-id"]) == ("ERROR", "disk-full", str(many))
+        monkeypatch.undo()
+
+    play(tmp_path, story)
 
 
 def test_a_lost_commit_is_remembered_even_if_nobody_listens() -> None:

@@ -40,6 +40,7 @@ class Commits:
         self._next = Commit()
         self._offsets: dict[Log, int] = {}  # of the commit that the disk works on: each log's next offset then
         self._addresses: list[Address] = []  # and whose logs are in it
+        self._caches: dict[Duplicates, None] = {}  # whose values are in it
         self._units: list[Unit] = []  # and what of it somebody waits for
         self._is_whole = True  # nothing was lost on its way into a commit
 
@@ -151,6 +152,7 @@ class Commits:
                 lifetimes.queue_left(self.engine, queue)
         for cache in list(self.news):
             cache.tell()
+        self._caches |= self.news
         self.news = {}
         commit, self._next = self._next, Commit()
         self.engine.bodies.give(commit)
@@ -180,6 +182,9 @@ class Commits:
         self.engine.bodies.landed()
         for log, next in self._offsets.items():
             log.landed(next)
+        for cache in self._caches:
+            cache.landed()
+        self._caches = {}
         for address in self._addresses:
             if address.log.retention is not None and self.engine.logs.get(address.log.id) is address:
                 self._let_go(address)

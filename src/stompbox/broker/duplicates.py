@@ -3,7 +3,8 @@
 So many values are remembered per address (`id-cache-size`), the oldest are forgotten. Those of stored messages go into the same
 commit as their messages, one entry of the catalogue for all of a commit, so they are there after a restart. A duplicate is
 counted and answered like a message: its RECEIPT says that it is stored, which it is. What a transaction sends counts when it
-commits. A duplicate needs no room where an address is full. Copies that the broker makes (diverts, dead letters) are not looked at.
+commits. A duplicate needs no room where an address is full, and of a stored message no disk. Copies that the broker makes
+(diverts, dead letters) are not looked at.
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ class Duplicates:
         self._gone: deque[int] = deque()  # blocks to be deleted
         self._unsaved: list[bytes] = []
         self._next = 0  # the block that the next commit stores
+        self._stored = 0  # blocks below this one are in the store
         self.size = 0  # octets of memory, about
         address.engine.ids.of.add(self)
 
@@ -140,12 +142,20 @@ class Duplicates:
         while self._gone:
             engine.put("duplicates", f"{log.id}.{self._gone.popleft()}", None)
 
+    def landed(self) -> None:
+        """All that was told is in the store."""
+        self._stored = self._next
+
+    def has_stored(self, value: bytes) -> bool:
+        """Whether a message with this is in the store, or was, and not merely on its way there."""
+        return NO_BLOCK < self._blocks.get(value, NO_BLOCK) < self._stored
+
     def recall(self, block: int, values: list[str]) -> None:
         """What an entry of the catalogue holds; the oldest block first."""
         self._next = block
         for value in values:
             self._remember(key_of(value.encode()), block)
-        self._next = block + 1
+        self._next = self._stored = block + 1
 
     def forget(self) -> None:
         """The address is gone."""
@@ -169,7 +179,7 @@ def publish(engine: Engine, address: Address, run: Run, known: Duplicates) -> bo
     is_stored = engine.is_durable and not address.is_volatile(run)
     engine.counters["duplicates"] += len(run) - len(fresh)
     if not fresh:
-        return is_stored
+        return is_stored and not all(map(known.has_stored, _values(run)))
     picked = run if len(fresh) == len(run) else _picked(run, fresh)
     kept = picked if address.limits is None else address.limits.kept(picked)
     if kept is None:
@@ -196,6 +206,14 @@ def new_ones(address: Address, run: Run, seen: dict[bytes, None]) -> list[int]:
             seen[value] = None
         fresh.append(index)
     return fresh
+
+
+def stored(address: Address, run: Run) -> list[bool]:
+    """Of each message of a run that is on its way to the address, whether it is a duplicate of one that is in the store."""
+    special, known = run.shape.special, duplicates_of(address)
+    if special is None or not special.is_numbered or known is None:
+        return [False] * len(run)
+    return [known.has_stored(value) for value in _values(run)]
 
 
 def refused(address: Address, run: Run) -> list[int]:

@@ -351,7 +351,7 @@ class Engine:
         """Raises Refused for what could not be stored now, unless its sender is to wait (disk-full-policy)."""
         if self.trouble is None or not self.is_durable or not units.is_failing(address):
             return
-        if not address.is_volatile(run) and address.stores(run):
+        if not address.is_volatile(run) and address.stores(run) and not all(duplicates.stored(address, run)):
             raise Refused(self.trouble.code, self.trouble.text)
 
     def publish_prepared(self, address: Address, run: Run) -> bool:

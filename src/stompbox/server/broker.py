@@ -68,6 +68,7 @@ class Broker:
     """Everything of one broker but its listeners."""
 
     has_failed = False  # by a fault of its own (faults.py): nothing more happens
+    _ending: asyncio.Task[None] | None = None  # once it was told to stop
     _served = 0  # connections that waited for the last commit
 
     def __init__(self, configuration: Configuration, store: Store, loop: asyncio.AbstractEventLoop, *, is_durable: bool) -> None:
@@ -434,8 +435,15 @@ class Broker:
         self.is_draining = True
 
     async def stop(self) -> None:
-        """Ends connections, writes what is not yet written, closes the store. After a fault nothing of that."""
-        self.is_stopping = True
+        """Ends connections, writes what is not yet written, closes the store. After a fault nothing of that.
+
+        Who asks again waits for the same end: nothing can be stored after it."""
+        if self._ending is None:
+            self.is_stopping = True
+            self._ending = self.loop.create_task(self._stop())
+        await asyncio.shield(self._ending)
+
+    async def _stop(self) -> None:
         if not self.has_failed:
             try:
                 await self._end()

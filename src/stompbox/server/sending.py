@@ -7,9 +7,10 @@ answers to temporary ones, retained messages, headers to be stamped) takes the l
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, cast
 
-from stompbox.broker import expiry, retained
+from stompbox.broker import duplicates, expiry, retained
 from stompbox.broker.address import Address
 from stompbox.broker.segments import RUN, cost_of
 from stompbox.broker.units import is_refusable, may_fail
@@ -71,13 +72,15 @@ def sends(connection: Connection, event: Sends) -> None:
     address, routing, queue = reach(connection, route.destinations[0])
     if address.limits is not None and event.transaction is None and _is_too_much(connection, event, (address,)):
         return
+    engine = connection.broker.engine
+    if engine.trouble is not None and event.transaction is None and _is_divided(connection, event, (address,)):
+        return
     run = Run(shape, event.bodies, event.columns, routing=routing, sender=connection.session_id, queue=queue)
     if event.transaction is not None:
         _hold(connection, event.transaction, [(address, run)])
         if event.receipts:  # "received into the transaction": only COMMIT's RECEIPT means durable
             connection.confirm(event.receipts, waits=False)
         return
-    engine = connection.broker.engine
     waits = engine.publish(address, run, is_answered=bool(event.receipts))
     connection.reading.has_sent = True
     if engine.trouble is not None or address.limits is not None:
@@ -103,6 +106,8 @@ def _send_with_care(connection: Connection, event: Sends, route: Route) -> None:
         require_all(connection, route)
     runs = addressed(connection, shape, route, event.bodies, event.columns)
     if event.transaction is None and _is_too_much(connection, event, [address for address, _ in runs]):
+        return
+    if engine.trouble is not None and event.transaction is None and _is_divided(connection, event, [address for address, _ in runs]):
         return
     retained.check(runs)
     if event.transaction is not None:
@@ -133,6 +138,24 @@ def _is_too_much(connection: Connection, event: Sends, addresses: Sequence[Addre
             sends(connection, part)
         else:
             limiting.refuse(connection, part, addresses)
+    return True
+
+
+def _is_divided(connection: Connection, event: Sends, addresses: Sequence[Address]) -> bool:
+    """Whether the disk refuses, and has some of a run and not the others. Then all is done: those were confirmed, these got their ERROR."""
+    of_each = [duplicates.stored(address, Run(event.shape, event.bodies, event.columns)) for address in addresses]
+    is_stored = [all(found) for found in zip(*of_each, strict=True)]
+    if len(set(is_stored)) < 2:
+        return False
+    for _, same in groupby(range(len(is_stored)), is_stored.__getitem__):
+        indices = list(same)
+        part = limiting.part(event, indices[0], indices[-1] + 1)
+        if connection.is_ended:  # STOMP 1.2, ERROR: nothing behind it is obeyed
+            break
+        try:
+            sends(connection, part)
+        except Refused as refusal:
+            connection.refuse_each(refusal, part)
     return True
 
 
