@@ -127,13 +127,6 @@ class Backlog:
             return -DEFAULT_PRIORITY, self._common[0].first
         return self._next()[0]
 
-    @property
-    def oldest(self) -> tuple[int, int]:
-        """Sorts backlogs whose messages become one: as `head`, but what was never delivered counts although something came back."""
-        head = self.head
-        waiting = self._levels.get(-head[0])
-        return (head[0], min(head[1], waiting[0].first)) if waiting else head
-
     def remove(self, segment: Segment) -> Segment:
         """Takes out a segment that waits here, wherever it stands. What is returned is to be used in its place."""
         self._went(segment)

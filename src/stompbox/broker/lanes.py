@@ -226,7 +226,7 @@ class Lanes:
             if not self.unsorted:
                 return
             work.spend(MESSAGE + len(self.unsorted))
-            self._sort_next(min(self.unsorted, key=_oldest_of))
+            self._sort_next(min(self.unsorted, key=_head_of))
 
     def _sort_next(self, left: Unsorted) -> None:
         segment = self._pop(left.backlog)
@@ -288,5 +288,5 @@ def _head(backlog: Backlog) -> tuple[int, int]:
     return backlog.head
 
 
-def _oldest_of(left: Unsorted) -> tuple[int, int]:
-    return left.backlog.oldest
+def _head_of(left: Unsorted) -> tuple[int, int]:
+    return left.backlog.head
