@@ -18,7 +18,7 @@ demo: $(VENV)/.demo ## run the departures board on 336,776 flights, end to end (
 	@$(BIN)/python -m demo $(ARGS)
 
 test: $(VENV)/.dev ## run the tests, WORKERS=2 side by side; T=tests/stomp only these, ARGS='-k name' for pytest
-	@$(BIN)/python -m pytest $(if $(filter tests,$(T)),-n $(WORKERS) --dist loadgroup) $(T) $(ARGS)
+	@$(BIN)/python -m pytest $(if $(filter tests,$(T)),-n $(WORKERS) --dist loadfile) $(T) $(ARGS)
 
 check: $(VENV)/.dev ## ruff, mypy --strict and the floors of the house
 	@$(BIN)/ruff check .

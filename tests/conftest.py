@@ -26,18 +26,6 @@ sys.path.insert(0, str(ROOT))  # `from tests.conformance.cases import CASES` wor
 settings.register_profile("stompbox", derandomize=True, deadline=None)
 settings.load_profile("stompbox")
 
-SPARK = ("spark", "pipelines", "demo")  # folders of tests that start a Spark
-
-
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where tests run side by side a file stays whole, and one worker has all that need a Spark: first, since that takes longest."""
-    for item in items:
-        is_spark = item.path.relative_to(ROOT / "tests").parts[0] in SPARK
-        item.add_marker(pytest.mark.xdist_group("spark" if is_spark else str(item.path)))
-    items.sort(key=lambda item: item.path.relative_to(ROOT / "tests").parts[0] not in SPARK)
-
-
 START_WITHIN = 30.0  # seconds
 STOP_WITHIN = 30.0
 
