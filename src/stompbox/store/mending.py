@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from stompbox.errors import StoreError
@@ -21,9 +22,11 @@ def log_of(path: Path) -> Path:
     return path / f"{DATABASE}-wal"
 
 
-def mend_log(path: Path, losses: Losses) -> Path | None:
+def mend_log(path: Path, losses: Losses, lacks_confirmed: Callable[[], bool]) -> Path | None:
     """For who has the folder to himself. Returns a copy that was kept of what may be damage, or what a crash cut short.
 
+    `lacks_confirmed`: whether SQLite, left alone, finds less than was confirmed. Only then is anything mended: after a loss of power a
+    frame may be one bit away from an older one, of before a checkpoint, which must not be made whole again and undo what came after it.
     Raises StoreError: `data-corrupt`, and what the disk refuses.
     """
     file = log_of(path)
@@ -33,13 +36,13 @@ def mend_log(path: Path, losses: Losses) -> Path | None:
         losses.corrupt(f"{file}: the header is damaged, so that nothing in it can be read")
         kept(file)
         return None
-    if found.is_damaged:
+    if found.is_damaged and lacks_confirmed():
         copy = kept(file)
         for at, bit in found.flipped:
             write_back(file, {at: bytes((data[at] ^ 1 << bit,))})
             losses.tell("data-repaired", f"{file}: bit {bit} of byte {at} had flipped and was turned back; as it was: {copy.name}")
         for frame in found.spoiled:
-            write_back(file, wal.resealed(_content(file), frame))
+            write_back(file, wal.resealed(_content(file), frame, found.frames))
             what = f"a bit of frame {frame} has flipped, nobody can tell which; it is taken as it is, and checked"
             losses.tell("data-repaired", f"{file}: {what}; as it was: {copy.name}")
     return kept(file) if found.beyond else None

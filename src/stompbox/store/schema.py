@@ -94,6 +94,11 @@ def connect(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5.0)
 
 
+def connect_to_read(path: Path) -> sqlite3.Connection:
+    """One that writes nothing, also no checkpoint when it is closed as the last one."""
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
+
+
 def connect_as_it_is(path: Path) -> sqlite3.Connection:
     """The same to a file that nobody writes to, and beside which nothing can be made: only what is in the file itself is seen."""
     return sqlite3.connect(f"{path.absolute().as_uri()}?immutable=1", uri=True, isolation_level=None, check_same_thread=False)

@@ -20,7 +20,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import Lock
 from typing import Final
@@ -79,7 +79,7 @@ class SqliteStore:
             if synchronous:
                 self.watermark = Watermark(path, self.losses)
                 self._refuse_gone()
-            suspect = mend_log(path, self.losses)
+            suspect = mend_log(path, self.losses, self._lacks_confirmed)
             make_file(self.file)
             with naming(self.file):
                 self._db = schema.connect(self.file)
@@ -110,6 +110,18 @@ class SqliteStore:
         self._house = Housekeeping(self._db, self._parts, self._counted)
         if self.losses.are_accepted:
             self._leave_out_damaged()
+
+    def _lacks_confirmed(self) -> bool:
+        """Whether SQLite, reading its write-ahead log as it is, finds less than was confirmed."""
+        confirmed = self.watermark.found.transactions if self.watermark is not None else 0
+        if not confirmed:
+            return False
+        try:
+            with closing(schema.connect_to_read(self.file)) as db:
+                state = Rows(db, self.file).state()
+        except (StoreError, sqlite3.Error):
+            return True
+        return state is None or state.transactions < confirmed
 
     def _refuse_gone(self) -> None:
         """A database that is not there any more must not be made anew as if nothing had been."""

@@ -217,8 +217,11 @@ def _words_with(walk: _Walk, at: int, missing: Sums) -> Iterator[tuple[int, int]
                     yield place, bit % 8
 
 
-def resealed(data: bytes, frame: int) -> dict[int, bytes]:
-    """The sums of `frame` and of those behind it anew, so that they count as they are: where each of them stands."""
+def resealed(data: bytes, frame: int, last: int) -> dict[int, bytes]:
+    """The sums of `frame` and of those behind it up to `last` anew, so that they count as they are: where each of them stands.
+
+    What is behind `last` did not count, because a write was cut short, and must not now.
+    """
     header = _header(data, Reading())
     assert header is not None
     magic, _, page, _, *salt, first, second = _HEADER.unpack(header)
@@ -226,9 +229,7 @@ def resealed(data: bytes, frame: int) -> dict[int, bytes]:
     if frame > 1:
         sums = (walk.marks(HEADER + (frame - 2) * walk.size)[2], walk.marks(HEADER + (frame - 2) * walk.size)[3])
     changes = {}
-    for at in range(HEADER + (frame - 1) * walk.size, len(data) - walk.size + 1, walk.size):
-        if walk.marks(at)[:2] != salt:
-            break
+    for at in range(HEADER + (frame - 1) * walk.size, HEADER + last * walk.size, walk.size):
         sums = walk.sums(at, sums)
         changes[at + 16] = struct.pack(">2I", *sums)
     return changes
