@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from tests.conformance.playing import played
@@ -64,6 +65,22 @@ LOGIN = {"g": GREEN, "g2": GREEN, "b": BLUE, "b2": BLUE, "": MAIN}
 DESCRIBED = '{"addresses":{"{x}.1":{"first":0,"next":0}},"missing":[]}'
 INSIDE = ("/queue/vhost/green.{x}", "/topic/vhost/green.#", "/queue/a::vhost/green.{x}", "/stream/vhost/green.{x}")
 NACKING = ("1.1", "1.2")
+
+
+def tells(client: str, body: str) -> Step:
+    """The next frame is an answer with this JSON, but for which log it is: that is another one in each run."""
+
+    def without_incarnations(value: object) -> object:
+        if isinstance(value, dict):
+            return {name: without_incarnations(found) for name, found in value.items() if not name.startswith("incarnation")}
+        return value
+
+    def step(play: Play) -> None:
+        answer = play.client(client).expect("MESSAGE")
+        assert answer.value("status") == "ok", str(answer)
+        assert without_incarnations(json.loads(answer.body)) == json.loads(play.fill(body)), str(answer)
+
+    return step
 
 
 def request(client: str, name: str, headers: str, **values: str) -> list[Step]:
@@ -144,12 +161,12 @@ CASES = [
     ]),
     Case("requests see their own host", [
         subscribe("g2", "/queue/{x}.1"), subscribe("b2", "/queue/{x}.2"), subscribe("m", "/queue/{x}.3"),
-        sync("g2"), sync("b2"), sync("m"), *request("g", "describe", "destinations:{x}.#", body=DESCRIBED, status="ok"),
+        sync("g2"), sync("b2"), sync("m"), request("g", "describe", "destinations:{x}.#")[0], tells("g", DESCRIBED),
         *request("b", "fetch", "address:{x}.1\nstart:0\nstop:1", status="error", code="no-such-address",
                  message="address '{x}.1' does not exist"),
         *request("m", "fetch", "address:vhost/green.{x}.1\nstart:0\nstop:1", status="error", code="bad-destination"),
-        *request("g", "group-open", "group:{x}\ndestinations:{x}.#\nstarting:earliest", body='{"positions":{"{x}.1":0}}', status="ok"),
-        *request("b", "group-open", "group:{x}\ndestinations:{x}.#\nstarting:earliest", body='{"positions":{"{x}.2":0}}', status="ok"),
+        request("g", "group-open", "group:{x}\ndestinations:{x}.#\nstarting:earliest")[0], tells("g", '{"positions":{"{x}.1":0}}'),
+        request("b", "group-open", "group:{x}\ndestinations:{x}.#\nstarting:earliest")[0], tells("b", '{"positions":{"{x}.2":0}}'),
         *request("m", "groups", "group:{x}", body='{"groups":{}}', status="ok"),
     ]),
     Case("an operator's requests", [
