@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from demo.lines import order_given, say
 from stompbox.spark import session
+from stompbox.spark.offsets import places
 
 DESTINATION: Final = "/topic/flights.#"
 GROUP: Final = "lake"
@@ -37,7 +38,7 @@ def facts(progress: Any) -> dict[str, Any]:
         "batch": progress.batchId,
         "rows": progress.numInputRows,
         "seconds": progress.durationMs.get("triggerExecution", 0) / 1000,
-        "archived": sum(ends.values()),
+        "archived": sum(places(ends).values()),
     }
 
 

@@ -115,7 +115,7 @@ def test_the_right_user_may_and_no_passcode_is_written(served: Served, spark: An
     assert "/queue/orders with group lake-orders" in planned.stdout
     done = command(file, "--once", "--json")
     assert done.returncode == 0, done.stderr
-    assert '"text":"10 stored, 10 archived, 0 waiting: no difference"' in done.stdout
+    assert '"text":"10 stored, 10 archived, 0 waiting, 10 compared: no difference"' in done.stdout
     assert '"text":"10 of 10 messages sent"' in done.stdout
     assert (tmp_path / "pipeline-state" / "spark.log").exists()
     assert holding(tmp_path, PASSCODES["lake"]) == []

@@ -98,5 +98,5 @@ def _lags(source: Any) -> dict[str, int]:
         return {}
     if not isinstance(end, dict) or not isinstance(latest, dict):
         return {}
-    lags = {address: offset - place(end.get(address, 0)) for address, offset in latest.items()}
+    lags = {address: place(offset) - place(end.get(address, 0)) for address, offset in latest.items()}
     return {address: lag for address, lag in lags.items() if lag > 0}
