@@ -71,7 +71,7 @@ def those(*languages: str) -> Any:
 
 def test_few_are_marked_and_each_language_is_looked_at() -> None:
     assert len([each for each in SNIPPETS if each.is_marked]) <= MOST_NOT_RUN
-    assert {each.language for each in SNIPPETS} <= {"python", "toml", "bash", "", "json", "yaml"}
+    assert {each.language for each in SNIPPETS} <= {"python", "toml", "bash", "", "json", "yaml", "sql"}
     assert len(SNIPPETS) > 20
 
 

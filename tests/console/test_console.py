@@ -150,7 +150,7 @@ def test_a_reader_group_is_put_elsewhere_and_deleted(served: Served, visit: Open
         page = visit(served.admin, "groups")
         page.get_by_placeholder("Filter by group or address").fill("pond")
         expect(cell(page, "pond", "Position")).to_have_text("3")
-        page.get_by_role("button", name="Reset…").click()
+        page.get_by_role("button", name="Reset…").first.click()
         dialog = page.get_by_role("dialog")
         expect(dialog).to_contain_text("is 3 of 3")
         dialog.get_by_role("textbox").fill("1")

@@ -57,7 +57,7 @@ CASES = [
     Case(SQL.format(what="'x' AS body, 12 AS priority"), 1, "transform 't': column 'priority' holds 12 to 12; allowed are 0 to 9"),
     Case(SQL.format(what="1 AS body"), 1, "transform 't': column 'body' is of type int; format stomp writes it from binary or string"),
     Case(SQL.format(what="upper(raise_error('it is so')) AS body"), 1, "[USER_RAISED_EXCEPTION] it is so"),
-    Case(ARCHIVE.replace('"table"', '"file/table"'), 1, "ParentNotDirectoryException: Parent path is not a directory: "),
+    Case(ARCHIVE.replace('"table"', '"file/table"'), 1, "Not a directory: "),
     Case('[[replay]]\nname = "r"\ntable = "nowhere"\n', 2, "replay 'r': there is no row in "),
     Case('[[replay]]\nname = "r"\ntable = "damaged"\n', 1, "[FAILED_READ_FILE.CANNOT_READ_FILE_FOOTER]"),
     Case('[[replay]]\nname = "r"\ntable = "damaged"\nformat = "delta"\n', 1, "replay 'r': "),

@@ -22,6 +22,7 @@ class Told:
         self.turns: deque[Callable[[], None]] = deque()
         self.out: list[bytes] = []
         self.pulse = None
+        self.frames = None
         self.transport = SimpleNamespace(is_clogged=False, write=self.written.append)
         self.broker = SimpleNamespace(loop=SimpleNamespace(call_soon=self._call_soon))
         self.outgoing: Outgoing | None = Outgoing(cast(Connection, self))

@@ -51,7 +51,6 @@ REASONS = {
     "an unknown user": ("users", "", WRONG.format("nobody"), "login-failed"),
     "a full listener": ("nobody", "maxConnections=0", "", "too-many-connections"),
     "a full listener, and a right login": ("users", "maxConnections=0", RIGHT.format("plain"), "too-many-connections"),
-    "a full listener, and a wrong passcode": ("users", "maxConnections=0", WRONG.format("hashed"), "login-failed"),
     "too many of a user": ("users", "maxConnectionsPerUser=0", RIGHT.format("plain"), "too-many-connections"),
     "too many of a user, hashed": ("users", "maxConnectionsPerUser=0", RIGHT.format("hashed"), "too-many-connections"),
     "a host of others": ("users", "", "host:closed\n" + RIGHT.format("hashed"), "host-not-permitted"),
