@@ -227,8 +227,9 @@ def test_a_store_of_somebody_else(run: Run, data: Path, tmp_path: Path, command:
     copy = tmp_path / "copies" / "copy"
     copy.parent.mkdir(mode=0o777)
     copy.parent.chmod(0o777)
-    for path in (tmp_path, *tmp_path.parents[:2]):
-        path.chmod(0o755)
+    for path in (tmp_path, *tmp_path.parents):
+        if path.owner() == tmp_path.owner() and not path.stat().st_mode & 0o005:
+            path.chmod(0o755)
     modes = {"folder": (0o000, 0o600), "file": (0o555, 0o000), "read-only": (0o555, 0o444)}[what]
     (data / folder.DATABASE).chmod(modes[1])
     data.chmod(modes[0])

@@ -66,7 +66,7 @@ def test_a_broker_that_never_syncs_is_found_out(tmp_path: Path, monkeypatch: pyt
     story, platter = Story(disk), Platter()
     with monkeypatch.context() as patched:
         disk.take_over(patched)
-        patched.setattr(run, "open_store", lambda configuration: sqlite.SqliteStore(Path(configuration.data), synchronous=False))
+        patched.setattr(run, "open_store", lambda configuration, **_: sqlite.SqliteStore(Path(configuration.data), synchronous=False))
         asyncio.run(during(tmp_path / "recorded", story.play))
     for operation in disk.operations:
         platter.do(operation)
