@@ -89,11 +89,16 @@ def test_pause_and_block_an_address(served: Served) -> None:
         send(client, "/queue/ops.unblocked", b"x")
         assert post(served.admin, "queues/move", {"queue": "ops.unblocked", "to": "ops.block"}).code == "address-blocked"
         assert post(served.admin, "addresses/pause", {"address": "ops.block"}).json["is_paused"] is True
-        client.send("SUBSCRIBE", {"destination": "/queue/ops.block", "id": "1"})
+        client.send("SUBSCRIBE", {"destination": "/queue/ops.block", "id": "1", "ack": "client"})
         assert client.sync() == []
         assert post(served.admin, "addresses/resume", {"address": "ops.block"}).json["is_paused"] is False
-        assert client.receive().body == b"a"
+        client.send("NACK", {"message-id": client.receive().headers["message-id"], "subscription": "1", "requeue": "false"})
+        assert client.sync() == []
+        refused = post(served.admin, "queues/redrive", {"queue": "DLQ"})
+        assert (refused.status, refused.code) == (409, "address-blocked")
         assert post(served.admin, "addresses/unblock", {"address": "ops.block"}).json["is_blocked"] is False
+        assert post(served.admin, "queues/redrive", {"queue": "DLQ"}).json == {"queue": "DLQ", "moved": 1, "is_done": True}
+        assert client.receive().body == b"a"
     with Plain(served.port) as client:
         send(client, "/queue/ops.block", b"b")
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
+from stompbox.broker import operations
 from stompbox.broker.consumer import AckMode
+from stompbox.broker.moving import Move
 from stompbox.broker.redrive import Redrive
-from stompbox.config.settings import AddressSetting
+from stompbox.config.settings import AddressFullPolicy, AddressSetting, PageFullPolicy
 from stompbox.message import MULTICAST
 from tests.broker.world import World
 
@@ -110,3 +114,56 @@ def test_what_dies_meanwhile_is_not_touched() -> None:
     assert redrive.is_done
     assert redrive.count == 1
     assert world.queue("dead").backlog.count == 1
+
+
+FULL = {
+    **{policy.value: {"address_full_policy": policy, "max_size_messages": 5} for policy in AddressFullPolicy if policy.value != "PAGE"},
+    **{f"pages, {policy.value}": {"page_limit_messages": 5, "page_full_policy": policy} for policy in PageFullPolicy},
+}
+
+
+def restored(world: World) -> list[bytes]:
+    """What comes of the dead letters when there is room again."""
+    world.on_queue(consumer := world.consumer("all", AckMode.AUTO), "q")
+    world.engine.flushed(consumer)
+    world.settle()
+    world.engine.flushed(consumer)
+    Redrive(world.engine, world.queue("dead"))
+    return world.bodies()
+
+
+@pytest.mark.parametrize("how", FULL)
+def test_an_address_that_is_full_takes_what_fits_and_the_rest_stays(how: str) -> None:
+    world = World(RULES, AddressSetting(match="q", **FULL[how]))  # type: ignore[arg-type]
+    for start in (0, 3):
+        dying(world, "q", *[b"%d" % i for i in range(start, start + 3)])
+    world.send("q", b"new")
+    redrive = Redrive(world.engine, world.queue("dead"))
+    assert redrive.is_done
+    assert (redrive.count, dict(redrive.stayed)) == (4, {"address-full": 2})
+    assert (world.queue("dead").backlog.count, world.queue("q").backlog.count) == (2, 5)
+    assert world.engine.counters["address-full"] == 0, "nothing was dropped"
+    assert restored(world) == [b"4", b"5"]
+
+
+def test_a_blocked_address_gets_nothing_and_others_do() -> None:
+    world = World(RULES)
+    dying(world, "q", b"a")
+    dying(world, "p", b"b")
+    dying(world, "q", b"c")
+    operations.block(world.engine.addresses["q"])
+    redrive = Redrive(world.engine, world.queue("dead"))
+    assert (redrive.count, dict(redrive.stayed)) == (1, {"address-blocked": 2})
+    assert world.queue("q").backlog.count == 0
+    operations.unblock(world.engine.addresses["q"])
+    assert restored(world) == [b"a", b"c"]
+
+
+def test_what_is_moved_stays_where_there_is_no_room() -> None:
+    world = World(AddressSetting(match="full", address_full_policy=AddressFullPolicy.DROP, max_size_messages=2))
+    world.send("q", *[b"%d" % i for i in range(5)])
+    move = Move(world.engine, world.queue("q"), "full")
+    assert (move.count, dict(move.stayed)) == (2, {"address-full": 3})
+    assert world.queue("q").backlog.count == 3
+    operations.block(world.engine.addresses["full"])
+    assert dict(Move(world.engine, world.queue("q"), "full").stayed) == {"address-blocked": 3}

@@ -234,11 +234,21 @@ async def _carry(going: Going, queue: Queue, start: Callable[[Callable[[int], No
     going.broker.flush()
     await asyncio.wait([done], timeout=ANSWER_WITHIN)
     await going.durable()
-    if carrying.refused and not carrying.count:
-        what = f"not one of {carrying.refused} messages of queue {queue.name!r} came from an address"
-        raise Refused("not-permitted", f"{what} where user {user_of(going.request).name!r} has the right 'send'; they stay")
-    stay = {"not_permitted": carrying.refused} if carrying.refused else {}
+    if carrying.stayed and not carrying.count:
+        raise _refusal(carrying, user_of(going.request).name)
+    stay = {code.replace("-", "_"): count for code, count in carrying.stayed.items()}
     return {"queue": queue.name, "moved": carrying.count, **stay, "is_done": carrying.is_done}
+
+
+def _refusal(carrying: Redrive, user: str) -> Refused:
+    """Why nothing went: what most of the messages had to stay for."""
+    [(code, count)] = carrying.stayed.most_common(1)
+    reason = {
+        "not-permitted": f"came from an address where user {user!r} has the right 'send'",
+        "address-blocked": "goes to an address that an operator has not blocked",
+        "address-full": "goes to an address that has room",
+    }[code]
+    return Refused(code, f"not one of {count} messages of queue {carrying.queue.name!r} {reason}; they stay")
 
 
 async def pause_queue(going: Going) -> object:

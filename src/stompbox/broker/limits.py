@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Final
 from stompbox.broker import lifetimes
 from stompbox.broker.duplicates import new_ones
 from stompbox.broker.queue import Kind
-from stompbox.broker.segments import octets_of
+from stompbox.broker.segments import Segment, octets_of
 from stompbox.broker.undelivered import Fate
 from stompbox.config.settings import AddressFullPolicy, PageFullPolicy
 from stompbox.errors import Refused
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from stompbox.broker.queue import Queue
 
 CODE: Final = "address-full"  # of the ERROR, in the log and among the counters
+BLOCKED: Final = "address-blocked"  # the same, where an operator lets nothing in
 METERED: Final = frozenset((Kind.ANYCAST, Kind.DURABLE, Kind.TOPIC))  # who reads the log takes nothing, and holds nobody up
 
 
@@ -230,6 +231,18 @@ def require(sends: Iterable[tuple[Address, Run]]) -> None:
         if limits.fitting(run.shape, bodies, room) < len(bodies):
             raise limits.refusal()
         rooms[address] = (room[0] - sum(map(len, bodies)) - octets_of(run.shape) * len(bodies), room[1] - len(bodies))
+
+
+def taken(address: Address, segment: Segment) -> tuple[int, str]:
+    """How many of these messages the address takes now, from the first on, and the code of the refusal of the others. They wait elsewhere,
+    so that an address which would drop them, or have their sender wait, takes no more than one that refuses."""
+    if address.is_blocked:
+        return 0, BLOCKED
+    if address.limits is None:
+        return len(segment), ""
+    run = segment.run
+    bodies = run.bodies[segment.first - run.first : segment.stop - run.first]
+    return address.limits.fitting(run.shape, bodies, address.limits.room()), CODE
 
 
 def came(run: Run, targets: Iterable[tuple[Queue, list[tuple[int, int]]]]) -> None:

@@ -22,12 +22,14 @@ class Move(Redrive):
         self.to = to
         super().__init__(engine, queue, most=most, on_done=on_done)
 
-    def _send_back(self, segment: Segment) -> bool:
-        run = segment.run
-        low, high = segment.first - run.first, segment.stop - run.first
-        shape = run.shape.marked() if is_doubtful(self.queue, segment) else run.shape
+    def _send_back(self, segment: Segment) -> int:
+        fitting = self._fitting(self.to, segment)
+        if fitting is None:
+            return 0
+        run = fitting.run
+        low, high = fitting.first - run.first, fitting.stop - run.first
+        shape = run.shape.marked() if is_doubtful(self.queue, fitting) else run.shape
         copy = Run(shape, run.bodies[low:high], tuple([column[low:high] for column in run.columns]), sender=run.sender)
         self.engine.forward(self.to, copy)
-        self.queue.drop(segment, "moved")
-        self.count += len(segment)
-        return True
+        self._gone(fitting, "moved")
+        return len(fitting)

@@ -1,16 +1,18 @@
 """Dead letters back to where they came from: to the queue that could not deliver them, as new messages there.
 
 What the broker added to a dead letter is taken off again. A message that does not say where it came from stays, and so does one that
-came from where whoever redrives may not send (`may_send`, by the address's name). What is in the
+came from where whoever redrives may not send (`may_send`, by the address's name), or from an address that takes nothing now: it is
+blocked, or full and does not page. What is in the
 log alone is loaded portion by portion, so the whole may take several turns; what arrives meanwhile is not touched.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from stompbox.broker import deadletters, paging
+from stompbox.broker import deadletters, limits, paging
 from stompbox.broker.segments import Segment
 from stompbox.config.spaces import MARK, is_inside, space_of
 from stompbox.message import ANYCAST, MULTICAST, ORIGINAL_ADDRESS, ORIGINAL_ID, ORIGINAL_QUEUE, Run, Shape
@@ -23,7 +25,8 @@ PORTION: Final = 1000  # messages at a time
 
 
 class Redrive:
-    """Of one queue: `most` messages, -1 all. `count` have gone, `refused` had to stay; `is_done`, and `on_done` is called then."""
+    """Of one queue: `most` messages, -1 all. `count` have gone; `is_done`, and `on_done` is called then. `stayed`: those that had to
+    stay, by the code of what a SEND would have been refused for."""
 
     def __init__(
         self,
@@ -36,7 +39,7 @@ class Redrive:
     ) -> None:
         self.engine = engine
         self.may_send = may_send
-        self.refused = 0
+        self.stayed = Counter[str]()
         self.queue = queue
         self.most = most
         self.on_done = on_done
@@ -53,8 +56,9 @@ class Redrive:
         while backlog.count and self._left:
             segment = backlog.pop_oldest(min(self._left, PORTION))
             for part in _parts(segment):
-                if part.first >= self.stop or not self._send_back(part):
-                    self._aside.append(part)
+                sent = 0 if part.first >= self.stop else self._send_back(part)
+                if sent < len(part):
+                    self._aside.append(part.part(part.first + sent, part.stop))
         if self._left and 0 <= self.queue.paged_from < self.stop:
             paging.load(self.engine, self.queue)
         else:
@@ -64,18 +68,33 @@ class Redrive:
     def _left(self) -> int:
         return PORTION if self.most < 0 else self.most - self.count
 
-    def _send_back(self, segment: Segment) -> bool:
+    def _send_back(self, segment: Segment) -> int:
+        """How many of them went, from the first on."""
         run = segment.run
         came = run.headers(segment.first - run.first).get(ORIGINAL_ADDRESS, MARK)
         if is_inside(came):  # it does not say
-            return False
-        if not self.may_send(space_of(self.queue.address.name) + came):
-            self.refused += len(segment)
-            return False
-        self._route(segment)
-        self.queue.drop(segment, "redriven")
+            return 0
+        name = space_of(self.queue.address.name) + came
+        if not self.may_send(name):
+            self.stayed["not-permitted"] += len(segment)
+            return 0
+        fitting = self._fitting(name, segment)
+        if fitting is not None:
+            self._route(fitting)
+            self._gone(fitting, "redriven")
+        return 0 if fitting is None else len(fitting)
+
+    def _fitting(self, name: str, segment: Segment) -> Segment | None:
+        """What the address takes of them, as it would of a sender."""
+        address = self.engine.addresses.get(name) or self.engine.create_address(name, is_auto=True)
+        count, code = limits.taken(address, segment)
+        if count < len(segment):
+            self.stayed[code] += len(segment) - count
+        return segment.part(segment.first, segment.first + count) if count else None
+
+    def _gone(self, segment: Segment, reason: str) -> None:
+        self.queue.drop(segment, reason)
         self.count += len(segment)
-        return True
 
     def _route(self, segment: Segment) -> None:
         engine, run = self.engine, segment.run
@@ -86,7 +105,7 @@ class Redrive:
             copy.shape = copy.shape.marked()
         space = space_of(self.queue.address.name)
         name = space + came[ORIGINAL_ADDRESS]
-        address = engine.addresses.get(name) or engine.create_address(name, is_auto=True)
+        address = engine.addresses[name]
         own = space + came.get(ORIGINAL_QUEUE, "")
         if own in address.anycast or own in address.named:
             copy.queue, copy.routing = own, ANYCAST if own in address.anycast else MULTICAST

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from cyclopts import App, Parameter
 
@@ -16,6 +16,12 @@ redrive_app = App(name="redrive")
 
 QueueName = Annotated[str, Parameter(help="Name, or address::name where several queues have the name.")]
 Count = Annotated[int | None, Parameter(help="So many at most, oldest first; without it all.")]
+
+_STAY: Final = {
+    "not_permitted": "you may not send to where they came from",
+    "address_blocked": "an operator has blocked the address",
+    "address_full": "the address has no room for them",
+}
 
 
 @purge_app.default
@@ -62,5 +68,5 @@ def _tell(found: dict[str, int], what: str, *, as_json: bool) -> None:
     if as_json:
         print_json(found)
     else:
-        stay = f"; {found['not_permitted']} stay: you may not send to where they came from" if found.get("not_permitted") else ""
+        stay = "".join([f"; {found[name]} stay: {why}" for name, why in _STAY.items() if found.get(name)])
         print(plain(f"{found['moved']} messages {what}{stay}" + ("" if found["is_done"] else "; the broker goes on with the rest")))
