@@ -216,6 +216,7 @@ def test_expiring_messages_cost_no_scan() -> None:
     assert world.engine.counters["expired"] == 1
     start = time.process_time()
     world.tick(99_999)
+    world.settle()
     rest = time.process_time() - start
     assert world.engine.counters["expired"] == 100_000
     assert world.queue("q").backlog.count == 1

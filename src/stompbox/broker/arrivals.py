@@ -7,16 +7,19 @@ All three end in the queue's backlog, or with a consumer; what every queue does 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
 
-from stompbox.broker import scheduling, seeking
+from stompbox.broker import dispatching, scheduling, seeking
 from stompbox.broker.messagegroups import Groups
 from stompbox.broker.segments import Segment
+from stompbox.broker.work import COPY, MESSAGE
 
 if TYPE_CHECKING:
     from stompbox.broker.queue import Queue
     from stompbox.message import Run
+
+STEP: Final = 32  # segments whose time has come together: about a millisecond, where they go to another address
 
 
 def arrive(queue: Queue, run: Run, first: int, stop: int) -> None:
@@ -60,12 +63,50 @@ def take(queue: Queue, segment: Segment) -> None:
 
 
 def wake(queue: Queue) -> None:
-    """Scheduled messages, and those that waited for their redelivery. Those in the log alone are read when it is dispatched."""
-    for segment in queue.waits.due(queue.engine.now):
-        wake_one(queue, segment)
-    if queue.intake is not None:
-        queue.intake.settle(queue)
-    queue.dispatch()
+    """The time of some has come: scheduled messages, and those that waited for their redelivery."""
+    queue.engine.later.take((wake, queue), _waking(queue))
+
+
+def _waking(queue: Queue) -> Iterator[None]:
+    """In steps. All that are due when it begins keep their order: nothing is handed out before they are there. Those in the log alone
+    are read when it is dispatched."""
+    engine, due = queue.engine, queue.engine.now
+    is_withheld = False
+    while queue.id in engine.queues and (found := queue.waits.due(due, STEP)):
+        for segment in found:
+            wake_one(queue, segment)
+        engine.work.spend(MESSAGE * len(found))
+        if not is_withheld and queue.waits.has_due(due):
+            is_withheld = True
+            dispatching.withhold(engine, [queue])
+        yield
+    if is_withheld:
+        dispatching.release(engine, [queue])
+    if queue.id in engine.queues:
+        queue.waits.go_on()
+        if queue.intake is not None:
+            queue.intake.settle(queue)
+        queue.dispatch()
+
+
+def expire(queue: Queue) -> None:
+    """Some of what waits has expired."""
+    queue.engine.later.take((expire, queue), _expiring(queue))
+
+
+def _expiring(queue: Queue) -> Iterator[None]:
+    """In steps. What expires and is not taken out yet goes to no consumer. There may be room then for what is in the log alone."""
+    engine = queue.engine
+    while queue.id in engine.queues and (found := queue.expiring.due(engine.now, STEP)):
+        for segment in found:
+            queue.expired(queue.backlog.remove(segment))
+        engine.work.spend(COPY * len(found))
+        yield
+    if queue.id not in engine.queues:
+        return
+    queue.expiring.go_on()
+    if queue.paged_from >= 0 or queue.later is not None:
+        queue.dispatch()
 
 
 def wake_one(queue: Queue, segment: Segment) -> None:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from stompbox.broker import counts, deadletters
+from stompbox.broker import counts, deadletters, dispatching
 from stompbox.broker.consumer import Sent, order
 from stompbox.broker.queuearguments import settings_of
 from stompbox.broker.segments import Segment
@@ -79,25 +79,16 @@ def giving_back(engine: Engine, sent: Sequence[Sent], outcome: Outcome, written:
         eldest += [one for one in part if one[1] is first]
         yield
     queues = [queue for queue in found if queue.id in engine.queues]
-    _hold(engine, queues, +1)
+    dispatching.withhold(engine, queues)
     oldest = _oldest(eldest, outcome)
     for part in _parts(sent):
         _give_back(engine, part, outcome, written, oldest)
         yield
-    _hold(engine, queues, -1)
+    dispatching.release(engine, queues)
     for queue in queues:
         if queue.id in engine.queues:
             queue.dispatch()
             yield
-
-
-def _hold(engine: Engine, queues: Iterable[Queue], change: int) -> None:
-    """Queues hand out nothing while many messages come back."""
-    for queue in queues:
-        engine.returning[queue] += change
-        if not engine.returning[queue]:
-            del engine.returning[queue]
-        queue.consumers_changed()
 
 
 def _parts(sent: Sequence[Sent]) -> Iterator[Sequence[Sent]]:

@@ -14,7 +14,10 @@ from stompbox.broker.lanes import Lane
 from stompbox.broker.work import MESSAGE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from stompbox.broker.consumer import Binding
+    from stompbox.broker.engine import Engine
     from stompbox.broker.queue import Queue
     from stompbox.broker.segments import Segment
 
@@ -72,6 +75,21 @@ def _hand_out(queue: Queue, most: int) -> int:
         else:
             heappop(heads)
     return most
+
+
+def withhold(engine: Engine, queues: Iterable[Queue]) -> None:
+    """These hand out nothing until `release`: very many messages come, or go, in steps, and are to keep their order."""
+    for queue in queues:
+        engine.returning[queue] += 1
+        queue.consumers_changed()
+
+
+def release(engine: Engine, queues: Iterable[Queue]) -> None:
+    for queue in queues:
+        engine.returning[queue] -= 1
+        if not engine.returning[queue]:
+            del engine.returning[queue]
+        queue.consumers_changed()
 
 
 def _heads(queue: Queue) -> _Heads:

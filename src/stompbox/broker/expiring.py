@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
+from itertools import islice
 from typing import Final
 
 from stompbox.broker.segments import Segment
@@ -16,13 +17,12 @@ SWEPT: Final = 64  # times without segments that may stay, at the least
 
 
 class Expiring:
-    """`on_due` is called when something may have expired; it takes out what `due` gives."""
+    """`on_due` is called when something may have expired; it takes out what `due` gives, and asks to be called again (`go_on`)."""
 
-    __slots__ = ("_alarm", "_by_time", "_on_due", "_times")
+    __slots__ = ("_alarm", "_by_time", "_times")
 
     def __init__(self, timers: Timers, on_due: Callable[[], None]) -> None:
-        self._alarm = Alarm(timers, self._ring)
-        self._on_due = on_due
+        self._alarm = Alarm(timers, on_due)
         self._by_time: dict[int, dict[Segment, None]] = {}
         self._times: list[int] = []  # a heap; some have no segments any more
 
@@ -46,23 +46,21 @@ class Expiring:
                 self._times = list(self._by_time)
                 heapify(self._times)
 
-    def _ring(self) -> None:
-        self._on_due()
+    def _next(self) -> int | None:
         while self._times and self._times[0] not in self._by_time:
             heappop(self._times)
-        if self._times:
-            self._alarm.by(self._times[0])
+        return self._times[0] if self._times else None
 
-    def due(self, now: int) -> list[Segment]:
-        """What has expired and waits, the earliest first."""
-        found: list[Segment] = []
-        last = -1
-        while self._times and self._times[0] <= now:
-            time = heappop(self._times)
-            if time != last:
-                found += self._by_time.get(time, ())
-            last = time
-        return found
+    def go_on(self) -> None:
+        """`on_due` is called when the next of what waits expires."""
+        next = self._next()
+        if next is not None:
+            self._alarm.by(next)
+
+    def due(self, now: int, most: int) -> list[Segment]:
+        """The earliest of what has expired and waits, `most` segments; nothing when there is no more. It stays."""
+        next = self._next()
+        return list(islice(self._by_time[next], most)) if next is not None and next <= now else []
 
     def __len__(self) -> int:
         """How many segments."""

@@ -72,7 +72,7 @@ class Queue:
         self.bindings: list[Binding] = []
         self.takers: list[Binding] = self.bindings  # those of them that get messages now
         self.readers: list[Queue] = []  # browsers that get copies of what arrives
-        self.expiring = Expiring(engine.timers, self._expire)
+        self.expiring = Expiring(engine.timers, partial(arrivals.expire, self))
         self.backlog = Lanes(address, self.expiring, queue=self.id, is_ranked=kind not in (Kind.STREAM, Kind.READER))
         self.tally: Tally | None = None  # what it has not consumed, where that is limited (limits.py)
         self.waits = Waits(engine.timers, partial(arrivals.wake, self), address.memory)
@@ -245,13 +245,6 @@ class Queue:
         return sum(map(len, gone))
 
     # Time
-
-    def _expire(self) -> None:
-        """Some of what waits has expired. There may be room now for what is in the log alone."""
-        for segment in self.expiring.due(self.engine.now):
-            self.expired(self.backlog.remove(segment))
-        if self.paged_from >= 0 or self.later is not None:
-            self.dispatch()
 
     def expired(self, segment: Segment) -> None:
         self.engine.expire(self, segment)

@@ -14,14 +14,13 @@ from stompbox.broker.timers import Alarm, Timers
 
 
 class Waits:
-    """`count` messages of about `size` octets. `on_due` is called when `due` has something."""
+    """`count` messages of about `size` octets. `on_due` is called when `due` has something; it asks to be called again (`go_on`)."""
 
-    __slots__ = ("_alarm", "_heap", "_memory", "_on_due", "_turn", "count", "size")
+    __slots__ = ("_alarm", "_heap", "_memory", "_turn", "count", "size")
 
     def __init__(self, timers: Timers, on_due: Callable[[], None], memory: Memory | None = None) -> None:
         self._memory = memory if memory is not None else Memory()
-        self._alarm = Alarm(timers, self._ring)
-        self._on_due = on_due
+        self._alarm = Alarm(timers, on_due)
         self._heap: list[tuple[int, int, Segment]] = []
         self._turn = 0
         self.count = 0
@@ -40,15 +39,18 @@ class Waits:
         """`on_due` is called then, whatever waits here."""
         self._alarm.by(when)
 
-    def _ring(self) -> None:
-        self._on_due()
+    def go_on(self) -> None:
+        """`on_due` is called when the next one is due."""
         if self._heap:
             self._alarm.by(self._heap[0][0])
 
-    def due(self, now: int) -> list[Segment]:
-        """Takes out what is due, in the order of its times."""
-        found = []
-        while self._heap and self._heap[0][0] <= now:
+    def has_due(self, now: int) -> bool:
+        return bool(self._heap) and self._heap[0][0] <= now
+
+    def due(self, now: int, most: int) -> list[Segment]:
+        """Takes out what is due, `most` segments, in the order of its times."""
+        found: list[Segment] = []
+        while len(found) < most and self.has_due(now):
             found.append(self._went(heappop(self._heap)[2]))
         return found
 

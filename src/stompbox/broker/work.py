@@ -8,11 +8,13 @@ behind everybody else (`Engine.dispatch_rest`). Nothing here reads a clock: how 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 PORTION: Final = 20_000  # steps: some milliseconds
 MESSAGE: Final = 20  # steps that it takes to move a segment from one place to another
+COPY: Final = 10 * MESSAGE  # and to publish it again elsewhere
 
 
 class Work:
@@ -74,6 +76,18 @@ class Turns:
         if key not in self._keys:
             self._keys.add(key)
             self._steps.append((key, step))
+
+    def take(self, key: object, steps: Iterator[None]) -> None:
+        """Takes steps until the portion is used up, one of them at least; the others when it is their turn. What goes on already under
+        this key goes on alone: whoever makes steps looks at what there is when they are taken."""
+        if key not in self._keys:
+            self._take(key, steps)
+
+    def _take(self, key: object, steps: Iterator[None]) -> None:
+        for _ in steps:
+            if self.work.is_over:
+                self.add(key, partial(self._take, key, steps))
+                return
 
     def run(self, goes_on: Callable[[], bool]) -> bool:
         """Each of those that wait gets its turn, with a portion of its own, as long as `goes_on` says so. False when there was none."""
