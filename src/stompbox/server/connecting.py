@@ -63,19 +63,19 @@ async def _authenticate(connection: Connection, frame: Frame, agreement: Agreeme
     broker, headers = connection.broker, frame.headers
     try:
         login = await broker.logins.log_in(connection.peer, headers.get("login"), headers.get("passcode"), lambda: connection.is_ended)
-        if connection.is_lost or connection.is_ended:
-            return
-        _connected(connection, frame, agreement, login)
+        if not connection.is_ended:
+            _connected(connection, frame, agreement, login)
     except StompboxError as error:
         _refuse(connection, frame, error)
         error.__traceback__ = None  # it is kept by the answer that it was, which the traceback refers to
-        return
-    connection.reading.go_on()
+    finally:
+        if not broker.is_stopping:
+            connection.reading.go_on()
 
 
 def _refuse(connection: Connection, frame: Frame, error: StompboxError) -> None:
     """A login that was looked at for a while: nobody waits for the exception any more."""
-    if not connection.is_lost and not connection.is_ended:
+    if not connection.is_ended:
         connection.refuse(error, frame)
         connection.end(is_failure=False)
         connection.write_out()

@@ -99,7 +99,8 @@ class Connection:
         self.is_ended = False  # nothing more is obeyed
         self.is_leaving = False  # and what it held is going back
         self._afterwards: Callable[[], None] | None = None  # when that is done
-        self.is_lost = False
+        self.is_lost = False  # the socket is gone,
+        self.is_gone = False  # and all that came is obeyed
         self.pulse: Pulse | None = None
         self.requests: Requests | None = None  # that wait for their answers
         self.frames: FrameLog | None = None  # where they are logged
@@ -406,19 +407,20 @@ class Connection:
         return True
 
     def lost(self) -> None:
-        """The socket is gone. What has come and waits for its turn is obeyed first."""
+        """The socket is gone. What has come and waits for its turn, or for its login, is obeyed first."""
         if self.is_lost:
             return
         self.is_lost = True
         if self._timer is not None:
             self._timer.cancel()
         self.broker.pressure.leave(self)
-        if not self.reading.is_waiting:
+        if not self.reading.will_go_on:
             self.gone()
             self.broker.flush()
 
     def gone(self) -> None:
         """The socket is gone, and nothing is left to be obeyed."""
+        self.is_gone = True
         broker = self.broker
         holding = self.reading.holding
         if holding is not None and holding.messages:
@@ -479,7 +481,8 @@ class Connection:
     def agree(self, agreement: Agreement) -> None:
         """Logged in: from now on heart-beats and the time to live count."""
         self.pulse = Pulse(agreement, self.broker.loop.time())
-        self._plan_beat()
+        if not self.is_lost:
+            self._plan_beat()
 
     def _plan_beat(self) -> None:
         assert self.pulse is not None

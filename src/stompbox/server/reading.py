@@ -2,7 +2,7 @@
 
 A read is obeyed up to the end of its turn (turns.py). While the rest of it waits nothing more is read, and what the transport had read
 already waits behind it; nobody holds it against the client that its heart-beats are not read meanwhile. When the socket is gone, what
-had come is obeyed all the same: who sends and closes has sent.
+had come is obeyed all the same, after the login that it waits for: who sends and closes has sent.
 
 | the connection is …  | because                                          | until           | its frames        |
 |----------------------|--------------------------------------------------|-----------------|-------------------|
@@ -64,6 +64,11 @@ class Reading:
         """Something has come that is not obeyed yet."""
         return self.events is not None or self.steps is not None or bool(self.left)
 
+    @property
+    def will_go_on(self) -> bool:
+        """Something that has come is obeyed later, whatever becomes of the socket."""
+        return self.is_waiting or (self.is_held and self.has_left)
+
     def _look_at_reading(self) -> None:
         if self.is_stuck:
             self.connection.transport.pause_reading()
@@ -76,14 +81,18 @@ class Reading:
         self._look_at_reading()
 
     def go_on(self) -> None:
-        if self.connection.is_lost:
+        """What it was held for is done, or nobody wants it any more."""
+        connection = self.connection
+        if connection.is_gone:
             return
         self.is_held = False
         self._obey_left(self.turns.allowance())
         if self._is_over():
             self._wait()
         self._look_at_reading()
-        self.connection.broker.flush()
+        if connection.is_lost and not self.will_go_on:
+            connection.gone()
+        connection.broker.flush()
 
     def pause(self) -> None:
         """Reads no further until `resume`."""
@@ -141,7 +150,8 @@ class Reading:
         self.is_waiting = False
         connection = self.connection
         if connection.is_lost:
-            connection.gone()
+            if not self.will_go_on:
+                connection.gone()
         elif not connection.is_ended:
             self._look_at_reading()
         return False

@@ -125,17 +125,15 @@ async def _subscribe_at(connection: Connection, frame: Frame, name: str, timesta
     address = broker.engine.addresses.get(name)
     try:
         offset = 0 if address is None else await _offset_at(connection, address, timestamp)
-        if connection.is_lost or connection.is_ended:
-            return
-        broker.engine.now = broker.now()
-        connection.obey_again(Frame(frame.command, {**frame.headers, _NAMES[0]: str(offset)}, frame.body))
+        if not connection.is_ended:
+            broker.engine.now = broker.now()
+            connection.obey_again(Frame(frame.command, {**frame.headers, _NAMES[0]: str(offset)}, frame.body))
     except StompboxError as error:
-        connection.refuse(error, frame)
-    if connection.is_ended:
+        if not connection.is_ended:
+            connection.refuse(error, frame)
+    if connection.is_ended and not connection.is_gone:
         connection.write_out()
-        broker.flush()
-    else:
-        connection.reading.go_on()
+    connection.reading.go_on()
 
 
 async def _offset_at(connection: Connection, address: Address, timestamp: int) -> int:

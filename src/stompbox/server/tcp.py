@@ -151,6 +151,8 @@ class Socket(asyncio.Protocol):
 
     def enter(self) -> None:
         """Logs in. Raises Refused where the listener has enough of them."""
+        if self not in self.broker.sockets:  # gone while its login was verified: what it said is obeyed, and it takes no room
+            return
         self.admission.enter(self, self.listener.options)
         self._deadline.cancel()
 

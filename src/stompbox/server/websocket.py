@@ -197,6 +197,9 @@ class WebSocket:
             self.connection.drained()
 
     def lost(self) -> None:
+        self._is_paused, self._is_planned = False, True
+        while self._left and self._is_open:  # what was read before is obeyed all the same
+            self._read()
         self._left = b""
         connection, self.connection = self.connection, None
         if connection is not None:
