@@ -9,6 +9,7 @@ import pytest
 
 from stompbox.broker.address import VERDICTS
 from stompbox.broker.consumer import AckMode
+from stompbox.broker.emptying import purge
 from stompbox.broker.queue import Kind, Queue
 from stompbox.config.settings import AddressSetting
 from stompbox.message import ANYCAST, MULTICAST, Run, Shape
@@ -218,7 +219,7 @@ def test_a_shape_does_not_remember_selectors_for_ever() -> None:
     for number in range(VERDICTS + 200):
         consumer = world.on_queue(world.consumer(selector=f"id = '{number}'"), "q")
         world.engine.publish(world.address("q"), Run(shape, [b""], routing=ANYCAST))
-        world.queue("q").purge()
+        purge(world.queue("q"))
         world.close(consumer)
     assert len(shape.verdicts) <= VERDICTS
 

@@ -9,6 +9,7 @@ import pytest
 from stompbox.broker import duplicates, limits
 from stompbox.broker.address import Address
 from stompbox.broker.consumer import AckMode
+from stompbox.broker.emptying import purge
 from stompbox.broker.segments import octets_of
 from stompbox.broker.transaction import Transaction
 from stompbox.config.settings import AddressFullPolicy, AddressSetting, PageFullPolicy
@@ -197,7 +198,7 @@ def test_whatever_ends_a_message_makes_room(how: str) -> None:
     played.send("q", BODY, BODY, expires=played.engine.now + 10)
     assert fits(played, 1) == 0
     if how == "purge":
-        played.queue("q").purge()
+        purge(played.queue("q"))
     elif how == "expire":
         played.tick(11)
     elif how == "drop queue":

@@ -6,8 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
+from stompbox.broker import closing, emptying, redrive
 from stompbox.broker.arrivals import STEP
 from stompbox.broker.consumer import AckMode
+from stompbox.broker.depth import depth_of
+from stompbox.broker.moving import Move
+from stompbox.broker.redrive import Redrive
 from stompbox.broker.work import COPY, MESSAGE
 from stompbox.config.settings import AddressSetting
 from tests.broker.world import NOW, World
@@ -139,3 +143,220 @@ def test_messages_that_come_due_outlive_a_restart_half_way() -> None:
     world = world.restart()
     world.on_queue(world.consumer("c", AckMode.AUTO), "q")
     assert [got.body for got in world.settle()] == [b"%d" % number for number in range(MANY)]
+
+
+# Queues that are emptied
+
+
+def test_a_purge_goes_in_portions_and_what_comes_meanwhile_stays() -> None:
+    world = World(portion=PORTION)
+    filled(world)
+    world.send("q", b"later", headers={"AMQ_SCHEDULED_DELAY": "1000"})
+    queue, ended = world.queue("q"), list[str]()
+    queue.pause()
+    world.on_queue(world.consumer(), "q")
+    world.engine.work.begin()
+    emptying.purge(queue, lambda: ended.append("done"))
+    assert queue.backlog.count > MANY // 2
+    assert not ended
+    world.send("q", b"new", priority=9)
+    queue.resume()
+    assert world.bodies() == [], "what is to be purged goes to nobody, and what is new waits behind it"
+    most = most_of_a_turn(world, lambda: queue.backlog.count)
+    assert 0 < most <= PORTION // MESSAGE + emptying.STEP
+    assert ended == ["done"]
+    assert world.engine.counters["purged"] == MANY + 1
+    assert world.bodies() == [b"new"]
+    turned(world, 1000)
+    assert world.settle() == []
+
+
+def test_what_is_being_delivered_outlives_a_purge() -> None:
+    world = World(portion=PORTION)
+    holder = world.on_queue(world.consumer(prefetch=3), "q")
+    filled(world)
+    held = world.out()
+    emptying.purge(world.queue("q"))
+    world.settle()
+    assert world.engine.counters["purged"] == MANY - 3
+    world.nack(holder, held[0])
+    assert [got.body for got in world.settle()] == [b"0"]
+
+
+def test_two_purges_at_once_take_what_was_there_when_each_began() -> None:
+    world = World(portion=PORTION)
+    filled(world)
+    queue, ended = world.queue("q"), list[str]()
+    world.engine.work.begin()
+    emptying.purge(queue, lambda: ended.append("first"))
+    world.send("q", b"between")
+    emptying.purge(queue, lambda: ended.append("second"))
+    world.send("q", b"after")
+    world.settle()
+    assert sorted(ended) == ["first", "second"]
+    assert world.engine.counters["purged"] == MANY + 1
+    assert [got.body for got in world.waiting_in("q")] == [b"after"]
+
+
+def test_a_purge_of_lanes_takes_all_of_them() -> None:
+    """Also what is sorted anew meanwhile."""
+    world = World(portion=PORTION)
+    for number in range(MANY):
+        world.send("q", b"%d" % number, headers={"n": str(number % 7)}, priority=number % 3)
+    world.on_queue(world.consumer("one", prefetch=1, selector="n = 1"), "q")
+    world.settle()
+    queue = world.queue("q")
+    world.engine.work.begin()
+    emptying.purge(queue)
+    world.on_queue(world.consumer("two", prefetch=1, selector="n = 2"), "q")
+    assert world.settle() == []
+    assert queue.backlog.count == queue.backlog.size == 0
+    assert world.engine.counters["purged"] == MANY - 1
+
+
+def test_a_purge_that_a_crash_ends_has_taken_some_and_lost_nothing_else() -> None:
+    world = World(portion=PORTION)
+    filled(world)
+    world.commit()
+    world.engine.work.begin()
+    emptying.purge(world.queue("q"))
+    world.send("q", b"new")
+    world.commit()
+    gone = world.engine.counters["purged"]
+    assert 0 < gone < MANY
+    world = world.restart()
+    found = [got.body for got in world.waiting_in("q")]
+    assert len(found) == MANY - gone + 1
+    assert found[-1] == b"new"
+
+
+def test_a_queue_that_is_purged_without_consumers_is_so_in_portions() -> None:
+    world = World(AddressSetting(match="q", default_purge_on_no_consumers=True), portion=PORTION)
+    holder = world.on_queue(world.consumer(prefetch=1), "q")
+    filled(world)
+    world.out()
+    world.engine.work.begin()
+    world.close(holder)
+    assert world.engine.counters["purged"] < MANY
+    world.on_queue(world.consumer("next"), "q")
+    world.send("q", b"new")
+    assert [got.body for got in world.settle()] == [b"new"]
+    assert world.engine.counters["purged"] == MANY
+
+
+@pytest.mark.parametrize("how", ["dropped", "dropped while it is purged", "left"])
+def test_a_queue_that_goes_is_gone_at_once_and_its_memory_in_portions(how: str) -> None:
+    world = World(AddressSetting(match="q", auto_delete_queues=True, auto_delete_queues_message_count=-1), portion=PORTION)
+    filled(world)
+    world.send("q", b"later", headers={"AMQ_SCHEDULED_DELAY": "1000"})
+    memory, old = world.engine.memory, world.queue("q")
+    if how == "left":
+        consumer = world.on_queue(world.consumer(prefetch=1), "q")
+        world.out()
+        world.engine.work.begin()
+        world.close(consumer)
+    else:
+        if how != "dropped":
+            emptying.purge(old)
+        world.engine.work.begin()
+        world.engine.drop_queue(old)
+    assert old.id not in world.engine.queues
+    assert "q" not in world.address("q").anycast
+    assert memory.count > MANY // 2
+    most = most_of_a_turn(world, lambda: memory.count)
+    assert 0 < most <= PORTION // MESSAGE + emptying.STEP
+    assert memory.count == memory.size == 0
+    assert not world.engine.returning
+
+
+def test_a_queue_that_comes_again_has_nothing_of_the_one_that_goes() -> None:
+    world = World(portion=PORTION)
+    filled(world)
+    world.engine.work.begin()
+    world.engine.drop_queue(world.queue("q"))
+    world.send("q", b"new")
+    assert [got.body for got in world.waiting_in("q")] == [b"new"]
+    assert world.engine.memory.count == 1
+
+
+def test_an_address_goes_with_its_queues_in_portions() -> None:
+    world = World(portion=PORTION)
+    for number in range(MANY):
+        world.on_topic(world.consumer(f"c{number}"), "t")
+    address, ended = world.address("t"), list[str]()
+    world.engine.work.begin()
+    world.engine.later.take(object(), closing.dropping(world.engine, address, lambda: ended.append("done")))
+    assert len(address.topics) > MANY // 2
+    assert address.is_blocked
+    assert not ended
+    most = most_of_a_turn(world, lambda: len(address.topics))
+    assert 0 < most <= PORTION // COPY + closing.STEP
+    assert ended == ["done"]
+    assert "t" not in world.engine.addresses
+
+
+# Messages that an operator takes elsewhere
+
+
+def dead(world: World) -> None:
+    consumer = world.on_queue(world.consumer("refusing"), "q")
+    filled(world)
+    for got in world.settle():
+        world.nack(consumer, got)
+    world.close(consumer)
+
+
+DEAD = AddressSetting(match="q", max_delivery_attempts=1, dead_letter_address="dead")
+
+
+@pytest.mark.parametrize("sort", ["redrive", "move"])
+def test_dead_letters_go_back_in_portions_and_in_order(sort: str) -> None:
+    world = World(DEAD, portion=PORTION)
+    dead(world)
+    ended = list[int]()
+    world.engine.work.begin()
+    queue, to = world.queue("dead"), "q" if sort == "redrive" else "other"
+    if sort == "redrive":
+        Redrive(world.engine, queue, on_done=ended.append)
+    else:
+        Move(world.engine, queue, to, on_done=ended.append)
+    assert not ended
+    world.send("dead", b"new")
+    most = most_of_a_turn(world, lambda: queue.backlog.count)
+    assert 0 < most <= PORTION // COPY + redrive.STEP
+    assert ended == [MANY]
+    assert queue.redrive is None
+    assert [got.body for got in world.waiting_in(to)] == [b"%d" % number for number in range(MANY)]
+    assert [got.body for got in world.waiting_in("dead")] == [b"new"]
+
+
+@pytest.mark.parametrize("sort", ["redrive", "move"])
+def test_a_crash_half_way_loses_nothing_and_doubles_nothing(sort: str) -> None:
+    world = World(DEAD, portion=PORTION)
+    dead(world)
+    world.commit()
+    world.engine.work.begin()
+    to = "q" if sort == "redrive" else "other"
+    going = Redrive(world.engine, world.queue("dead")) if sort == "redrive" else Move(world.engine, world.queue("dead"), to)
+    world.engine.dispatch_rest(lambda: False)
+    world.commit()
+    gone = going.count
+    world.engine.dispatch_rest(lambda: False)
+    assert gone < going.count < MANY
+    world = world.restart()
+    assert [got.body for got in world.waiting_in(to)] == [b"%d" % number for number in range(gone)]
+    assert [got.body for got in world.waiting_in("dead")] == [b"%d" % number for number in range(gone, MANY)]
+
+
+def test_a_queue_that_goes_while_its_messages_are_moved_ends_the_move() -> None:
+    world = World(portion=PORTION)
+    filled(world)
+    world.engine.work.begin()
+    ended = list[int]()
+    move = Move(world.engine, world.queue("q"), "other", on_done=ended.append)
+    world.engine.drop_queue(world.queue("q"))
+    assert ended == [move.count]
+    assert 0 < move.count < MANY
+    world.settle()
+    assert depth_of(world.queue("other")).total == move.count
+    assert world.engine.memory.count == move.count

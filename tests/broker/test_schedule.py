@@ -8,6 +8,7 @@ import pytest
 
 from stompbox.broker import scheduling
 from stompbox.broker.depth import depth_of
+from stompbox.broker.emptying import purge
 from stompbox.config.settings import AddressSetting
 from stompbox.message import MULTICAST
 from tests.broker.world import NOW, Got, World
@@ -230,7 +231,7 @@ def test_a_purge_takes_them_too() -> None:
     for time in range(1, 61):
         world.send("q", bytes(SIZE), headers=at(time))
     world.commit()
-    world.queue("q").purge()
+    purge(world.queue("q"))
     assert world.engine.counters["purged"] == 60
     assert depth_of(world.queue("q")).total == 0
     world.on_queue(world.consumer(), "q")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stompbox.broker.consumer import AckMode
+from stompbox.broker.emptying import purge
 from stompbox.broker.queue import Queue
 from tests.broker.world import Got, World
 
@@ -145,7 +146,7 @@ def test_purging_leaves_what_was_found_to_its_consumer() -> None:
     consumer = world.on_queue(world.consumer("b", selector="word = 'b'"), "q")
     send(world, "a" * 40 + "ba")
     (got,) = world.settle()
-    world.queue("q").purge()
+    purge(world.queue("q"))
     assert not world.queue("q").cursor.settle(42) > 40, "40 is not answered"
     world.ack(consumer, got)
     assert world.queue("q").cursor.settle(42) == 42

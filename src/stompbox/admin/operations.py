@@ -9,7 +9,8 @@ those that delete, which need the rights to delete.
     connections/close                                  {"connection": ID}          needs `manage` on the broker as a whole
     frames/log, stop                                   {"by": WHAT, "value": …}    the same: the log shows bodies
 
-An answer comes when all of it is on disk. What takes longer than ANSWER_WITHIN goes on; its answer says so with "is_done": false.
+An answer comes when all of it is on disk. What takes longer than ANSWER_WITHIN goes on; its answer says so with "is_done": false
+(or "is_deleted": false).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from starlette.responses import Response
 
 from stompbox.admin.access import require, user_of
 from stompbox.admin.answers import json
-from stompbox.broker import operations
+from stompbox.broker import closing, emptying, operations
 from stompbox.broker.address import Address
 from stompbox.broker.depth import depth_of
 from stompbox.broker.moving import Move
@@ -136,6 +137,15 @@ class Going:
         """What follows changes something."""
         self.broker.engine.now = self.broker.now()
 
+    async def done(self, begin: Callable[[Callable[[], None]], None]) -> bool:
+        """Begins what goes on in portions, and calls what it was given at the end. False when that takes longer than ANSWER_WITHIN."""
+        done: asyncio.Future[None] = self.broker.loop.create_future()
+        begin(lambda: None if done.done() else done.set_result(None))
+        self.broker.flush()
+        await asyncio.wait([done], timeout=ANSWER_WITHIN)
+        await self.durable()
+        return done.done()
+
     async def durable(self) -> None:
         """Until it is on disk."""
         broker = self.broker
@@ -187,11 +197,13 @@ def find_queue(broker: Broker, text: str) -> Queue:
 
 async def purge(going: Going) -> object:
     queue, _ = await going.queue()
+    if queue.redrive is not None:
+        raise _busy(queue)
     depth = depth_of(queue)
     going.begin()
-    queue.purge()
-    await going.durable()
-    return {"queue": queue.name, "removed": depth.ready + depth.delayed, "is_estimate": depth.is_estimate}
+    is_done = await going.done(lambda on_done: emptying.purge(queue, on_done))
+    removed = {"removed": depth.ready + depth.delayed, "is_estimate": depth.is_estimate}
+    return {"queue": queue.name, **removed} | ({} if is_done else {"is_done": False})
 
 
 async def redrive(going: Going) -> object:
@@ -227,7 +239,7 @@ async def _carry(going: Going, queue: Queue, start: Callable[[Callable[[int], No
     if engine.trouble is not None and engine.is_durable:
         raise Refused(engine.trouble.code, engine.trouble.text)
     if queue.redrive is not None:
-        raise Refused("queue-busy", f"messages of queue {queue.name!r} are being moved already")
+        raise _busy(queue)
     done: asyncio.Future[int] = going.broker.loop.create_future()
     going.begin()
     carrying = start(lambda count: None if done.done() else done.set_result(count))
@@ -238,6 +250,10 @@ async def _carry(going: Going, queue: Queue, start: Callable[[Callable[[int], No
         raise _refusal(carrying, user_of(going.request).name)
     stay = {code.replace("-", "_"): count for code, count in carrying.stayed.items()}
     return {"queue": queue.name, "moved": carrying.count, **stay, "is_done": carrying.is_done}
+
+
+def _busy(queue: Queue) -> Refused:
+    return Refused("queue-busy", f"messages of queue {queue.name!r} are being moved already")
 
 
 def _refusal(carrying: Redrive, user: str) -> Refused:
@@ -299,9 +315,9 @@ async def delete_address(going: Going) -> object:
     for queue in list(address.queues()):
         _require_deletion(going, queue, is_forced=order.is_forced)
     going.begin()
-    going.broker.engine.drop_address(address)
-    await going.durable()
-    return {"address": address.name, "is_deleted": True}
+    engine = going.broker.engine
+    is_done = await going.done(lambda on_done: engine.later.take(object(), closing.dropping(engine, address, on_done)))
+    return {"address": address.name, "is_deleted": is_done}
 
 
 async def pause_address(going: Going) -> object:

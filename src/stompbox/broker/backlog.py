@@ -167,6 +167,40 @@ class Backlog:
         waiting = [entry[3] for entry in self._returned] + [segment for level in self._levels.values() for segment in level]
         return [segment for segment in waiting if segment.home is self]
 
+    def take_below(self, stop: int, most: int) -> list[Segment]:
+        """Takes out what lies below `stop` in the log, in no order: `most` segments, or all that came back. Nothing: there is no more."""
+        self._trim()
+        found: list[Segment] = []
+        for priority, waiting in self._levels.items():
+            while waiting and waiting[0].first < stop and len(found) < most:
+                segment = waiting.popleft()
+                self._others -= priority != DEFAULT_PRIORITY
+                if segment.home is self:
+                    self._went(segment)
+                    found.append(segment)
+                else:
+                    self._emptied -= 1
+        return found or self._take_returned(stop, most)
+
+    def _take_returned(self, stop: int, most: int) -> list[Segment]:
+        found: list[Segment] = []
+        while self._returned and self._returned[0][1] < stop and len(found) < most:
+            segment = heappop(self._returned)[3]
+            if segment.home is self:
+                self._went(segment)
+                found.append(segment)
+            else:
+                self._emptied -= 1
+        if not found and any(entry[1] < stop for entry in self._returned):  # behind others, which stay
+            gone = [entry[3] for entry in self._returned if entry[1] < stop]
+            self._returned = [entry for entry in self._returned if entry[1] >= stop]
+            heapify(self._returned)
+            found = [segment for segment in gone if segment.home is self]
+            self._emptied -= len(gone) - len(found)
+            for segment in found:
+                self._went(segment)
+        return found
+
     def clear(self) -> list[Segment]:
         """Everything, in no order."""
         found = self.segments()

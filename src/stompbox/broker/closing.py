@@ -6,15 +6,18 @@ messages come back hands out nothing before all of them are there, so that they 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from stompbox.broker import lifetimes
 from stompbox.broker.attempts import Outcome, giving_back
 from stompbox.broker.cursor import FAR
 from stompbox.broker.queue import Kind, Queue
+from stompbox.broker.work import COPY
 
 if TYPE_CHECKING:
+    from stompbox.broker.address import Address
     from stompbox.broker.consumer import Consumer, Sent
     from stompbox.broker.engine import Engine
     from stompbox.broker.transaction import Transaction
@@ -51,6 +54,19 @@ def closing(engine: Engine, consumer: Consumer, *, is_failure: bool) -> Iterator
     engine.unacknowledged.denied.pop(consumer, None)
     engine.unacknowledged.feed()
     yield
+
+
+def dropping(engine: Engine, address: Address, on_done: Callable[[], None]) -> Iterator[None]:
+    """An address goes, with all of its queues; `on_done` is called then. It takes nothing meanwhile."""
+    address.is_blocked = True
+    while engine.addresses.get(address.name) is address and (queues := list(islice(address.queues(), STEP))):
+        for queue in queues:
+            engine.drop_queue(queue)
+        engine.work.spend(COPY * len(queues))
+        yield
+    if engine.addresses.get(address.name) is address:
+        engine.drop_address(address)
+    on_done()
 
 
 def aborting(engine: Engine, transaction: Transaction, *, is_failure: bool) -> Iterator[None]:

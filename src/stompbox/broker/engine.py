@@ -23,13 +23,13 @@ from stompbox.broker import (
     deadletters,
     diverts,
     duplicates,
+    emptying,
     expiry,
     lifetimes,
     limits,
     paging,
     retained,
     retention,
-    scheduling,
     transactions,
     units,
     watching,
@@ -284,9 +284,9 @@ class Engine:
         if queue.id in queue.address.log.cursors:
             self.commits.dirty[queue.address] = None
         queue.address.remove(queue)
-        queue.backlog.clear()
-        queue.waits.clear()
-        scheduling.forget(queue)
+        if queue.redrive is not None:
+            queue.redrive.give_up()
+        emptying.drop(queue)
         self.commits.drop_cursor(queue)
         if queue.is_durable:
             self.put("queue", str(queue.id), None)

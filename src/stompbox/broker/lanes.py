@@ -274,6 +274,16 @@ class Lanes:
         """All that waits, in no order; it stays."""
         return [segment for backlog in self._backlogs() for segment in backlog.segments()]
 
+    def take_below(self, stop: int, most: int) -> list[Segment]:
+        """Takes out what lies below `stop` in the log, about `most` segments, in no order; nothing when there is no more."""
+        found: list[Segment] = []
+        for backlog in self._backlogs():
+            if backlog.count and len(found) < most:
+                taken = backlog.take_below(stop, most - len(found))
+                found += taken
+                self._size -= 0 if backlog is self.common else sum([segment.cost for segment in taken])
+        return found
+
     def clear(self) -> list[Segment]:
         found = [segment for backlog in self._backlogs() for segment in backlog.clear()]
         self._size = 0

@@ -14,7 +14,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from stompbox.broker import arrivals, choosing, dispatching, messagegroups, paging, scheduling, seeking, slowness
+from stompbox.broker import arrivals, choosing, dispatching, emptying, messagegroups, paging, scheduling, seeking, slowness
 from stompbox.broker.consumer import Binding, Consumer
 from stompbox.broker.cursor import Cursor
 from stompbox.broker.expiring import Expiring
@@ -227,23 +227,6 @@ class Queue:
         if self.intake is not None:
             self.intake.done(segment)
 
-    def purge(self) -> int:
-        """Drops all that waits, loaded or not; what is being delivered stays. How many messages of those that were in memory."""
-        gone = [*self.backlog.clear(), *self.waits.clear()]
-        for segment in gone:
-            self.drop(segment, "purged")
-        scheduling.purge(self)
-        if self.paged_from >= 0:
-            stop = self.address.log.next
-            for low, high in self.still_in_log(self.paged_from, stop):
-                self.skip(low, high)
-            self._loaded_to(stop)
-        if self.tally is not None:
-            self.tally.clear()
-        if self.intake is not None:
-            self.intake.clear()
-        return sum(map(len, gone))
-
     # Time
 
     def expired(self, segment: Segment) -> None:
@@ -453,7 +436,7 @@ class Queue:
         if not self.bindings:
             self.is_open = self.rules.consumers_before_dispatch == 0
             if self.rules.is_purged:
-                self.purge()
+                emptying.purge(self)
         if not self.is_simple or self.takers is not self.bindings:
             self.engine.dispatch_later(self)  # others may take over
         self.consumers_changed()
@@ -544,6 +527,13 @@ class Queue:
         """What of first .. stop-1 was not handed out or answered while it was paged."""
         gaps = self.cursor.ahead.gaps(max(first, self.cursor.position), stop)
         return [part for low, high in gaps for part in self.sought.gaps(low, high)]
+
+    def pass_over_log(self, stop: int) -> None:
+        """What is in the log alone, up to `stop`, is not to be delivered."""
+        if self.paged_from >= 0:
+            for low, high in self.still_in_log(self.paged_from, stop):
+                self.skip(low, high)
+            self._loaded_to(stop)
 
     def _loaded_to(self, stop: int) -> None:
         is_all = stop >= self.address.log.next

@@ -3,17 +3,19 @@
 What the broker added to a dead letter is taken off again. A message that does not say where it came from stays, and so does one that
 came from where whoever redrives may not send (`may_send`, by the address's name), or from an address that takes nothing now: it is
 blocked, or full and does not page. What is in the
-log alone is loaded portion by portion, so the whole may take several turns; what arrives meanwhile is not touched.
+log alone is loaded portion by portion, and each turn takes some, so the whole may take many turns; what arrives meanwhile is not touched.
+What goes leaves the queue and comes to the other one with the same commit, so that a crash half-way loses nothing and doubles nothing.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from stompbox.broker import deadletters, limits, paging
 from stompbox.broker.segments import Segment
+from stompbox.broker.work import COPY
 from stompbox.config.spaces import MARK, is_inside, space_of
 from stompbox.message import ANYCAST, MULTICAST, ORIGINAL_ADDRESS, ORIGINAL_ID, ORIGINAL_QUEUE, Run, Shape
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from stompbox.broker.queue import Queue
 
 PORTION: Final = 1000  # messages at a time
+STEP: Final = 16  # parts of them, each sent by itself, that go in one step: less than a millisecond
 
 
 class Redrive:
@@ -52,13 +55,22 @@ class Redrive:
 
     def go_on(self) -> None:
         """Something was loaded, or it begins."""
+        self.engine.later.take(self, self._steps())
+
+    def _steps(self) -> Iterator[None]:
         backlog = self.queue.backlog
-        while backlog.count and self._left:
-            segment = backlog.pop_oldest(min(self._left, PORTION))
-            for part in _parts(segment):
-                sent = 0 if part.first >= self.stop else self._send_back(part)
+        taken = 0
+        while not self.is_done and backlog.count and self._left:
+            for part in _parts(backlog.pop_oldest(min(self._left, PORTION))):
+                sent = 0 if part.first >= self.stop or self.is_done else self._send_back(part)
                 if sent < len(part):
                     self._aside.append(part.part(part.first + sent, part.stop))
+                self.engine.work.spend(COPY)
+                taken += 1
+                if taken % STEP == 0:
+                    yield
+        if self.is_done:
+            return
         if self._left and 0 <= self.queue.paged_from < self.stop:
             paging.load(self.engine, self.queue)
         else:
@@ -118,8 +130,13 @@ class Redrive:
         self.queue.redrive = None
         for segment in self._aside:
             self.queue.backlog.put_back(segment)
-        self._aside = []
         self.queue.dispatch()
+        self.give_up()
+
+    def give_up(self) -> None:
+        """Nothing more goes: it is done, or the queue is gone, and with it what was set aside."""
+        self.is_done = True
+        self._aside = []
         if self.on_done is not None:
             self.on_done(self.count)
 

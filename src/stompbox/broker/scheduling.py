@@ -38,6 +38,13 @@ class Later:
     def count(self) -> int:
         return len(self.places) + sum([stop - first for first, stop in self.due])
 
+    def take(self, most: int) -> list[tuple[int, int]]:
+        """Takes out places, `most` of them; nothing when there are no more."""
+        found = [self.due.popleft() for _ in range(min(most, len(self.due)))]
+        while self.places and len(found) < most:
+            found.append(self.places.pop()[1:])
+        return found
+
 
 def fits(queue: Queue, segment: Segment) -> bool:
     """Whether a message for later is kept in memory."""
@@ -66,24 +73,13 @@ def mark_of(queue: Queue) -> int:
     return -queue.id
 
 
-def forget(queue: Queue) -> list[tuple[int, int]]:
-    """Nothing is for later any more; the places that were."""
+def forget(queue: Queue) -> Later | None:
+    """Nothing is for later any more; what was."""
     later, queue.later = queue.later, None
-    if later is None:
-        return []
-    queue.address.log.cursors.pop(mark_of(queue), None)
-    queue.engine.commits.dirty[queue.address] = None
-    found = list(later.due)
-    while later.places:
-        found.append(later.places.pop()[1:])
-    return found
-
-
-def purge(queue: Queue) -> None:
-    """The same, and the messages go."""
-    for first, stop in forget(queue):
-        queue.engine.counters["purged"] += stop - first
-        queue.skip(first, stop)
+    if later is not None:
+        queue.address.log.cursors.pop(mark_of(queue), None)
+        queue.engine.commits.dirty[queue.address] = None
+    return later
 
 
 def read_due(queue: Queue, later: Later) -> None:

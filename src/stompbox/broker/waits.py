@@ -16,12 +16,13 @@ from stompbox.broker.timers import Alarm, Timers
 class Waits:
     """`count` messages of about `size` octets. `on_due` is called when `due` has something; it asks to be called again (`go_on`)."""
 
-    __slots__ = ("_alarm", "_heap", "_memory", "_turn", "count", "size")
+    __slots__ = ("_alarm", "_apart", "_heap", "_memory", "_turn", "count", "size")
 
     def __init__(self, timers: Timers, on_due: Callable[[], None], memory: Memory | None = None) -> None:
         self._memory = memory if memory is not None else Memory()
         self._alarm = Alarm(timers, on_due)
         self._heap: list[tuple[int, int, Segment]] = []
+        self._apart: list[tuple[int, int, Segment]] = []  # are to go, and wait for nothing any more
         self._turn = 0
         self.count = 0
         self.size = 0
@@ -67,10 +68,21 @@ class Waits:
         """After the last message that waits."""
         return max([segment.stop for _, _, segment in self._heap], default=0)
 
+    def set_apart(self, stop: int) -> None:
+        """What lies below `stop` in the log is not due any more; `take_apart` takes it out."""
+        self._apart += [entry for entry in self._heap if entry[2].first < stop]
+        self._heap = [entry for entry in self._heap if entry[2].first >= stop]
+        heapify(self._heap)
+
+    def take_apart(self, most: int) -> list[Segment]:
+        """Some of that, in no order; nothing when there is no more."""
+        return [self._went(self._apart.pop()[2]) for _ in range(min(most, len(self._apart)))]
+
     def clear(self) -> list[Segment]:
         """Takes out everything."""
-        found = [self._went(segment) for _, _, segment in self._heap]
+        found = [self._went(segment) for _, _, segment in (*self._heap, *self._apart)]
         self._heap.clear()
+        self._apart.clear()
         return found
 
     def _went(self, segment: Segment) -> Segment:

@@ -45,6 +45,7 @@ def give_back(queue: Queue) -> None:
     """What can go from its memory goes."""
     log, out = queue.address.log, [segment for binding in queue.bindings for segment in binding.taken()]
     is_special = queue.intake is not None or queue.groups is not None or queue.redrive is not None or queue.kind is Kind.BROWSER
+    is_special = is_special or queue in queue.engine.returning  # something long is done with its messages just now
     if is_special or sum(map(len, out)) != queue.delivering:  # else a transaction has some, and may give them back
         return
     oldest = 0 if queue.is_durable else log.trimmed  # the others hold nothing back, as long as they have it in memory

@@ -33,7 +33,8 @@ def purge(queue: QueueName, *, admin: Admin = None, as_json: AsJson = False) -> 
             print_json(found)
         else:
             about = "about " if found["is_estimate"] else ""
-            print(plain(f"{about}{found['removed']} messages removed from {queue}"))
+            rest = "" if found.get("is_done", True) else "; the broker goes on with the rest"
+            print(plain(f"{about}{found['removed']} messages removed from {queue}{rest}"))
 
 
 @move_app.default
