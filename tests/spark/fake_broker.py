@@ -219,6 +219,14 @@ class FakeBroker:
         found = [run.first for run in log.runs() if run.arrived >= int(headers["timestamp"])]
         return {}, json.dumps({"offset": found[0] if found else log.next}).encode()
 
+    def _groups(self, headers: Mapping[str, str], _: bytes) -> tuple[dict[str, str], bytes]:
+        shown = {}
+        for name, (patterns, positions) in self.groups.items():
+            if headers.get("group", name) == name:
+                addresses = {at: {"position": offset, "next": self.logs[at].next} for at, offset in positions.items() if at in self.logs}
+                shown[name] = {"destinations": patterns.split(","), "addresses": addresses}
+        return {}, json.dumps({"groups": shown}).encode()
+
     def _group_open(self, headers: Mapping[str, str], body: bytes) -> tuple[dict[str, str], bytes]:
         wish = json.loads(body)
         starting = headers.get("starting", "")
@@ -227,6 +235,8 @@ class FakeBroker:
         for address, log in self._matching(wish["destinations"]).items():
             if headers.get("more") != "true" or address in each:
                 first = {"earliest": log.first, "latest": log.next}.get(starting, each.get(address, log.first))
+                if starting.startswith("time:"):
+                    first = next((run.first for run in log.runs() if run.arrived >= int(starting[5:])), log.next)
                 positions.setdefault(address, first)
         return {}, json.dumps({"positions": positions if headers.get("limit") != "0" else {}}).encode()
 

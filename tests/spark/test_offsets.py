@@ -141,6 +141,23 @@ def test_few_rows_are_one_task() -> None:
     assert dealt([], 4) == []
 
 
+@pytest.mark.parametrize(
+    ("rows", "most", "at_least", "records", "sizes"),
+    [
+        (9000, 4, 3, 0, [3000] * 3),
+        (2, 4, 3, 0, [1, 1]),
+        (40_000, 2, 1, 15_000, [13_334, 13_334, 13_332]),
+        (40_000, 4, 1, 15_000, [10_000] * 4),
+        (40_000, 2, 8, 15_000, [5000] * 8),
+        (10, 4, 1, 1, [1] * 10),
+    ],
+)
+def test_more_shares_than_one_would_make(rows: int, most: int, at_least: int, records: int, sizes: list[int]) -> None:
+    ranges = [OffsetRange("a", 0, rows // 2), OffsetRange("b", 7, 7 + rows - rows // 2)]
+    shares = dealt(ranges, most, at_least=at_least, max_records=records)
+    assert [sum(map(len, share)) for share in shares] == sizes
+
+
 def log(first: int, next: int, *incarnations: tuple[str, int]) -> Extent:
     return Extent(first, next, incarnations=Incarnations(incarnations))
 

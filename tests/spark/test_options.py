@@ -60,6 +60,16 @@ REFUSED = [  # options of a batch read, code, words of the text
     ({"bodyFormat": "json"}, "missing-option", ["'bodyFormat'", "'schema'"]),
     ({"bodyFormat": "xml", "schema": "a INT"}, "bad-option", ["'bodyFormat'", "'xml'", "json and csv"]),
     ({"startingOffsets": "newest"}, "bad-option", ["'startingOffsets'", "earliest, latest"]),
+    ({"startingTimestamp": "soon"}, "bad-option", ["'startingTimestamp'", "'soon'", "ms since 1970"]),
+    ({"endingTimestamp": "soon"}, "bad-option", ["'endingTimestamp'", "'soon'"]),
+    ({"startingOffsetsByTimestamp": "7"}, "bad-option", ["'startingOffsetsByTimestamp'", "'7'", "JSON object"]),
+    ({"endingOffsetsByTimestamp": "7"}, "bad-option", ["'endingOffsetsByTimestamp'"]),
+    ({"startingTimestamp": "7", "startingOffsets": "newest"}, "bad-option", ["'startingOffsets'", "'newest'"]),
+    ({"startingTimestamp": "7", "startingOffsetsByTimestampStrategy": "old"}, "bad-option", ["Strategy'", "'old'", "error and latest"]),
+    ({"startingOffsetsByTimestampStrategy": "latest"}, "missing-option", ["Strategy'", "'startingTimestamp'"]),
+    ({"minPartitions": "0"}, "bad-option", ["'minPartitions'", "'0'", "from 1 on"]),
+    ({"minPartitions": "5", "numPartitions": "4"}, "bad-option", ["'minPartitions' is 5", "'numPartitions' allows, 4"]),
+    ({"maxRecordsPerPartition": "many"}, "bad-option", ["'maxRecordsPerPartition'", "'many'"]),
     ({"trustStorePath": "ca.pem"}, "option-not-here", ["'trustStorePath'", "stomps://"]),
 ]
 
@@ -148,3 +158,50 @@ def test_options_are_pickled_into_tasks() -> None:
 def test_every_option_is_documented() -> None:
     page = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
     assert [name for name in OPTIONS if f"`{name}`" not in page] == []
+
+
+REFUSED_STREAMS = [
+    ({"minRowsPerTrigger": "0"}, "bad-option", ["'minRowsPerTrigger'", "'0'", "from 1 on"]),
+    ({"minRowsPerTrigger": "11", "maxRowsPerTrigger": "10"}, "bad-option", ["'minRowsPerTrigger' is 11", "'maxRowsPerTrigger' allows, 10"]),
+    ({"minRowsPerTrigger": "2000000"}, "bad-option", ["'maxRowsPerTrigger' allows, 1000000"]),
+    ({"minRowsPerTrigger": "5", "maxTriggerDelay": "soon"}, "bad-option", ["'maxTriggerDelay'", "'soon'", "ms, s, m, h or d"]),
+    ({"minRowsPerTrigger": "5", "maxTriggerDelay": "1.5s"}, "bad-option", ["'maxTriggerDelay'", "'1.5s'"]),
+    ({"maxTriggerDelay": "1s"}, "missing-option", ["'maxTriggerDelay'", "'minRowsPerTrigger'"]),
+    ({"minRowsPerTrigger": "5", "minOffsetsPerTrigger": "6"}, "bad-option", ["'minRowsPerTrigger'", "'minOffsetsPerTrigger'", "twice"]),
+    ({"endingTimestamp": "7"}, "option-not-here", ["'endingTimestamp'", "batch reads"]),
+    ({"endingOffsetsByTimestamp": "{}"}, "option-not-here", ["'endingOffsetsByTimestamp'", "batch reads"]),
+]
+
+
+@pytest.mark.parametrize(("given", "code", "words"), REFUSED_STREAMS)
+def test_what_is_refused_in_a_stream_is_named(given: dict[str, str], code: str, words: list[str]) -> None:
+    with pytest.raises(UsageError) as caught:
+        source(streaming=True, **given)
+    assert caught.value.code == code
+    for word in words:
+        assert word in caught.value.message
+
+
+def test_names_of_sparks_source_for_kafka() -> None:
+    found = source(streaming=True, minOffsetsPerTrigger="5", maxoffsetspertrigger="10", maxTriggerDelay="2m")
+    assert (found.min_rows, found.max_rows, found.max_delay, found.usual_bytes) == (5, 10, 120.0, 0)
+    assert source(streaming=True, minRowsPerTrigger="5").max_delay == 900
+
+
+DURATIONS = [("1500", 1.5), ("1500ms", 1.5), ("2s", 2), ("15 min", 900), ("1h", 3600), ("1D", 86400), ("5us", 5e-6)]
+
+
+@pytest.mark.parametrize(("text", "seconds"), DURATIONS)
+def test_durations(text: str, seconds: float) -> None:
+    assert source(streaming=True, minRowsPerTrigger="5", maxTriggerDelay=text).max_delay == pytest.approx(seconds)
+
+
+def test_which_of_three_says_where_to_begin() -> None:
+    given = {"startingOffsets": "latest"}
+    assert source(**given).starting.kind is Kind.LATEST
+    given["startingOffsetsByTimestamp"] = '{"a": 5}'
+    assert source(**given).starting == Bound(Kind.TIMES, each=(("a", 5),), must_match=True)
+    given["startingTimestamp"] = "7"
+    assert source(**given).starting == Bound(Kind.TIME, 7, must_match=True)
+    assert source(**given, startingOffsetsByTimestampStrategy="Latest").starting == Bound(Kind.TIME, 7)
+    assert source(endingOffsetsByTimestamp='{"a": 5}', endingTimestamp="7").ending == Bound(Kind.TIME, 7)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import logging
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ import pytest
 
 from stompbox.errors import FrameError, Refused, UsageError
 from stompbox.spark.bodies import decoding_of
-from stompbox.spark.bounds import parse_bound
+from stompbox.spark.bounds import parse_bound, parse_time, parse_times
 from stompbox.spark.link import Link, Request, leased
 from stompbox.spark.offsets import Extent, OffsetRange
 from stompbox.spark.options import Given, SourceOptions, source_options
@@ -166,7 +167,7 @@ BOUNDS = [
 @pytest.mark.parametrize(("option", "text", "offsets"), BOUNDS)
 def test_bounds(fake: FakeBroker, option: str, text: str, offsets: dict[str, int]) -> None:
     with leased(options(fake).target) as link:
-        found = resolved(option, parse_bound(option, text), {"a": Extent(2, 9), "b": Extent(0, 4)}, link, strict=True)
+        found = resolved(parse_bound(option, text), {"a": Extent(2, 9), "b": Extent(0, 4)}, link, strict=True)
     assert found == offsets
 
 
@@ -175,7 +176,37 @@ def test_bounds_by_time(fake: FakeBroker) -> None:
         fake.send("/topic/a", [b"x", b"y"], arrived=ARRIVED + 1000 * second)
     bound = parse_bound("startingOffsets", "2023-11-14T22:13:20.500Z")
     with leased(options(fake).target) as link:
-        assert resolved("startingOffsets", bound, {"a": Extent(0, 6)}, link, strict=True) == {"a": 2}
+        assert resolved(bound, {"a": Extent(0, 6)}, link, strict=True) == {"a": 2}
+
+
+def test_bounds_by_time_and_address(fake: FakeBroker) -> None:
+    for address in ("a", "b", "c"):
+        for second in range(3):
+            fake.send(f"/topic/{address}", [b"x", b"y"], arrived=ARRIVED + 1000 * second)
+    extents = {address: Extent(0, 6) for address in ("a", "b", "c")}
+    text = json.dumps({"a": ARRIVED + 1, "b": "2023-11-14T22:13:22.000Z"})
+    with leased(options(fake).target) as link:
+        starting = parse_times("startingOffsetsByTimestamp", text, must_match=True)
+        assert resolved(starting, extents, link, strict=True) == {"a": 2, "b": 4, "c": 0}
+        ending = parse_times("endingOffsetsByTimestamp", text, must_match=False)
+        assert resolved(ending, extents, link, strict=True) == {"a": 2, "b": 4, "c": 6}
+        with pytest.raises(UsageError, match="'startingOffsetsByTimestamp' names 'z'; the addresses to read are a, b, c"):
+            resolved(parse_times("startingOffsetsByTimestamp", '{"z": 1}', must_match=True), extents, link, strict=True)
+
+
+def test_a_time_after_which_there_is_no_message(fake: FakeBroker) -> None:
+    fake.send("/topic/a", [b"x", b"y"])
+    with leased(options(fake).target) as link:
+        for option, bound in (("startingTimestamp", parse_time), ("startingOffsetsByTimestamp", parse_times)):
+            text = json.dumps({"a": ARRIVED + 1}) if bound is parse_times else str(ARRIVED + 1)
+            words = f"'{option}': no message of 'a' arrived at or after 2023-11-14T22:13:20.001Z; the option .*Strategy=latest"
+            with pytest.raises(Refused, match=words) as caught:
+                resolved(bound(option, text, must_match=True), {"a": Extent(0, 2)}, link, strict=True)
+            assert caught.value.code == "no-message-since"
+            assert resolved(bound(option, text, must_match=False), {"a": Extent(0, 2)}, link, strict=True) == {"a": 2}
+            assert resolved(bound(option, text, must_match=True), {"a": Extent(0, 2)}, link, strict=True, known={"a": 1}) == {"a": 1}
+        fake.send("/topic/a", [b"z"], arrived=ARRIVED + 5)  # after the look at the logs
+        assert resolved(bound(option, text, must_match=True), {"a": Extent(0, 2)}, link, strict=True) == {"a": 2}
 
 
 def test_bounds_outside_the_log(fake: FakeBroker) -> None:
@@ -184,10 +215,10 @@ def test_bounds_outside_the_log(fake: FakeBroker) -> None:
         for text in ("1", "10"):
             bound = parse_bound("startingOffsets", text)
             with pytest.raises(Refused, match=rf"'startingOffsets': offset {text} is outside the log of 'a', which holds 2 to 9"):
-                resolved("startingOffsets", bound, extents, link, strict=True)
-        assert resolved("startingOffsets", parse_bound("x", "1"), extents, link, strict=False) == {"a": 2}
+                resolved(bound, extents, link, strict=True)
+        assert resolved(parse_bound("x", "1"), extents, link, strict=False) == {"a": 2}
         with pytest.raises(UsageError, match=r"'startingOffsets' names 'z'; the addresses to read are a"):
-            resolved("startingOffsets", parse_bound("x", '{"z": 1}'), extents, link, strict=True)
+            resolved(parse_bound("startingOffsets", '{"z": 1}'), extents, link, strict=True)
 
 
 def test_the_next_range_is_asked_for_before_one_is_given_out(fake: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:

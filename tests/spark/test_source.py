@@ -19,7 +19,7 @@ from stompbox.spark.datasource import StompSource
 from stompbox.spark.ddl import TYPES
 from stompbox.spark.offsets import Extent
 from stompbox.spark.source import Ranges, StompReader, StompStreamReader
-from tests.spark.fake_broker import FakeBroker, FakeLog
+from tests.spark.fake_broker import ARRIVED, FakeBroker, FakeLog
 
 ALL = ReadAllAvailable()
 OFFSET_ONLY = StructType([StructField("offset", LongType())])
@@ -445,3 +445,100 @@ def test_thousands_of_addresses_are_asked_for_in_parts(fake: FakeBroker) -> None
     assert set(fake.groups["lake"][1].values()) == {2}
     assert len(fake.groups["lake"][1]) == 2500
     assert max(len(frame.body) for frame in fake.requests) < 256 << 10
+
+
+# Where a stream begins, and how much is waited for
+
+
+def at_seconds(fake: FakeBroker, carrier: str = "UA", seconds: int = 3) -> None:
+    for second in range(seconds):
+        fake.send(f"/topic/flights.{carrier}", [b"x"] * 2, arrived=ARRIVED + 1000 * second)
+
+
+def test_a_stream_from_a_time_of_each_address(fake: FakeBroker) -> None:
+    for carrier in ("UA", "DL", "AA"):
+        at_seconds(fake, carrier)
+    given = {"startingOffsetsByTimestamp": json.dumps({"flights.UA": ARRIVED + 1, "flights.DL": ARRIVED + 2000})}
+    expected = {"flights.AA": 0, "flights.DL": 4, "flights.UA": 2}
+    assert stream(fake, **given).initialOffset() == expected
+    assert stream(fake, **given, group="lake").initialOffset() == expected
+    assert fake.groups["lake"][1] == expected
+
+
+def test_a_stream_from_a_time_that_nothing_came_after(fake: FakeBroker) -> None:
+    at_seconds(fake)
+    for given in ({"startingTimestamp": str(ARRIVED + 9000)}, {"startingOffsetsByTimestamp": json.dumps({"flights.UA": ARRIVED + 9000})}):
+        for group in ({}, {"group": "lake"}):
+            with pytest.raises(Refused, match=r"no message of 'flights\.UA' arrived at or after 2023-11-14T22:13:29") as caught:
+                stream(fake, **given, **group).initialOffset()
+            assert caught.value.code == "no-message-since"
+            assert fake.groups == {}, "nothing is left of a start that was refused"
+        latest = {**given, "startingOffsetsByTimestampStrategy": "latest"}
+        assert stream(fake, **latest).initialOffset() == {"flights.UA": 6}
+
+
+def test_a_group_that_is_there_wins_over_times(fake: FakeBroker) -> None:
+    at_seconds(fake)
+    fake.groups["lake"] = ("/topic/flights.#", {"flights.UA": 1})
+    at_seconds(fake, "DL")
+    given = {"startingTimestamp": str(ARRIVED + 2000), "group": "lake"}
+    assert stream(fake, **given).initialOffset() == {"flights.DL": 4, "flights.UA": 1}
+    beyond = {"startingOffsetsByTimestamp": json.dumps({"flights.UA": ARRIVED + 9000, "flights.DL": ARRIVED + 9000}), "group": "lake"}
+    assert stream(fake, **beyond).initialOffset() == {"flights.DL": 4, "flights.UA": 1}
+
+
+def test_a_time_in_the_future_needs_a_group(fake: FakeBroker) -> None:
+    at_seconds(fake)
+    for given in ({"startingTimestamp": "9" * 15}, {"startingOffsetsByTimestamp": '{"flights.UA": %s}' % ("9" * 15)}):
+        with pytest.raises(UsageError, match=f"{next(iter(given))} in the future needs the option 'group'"):
+            stream(fake, **given, startingOffsetsByTimestampStrategy="latest").initialOffset()
+
+
+def test_a_batch_between_times(fake: FakeBroker) -> None:
+    at_seconds(fake)
+    given = {"startingTimestamp": str(ARRIVED + 1000), "endingTimestamp": str(ARRIVED + 2000), "endingOffsetsByTimestamp": "{}"}
+    found = reader(fake, **given)
+    assert rows(found, found.partitions()) == [2, 3]
+    found = reader(fake, endingOffsetsByTimestamp=json.dumps({"flights.UA": ARRIVED + 9000}))
+    assert rows(found, found.partitions()) == list(range(6)), "where nothing came after, the end"
+
+
+def test_partitions_as_users_of_kafkas_source_name_them(fake: FakeBroker) -> None:
+    fill(fake, 100)
+    assert len(reader(fake).partitions()) == 1
+    assert [len(part.value[0]) for part in reader(fake, minPartitions="4").partitions()] == [25] * 4
+    found = stream(fake, maxRecordsPerPartition="30", numPartitions="1")
+    assert [sum(map(len, part.value)) for part in found.partitions({"flights.UA": 0}, {"flights.UA": 100})] == [25] * 4
+
+
+def test_a_micro_batch_waits_until_there_is_enough(fake: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr("stompbox.spark.source.time.monotonic", lambda: now)
+    found = stream(fake, minRowsPerTrigger="10", maxTriggerDelay="60s")
+    limit = found.getDefaultReadLimit()
+    fill(fake, 3)
+    start = found.latestOffset({"flights.UA": 0}, limit)
+    assert start == {"flights.UA": 3}, "the first one comes at once"
+    fill(fake, 9)
+    now += 59
+    assert found.latestOffset(start, limit) == start
+    assert found.latestOffset(start, ALL) == {"flights.UA": 12}, "trigger(once=True) takes what there is"
+    fill(fake, 1, carrier="DL")
+    start = found.latestOffset(start, limit)
+    assert start == {"flights.DL": 1, "flights.UA": 12}, "ten rows, of all addresses together"
+    fill(fake, 1)
+    now += 59
+    assert found.latestOffset(start, limit) == start
+    now += 1
+    assert found.latestOffset(start, limit) == {"flights.DL": 1, "flights.UA": 13}, "the delay has passed"
+
+
+def test_a_query_of_what_is_there_now_waits_for_nothing(fake: FakeBroker) -> None:
+    fill(fake, 25)
+    found = stream(fake, minRowsPerTrigger="10", maxRowsPerTrigger="10", group="lake")
+    found.prepareForTriggerAvailableNow()
+    ends, offset = [], {"flights.UA": 0}
+    while (following := found.latestOffset(offset, found.getDefaultReadLimit())) != offset:
+        ends.append(following["flights.UA"])
+        offset = following
+    assert ends == [10, 20, 25]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import random
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,13 +19,15 @@ pytest.importorskip("pyspark")
 import duckdb
 from pyarrow import dataset
 from pyspark.errors import AnalysisException, PythonException, StreamingQueryException
+from pyspark.sql.types import LongType, StructField, StructType
 
 from stompbox import blocking
 from stompbox.errors import Refused
 from stompbox.spark import reading
 from stompbox.spark.bounds import EARLIEST
+from stompbox.spark.datasource import StompSource
 from stompbox.spark.link import Answer, forget, leased
-from stompbox.spark.offsets import OffsetRange
+from stompbox.spark.offsets import OffsetRange, place
 from stompbox.spark.options import Given, Target, source_options, target_of
 from stompbox.spark.reading import View, batches
 from stompbox.spark.requests import Fetched, describe, fetched, open_group
@@ -332,3 +336,42 @@ def test_a_broker_that_is_away(spark: Any, served: Served, url: str, tmp_path: P
         query.awaitTermination(WITHIN)
     with pytest.raises(AnalysisException, match=r"no broker at .* for 0.2 s \(option reconnectTimeout\)"):
         spark.read.format("stomp").options(url=url, destination="/topic/f.a", reconnectTimeout="200").load().collect()
+
+
+def stored(url: str, address: str, count: int) -> None:
+    """Returns when so many messages are on the broker's disk."""
+    deadline = time.monotonic() + WITHIN
+    with leased(target(url)) as link:
+        while describe(link, f"/topic/{address}", create=False).extents[address].next < count:
+            assert time.monotonic() < deadline, f"{address} does not come to {count} messages"
+
+
+def later() -> int:
+    """A millisecond in which nothing has arrived, as text of an option may have it."""
+    begun = time.time_ns() // 1_000_000
+    while time.time_ns() // 1_000_000 < begun + 2:
+        pass
+    return begun + 1
+
+
+def test_a_group_begins_by_the_time_of_each_address(url: str) -> None:
+    def begin(**given: str) -> dict[str, int]:
+        options = {"url": url, "destination": "/topic/times.#", **given}
+        found = StompSource(options).streamReader(StructType([StructField("offset", LongType())])).initialOffset()
+        return {address: place(offset) for address, offset in found.items()}
+
+    for name in ("a", "b"):
+        send(url, f"/topic/times.{name}", range(3))
+        stored(url, f"times.{name}", 3)
+    between = later()
+    send(url, "/topic/times.a", range(2))
+    stored(url, "times.a", 5)
+    after = later()
+    with pytest.raises(Refused, match=r"no message of 'times\.b' arrived at or after"):
+        begin(startingTimestamp=str(between), group="lake")
+    by_address = json.dumps({"times.a": between})
+    for group in ({"group": "lake"}, {}):
+        assert begin(startingOffsetsByTimestamp=by_address, **group) == {"times.a": 3, "times.b": 0}
+    assert begin(startingTimestamp=str(after), group="lake") == {"times.a": 3, "times.b": 0}, "the group is there: its position wins"
+    latest = {"startingTimestamp": str(between), "startingOffsetsByTimestampStrategy": "latest"}
+    assert begin(**latest, group="other") == begin(**latest) == {"times.a": 3, "times.b": 3}

@@ -229,12 +229,17 @@ def between(start: Offsets, end: Offsets) -> list[OffsetRange]:
     return found
 
 
-def dealt(ranges: Sequence[OffsetRange], partitions: int, least: int = LEAST_ROWS) -> list[tuple[OffsetRange, ...]]:
-    """The ranges as equal shares, at most `partitions`, each a few ranges one after another; large ranges are split."""
+def dealt(
+    ranges: Sequence[OffsetRange], partitions: int, least: int = LEAST_ROWS, *, at_least: int = 1, max_records: int = 0
+) -> list[tuple[OffsetRange, ...]]:
+    """The ranges as equal shares, at most `partitions`, each a few ranges one after another; large ranges are split.
+
+    `at_least` so many shares as there are rows for, and more than `partitions` where else one would have more than `max_records`.
+    """
     total = sum(map(len, ranges))
     if not total:
         return []
-    shares = min(partitions, max(1, total // least))
+    shares = max(min(partitions, max(1, total // least)), min(at_least, total), -(-total // max_records) if max_records else 1)
     size = -(-total // shares)
     found: list[tuple[OffsetRange, ...]] = []
     share: list[OffsetRange] = []

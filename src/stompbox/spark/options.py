@@ -16,7 +16,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from stompbox.errors import UsageError, redacted
-from stompbox.spark.bounds import EARLIEST, LATEST, Bound, parse_bound
+from stompbox.spark.bounds import EARLIEST, LATEST, Bound, Kind, parse_bound, parse_time, parse_times
 
 DEFAULT_PORT: Final = 61613
 DEFAULT_MAX_ROWS: Final = 1_000_000  # a batch of this size spends nine tenths of its time on rows, not on Spark's fixed cost per batch
@@ -36,6 +36,7 @@ class Role(Enum):
 
 
 FORMATS: Final = ("json", "csv")
+STRATEGIES: Final = ("error", "latest")
 MODES: Final = ("PERMISSIVE", "DROPMALFORMED", "FAILFAST")  # as Spark's own readers have them
 
 # name -> (who takes it, default as text, what it means and what is allowed). docs/spark.md shows this table.
@@ -62,14 +63,27 @@ OPTIONS: Final[Mapping[str, tuple[Role, str, str]]] = {
     ),
     "group": (Role.STREAM, "", "name of a durable cursor on the broker: holds retention back until Spark is past it"),
     "startingOffsets": (Role.READ, "earliest", "where a new query or a batch begins"),
+    "startingTimestamp": (Role.READ, "", "the same as a time, ms since 1970 or a timestamp with zone; wins over the other two"),
+    "startingOffsetsByTimestamp": (Role.READ, "", "the same as a time for each address, as JSON; wins over startingOffsets"),
+    "startingOffsetsByTimestampStrategy": (
+        Role.READ,
+        "error",
+        "where no message of an address arrived at or after its time: error, or latest: begin at the end of its log",
+    ),
     "endingOffsets": (Role.BATCH, "latest", "where a batch ends, exclusive"),
+    "endingTimestamp": (Role.BATCH, "", "the same as a time; wins over the other two"),
+    "endingOffsetsByTimestamp": (Role.BATCH, "", "the same as a time for each address, as JSON; wins over endingOffsets"),
     "maxRowsPerTrigger": (Role.STREAM, str(DEFAULT_MAX_ROWS), "rows, at most, in one micro-batch"),
+    "minRowsPerTrigger": (Role.STREAM, "", "rows that must wait before there is a micro-batch, unless maxTriggerDelay has passed"),
+    "maxTriggerDelay": (Role.STREAM, "15m", "time without a micro-batch after which one is made of fewer rows than minRowsPerTrigger"),
     "maxBytesPerTrigger": (
         Role.STREAM,
         "",
         "bytes, about and at most, in one micro-batch, as 64m or a number; default: 256m, none where maxRowsPerTrigger is given",
     ),
     "numPartitions": (Role.READ, "", "tasks, at most, that read at the same time; default: processors of the driver, 4 at most"),
+    "minPartitions": (Role.READ, "", "tasks, at least and about, that a read is dealt out to, however few rows each has"),
+    "maxRecordsPerPartition": (Role.READ, "", "rows, at most, that one task reads; makes more tasks than numPartitions where it must"),
     "failOnDataLoss": (Role.READ, "true", "fail when messages to read are no longer there? true or false: go on with those that are"),
     "selector": (Role.READ, "", "only messages that this selector (SQL-92 on headers) accepts"),
     "schema": (Role.READ, "", "columns to decode from the body, as Spark DDL: carrier STRING, delay INT"),
@@ -84,6 +98,9 @@ OPTIONS: Final[Mapping[str, tuple[Role, str, str]]] = {
     "batchId": (Role.WRITE, "", "number of a batch write with sinkId (inside foreachBatch): an equal or lower one is not published again"),
 }
 
+ALIASES: Final[Mapping[str, str]] = {"minOffsetsPerTrigger": "minRowsPerTrigger", "maxOffsetsPerTrigger": "maxRowsPerTrigger"}
+"""Names that Spark's source for Kafka has for the same."""
+
 # What Spark itself, its SQL catalogs and its pipelines put among the options of a source or a sink.
 SPARK_OPTIONS: Final = frozenset(
     (
@@ -97,6 +114,7 @@ _SPARK_PREFIXES: Final = ("spark.", "__", "option.", "view.", "pipelines.")
 _TLS_SCHEMES: Final = frozenset(("stomps", "stomp+ssl", "stomp+tls", "ssl", "tls"))
 _PLAIN_SCHEMES: Final = frozenset(("stomp", "tcp"))
 _UNITS: Final = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_TIMES: Final = {"": 0.001, "us": 1e-6, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}  # as Spark reads them
 _BOOLEANS: Final = {"true": True, "false": False}
 
 
@@ -139,7 +157,11 @@ class SourceOptions:
     max_rows: int = DEFAULT_MAX_ROWS
     max_bytes: int = 0  # 0: no limit
     usual_bytes: int = 0  # the limit where none was given: looked at only when much waits; 0: one was given
+    min_rows: int = 0  # 0: whatever there is makes a micro-batch
+    max_delay: float = 900.0  # s
     partitions: int = 2
+    min_partitions: int = 1
+    max_records: int = 0  # of one partition; 0: no limit
     fail_on_data_loss: bool = True
     selector: str = ""
     body_format: str = ""  # "": bodies are not decoded
@@ -163,12 +185,15 @@ class Given:
     __slots__ = ("_values",)
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        known = {name.lower(): name for name in OPTIONS}
+        known = {name.lower(): name for name in (*OPTIONS, *ALIASES)}
         self._values: Final[dict[str, str]] = {}
         for name, value in options.items():
             lower = name.lower()
             if lower in known:
-                self._values[known[lower]] = value
+                own = ALIASES.get(known[lower], known[lower])
+                if own in self._values:
+                    raise UsageError("bad-option", f"option {own!r} is given twice, once under the name {_alias_of(own)!r}")
+                self._values[own] = value
             elif lower not in SPARK_OPTIONS and not lower.startswith(_SPARK_PREFIXES):
                 raise UsageError("unknown-option", f"option {name!r} of format stomp is not known{_nearest(lower, known)}")
 
@@ -219,6 +244,14 @@ class Given:
             raise _bad(name, given, "a number of bytes above 0, or one with the unit k, m or g")
         return int(digits) * _UNITS[unit]
 
+    def seconds(self, name: str) -> float:
+        given = self.text(name).lower()
+        digits = given.rstrip("abcdefghijklmnopqrstuvwxyz ")
+        unit = given[len(digits) :].strip()
+        if not (digits.isascii() and digits.isdigit() and len(digits) <= 15) or unit not in _TIMES:
+            raise _bad(name, self.text(name), "a number of ms, or one with the unit us, ms, s, m, h or d")
+        return int(digits) * _TIMES[unit]
+
     def choice(self, name: str, allowed: tuple[str, ...]) -> str:
         """One of these, in any case."""
         given = self.text(name)
@@ -227,13 +260,30 @@ class Given:
             raise _bad(name, given, f"{', '.join(allowed[:-1])} and {allowed[-1]}")
         return found
 
-    def bound(self, name: str) -> Bound:
-        return parse_bound(name, self.text(name))
+    def bound(self, side: str) -> Bound:
+        """Where reading begins or ends (`side`), by the first of three options that is given, as Spark's source for Kafka has it."""
+        strategy = self.choice("startingOffsetsByTimestampStrategy", STRATEGIES)
+        has_time = self.is_given("startingTimestamp") or self.is_given("startingOffsetsByTimestamp")
+        if self.is_given("startingOffsetsByTimestampStrategy") and not has_time:
+            needs = "needs the option 'startingTimestamp' or 'startingOffsetsByTimestamp'"
+            raise UsageError("missing-option", f"option 'startingOffsetsByTimestampStrategy' {needs}")
+        must_match = side == "starting" and strategy == "error"
+        at, by_address, offsets = f"{side}Timestamp", f"{side}OffsetsByTimestamp", f"{side}Offsets"
+        found = [parse_bound(offsets, self.text(offsets))]
+        if self.is_given(by_address):
+            found.append(parse_times(by_address, self.text(by_address), must_match=must_match))
+        if self.is_given(at):
+            found.append(parse_time(at, self.text(at), must_match=must_match))
+        return found[-1]
 
 
 def _nearest(name: str, known: Mapping[str, str]) -> str:
     found = get_close_matches(name, known, n=1)
     return f"; did you mean {known[found[0]]!r}?" if found else f"; known are {', '.join(known.values())}"
+
+
+def _alias_of(name: str) -> str:
+    return next(alias for alias, own in ALIASES.items() if own == name)
 
 
 def _bad(name: str, given: str, allowed: str) -> UsageError:
@@ -245,11 +295,10 @@ def check_reading(given: Given) -> Given:
     given.refuse_others(frozenset((Role.BOTH, Role.READ, Role.STREAM, Role.BATCH)), "reading")
     target_of(given)
     _destinations(given)
-    for name in ("startingOffsets", "endingOffsets"):
-        given.bound(name)
+    for side in ("starting", "ending"):
+        given.bound(side)
     given.boolean("failOnDataLoss")
-    if given.is_given("numPartitions"):
-        given.number("numPartitions")
+    _partitions(given)
     _body_format(given)
     return given
 
@@ -258,28 +307,53 @@ def source_options(given: Given, *, streaming: bool) -> SourceOptions:
     """The options of a read. Raises UsageError naming the option."""
     roles = frozenset((Role.BOTH, Role.READ, Role.STREAM if streaming else Role.BATCH))
     given.refuse_others(roles, "streaming reads" if streaming else "batch reads")
+    partitions, min_partitions, max_records = _partitions(given)
     found = SourceOptions(
         target_of(given),
         _destinations(given),
         group=given.text("group"),
-        starting=given.bound("startingOffsets"),
-        ending=given.bound("endingOffsets"),
+        starting=given.bound("starting"),
+        ending=given.bound("ending"),
         max_rows=given.number("maxRowsPerTrigger"),
         max_bytes=given.size("maxBytesPerTrigger"),
         usual_bytes=0 if given.is_given("maxRowsPerTrigger") or given.is_given("maxBytesPerTrigger") else DEFAULT_MAX_BYTES,
-        partitions=given.number("numPartitions") if given.is_given("numPartitions") else min(4, cpu_count() or 1),
+        min_rows=_min_rows(given),
+        max_delay=given.seconds("maxTriggerDelay"),
+        partitions=partitions,
+        min_partitions=min_partitions,
+        max_records=max_records,
         fail_on_data_loss=given.boolean("failOnDataLoss"),
         selector=given.text("selector"),
         body_format=_body_format(given),
         mode=given.choice("mode", MODES),
         corrupt=given.required("columnNameOfCorruptRecord"),
     )
-    if streaming and found.starting == LATEST and not found.group:
+    if streaming and found.starting.kind is Kind.LATEST and not found.group:
         # Spark asks again where to begin after a crash in its first batch: without a cursor the second answer would skip messages.
         raise UsageError(
             "missing-option", "startingOffsets latest in a streaming read needs the option 'group', a cursor that keeps the place"
         )
     return found
+
+
+def _partitions(given: Given) -> tuple[int, int, int]:
+    """numPartitions, minPartitions and maxRecordsPerPartition."""
+    most = given.number("numPartitions") if given.is_given("numPartitions") else min(4, cpu_count() or 1)
+    least = given.number("minPartitions") if given.is_given("minPartitions") else 1
+    if least > most and given.is_given("numPartitions"):
+        raise UsageError("bad-option", f"option 'minPartitions' is {least}, more than the option 'numPartitions' allows, {most}")
+    return most, least, given.number("maxRecordsPerPartition") if given.is_given("maxRecordsPerPartition") else 0
+
+
+def _min_rows(given: Given) -> int:
+    if not given.is_given("minRowsPerTrigger"):
+        if given.is_given("maxTriggerDelay"):
+            raise UsageError("missing-option", f"option 'maxTriggerDelay' needs 'minRowsPerTrigger': {OPTIONS['minRowsPerTrigger'][2]}")
+        return 0
+    least, most = given.number("minRowsPerTrigger"), given.number("maxRowsPerTrigger")
+    if least > most:
+        raise UsageError("bad-option", f"option 'minRowsPerTrigger' is {least}, more than the option 'maxRowsPerTrigger' allows, {most}")
+    return least
 
 
 def sink_options(given: Given, *, streaming: bool) -> SinkOptions:

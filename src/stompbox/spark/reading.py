@@ -10,6 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -17,17 +18,18 @@ import pyarrow as pa
 
 from stompbox.errors import FrameError, Refused, UsageError
 from stompbox.spark.bodies import Decoding
-from stompbox.spark.bounds import Bound, Kind
+from stompbox.spark.bounds import Bound, Kind, shown_time
 from stompbox.spark.columns import COLUMNS, Rows, Runs, batch_of, joined, rows_of, sliced
 from stompbox.spark.link import Link, leased
 from stompbox.spark.offsets import Extent, Loss, OffsetRange
 from stompbox.spark.options import SourceOptions
-from stompbox.spark.requests import Fetched, fetch, fetched, offset_at
+from stompbox.spark.requests import Fetched, describe_each, fetch, fetched, offset_at
 from stompbox.spark.selection import pushed_of, selection_of
 
 SHOWN: Final = 20  # addresses that a message lists
 _log: Final = logging.getLogger(__name__)
 
+_NONE: Final[Mapping[str, int]] = MappingProxyType({})
 DROP: Final = "DROPMALFORMED"
 FAIL: Final = "FAILFAST"
 
@@ -162,33 +164,56 @@ def report(loss: Loss, *, fail: bool) -> None:
     )
 
 
-def resolved(option: str, bound: Bound, extents: Mapping[str, Extent], link: Link, *, strict: bool) -> dict[str, int]:
-    """The offset in each log that `bound` means; where it names none, the beginning or (endingOffsets) the end.
+def resolved(bound: Bound, extents: Mapping[str, Extent], link: Link, *, strict: bool, known: Mapping[str, int] = _NONE) -> dict[str, int]:
+    """The offset in each log that `bound` means; where it names none, the beginning or (of an ending) the end.
 
-    A number outside a log is refused if `strict`, else the nearest end is taken.
+    A number outside a log is refused if `strict`, else the nearest end is taken. Of addresses in `known` the offset is that one.
     """
-    at_end = option == "endingOffsets"
+    at_end = bound.option.startswith("ending")
     each = dict(bound.each)
-    refuse_unknown(option, bound, extents)
+    refuse_unknown(bound, extents)
     found = {}
     for address, extent in extents.items():
-        if bound.kind is Kind.TIME:
-            found[address] = max(extent.first, offset_at(link, address, bound.number))
+        if address in known:
+            found[address] = known[address]
+        elif bound.kind is Kind.TIME:
+            found[address] = _at_time(link, bound, address, bound.number, extent)
         elif bound.kind is Kind.OFFSET:
-            found[address] = _within(option, bound.number, address, extent, strict=strict)
-        elif address in each:
-            found[address] = _within(option, each[address], address, extent, strict=strict)
+            found[address] = _within(bound.option, bound.number, address, extent, strict=strict)
+        elif address not in each:
+            found[address] = extent.next if bound.kind is Kind.LATEST or (at_end and bound.each) else extent.first
+        elif bound.kind is Kind.TIMES:
+            found[address] = _at_time(link, bound, address, each[address], extent)
         else:
-            found[address] = extent.next if bound.kind is Kind.LATEST or (at_end and bound.kind is Kind.EACH) else extent.first
+            found[address] = _within(bound.option, each[address], address, extent, strict=strict)
     return dict(sorted(found.items()))
 
 
-def refuse_unknown(option: str, bound: Bound, extents: Mapping[str, Extent]) -> None:
+def _at_time(link: Link, bound: Bound, address: str, time: int, extent: Extent) -> int:
+    """The first message that arrived then or later. Raises Refused `no-message-since` where there is none and the user wants to know."""
+    offset = offset_at(link, address, time)
+    if offset >= extent.next and bound.must_match and not _has(link, address, offset):
+        raise Refused(
+            "no-message-since",
+            f"option {bound.option!r}: no message of {address!r} arrived at or after {shown_time(time)}; "
+            "the option startingOffsetsByTimestampStrategy=latest begins at the end of its log",
+        )
+    return max(extent.first, offset)
+
+
+def _has(link: Link, address: str, offset: int) -> bool:
+    """Has a message come to this offset since the logs were described?"""
+    extents, _ = describe_each(link, {address: offset})
+    return address in extents and offset < extents[address].next
+
+
+def refuse_unknown(bound: Bound, extents: Mapping[str, Extent]) -> None:
     """Raises UsageError for an address that the option names and that is not read."""
     unknown = [address for address, _ in bound.each if address not in extents]
     if unknown:
         known = [*list(extents)[:SHOWN], *(["…"] if len(extents) > SHOWN else [])]
-        raise UsageError("bad-option", f"option {option!r} names {unknown[0]!r}; the addresses to read are {', '.join(known) or 'none'}")
+        problem = f"names {unknown[0]!r}; the addresses to read are {', '.join(known) or 'none'}"
+        raise UsageError("bad-option", f"option {bound.option!r} {problem}")
 
 
 def _within(option: str, offset: int, address: str, extent: Extent, *, strict: bool) -> int:

@@ -147,6 +147,12 @@ def open_group(link: Link, group: str, destinations: str, starting: Bound, *, st
     return dict(sorted(found.items()))
 
 
+def group_positions(link: Link, group: str) -> dict[str, int]:
+    """Where the group is, on the addresses on which it has a position and that the user may read; of a group that is not there: nothing."""
+    found = _json(link.ask(Request("groups", {"group": group})))["groups"].get(group, {"addresses": {}})
+    return {address: int(lag["position"]) for address, lag in found["addresses"].items()}
+
+
 def reopen_group(link: Link, group: str, destinations: str, positions: Mapping[str, Position]) -> None:
     """Makes the group where a reader has come to, unless it is there."""
     last = _all_but_last(link, {"group": group}, destinations, _wire(positions))

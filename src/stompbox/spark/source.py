@@ -16,6 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from math import inf
 from typing import Any, Final
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
@@ -26,7 +27,7 @@ from pyspark.sql.types import StructField, StructType
 from stompbox.errors import StompboxError, UsageError
 from stompbox.spark import link as links
 from stompbox.spark.bodies import Decoding, decoding_of
-from stompbox.spark.bounds import Kind
+from stompbox.spark.bounds import Bound, Kind
 from stompbox.spark.ddl import TYPES, refuse_types
 from stompbox.spark.faults import plain
 from stompbox.spark.offsets import (
@@ -47,7 +48,7 @@ from stompbox.spark.offsets import (
 )
 from stompbox.spark.options import SourceOptions
 from stompbox.spark.reading import View, batches, refuse_unknown, report, resolved
-from stompbox.spark.requests import commit_group, describe, describe_each, open_group, reopen_group
+from stompbox.spark.requests import commit_group, describe, describe_each, group_positions, open_group, reopen_group
 from stompbox.spark.selection import selection_of
 
 SIZED_ROWS: Final = 10_000  # from here on it is worth a request to know how large a micro-batch is
@@ -94,7 +95,9 @@ class _Reading:
             yield from batches(self._options, partition.value, self._view)
 
     def _dealt(self, start: Offsets, end: Offsets) -> list[Ranges]:
-        return [Ranges(ranges) for ranges in dealt(between(start, end), self._options.partitions)]
+        options = self._options
+        most, least, records = options.partitions, options.min_partitions, options.max_records
+        return [Ranges(ranges) for ranges in dealt(between(start, end), most, at_least=least, max_records=records)]
 
 
 class StompReader(_Reading, DataSourceReader):  # type: ignore[misc]
@@ -108,8 +111,8 @@ class StompReader(_Reading, DataSourceReader):  # type: ignore[misc]
             if found.missing:
                 raise UsageError("no-such-address", f"option 'destination': {', '.join(found.missing)} does not exist on the broker")
             strict = options.fail_on_data_loss
-            start = resolved("startingOffsets", options.starting, found.extents, link, strict=strict)
-            end = resolved("endingOffsets", options.ending, found.extents, link, strict=strict)
+            start = resolved(options.starting, found.extents, link, strict=strict)
+            end = resolved(options.ending, found.extents, link, strict=strict)
         return self._dealt(start, {address: told(found.extents[address], max(stop, start[address])) for address, stop in end.items()})
 
 
@@ -122,22 +125,32 @@ class StompStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
         self._target: Mapping[str, int] | None = None  # where a query with trigger(availableNow=True) ends
         self._latest: Mapping[str, int] | None = None
         self._reported: set[str] = set()  # losses that were logged already
+        self._planned = -inf  # when it was last time for a micro-batch (option minRowsPerTrigger); the first one comes at once
 
     @plain
     def initialOffset(self) -> Offsets:
         options, strict = self._options, self._options.fail_on_data_loss
         with links.leased(options.target) as link:
             extents = describe(link, options.destination, create=True).extents
-            if not options.group and options.starting.kind is Kind.TIME and options.starting.number > time.time() * 1000:
-                # As with latest: what it means changes until that time has come.
-                raise UsageError("missing-option", "startingOffsets in the future needs the option 'group', a cursor that keeps the place")
             if options.group:
-                refuse_unknown("startingOffsets", options.starting, extents)
-                found = open_group(link, options.group, options.destination, options.starting, strict=strict)
+                refuse_unknown(options.starting, extents)
+                strict = strict and options.starting.latest_time < 0  # what is reckoned from a time is not the user's number
+                found = open_group(link, options.group, options.destination, self._starting(link, extents), strict=strict)
                 found = {address: offset for address, offset in found.items() if address in extents}  # it may have had others
-            else:
-                found = resolved("startingOffsets", options.starting, extents, link, strict=strict)
-            return starts(found, extents)
+                return starts(found, extents)
+            if options.starting.latest_time > time.time() * 1000:
+                # As with latest: what it means changes until that time has come.
+                named = f"{options.starting.option} in the future"
+                raise UsageError("missing-option", f"{named} needs the option 'group', a cursor that keeps the place")
+            return starts(resolved(options.starting, extents, link, strict=strict), extents)
+
+    def _starting(self, link: links.Link, extents: Mapping[str, Extent]) -> Bound:
+        """Where the group begins that is not there yet, or on addresses that it does not read yet. Elsewhere its position wins."""
+        starting = self._options.starting
+        if starting.kind is not Kind.TIMES and not starting.must_match:
+            return starting
+        found = resolved(starting, extents, link, strict=True, known=group_positions(link, self._options.group))
+        return replace(starting, kind=Kind.EACH, each=tuple(found.items()))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self._options.max_rows)
@@ -150,6 +163,8 @@ class StompStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
         self._latest = dict(sorted({address: extent.next for address, extent in extents.items()}.items()))
         if self._target is not None:
             extents = _up_to(extents, self._target)
+        elif not isinstance(limit, ReadAllAvailable) and self._is_early(start, extents):
+            return dict(start)
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else 0
         size = limit.max_bytes if isinstance(limit, ReadMaxBytes) else 0
         if not isinstance(limit, ReadAllAvailable):
@@ -157,6 +172,14 @@ class StompStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
             if self._options.usual_bytes and sum(map(len, available(start, extents))) > SIZED_ROWS:
                 extents, size = self._sized(start, extents), size or self._options.usual_bytes
         return advance(start, extents, max_rows=rows, max_bytes=size)
+
+    def _is_early(self, start: Offsets, extents: Mapping[str, Extent]) -> bool:
+        """Are there fewer rows than the user wants in a micro-batch, and is there time to wait for more?"""
+        options, now = self._options, time.monotonic()
+        if now < self._planned + options.max_delay and sum(map(len, available(start, extents))) < options.min_rows:
+            return True
+        self._planned = now
+        return False
 
     def reportLatestOffset(self) -> Offsets | None:
         return self._latest
