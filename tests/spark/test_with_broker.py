@@ -342,7 +342,7 @@ def stored(url: str, address: str, count: int) -> None:
     """Returns when so many messages are on the broker's disk."""
     deadline = time.monotonic() + WITHIN
     with leased(target(url)) as link:
-        while describe(link, f"/topic/{address}", create=False).extents[address].next < count:
+        while describe(link, f"/queue/{address}", create=False).extents[address].next < count:
             assert time.monotonic() < deadline, f"{address} does not come to {count} messages"
 
 
@@ -356,15 +356,15 @@ def later() -> int:
 
 def test_a_group_begins_by_the_time_of_each_address(url: str) -> None:
     def begin(**given: str) -> dict[str, int]:
-        options = {"url": url, "destination": "/topic/times.#", **given}
+        options = {"url": url, "destination": "/queue/times.#", **given}
         found = StompSource(options).streamReader(StructType([StructField("offset", LongType())])).initialOffset()
         return {address: place(offset) for address, offset in found.items()}
 
     for name in ("a", "b"):
-        send(url, f"/topic/times.{name}", range(3))
+        send(url, f"/queue/times.{name}", range(3))
         stored(url, f"times.{name}", 3)
     between = later()
-    send(url, "/topic/times.a", range(2))
+    send(url, "/queue/times.a", range(2))
     stored(url, "times.a", 5)
     after = later()
     with pytest.raises(Refused, match=r"no message of 'times\.b' arrived at or after"):
