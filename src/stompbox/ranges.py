@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
+from typing import Final
+
+_NONE: Final[list[int]] = []  # of all sets without a range; nobody ever adds to it
 
 
 class Ranges:
@@ -15,8 +18,8 @@ class Ranges:
     __slots__ = ("starts", "stops")
 
     def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
-        self.starts: list[int] = []
-        self.stops: list[int] = []
+        self.starts: list[int] = _NONE
+        self.stops: list[int] = _NONE
         for start, stop in ranges:
             self.add(start, stop)
 
@@ -25,7 +28,10 @@ class Ranges:
         if start >= stop:
             return
         starts, stops = self.starts, self.stops
-        if not stops or start > stops[-1]:
+        if not stops:
+            self.starts, self.stops = [start], [stop]
+            return
+        if start > stops[-1]:
             starts.append(start)
             stops.append(stop)
             return

@@ -120,7 +120,7 @@ def test_goes_when_its_consumer_goes() -> None:
     queue = world.queue("q")
     assert len(queue.readers) == 1
     world.close(consumer)
-    assert queue.readers == []
+    assert not queue.readers
     assert queue.is_simple
     assert not any(isinstance(known, Browser) for known in world.engine.queues.values())
 

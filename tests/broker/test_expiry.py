@@ -144,7 +144,7 @@ def test_consumed_messages_leave_nothing_behind() -> None:
         world.out()
         world.engine.flushed(consumer)
         world.close(consumer)
-    expiring = queue.anycast["q"].expiring
+    expiring = queue.anycast["q"].backlog.expiring
     assert len(expiring) == 0
     assert len(expiring._times) <= 130
     assert len(world.engine.timers) <= 2

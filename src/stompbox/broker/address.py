@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from stompbox.broker import facts, paging
 from stompbox.broker.destinations import KINDS
 from stompbox.broker.expiry import is_ruled
+from stompbox.broker.kinds import rules_of
 from stompbox.broker.lanes import swept
 from stompbox.broker.log import Log
 from stompbox.broker.memory import Memory
@@ -176,6 +177,7 @@ class Address:
         self.is_timed = is_ruled(settings)  # its settings say when messages expire
         self.arguments: dict[str, Arguments] = {}  # of queues that a frame has made otherwise (queuearguments.py), by name
         self._own: dict[str, Settings] = {}  # the settings of those
+        self.rules = rules_of(settings)  # of all other queues
         self.version = object()  # another one whenever the queues change
         self.only: Queue | None = None  # the one anycast queue, when there is nothing else to think of
         self.turn = 0
@@ -205,7 +207,7 @@ class Address:
 
     def obey(self, settings: Settings) -> None:
         """From now on these are its settings."""
-        self.settings = settings
+        self.settings, self.rules = settings, rules_of(settings)
         self._own = {queue: applied(settings, arguments) for queue, arguments in self.arguments.items()}
         self.look_again()
 

@@ -29,9 +29,10 @@ NO_END: Final = -1
 class Browser(Queue):
     """What one consumer has still to see of another queue. `end`: the offset where the log ended when it began; NO_END: it goes on."""
 
+    __slots__ = ("destination", "end", "shown")
+
     def __init__(self, engine: Engine, shown: Queue, consumer: Consumer, cursor: Cursor, *, end: int) -> None:
-        name = f"{consumer.session}.{consumer.name}"
-        super().__init__(engine, shown.address, name, kind=Kind.BROWSER, cursor=cursor, selector=consumer.selector)
+        super().__init__(engine, shown.address, consumer.queue_name, kind=Kind.BROWSER, cursor=cursor, selector=consumer.selector)
         self.shown = shown
         self.end = end
         self.destination = consumer.destination or shown.name
@@ -42,9 +43,9 @@ class Browser(Queue):
             return
         segment = Segment(run, first, stop)
         for part in _seen(self.selector, self, segment):
-            if not self.backlog.count and self.takers and not self.share(part, self.takers):
+            if not self.count and self.takers and not self.share(part, self.takers):
                 continue
-            if not paging.fits(self, self.backlog.size, part):
+            if not paging.fits(self, self.size, part):
                 paging.page(self.engine, self, run, part.first)
                 return
             self.backlog.push(part)
@@ -105,7 +106,7 @@ def browse(engine: Engine, shown: Queue, consumer: Consumer, *, goes_on: bool, f
 
 def held(queue: Queue) -> list[Segment]:
     """What a queue has in memory: what waits for consumers, and what they have and have not acknowledged."""
-    found = queue.backlog.segments()
+    found = queue.backlog.segments() if queue.count else []
     for binding in queue.bindings:
         found += binding.taken()
     return found

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 MOST_OUT: Final = 64 << 20  # body bytes that a subscription without a window may have unacknowledged
 _NONE: Final = Spans()  # of those who need none
+_NOTHING: Final = Held()  # the same
 COST: Final = 3 << 10  # octets of memory that a subscription takes beside its texts, at a guess
 COMPILED: Final = 24  # times the octets of a selector that its compiled form takes, at a guess
 AUTO_WINDOW: Final = 2 << 20  # octets of bodies and headers on their way to the socket of an auto subscription
@@ -54,17 +55,24 @@ class Output:
 class Binding:
     """One consumer on one queue. `head` belongs to the server: how MESSAGE frames begin for it."""
 
-    __slots__ = ("consumer", "done", "head", "held", "queue", "seen", "sought", "unacked")
+    __slots__ = ("_head", "consumer", "done", "held", "queue", "seen", "sought", "unacked")
 
     def __init__(self, consumer: Consumer, queue: Queue) -> None:
         self.consumer = consumer
         self.queue = queue
-        self.held = Held()  # client-individual only
+        self.held = Held() if consumer.ack is AckMode.INDIVIDUAL else _NOTHING
         self.unacked = Spans() if consumer.ack is AckMode.CLIENT else _NONE  # offsets in the ledger, which nobody looks through for others
         self.done = 0  # messages that were acknowledged
         self.seen = -1  # of those, when it was last looked at (slowness.py)
         self.sought = 0  # where its search of the log has come to (seeking.py)
-        self.head: Any = consumer.head_of(queue)
+        self._head: Any = None
+
+    @property
+    def head(self) -> Any:
+        """Made with the first message: most of a wildcard subscription's queues never have one."""
+        if self._head is None:
+            self._head = self.consumer.head_of(self.queue)
+        return self._head
 
     def taken(self) -> list[Segment]:
         """What the consumer has of the queue and has not acknowledged."""
@@ -109,6 +117,7 @@ class Consumer:
         head_of: Callable[[Queue], Any] = lambda _: None,
     ) -> None:
         self.name = name
+        self.queue_name = f"{session}.{name}"  # of the queues that are its own
         self.ack = ack
         self.session = session
         self.destination = destination

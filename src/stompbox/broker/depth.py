@@ -34,8 +34,8 @@ def depth_of(queue: Queue) -> Depth:
         left = log.count(queue.cursor.ahead.gaps(queue.cursor.position, log.next))
         return Depth(max(0, left - queue.delivering), 0, queue.delivering, left, is_estimate=True)
     paged = _paged(queue) if queue.paged_from >= 0 else 0
-    delayed = queue.waits.count + (queue.later.count if queue.later is not None else 0)
-    return Depth(queue.backlog.count + paged, delayed, queue.delivering, paged, is_estimate=paged > 0)
+    delayed = (queue.waits.count if queue.has_waits else 0) + (queue.later.count if queue.later is not None else 0)
+    return Depth(queue.count + paged, delayed, queue.delivering, paged, is_estimate=paged > 0)
 
 
 def _paged(queue: Queue) -> int:

@@ -58,7 +58,8 @@ def _purging(queue: Queue, on_done: Callable[[], None]) -> Iterator[None]:
 def drop(queue: Queue) -> None:
     """The queue is gone: what it had in memory goes."""
     scheduling.forget(queue)
-    queue.engine.later.take(object(), _dropping(queue))
+    if queue.count or queue.has_waits:
+        queue.engine.later.take(object(), _dropping(queue))
 
 
 def _dropping(queue: Queue) -> Iterator[None]:

@@ -8,9 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Final
 
+from stompbox.message import ANYCAST, MULTICAST
+
 LAST_VALUE_KEY: Final = "_AMQ_LVQ_NAME"  # Artemis: the header that is the key where no other is named
+
+
+class Kind(Enum):
+    ANYCAST = "anycast"  # competing consumers, stored
+    DURABLE = "durable"  # a durable subscription, stored
+    TOPIC = "topic"  # a plain subscription, gone with its connection
+    STREAM = "stream"  # a reader of the log, gone with its connection
+    GROUP = "group"  # a position that holds retention back; nothing is delivered
+    READER = "reader"  # a reader of the log whose position is stored by name (positions.py)
+    BROWSER = "browser"  # copies of what another queue holds (browsing.py), gone with its connection
+
+
+ROUTING: Final = {Kind.ANYCAST: ANYCAST, Kind.DURABLE: MULTICAST, Kind.TOPIC: MULTICAST}
+READS_THE_LOG: Final = frozenset((Kind.STREAM, Kind.GROUP, Kind.READER, Kind.BROWSER))
 
 
 @dataclass(frozen=True, slots=True)

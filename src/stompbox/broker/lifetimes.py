@@ -68,7 +68,7 @@ def waiting(queue: Queue) -> int:
     """Messages that are still this queue's: delivered or not, loaded or not."""
     if not queue.is_durable:
         held = sum(binding.consumer.messages_out for binding in queue.bindings)
-        return queue.backlog.count + held + (queue.paged_from >= 0)
+        return queue.count + held + (queue.paged_from >= 0)
     log = queue.address.log
     position = queue.cursor.settle(log.next)
     return log.count(queue.cursor.ahead.gaps(position, log.next)) if position < log.next else 0

@@ -174,7 +174,7 @@ class Tally:
 
     def look(self, queue: Queue) -> tuple[int, int]:
         """(bytes, messages). What was only guessed at, after a restart, is put right when the queue is empty."""
-        if not (queue.delivering or queue.backlog.count or queue.waits.count or queue.later or queue.paged_from >= 0):
+        if not (queue.delivering or queue.count or queue.has_waits or queue.later or queue.paged_from >= 0):
             self.clear()
         return max(0, self.size), max(0, self.count)
 
@@ -215,7 +215,7 @@ def measure(engine: Engine, sizes: Callable[[Iterable[int]], Mapping[int, tuple[
         for queue in address.queues():
             if queue.tally is not None and not queue.tally.count:
                 queue.tally.count = lifetimes.waiting(queue)
-                queue.tally.size = queue.tally.count * size // messages if messages else queue.backlog.size
+                queue.tally.size = queue.tally.count * size // messages if messages else queue.size
 
 
 def require(sends: Iterable[tuple[Address, Run]]) -> None:

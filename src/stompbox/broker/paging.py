@@ -77,8 +77,7 @@ def fits(queue: Queue, size: int, segment: Segment) -> bool:
 
 def wants_more(queue: Queue) -> bool:
     """Whether the next part of the log is to be read now. Who has no credit, or too much, makes it look again with an ACK."""
-    backlog = queue.backlog
-    if backlog.count and not _reads_ahead(queue, queue.address.settings):
+    if queue.count and not _reads_ahead(queue, queue.address.settings):
         return False
     if queue.address.memory.is_full and not any(binding.consumer.has_credit for binding in queue.takers):
         return _waits(queue)
@@ -96,10 +95,10 @@ def reads_for_itself(queue: Queue) -> bool:
 
 def _reads_ahead(queue: Queue, settings: Settings) -> bool:
     """Although something waits: as long as that is at most half of what may be read ahead."""
-    if queue.address.memory.is_full or 0 <= settings.prefetch_page_messages <= queue.backlog.count:
+    if queue.address.memory.is_full or 0 <= settings.prefetch_page_messages <= queue.count:
         return False
     most = settings.prefetch_page_bytes if settings.prefetch_page_bytes >= 0 else _most_read(settings)
-    return 2 * queue.backlog.size <= min(most, queue.engine.page_size)
+    return 2 * queue.size <= min(most, queue.engine.page_size)
 
 
 def _most_read(settings: Settings) -> int:
@@ -109,11 +108,11 @@ def _most_read(settings: Settings) -> int:
 def _may_read(queue: Queue, settings: Settings) -> bool:
     """Consumers have not too much that they did not acknowledge; who has nothing gets something."""
     consumers = [binding.consumer for binding in queue.takers]
-    size = queue.backlog.size + sum([consumer.bytes_out for consumer in consumers])
-    count = queue.backlog.count + queue.delivering
+    size = queue.size + sum([consumer.bytes_out for consumer in consumers])
+    count = queue.count + queue.delivering
     if size < _most_read(settings) and not 0 <= settings.max_read_page_messages <= count:
         return True
-    return not queue.backlog.count and any(consumer.has_credit and not consumer.messages_out for consumer in consumers)
+    return not queue.count and any(consumer.has_credit and not consumer.messages_out for consumer in consumers)
 
 
 def _waits(queue: Queue) -> bool:
@@ -147,7 +146,7 @@ def count_out(queue: Queue, segment: Segment) -> None:
 
 def is_enough(queue: Queue) -> bool:
     """Of what was read for it, the queue keeps what it has by now; the rest stays in the log."""
-    return queue.backlog.size > SHARE and queue.address.memory.is_full
+    return queue.size > SHARE and queue.address.memory.is_full
 
 
 def page(engine: Engine, queue: Queue, run: Run, first: int) -> None:

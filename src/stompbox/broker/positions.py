@@ -87,8 +87,7 @@ def _leave(queue: Queue) -> None:
     """What is in memory goes; the log has it, from the position on."""
     queue.address.streams.pop(queue.id, None)
     queue.address.look_again()
-    queue.backlog.clear()
-    queue.waits.clear()
+    queue.clear()
     scheduling.forget(queue)
     queue.paged_from = -1
     queue.is_loading = False

@@ -10,25 +10,24 @@ there is room. Whatever a queue wants of others it asks of its engine.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import Enum
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from stompbox.broker import arrivals, choosing, dispatching, emptying, messagegroups, paging, scheduling, seeking, slowness
 from stompbox.broker.consumer import Binding, Consumer
 from stompbox.broker.cursor import Cursor
-from stompbox.broker.expiring import Expiring
 from stompbox.broker.intake import Intake
-from stompbox.broker.kinds import PLAIN, Rules, rules_of
-from stompbox.broker.lanes import Lane, Lanes
+from stompbox.broker.kinds import PLAIN, READS_THE_LOG, ROUTING, Kind, Rules, rules_of
+from stompbox.broker.lanes import Lane
 from stompbox.broker.messagegroups import Groups
 from stompbox.broker.segments import Segment
 from stompbox.broker.undelivered import TOO_OFTEN
-from stompbox.broker.waits import Waits
+from stompbox.broker.waiting import Waiting
 from stompbox.broker.work import MESSAGE
-from stompbox.message import ANYCAST, MULTICAST, Run
+from stompbox.message import Run
 from stompbox.ranges import Ranges
 from stompbox.selectors import Selector
+
+__all__ = ["Kind", "Queue"]
 
 if TYPE_CHECKING:
     from stompbox.broker.address import Address
@@ -39,43 +38,30 @@ if TYPE_CHECKING:
     from stompbox.broker.scheduling import Later
 
 
-class Kind(Enum):
-    ANYCAST = "anycast"  # competing consumers, stored
-    DURABLE = "durable"  # a durable subscription, stored
-    TOPIC = "topic"  # a plain subscription, gone with its connection
-    STREAM = "stream"  # a reader of the log, gone with its connection
-    GROUP = "group"  # a position that holds retention back; nothing is delivered
-    READER = "reader"  # a reader of the log whose position is stored by name (positions.py)
-    BROWSER = "browser"  # copies of what another queue holds (browsing.py), gone with its connection
-
-
-_ROUTING: Final = {Kind.ANYCAST: ANYCAST, Kind.DURABLE: MULTICAST, Kind.TOPIC: MULTICAST}
-_READS_THE_LOG: Final = frozenset((Kind.STREAM, Kind.GROUP, Kind.READER, Kind.BROWSER))
-
-
-class Queue:
+class Queue(Waiting):
     """`page_size` of the engine: octets in memory before the rest stays in the log.
 
     A queue `is_simple` when nothing but the order of arrival decides what goes where: then a run is handed out at once.
     """
 
+    __slots__ = (
+        "__weakref__", "_no_local", "_takers", "_turns", "bindings", "counts", "delivering", "doubted_below", "first_use", "groups",
+        "has_tiers", "intake", "is_auto", "is_halfway", "is_loading", "is_open", "is_paused", "is_simple", "is_watched", "later", "moved",
+        "name", "owner", "paged_from", "readers", "redrive", "rules", "selector", "sought", "suspect_below", "takers", "tally", "turn",
+        "unasked", "unread", "unsearched", "used", "uses",
+    )  # fmt: skip
+
     def __init__(
         self, engine: Engine, address: Address, name: str, *, kind: Kind, cursor: Cursor, selector: Selector | None = None
     ) -> None:
-        self.engine = engine
-        self.address = address
+        super().__init__(engine, address, kind, cursor)
         self.name = name
-        self.kind = kind
-        self.cursor = cursor
         self.selector = selector
         self._no_local = 0
         self.bindings: list[Binding] = []
         self.takers: list[Binding] = self.bindings  # those of them that get messages now
-        self.readers: list[Queue] = []  # browsers that get copies of what arrives
-        self.expiring = Expiring(engine.timers, partial(arrivals.expire, self))
-        self.backlog = Lanes(address, self.expiring, queue=self.id, is_ranked=kind not in (Kind.STREAM, Kind.READER))
+        self.readers: tuple[Queue, ...] = ()  # browsers that get copies of what arrives
         self.tally: Tally | None = None  # what it has not consumed, where that is limited (limits.py)
-        self.waits = Waits(engine.timers, partial(arrivals.wake, self), address.memory)
         self.later: Later | None = None  # messages for later that the log alone has (scheduling.py)
         self.delivering = 0  # messages that consumers have and have not acknowledged
         self.paged_from = -1  # from this offset on the log alone has them; -1: all are in memory
@@ -104,10 +90,10 @@ class Queue:
         self.redrive: Redrive | None = None  # takes its messages back to where they came from
         self.moved = 0  # when a reader group's position last went on, ms since the epoch; 0: not since the start
         self.first_use = 0  # and had when the first of those that are there came
-        self._takers: dict[Lane, list[Binding]] = {}
-        self._turns: dict[Lane, int] = {}
-        if kind not in _READS_THE_LOG:
-            self.obey(rules_of(address.settings_of(name) if kind is Kind.ANYCAST else address.settings))
+        self._takers: dict[Lane, list[Binding]] | None = None
+        self._turns: dict[Lane, int] | None = None
+        if kind not in READS_THE_LOG:
+            self.obey(rules_of(address.settings_of(name)) if kind is Kind.ANYCAST else address.rules)
 
     def obey(self, rules: Rules) -> None:
         """From now on these are its rules."""
@@ -134,7 +120,7 @@ class Queue:
     @property
     def reads_the_log(self) -> bool:
         """It takes nothing from anybody: what expires or fails in its hands is passed over, and stays in the log."""
-        return self.kind in _READS_THE_LOG
+        return self.kind in READS_THE_LOG
 
     @property
     def is_paged(self) -> bool:
@@ -171,7 +157,7 @@ class Queue:
 
     def wants(self, run: Run) -> bool:
         """Whether messages of this routing are for it at all."""
-        return self.kind in _READS_THE_LOG or bool(run.routing & _ROUTING[self.kind])
+        return self.kind in READS_THE_LOG or bool(run.routing & ROUTING[self.kind])
 
     # What arrives
 
@@ -185,9 +171,10 @@ class Queue:
         if self.cursor.unsaved is not None:
             self.reach_to(first, stop)
         segment = Segment(run, first, stop)
-        common = self.backlog.common
-        if not common.count and self.takers and not self.share(segment, self.takers):
+        backlog = self._backlog
+        if (backlog is None or not backlog.common.count) and self.takers and not self.share(segment, self.takers):
             return
+        common = self.backlog.common
         if not paging.fits(self, common.size, segment):
             paging.page(self.engine, self, run, segment.first)
         else:
@@ -229,6 +216,12 @@ class Queue:
 
     # Time
 
+    def _expire(self) -> None:
+        arrivals.expire(self)
+
+    def _wake(self) -> None:
+        arrivals.wake(self)
+
     def expired(self, segment: Segment) -> None:
         self.engine.expire(self, segment)
         if self.intake is not None:
@@ -263,8 +256,9 @@ class Queue:
                 seeking.seek(self.engine, self)
 
     def _dispatch_common(self, bindings: list[Binding]) -> None:
-        backlog = self.backlog.common
-        work = self.engine.work
+        if self._backlog is None:
+            return
+        backlog, work = self._backlog.common, self.engine.work
         left = work.rounds
         while backlog.count and left:
             left -= 1
@@ -292,6 +286,8 @@ class Queue:
         return ready
 
     def takers_of(self, lane: Lane) -> list[Binding]:
+        if self._takers is None:
+            self._takers = {}
         found = self._takers.get(lane)
         if found is None:
             found = self._takers[lane] = choosing.takers_of(lane, self.takers, is_shared=self.is_shared)
@@ -305,6 +301,8 @@ class Queue:
             special = segment.run.shape.special
             if special is not None and special.is_grouped:
                 return messagegroups.hand_out(self, self.groups, segment, takers, self.takers_of(lane))
+        if self._turns is None:
+            self._turns = {}
         self.turn = self._turns.get(lane, 0)
         is_left = self.share(segment, takers)
         self._turns[lane] = self.turn
@@ -378,7 +376,7 @@ class Queue:
 
     def drop_withdrawn(self) -> None:
         """What waits and could not be stored goes; what is out goes when it comes back."""
-        for segment in self.backlog.segments():
+        for segment in self._backlog.segments() if self._backlog is not None else ():
             if segment.run.is_withdrawn:
                 self.drop(self.backlog.remove(segment), "withdrawn")
 
@@ -446,7 +444,8 @@ class Queue:
         if self.groups is not None:
             for owner in owners:
                 self.groups.leave(owner)
-                self.backlog.release(owner)
+                if self._backlog is not None:
+                    self._backlog.release(owner)
 
     def pause(self) -> None:
         """Nothing goes out until `resume`; what is out stays out."""
@@ -465,26 +464,28 @@ class Queue:
 
     def show_to(self, reader: Queue) -> None:
         """A browser that gets what arrives from now on."""
-        self.readers.append(reader)
+        self.readers += (reader,)
         self.consumers_changed()
 
     def hide_from(self, reader: Queue) -> None:
-        self.readers.remove(reader)
+        self.readers = tuple([known for known in self.readers if known is not reader])
         self.consumers_changed()
 
     def consumers_changed(self) -> None:
-        self._takers = {}
-        self._turns = {}
+        self._takers = self._turns = None
         self.takers = choosing.chosen(self)
         self.has_tiers = choosing.has_tiers(self.takers)
         if self.is_shared:
-            self.backlog.select([binding.consumer.selector for binding in self.bindings if binding.consumer.selector is not None])
+            wanted = [binding.consumer.selector for binding in self.bindings if binding.consumer.selector is not None]
+            if wanted or self._backlog is not None:
+                self.backlog.select(wanted)
         self.sorted_out()
 
     def sorted_out(self) -> None:
         """Nothing is to be sorted any more, or it begins: does the order of arrival decide everything?"""
-        is_special = self.intake is not None or self.groups is not None or bool(self.readers)
-        self.is_simple = not (is_special or self.has_tiers or self.backlog.selectors or self.backlog.unsorted)
+        is_special = self.intake is not None or self.groups is not None or bool(self.readers) or self.has_tiers
+        backlog = self._backlog
+        self.is_simple = not (is_special or (backlog is not None and (backlog.selectors or backlog.unsorted)))
 
     # What comes from the log
 
@@ -569,5 +570,5 @@ class Queue:
 
     def __repr__(self) -> str:
         paged = f" paged from {self.paged_from}" if self.paged_from >= 0 else ""
-        state = f"at {self.cursor.position} waiting={self.backlog.count} consumers={len(self.bindings)}{paged}"
+        state = f"at {self.cursor.position} waiting={self.count} consumers={len(self.bindings)}{paged}"
         return f"<Queue {self.id} {self.kind.value} {self.name} {state}>"

@@ -57,7 +57,7 @@ def _look(engine: Engine, queue: Queue) -> None:
         return
     settings = queue.address.settings
     threshold = settings.slow_consumer_threshold / _SECONDS[settings.slow_consumer_threshold_measurement_unit]
-    is_waiting = queue.backlog.count > 0 or queue.paged_from >= 0
+    is_waiting = queue.count > 0 or queue.paged_from >= 0
     for binding in queue.bindings:
         rate = (binding.done - binding.seen) / settings.slow_consumer_check_period
         was_there = binding.seen >= 0

@@ -130,7 +130,7 @@ def to_topic(
 
 def join_topic(engine: Engine, consumer: Consumer, address: Address, wish: Plain) -> None:
     position = address.replay_from()
-    queue = engine.new_queue(address, f"{consumer.session}.{consumer.name}", Kind.TOPIC, wish.selector, position=position)
+    queue = engine.new_queue(address, consumer.queue_name, Kind.TOPIC, wish.selector, position=position)
     queue.no_local = consumer.session if wish.no_local else 0
     if wish.most_waiting >= 0:
         queue.obey(replace(queue.rules, ring_size=wish.most_waiting))
@@ -141,4 +141,4 @@ def join_topic(engine: Engine, consumer: Consumer, address: Address, wish: Plain
 def to_stream(engine: Engine, consumer: Consumer, destination: Destination, position: int) -> None:
     """A reader of an address's log from an offset on; it takes nothing from anybody."""
     address = engine.address(destination.address)
-    engine.new_queue(address, f"{consumer.session}.{consumer.name}", Kind.STREAM, consumer.selector, position=position).bind(consumer)
+    engine.new_queue(address, consumer.queue_name, Kind.STREAM, consumer.selector, position=position).bind(consumer)

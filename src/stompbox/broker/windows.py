@@ -43,13 +43,15 @@ def _used(queue: Queue) -> int:
 
 def give_back(queue: Queue) -> None:
     """What can go from its memory goes."""
+    if not queue.count and not queue.has_waits:
+        return
     log, out = queue.address.log, [segment for binding in queue.bindings for segment in binding.taken()]
     is_special = queue.intake is not None or queue.groups is not None or queue.redrive is not None or queue.kind is Kind.BROWSER
     is_special = is_special or queue in queue.engine.returning  # something long is done with its messages just now
     if is_special or sum(map(len, out)) != queue.delivering:  # else a transaction has some, and may give them back
         return
     oldest = 0 if queue.is_durable else log.trimmed  # the others hold nothing back, as long as they have it in memory
-    for when, segment in queue.waits.take_fresh(oldest):
+    for when, segment in queue.waits.take_fresh(oldest) if queue.has_waits else ():
         _log(queue, segment)
         scheduling.leave_in_log(queue, segment, when)
     fresh = [segment for segment in queue.backlog.segments() if queue.is_fresh(segment)]
@@ -73,7 +75,7 @@ def give_back(queue: Queue) -> None:
 def _reached(queue: Queue, out: list[Segment]) -> int:
     """After the last message that memory must keep: a queue that reads the log from here on reads nothing twice."""
     kept = [segment.stop for segment in (*out, *queue.backlog.segments()) if not queue.is_fresh(segment) or segment.home is None]
-    kept.append(queue.waits.stop)
+    kept.append(queue.waits.stop if queue.has_waits else 0)
     if queue.later is not None:
         kept.append(queue.later.stop)
     return max(kept)
