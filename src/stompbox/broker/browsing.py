@@ -84,6 +84,7 @@ class Browser(Queue):
 
 def browse(engine: Engine, shown: Queue, consumer: Consumer, *, goes_on: bool, first: int = 0) -> Browser:
     """Binds the consumer to a browser of the queue, from offset `first` on."""
+    consumer.allowance.require_bindings(consumer)
     next = shown.address.log.next
     left = max(shown.paged_from, first, shown.cursor.position) if shown.paged_from >= 0 else next  # from here on the log has it
     browser = Browser(engine, shown, consumer, engine.volatile_cursor(left), end=NO_END if goes_on else next)

@@ -18,7 +18,7 @@ from stompbox.broker.engine import Engine
 from stompbox.broker.facts import selector_entry
 from stompbox.broker.queue import Kind, Queue
 from stompbox.broker.subscriptions import MayReach, everything
-from stompbox.broker.watching import Watcher
+from stompbox.broker.watching import Watcher, matcher
 from stompbox.config.spaces import joined, space_of
 from stompbox.errors import IllegalFrame, Refused
 from stompbox.message import MULTICAST
@@ -88,6 +88,7 @@ def to_durable(engine: Engine, consumer: Consumer, wish: DurableSubscription) ->
     for pattern in wish.patterns:
         if not engine.wildcards.is_wild(pattern):
             engine.address(pattern, MULTICAST)  # what can be refused comes first
+    consumer.allowance.require_bindings(consumer, len(_covered(engine, wish)))
     if known is not None and not known.is_same(wish):
         wish.owner = known.owner or wish.owner  # who may manage it does not take it
         drop_durable(engine, *known.identity)
@@ -98,9 +99,9 @@ def to_durable(engine: Engine, consumer: Consumer, wish: DurableSubscription) ->
     durable = known if known is not None else _make_durable(engine, wish)
     durable.may_reach = wish.may_reach
     durable.consumer = consumer
+    consumer.on_close.append(partial(_leave, engine, durable))
     for queue in durable.queues:
         _bind(durable, queue)
-    consumer.on_close.append(partial(_leave, engine, durable))
     return known is None
 
 
@@ -136,11 +137,17 @@ def _make_durable(engine: Engine, wish: DurableSubscription) -> DurableSubscript
     for pattern in wish.patterns:
         if not engine.wildcards.is_wild(pattern):  # it may just have gone with the subscription that this one replaces
             engine.address(pattern, MULTICAST)
-    for address in list(engine.addresses.values()):
-        if any(engine.wildcards.is_named(pattern, address.name) for pattern in wish.patterns):
-            _join(engine, wish, address)
+    for address in _covered(engine, wish):
+        _join(engine, wish, address)
     watch_durable(engine, wish)
     return wish
+
+
+def _covered(engine: Engine, durable: DurableSubscription) -> list[Address]:
+    """The addresses that it has a queue of, or would have."""
+    named = matcher(engine.wildcards, durable.patterns)
+    addresses = [address for address in engine.addresses.values() if named(address.name) and not address.owner]
+    return [address for address in addresses if durable.may_reach(address.name)]
 
 
 def watch_durable(engine: Engine, durable: DurableSubscription) -> None:

@@ -36,7 +36,7 @@ from stompbox.broker import (
     windows,
 )
 from stompbox.broker.address import Address, Settings, Targets
-from stompbox.broker.allowance import Unacknowledged
+from stompbox.broker.allowance import TooManyBindings, Unacknowledged
 from stompbox.broker.attempts import Outcome
 from stompbox.broker.bodies import Bodies
 from stompbox.broker.commits import Commits
@@ -120,13 +120,13 @@ class Engine:
         self.diverting: dict[Address, None] = {}  # along whose diverts a run is just going
         self.timers = Timers()
         self.relief = Alarm(self.timers, partial(windows.relieve, self))
-        self._next_log = 1
-        self._next_cursor = 1
+        self._next_log = self._next_cursor = 1
         self._next_volatile = epoch * EPOCH_IDS
         self.bodies = Bodies(epoch)
         self.schedules = Schedules(self)
         self.commits = Commits(self)
         self.slow: list[Slow] = []  # consumers that are too slow
+        self.overbound: list[TooManyBindings] = []  # those that miss a queue which was made just now
         self.unacknowledged = Unacknowledged()  # what consumers have
         self.memory = Memory(unacknowledged=self.unacknowledged)  # what waits in queues
         self.full: list[tuple[Limits, bool, int]] = []  # is full now, or not any more after so many were dropped
@@ -252,7 +252,7 @@ class Engine:
         if kind is Kind.ANYCAST and not address.owner:
             for watcher in list(self.watchers):
                 if is_match(watcher.words, self.wildcards.split(address.name)):
-                    watcher.on_queue(queue)
+                    watching.join(self, watcher.on_queue, queue)
         lifetimes.queue_made(self, queue)
         return queue
 

@@ -60,6 +60,7 @@ def user_of(queue: Queue) -> str:
 
 def to_position(engine: Engine, consumer: Consumer, address: Address, reader: Reader, start: int, *, owner: str = "") -> bool:
     """Reads on from where this reader has come, or from `start` when it is new. True when it is. `owner`: the user whose it becomes."""
+    consumer.allowance.require_bindings(consumer)
     queue = reader.at(address)
     is_new = queue is None
     if queue is None:

@@ -410,6 +410,8 @@ class Queue(Waiting):
     # Consumers
 
     def bind(self, consumer: Consumer) -> Binding:
+        consumer.allowance.require_bindings(consumer)  # who makes a queue for it asks before
+        consumer.allowance.bind(1)
         binding = consumer.bindings[self.id] = Binding(consumer, self)
         self.bindings.append(binding)
         self.uses += 1
@@ -430,6 +432,7 @@ class Queue(Waiting):
         binding.consumer.forget(binding)
         binding.consumer.starved.pop(self, None)
         del binding.consumer.bindings[self.id]
+        binding.consumer.allowance.bind(-1)
         self._free_groups([binding])
         if not self.bindings:
             self.is_open = self.rules.consumers_before_dispatch == 0

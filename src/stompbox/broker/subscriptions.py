@@ -5,7 +5,7 @@ The consumer is bound but gets nothing before `start`: the RECEIPT of its SUBSCR
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from stompbox.broker import retained
@@ -68,9 +68,12 @@ def require_queue(engine: Engine, destination: Destination) -> None:
 def to_queue(engine: Engine, consumer: Consumer, destination: Destination, may_reach: MayReach = everything) -> None:
     """Competing consumer on an anycast queue, on one that `address::queue` names, or on all that a wildcard reaches."""
 
-    def join(queue: Queue) -> None:
+    def may_join(queue: Queue) -> bool:
         """One queue that takes nobody more must not keep others away, nor fail whoever makes it."""
-        if not queue.is_full and may_reach(queue.address.name) and queue.id not in consumer.bindings:
+        return not queue.is_full and may_reach(queue.address.name) and queue.id not in consumer.bindings
+
+    def join(queue: Queue) -> None:
+        if may_join(queue):
             _join(queue, consumer)
 
     if not destination.is_wild:
@@ -79,7 +82,9 @@ def to_queue(engine: Engine, consumer: Consumer, destination: Destination, may_r
         return
     words = destination.words
     matching = [address for address in engine.addresses.values() if is_reached(words, address)]
-    for queue in [queue for address in matching for queue in address.anycast.values()]:
+    queues = [queue for address in matching for queue in address.anycast.values() if may_join(queue)]
+    consumer.allowance.require_bindings(consumer, len(queues))
+    for queue in queues:
         join(queue)
     _watch(engine, consumer, Watcher(words, lambda _: None, join))
 
@@ -111,24 +116,38 @@ def to_topic(
     wish: Plain,
     *,
     may_reach: MayReach = everything,
+    before: Sequence[Destination] = (),
 ) -> None:
-    """A plain subscription: from the next message on (or what the address keeps for newcomers), gone with its connection."""
+    """A plain subscription: from the next message on (or what the address keeps for newcomers), gone with its connection. `before`:
+    other destinations of it; an address that one of them covers has been joined, and its messages come once."""
+
+    def is_new(address: Address) -> bool:
+        return not any(_covers(other, address) for other in before)
 
     def join(address: Address) -> None:
-        if may_reach(address.name):
+        if may_reach(address.name) and is_new(address):
             join_topic(engine, consumer, address, wish)
 
     if not destination.is_wild:
-        join_topic(engine, consumer, engine.address(destination.address, MULTICAST), wish)
+        address = engine.address(destination.address, MULTICAST)
+        if is_new(address):
+            join_topic(engine, consumer, address, wish)
         return
     words = destination.words
-    for address in list(engine.addresses.values()):
-        if is_reached(words, address):
-            join(address)
+    reached = [address for address in engine.addresses.values() if is_reached(words, address)]
+    joined = [address for address in reached if may_reach(address.name) and is_new(address)]
+    consumer.allowance.require_bindings(consumer, len(joined))
+    for address in joined:
+        join_topic(engine, consumer, address, wish)
     _watch(engine, consumer, Watcher(words, join, lambda _: None))
 
 
+def _covers(destination: Destination, address: Address) -> bool:
+    return is_reached(destination.words, address) if destination.is_wild else destination.address == address.name
+
+
 def join_topic(engine: Engine, consumer: Consumer, address: Address, wish: Plain) -> None:
+    consumer.allowance.require_bindings(consumer)
     position = address.replay_from()
     queue = engine.new_queue(address, consumer.queue_name, Kind.TOPIC, wish.selector, position=position)
     queue.no_local = consumer.session if wish.no_local else 0
@@ -140,5 +159,6 @@ def join_topic(engine: Engine, consumer: Consumer, address: Address, wish: Plain
 
 def to_stream(engine: Engine, consumer: Consumer, destination: Destination, position: int) -> None:
     """A reader of an address's log from an offset on; it takes nothing from anybody."""
+    consumer.allowance.require_bindings(consumer)
     address = engine.address(destination.address)
     engine.new_queue(address, consumer.queue_name, Kind.STREAM, consumer.selector, position=position).bind(consumer)

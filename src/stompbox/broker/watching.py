@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from stompbox.broker.allowance import TooManyBindings
 from stompbox.broker.queue import Kind, Queue
 from stompbox.config.matching import Wildcards, Words, is_match
 
 if TYPE_CHECKING:
     from stompbox.broker.address import Address
     from stompbox.broker.engine import Engine
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
@@ -36,11 +39,19 @@ def matcher(wildcards: Wildcards, patterns: Iterable[str]) -> Callable[[str], bo
     return lambda name: name in exact or any(is_match(words, wildcards.split(name)) for words in wild)
 
 
+def join(engine: Engine, on_made: Callable[[T], None], made: T) -> None:
+    """Whoever waits for it joins it. That one of them must not have it is not the fault of who has made it."""
+    try:
+        on_made(made)
+    except TooManyBindings as error:
+        engine.overbound.append(error)
+
+
 def tell_of(engine: Engine, address: Address) -> None:
     """Whoever waits for addresses of such a name joins it."""
     for watcher in list(engine.watchers):
         if is_match(watcher.words, engine.wildcards.split(address.name)):
-            watcher.on_address(address)
+            join(engine, watcher.on_address, address)
     for group, patterns in engine.group_patterns.items():
         if any(engine.wildcards.is_named(pattern, address.name) for pattern in patterns):
             engine.new_queue(address, group, Kind.GROUP, position=address.log.oldest)

@@ -162,6 +162,19 @@ class ListenerOptions(Struct, frozen=True, kw_only=True, rename="camel"):
     ] = 64 * MIB
     max_connections_per_user: Annotated[int, key("Connections of one user; -1: no limit.", "connections", source=_OWN, at_least=-1)] = -1
     max_subscriptions: Annotated[int, key("Subscriptions of one connection.", "subscriptions", source=_OWN, at_least=1)] = 1000
+    max_bindings: Annotated[
+        int,
+        key(
+            "Queues that the subscriptions of one connection are bound to: a wildcard has one per address. Beyond it SUBSCRIBE is refused, "
+            "and who misses an address that is made later is closed. -1: no limit.",
+            "queues",
+            source=_OWN,
+            at_least=-1,
+        ),
+    ] = 20_000
+    max_bindings_per_user: Annotated[
+        int, key("The same of all connections of one user; -1: no limit.", "queues", source=_OWN, at_least=-1)
+    ] = -1
     max_transactions: Annotated[int, key("Transactions that one connection has open.", "transactions", source=_OWN, at_least=1)] = 100
     max_transaction_size: Annotated[
         int, key("Bodies that one transaction has in memory; all of it counts for `maxConnectionMemory`.", "bytes", source=_OWN, at_least=1)

@@ -164,6 +164,7 @@ class Broker:
             raise Refused("too-many-connections", f"user {user.name!r} has {most} connections, which is the limit")
         connection.transport.enter()
         connection.user = user
+        connection.allowance.user = user.name
         connection.account.enter(connection)
         connection.proof = login.proof
         connection.is_entered = True
@@ -232,6 +233,8 @@ class Broker:
             self._start_loads()
         if engine.slow:
             self._deal_with_slow()
+        if engine.overbound:
+            self._end_overbound()
         if engine.memory.is_pressed:
             windows.relieve(engine)
         if self.pressure.full:
@@ -260,6 +263,15 @@ class Broker:
                 connection.write_out()
             else:
                 self.errors["slow-consumer"] += 1
+
+    def _end_overbound(self) -> None:
+        """They would miss messages of a queue that their subscription covers: they must know."""
+        overbound, self.engine.overbound = self.engine.overbound, []
+        for error in overbound:
+            connection: Connection | None = error.consumer.owner if error.consumer is not None else None
+            if connection is not None and not connection.is_ended:
+                connection.refuse(Refused(error.code, error.message, closes=True))
+                connection.write_out()
 
     def deliver_on(self, consumers: Iterable[Consumer]) -> None:
         """What they have is handed out in the next turn."""

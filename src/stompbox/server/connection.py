@@ -95,7 +95,8 @@ class Connection:
         self.reading = Reading(self)
         self.unread = Unread()
         self.account = Account()
-        self.allowance = Allowance(broker.engine.unacknowledged, max(MOST_OUT, options.max_connection_memory))
+        most_bindings = options.max_bindings, options.max_bindings_per_user
+        self.allowance = Allowance(broker.engine.unacknowledged, max(MOST_OUT, options.max_connection_memory), most_bindings)
         self.is_ended = False  # nothing more is obeyed
         self.is_leaving = False  # and what it held is going back
         self._afterwards: Callable[[], None] | None = None  # when that is done

@@ -6,7 +6,7 @@
 | `output`        | what the client was told and has not taken                                                              |
 | `receipts`      | what it is told when the disk has it (receipts.py)                                                      |
 | `transactions`  | open ones: bodies, heads and varying headers of their SENDs, and the messages that their ACKs hold      |
-| `subscriptions` | themselves, with their selectors, and temporary destinations                                            |
+| `subscriptions` | themselves, with their selectors and the queues that they are bound to, and temporary destinations       |
 | `requests`      | those that are not answered yet                                                                         |
 | `session`       | names that the client gave: login, host, client-id                                                      |
 | `unacknowledged`| messages that it has and did not acknowledge (broker/allowance.py): they pause delivery, and close nothing  |

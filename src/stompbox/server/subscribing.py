@@ -203,6 +203,7 @@ def _bind(
         return {"durable-name": wish.name, "subscription-created": "true" if is_new else "false"}
     plain = subscriptions.Plain(consumer.selector, _no_local(frame), most_waiting(frame))
     said: dict[str, str] = {}
+    topics: list[Destination] = []
     for destination in destinations:
         if destination.is_stream:
             position = streams.position(connection, frame, destination, is_alone=len(destinations) == 1)
@@ -218,7 +219,8 @@ def _bind(
             subscriptions.to_queue(engine, consumer, destination, partial(_may_reach, connection, None))
         else:
             may_reach = partial(_may_reach, connection, Right.CREATE_NON_DURABLE_QUEUE)
-            subscriptions.to_topic(engine, consumer, destination, plain, may_reach=may_reach)
+            subscriptions.to_topic(engine, consumer, destination, plain, may_reach=may_reach, before=tuple(topics))
+            topics.append(destination)
     return said
 
 

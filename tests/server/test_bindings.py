@@ -1,0 +1,163 @@
+"""Wildcards bind a subscription to many queues: what each costs, how many there may be, and what is said beyond."""
+
+from __future__ import annotations
+
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from stompbox.broker import subscriptions
+from stompbox.broker.allowance import BOUND
+from stompbox.broker.consumer import AckMode
+from stompbox.broker.destinations import Destination
+from stompbox.message import ANYCAST, MULTICAST
+from tests.broker.world import World
+from tests.server.world import Guest, House, configured, play
+
+ADDRESSES = 300
+
+
+async def ask(guest: Guest, frame: str) -> bytes:
+    guest.say(frame)
+    return await guest.hear(b"\0\n")
+
+
+def subscribe(number: int, destination: str, more: str = "") -> str:
+    return f"SUBSCRIBE\nid:{number}\ndestination:{destination}\nreceipt:{number}\n{more}\n\0"
+
+
+def send(destination: str, receipt: str = "sent") -> str:
+    return f"SEND\ndestination:{destination}\nreceipt:{receipt}\n\n\0"
+
+
+@pytest.mark.parametrize("ack", list(AckMode))
+def test_an_address_of_a_wildcard_costs_little_as_long_as_it_is_silent(ack: AckMode) -> None:
+    world = World()
+    for number in range(ADDRESSES):
+        world.address(f"wide.{number}", MULTICAST)
+    tracemalloc.start()
+    try:
+        for number in range(10):
+            consumer = world.consumer(str(number), ack)
+            subscriptions.to_topic(world.engine, consumer, Destination("#", "#", MULTICAST), subscriptions.Plain())
+            subscriptions.start(consumer)
+        each = tracemalloc.get_traced_memory()[0] / (10 * ADDRESSES)
+    finally:
+        tracemalloc.stop()
+    assert each <= 1300, f"{each:.0f} octets per subscription and address"
+    assert each <= BOUND, "less is counted than it takes"
+
+
+def test_what_a_wildcard_is_bound_to_counts_for_its_connection_until_it_goes(tmp_path: Path) -> None:
+    async def story(house: House) -> None:
+        guest, maker = await house.client(more="login:guest\n"), await house.client(more="login:maker\n")
+        for number in range(20):
+            await ask(maker, subscribe(number, f"/topic/bound.{number}"))
+        (connection,) = [known for known in house.broker.connections if known.user.name == "guest"]
+        before = house.broker.ledger.by_kind["subscriptions"]
+        await ask(guest, subscribe(1, "/topic/bound.#"))
+        assert connection.allowance.bindings == 20
+        assert house.broker.ledger.by_kind["subscriptions"] >= before + 20 * BOUND
+        assert house.broker.engine.unacknowledged.bindings == {"guest": 20, "maker": 20}
+        await ask(guest, "UNSUBSCRIBE\nid:1\nreceipt:2\n\n\0")
+        assert connection.allowance.bindings == 0
+        assert house.broker.ledger.by_kind["subscriptions"] == before
+        assert house.broker.engine.unacknowledged.bindings == {"maker": 20}
+
+    play(configured(tmp_path), story)
+
+
+@pytest.mark.parametrize(
+    ("destination", "more"),
+    [
+        ("/topic/many.#", ""),
+        ("/queue/many.#", ""),
+        ("/topic/many.#", "durable-subscription-name:d\n"),
+        ("/topic/many.*,/queue/many.*", ""),
+    ],
+    ids=["topics", "queues", "durable", "several"],
+)
+def test_a_subscribe_beyond_max_bindings_is_refused_and_leaves_nothing(tmp_path: Path, destination: str, more: str) -> None:
+    async def story(house: House) -> None:
+        engine = house.broker.engine
+        for number in range(4):
+            engine.anycast_queue(engine.address(f"many.{number}", ANYCAST | MULTICAST))
+        guest = await house.client(version="1.1", more="client-id:c\n")
+        await ask(guest, subscribe(0, "/topic/other"))
+        there = len(engine.queues), len(engine.watchers), len(engine.durables)
+        said = await ask(guest, subscribe(1, destination, more))
+        assert b"code:too-many-bindings\n" in said
+        assert b"the limit is 4 (maxBindings)" in said
+        assert (len(engine.queues), len(engine.watchers), len(engine.durables)) == there
+        assert house.connection().allowance.bindings == 1
+        await ask(guest, "UNSUBSCRIBE\nid:0\nreceipt:u\n\n\0")
+        assert b"RECEIPT" in await ask(guest, subscribe(2, "/topic/many.#", more)), "now there is room"
+
+    play(configured(tmp_path, "maxBindings=4"), story)
+
+
+def test_the_limit_of_a_user_counts_all_of_its_connections(tmp_path: Path) -> None:
+    async def story(house: House) -> None:
+        first, second, other = [await house.client(version="1.1", more=f"login:{name}\n") for name in ("u", "u", "v")]
+        for number in range(2):
+            await ask(first, subscribe(number, f"/queue/{number}"))
+            await ask(second, subscribe(number, f"/queue/{number}"))
+        said = await ask(second, subscribe(5, "/queue/5"))
+        assert b"code:too-many-bindings\n" in said
+        assert b"user 'u' are bound to 4 queues; the limit is 4 (maxBindingsPerUser)" in said
+        assert b"RECEIPT" in await ask(other, subscribe(5, "/queue/5"))
+        first.leave()
+        await house.until(lambda: house.broker.engine.unacknowledged.bindings["u"] == 2, "the connection left")
+        assert b"RECEIPT" in await ask(second, subscribe(5, "/queue/5"))
+
+    play(configured(tmp_path, "maxBindingsPerUser=4"), story)
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
+@pytest.mark.parametrize(
+    ("destination", "made", "more"),
+    [
+        ("/topic/late.#", "/topic/late.x", ""),
+        ("/queue/late.#", "/queue/late.x", ""),
+        ("/topic/late.#", "/topic/late.x", "durable-subscription-name:d\n"),
+    ],
+    ids=["topics", "queues", "durable"],
+)
+def test_who_would_miss_an_address_that_is_made_later_is_closed_and_its_maker_is_not(
+    tmp_path: Path, version: str, destination: str, made: str, more: str
+) -> None:
+    async def story(house: House) -> None:
+        guest, maker = await house.client(version=version, more="client-id:c\n"), await house.client()
+        await ask(guest, subscribe(1, destination, more))
+        for number in range(2):
+            assert b"RECEIPT" in await ask(maker, send(f"{made}.{number}"))
+        assert b"code:" not in guest.heard
+        assert b"RECEIPT" in await ask(maker, send(f"{made}.2"))
+        said = await guest.end()
+        assert b"code:too-many-bindings\n" in said
+        assert b"the limit is 2 (maxBindings)" in said
+        assert house.broker.errors["too-many-bindings"] == 1
+        assert b"RECEIPT" in await ask(maker, send(f"{made}.3"))
+
+    play(configured(tmp_path, "maxBindings=2"), story)
+
+
+@pytest.mark.parametrize(
+    "destination",
+    ["/topic/#,/topic/over.#,/topic/over.*,/topic/*.a", "/topic/#,/topic/over.a", "/topic/over.a,/topic/#", "/topic/over.a, /topic/over.a"],
+)
+def test_destinations_of_one_subscription_that_overlap_join_an_address_once(tmp_path: Path, destination: str) -> None:
+    async def story(house: House) -> None:
+        guest = await house.client()
+        house.broker.engine.address("over.a", MULTICAST)
+        await ask(guest, subscribe(1, destination))
+        assert house.connection().allowance.bindings == 1
+        if "#" in destination:
+            await ask(guest, send("/topic/over.later"))
+            assert house.connection().allowance.bindings == 2
+            assert guest.heard.count(b"MESSAGE") <= 1
+        guest.say("SEND\ndestination:/topic/over.a\n\nonce\0SEND\ndestination:/topic/over.a\n\nend\0")
+        assert (await guest.hear(b"end\0")).count(b"once") == 1
+
+    play(configured(tmp_path), story)
