@@ -50,20 +50,6 @@ def test_the_body_is_asked_for_once_and_only_by_xpath() -> None:
     assert calls == [1]
 
 
-def test_the_cache_answers_the_same_text() -> None:
-    first = compile_selector("cached = 1")
-    assert compile_selector("cached = 1") is first
-    assert compile_selector("cached = 1", conversion=False) is not first
-    assert compile_selector("cached = 1", limits=Limits(terms=5)) is not first
-
-
-def test_the_cache_is_bounded() -> None:
-    first = compile_selector("bounded = 'first'")
-    for number in range(1100):
-        compile_selector(f"bounded = {number}")
-    assert compile_selector("bounded = 'first'") is not first
-
-
 def test_conversion_is_the_callers_choice_unless_the_text_says_so() -> None:
     age = {"age": "21"}
     assert compile_selector("age > 18").matches(age, {})

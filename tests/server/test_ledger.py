@@ -109,7 +109,7 @@ BEYOND = {
     + "".join([f"SEND\ndestination:/a\ntransaction:t\nh-{n}:1\n\n\0" for n in range(40)]),
     "values in a transaction": "BEGIN\ntransaction:t\n\n\0" + f"SEND\ndestination:/a\ntransaction:t\nh:{BODY}\n\n\0" * 30,
     "subscriptions": "".join([f"SUBSCRIBE\nid:{n}\ndestination:/topic/a\n\n\0" for n in range(10)]),
-    "a selector": f"SUBSCRIBE\nid:1\ndestination:/topic/a\nselector:h = '{BODY}'\n\n\0",
+    "a selector": f"SUBSCRIBE\nid:1\ndestination:/topic/a\nselector:{' OR '.join([f'h{n} = 1' for n in range(40)])}\n\n\0",
 }
 
 
@@ -259,6 +259,19 @@ def test_duplicate_ids_have_a_limit_in_octets(tmp_path: Path) -> None:
         assert 10_000 < house.broker.ledger.by_kind["duplicate-ids"] <= LIMIT
 
     play(configured(tmp_path, top=f"max-id-cache-memory = {LIMIT}\n"), story)
+
+
+def test_compiled_selectors_are_kept_within_octets(tmp_path: Path) -> None:
+    """Those that nobody has: of subscriptions each counts for its connection."""
+
+    async def story(house: House) -> None:
+        guest = await house.client()
+        frames = [f"SUBSCRIBE\nid:{n}\ndestination:/topic/a\nselector:h = {n}\n\n\0UNSUBSCRIBE\nid:{n}\n\n\0" for n in range(100)]
+        guest.say("".join([*frames, "SEND\ndestination:/topic/b\nreceipt:done\n\n\0"]))
+        await guest.hear(b"receipt-id:done")
+        assert LIMIT // 2 < house.broker.ledger.by_kind["selectors"] <= LIMIT
+
+    play(configured(tmp_path, top=f"max-selector-cache-memory = {LIMIT}\n"), story)
 
 
 def test_what_a_user_without_rights_asks_for_is_not_remembered_for_ever(tmp_path: Path) -> None:

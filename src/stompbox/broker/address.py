@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
+from weakref import WeakSet
 
 from stompbox.broker import facts, paging
 from stompbox.broker.destinations import KINDS
@@ -179,6 +180,7 @@ class Address:
         self._own: dict[str, Settings] = {}  # the settings of those
         self.rules = rules_of(settings)  # of all other queues
         self.version = object()  # another one whenever the queues change
+        self.plans: WeakSet[Plan] = WeakSet()  # those of this version; shapes have them
         self.only: Queue | None = None  # the one anycast queue, when there is nothing else to think of
         self.turn = 0
         self.has_disabled = False  # an anycast queue to which nothing is routed
@@ -266,6 +268,9 @@ class Address:
     def look_again(self) -> None:
         """Queues or diverts have changed: is there only one queue that all messages go to?"""
         self.version = object()
+        for plan in self.plans:  # a shape may be remembered for long, but not who was subscribed once
+            plan.forget()
+        self.plans.clear()
         self.has_disabled = not all(queue.rules.is_enabled for queue in self.anycast.values())
         self.is_timed = is_ruled(self.settings) or any(map(is_ruled, self._own.values()))
         self.only = None
@@ -450,6 +455,7 @@ class Address:
         plan.steps = sum([selector.steps for selector in plan.by_message]) + plan.by_value_steps
         plan.at = [at for at, name in enumerate(shape.holes) if name in read]
         shape.verdicts[self] = plan
+        self.plans.add(plan)
         return plan
 
     def _by_values(self, plan: Plan, run: Run) -> dict[Selector, list[Range]]:
@@ -499,7 +505,7 @@ def wanted(selector: Selector, run: Run, first: int, stop: int, address: Address
     if not facts.is_of_shape(selector, shape):
         return _one_by_one(selector, run, first, stop, address, queue=queue)
     is_durable = not address.is_volatile(run)
-    key = (selector, address.name if "address" in selector.facts else "", is_durable)
+    key = (selector.number, address.name if "address" in selector.facts else "", is_durable)
     verdict = shape.verdicts.get(key)
     if verdict is None:
         if len(shape.verdicts) >= VERDICTS:

@@ -24,7 +24,6 @@ MOST_OUT: Final = 64 << 20  # body bytes that a subscription without a window ma
 _NONE: Final = Spans()  # of those who need none
 _NOTHING: Final = Held()  # the same
 COST: Final = 3 << 10  # octets of memory that a subscription takes beside its texts, at a guess
-COMPILED: Final = 24  # times the octets of a selector that its compiled form takes, at a guess
 AUTO_WINDOW: Final = 2 << 20  # octets of bodies and headers on their way to the socket of an auto subscription
 
 
@@ -124,7 +123,7 @@ class Consumer:
         self.selector = selector  # on an anycast queue: which of its messages it takes
         self.owner = owner
         self.allowance = allowance if allowance is not None else Allowance()
-        self.cost = COST + len(name) + len(destination) + (COMPILED * len(selector.text) if selector is not None else 0)
+        self.cost = COST + len(name) + len(destination) + (selector.size if selector is not None else 0)
         self.allowance.subscribed += self.cost
         self.head_of = head_of
         self.window = AUTO_WINDOW if ack is AckMode.AUTO else window if window >= 0 else MOST_OUT

@@ -35,7 +35,7 @@ class Plan:
     """Of one shape at one address: looked at once, until subscriptions change."""
 
     __slots__ = (
-        "_bounded", "_by_number", "_by_text", "_others", "always", "at", "by_message", "by_value", "by_value_steps",
+        "__weakref__", "_bounded", "_by_number", "_by_text", "_others", "always", "at", "by_message", "by_value", "by_value_steps",
         "known", "settings", "steps", "version",
     )  # fmt: skip
 
@@ -53,6 +53,11 @@ class Plan:
         self._bounded: dict[tuple[str, ...], list[tuple[Interval, Selector]]] = {}  # the same by the numbers
         self._by_number: list[tuple[tuple[str, ...], Intervals[Selector]]] | None = None  # made of _bounded when a message asks first
         self._others: list[Selector] = []
+
+    def forget(self) -> None:
+        """It is out of date: nothing is kept for its sake."""
+        self.always, self.by_value, self.by_message, self._others = [], [], [], []
+        self.known, self._by_text, self._bounded, self._by_number = {}, {}, {}, None
 
     def add_by_value(self, selector: Selector) -> None:
         self.by_value.append(selector)

@@ -180,7 +180,9 @@ class ListenerOptions(Struct, frozen=True, kw_only=True, rename="camel"):
         int, key("Bodies that one transaction has in memory; all of it counts for `maxConnectionMemory`.", "bytes", source=_OWN, at_least=1)
     ] = 100 * MIB
     max_selector_length: Annotated[int, key("Longest selector.", "bytes", source=_OWN, at_least=1)] = 16 * KIB
-    max_selector_terms: Annotated[int, key("Most identifiers and literals of a selector.", "terms", source=_OWN, at_least=1)] = 1000
+    max_selector_terms: Annotated[
+        int, key("Most identifiers, literals and tokens of XPATH in a selector.", "terms", source=_OWN, at_least=1)
+    ] = 1000
     max_selector_depth: Annotated[int, key("Deepest nesting of parentheses, NOT and signs.", "levels", source=_OWN, at_least=1)] = 100
 
     # WebSocket.

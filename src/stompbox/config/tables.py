@@ -262,6 +262,11 @@ class Configuration(Table, frozen=True):
         int,
         key("Retained messages, all topics together; one more is refused. -1: no limit.", "bytes", source=_OWN, at_least=-1),
     ] = 32 * 1024 * 1024
+    max_selector_cache_memory: Annotated[
+        int,
+        key("Compiled selectors that are kept for the next SUBSCRIBE; beyond it the user with most loses its oldest.", "bytes",
+            source=_OWN, at_least=0),
+    ] = 8 * 1024 * 1024  # fmt: skip
     persist_id_cache: Annotated[bool, key("They outlive a restart.", source=_ARTEMIS)] = True
     transaction_timeout: Annotated[int, key("A transaction open for longer is aborted; -1: never.", "ms", source=_ARTEMIS, at_least=-1)] = (
         300_000

@@ -7,8 +7,9 @@ is found at compilation and raised as SelectorError with its position.
 from __future__ import annotations
 
 from stompbox.selectors.budget import Budget
+from stompbox.selectors.cache import SelectorCache
 from stompbox.selectors.facts import FACTS, PER_MESSAGE, SPECIAL_NAMES, Value
 from stompbox.selectors.limits import Limits
 from stompbox.selectors.selector import Selector, compile_selector
 
-__all__ = ["FACTS", "PER_MESSAGE", "SPECIAL_NAMES", "Budget", "Limits", "Selector", "Value", "compile_selector"]
+__all__ = ["FACTS", "PER_MESSAGE", "SPECIAL_NAMES", "Budget", "Limits", "Selector", "SelectorCache", "Value", "compile_selector"]

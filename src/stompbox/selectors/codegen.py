@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from sys import getsizeof
 from typing import Any, cast
 
+from stompbox.selectors import like
 from stompbox.selectors.facts import BY_SPECIAL_NAME, WORDS, Value
 from stompbox.selectors.like import compile_like, weight_of
 from stompbox.selectors.nodes import (
@@ -30,12 +32,19 @@ from stompbox.selectors.nodes import (
     Logic,
     Node,
     Unary,
-    in_order_of_evaluation,
 )
+from stompbox.selectors.program import assemble
 from stompbox.selectors.values import CONVERTING, STRICT, is_found, is_in, is_like
 from stompbox.selectors.xpath import Document
 
 Compiled = Callable[[Mapping[str, Value], Mapping[str, Value], Document | None], bool | None]
+
+LARGEST = 128
+"""Nodes of a tree that becomes Python code, which takes about 2 ms; larger ones are run as they are (program.py)."""
+
+_NODE_SIZE = 330  # octets
+_XPATH_SIZE = 220  # for each token of one
+_VALUE_SIZE = 40  # for each text of an IN, beside the text itself
 
 _NESTING = 16
 _PYTHON = {"=": "==", "<>": "!="}
@@ -51,9 +60,27 @@ class Code:
     nesting: int = 0
 
 
-def generate(root: Node, *, conversion: bool, is_costly: bool) -> Compiled:
-    """The function (headers, facts, document) -> True, False or None of a checked tree. `is_costly`: LIKEs spend the document's budget."""
-    return _Generator(conversion=conversion, is_costly=is_costly).function(root)
+def generate(nodes: list[Node], *, conversion: bool, is_costly: bool) -> Compiled:
+    """The function (headers, facts, document) -> True, False or None of a checked tree, given in_order_of_evaluation.
+
+    `is_costly`: LIKEs spend the document's budget.
+    """
+    if len(nodes) > LARGEST:
+        return assemble(nodes, CONVERTING if conversion else STRICT, is_costly=is_costly)
+    return _Generator(conversion=conversion, is_costly=is_costly).function(nodes)
+
+
+def size_of(node: Node) -> int:
+    """Octets of memory that the compiled form of a node takes, without its operands, about."""
+    if isinstance(node, Literal):
+        return _NODE_SIZE // 4 + getsizeof(node.value)
+    if isinstance(node, In):
+        return _NODE_SIZE + getsizeof(node.values) + sum(map(getsizeof, node.values)) + _VALUE_SIZE * len(node.values)
+    if isinstance(node, Like):
+        return _NODE_SIZE + like.size_of(node.pattern, node.escape)
+    if isinstance(node, BodyTest) and node.xpath is not None:
+        return _NODE_SIZE + getsizeof(node.xpath.text) + _XPATH_SIZE * node.xpath.tokens
+    return _NODE_SIZE
 
 
 class _Generator:
@@ -65,9 +92,10 @@ class _Generator:
         self._functions: list[str] = []
         self._count = 0
 
-    def function(self, root: Node) -> Compiled:
+    def function(self, nodes: list[Node]) -> Compiled:
+        root = nodes[-1]
         done: dict[int, Code] = {}
-        for node in in_order_of_evaluation(root):
+        for node in nodes:
             operands = [done.pop(id(operand)) for operand in node.operands]
             done[id(node)] = _EMITTERS[type(node)](self, node, *operands)
         name = self._define(self._condition(root, done[id(root)]))

@@ -8,10 +8,19 @@ character of the part (shift-and), so the cost is (length of text) x (length of 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from sys import getsizeof
+from typing import Final
 
 Matcher = Callable[[str], bool]
+
+_REPEATED: Final = 8  # characters of a part
+_SHORT: Final = 1_000
+_LINEAR_FROM: Final = 30_000
+_SIZE: Final = 500  # octets
+_FILLING: Final = "\0" * _LINEAR_FROM
 
 _ANY_RUN = "%"
 _ANY_ONE = "_"
@@ -34,13 +43,13 @@ def compile_like(pattern: str, escape: str | None) -> Matcher:
     if len(parts) == 1:
         return _whole(parts[0])
     first, *middle, last = parts
-    middle = [part for part in middle if part.length]
+    middle = [part for part in middle if part != ""]
     if not middle:
         return _ends(first, last)
-    if len(middle) == 1 and not first.length and not last.length and _is_plain(middle[0]):
-        wanted = middle[0].pieces[0][1]
-        return lambda text: wanted in text
-    return _sequence(first, [_search(part) for part in middle], last)
+    if len(middle) == 1 and first == last == "" and isinstance(middle[0], str):
+        wanted = middle[0]
+        return (lambda text: wanted in text) if len(wanted) < _REPEATED else lambda text: find(text, wanted, 0, len(text)) >= 0
+    return _sequence(_fixed(first), middle, _fixed(last))
 
 
 def weight_of(pattern: str, escape: str | None) -> int:
@@ -48,32 +57,57 @@ def weight_of(pattern: str, escape: str | None) -> int:
     return max(map(_weight, _parts(pattern, escape)[1:-1]), default=0)
 
 
-def _weight(part: Part) -> int:
-    return 0 if not part.pieces else 1 if _is_plain(part) else 32 + part.length // 16
+def searches_of(pattern: str, escape: str | None) -> int:
+    """Parts of the pattern that are looked for with a table of their own, which takes time and memory."""
+    return 0 if "_" not in pattern else sum([isinstance(part, Part) for part in _parts(pattern, escape)[1:-1]])
 
 
-def _whole(part: Part) -> Matcher:
-    if _is_plain(part):
-        wanted = part.pieces[0][1] if part.pieces else ""
-        return lambda text: text == wanted
+def size_of(pattern: str, escape: str | None) -> int:
+    """Octets of memory that the compiled pattern takes, about."""
+    parts = _parts(pattern, escape)
+    placed = sum([len(part.pieces) for part in (parts[0], parts[-1]) if isinstance(part, Part)])
+    return _SIZE + 2 * getsizeof(pattern) + 150 * placed + sum(map(_size, parts))
+
+
+def _size(part: Part | str) -> int:
+    if isinstance(part, str):
+        return 8 + (getsizeof(part) if len(part) > 1 else 0)
+    characters = set("".join([piece for _, piece in part.pieces]))
+    return _SIZE + len(characters) * (120 + part.length // 7)  # the table has as many bits for each character
+
+
+def _weight(part: Part | str) -> int:
+    if isinstance(part, str):
+        return 1 if part else 0
+    return 32 + part.length // 16 if part.pieces else 0
+
+
+def _whole(part: Part | str) -> Matcher:
+    if isinstance(part, str):
+        return lambda text: text == part
     return lambda text: len(text) == part.length and part.fits_at(text, 0)
 
 
-def _ends(first: Part, last: Part) -> Matcher:
-    least = first.length + last.length
-    if not last.length and _is_plain(first):
-        prefix = first.pieces[0][1] if first.pieces else ""
-        return lambda text: text.startswith(prefix)
-    return lambda text: len(text) >= least and first.fits_at(text, 0) and last.fits_at(text, len(text) - last.length)
+def _ends(first: Part | str, last: Part | str) -> Matcher:
+    if last == "" and isinstance(first, str):
+        return lambda text: text.startswith(first)
+    begins, ends = _fixed(first), _fixed(last)
+    least = begins.length + ends.length
+    return lambda text: len(text) >= least and begins.fits_at(text, 0) and ends.fits_at(text, len(text) - ends.length)
 
 
-def _sequence(first: Part, searches: list[Callable[[str, int, int], int]], last: Part) -> Matcher:
+def _sequence(first: Part, middle: list[Part | str], last: Part) -> Matcher:
+    searches = [part if isinstance(part, str) else _search(part) for part in middle]
+
     def matches(text: str) -> bool:
         at, end = first.length, len(text) - last.length
         if at > end or not first.fits_at(text, 0) or not last.fits_at(text, end):
             return False
         for search in searches:
-            at = search(text, at, end)
+            if not isinstance(search, str):
+                at = search(text, at, end)
+            elif (at := find(text, search, at, end)) >= 0:
+                at += len(search)
             if at < 0:
                 return False
         return True
@@ -81,17 +115,21 @@ def _sequence(first: Part, searches: list[Callable[[str, int, int], int]], last:
     return matches
 
 
+def find(text: str, wanted: str, start: int, end: int) -> int:
+    """As `text.find(wanted, start, end)`, in linear time for whatever text.
+
+    CPython searches less than 30,000 characters with an algorithm that goes back: it compares up to all of `wanted` at every character.
+    More of them it searches in linear time, so what is long enough to matter is made longer.
+    """
+    if len(wanted) < _REPEATED or end - start < _SHORT:
+        return text.find(wanted, start, end)
+    at = (text if len(text) - start >= _LINEAR_FROM else text + _FILLING).find(wanted, start)
+    return at if at + len(wanted) <= end else -1
+
+
 def _search(part: Part) -> Callable[[str, int, int], int]:
     """(text, from, to) -> where the first occurrence ends, or -1."""
     length = part.length
-    if _is_plain(part):
-        wanted = part.pieces[0][1]
-
-        def find(text: str, start: int, end: int) -> int:
-            at = text.find(wanted, start, end)
-            return at if at < 0 else at + length
-
-        return find
     if not part.pieces:
         return lambda text, start, end: start + length if start + length <= end else -1
     return _shift_and(part)
@@ -119,36 +157,35 @@ def _shift_and(part: Part) -> Callable[[str, int, int], int]:
     return search
 
 
-def _is_plain(part: Part) -> bool:
-    return sum(len(piece) for _, piece in part.pieces) == part.length
-
-
-def _parts(pattern: str, escape: str | None) -> list[Part]:
-    parts: list[Part] = []
-    characters: list[str | None] = []  # None: any one character
-    escaped = False
-    for char in pattern:
-        if not escaped and char == escape:
-            escaped = True
-            continue
-        if escaped or char not in (_ANY_RUN, _ANY_ONE):
-            characters.append(char)
-        elif char == _ANY_ONE:
-            characters.append(None)
+def _parts(pattern: str, escape: str | None) -> list[Part | str]:
+    """What stands between the `%` of a pattern; a text where that has no `_`."""
+    if escape is None or escape not in pattern:
+        return [_part(raw.split(_ANY_ONE)) if _ANY_ONE in raw else raw for raw in pattern.split(_ANY_RUN)]
+    parts: list[Part | str] = []
+    pieces, piece = [], ""
+    for escaped, sign, literal in re.findall(f"{re.escape(escape)}(.)|([%_])|([^%_{re.escape(escape)}]+)", pattern, re.DOTALL):
+        if sign:
+            pieces.append(piece)
+            piece = ""
+            if sign == _ANY_RUN:
+                parts.append(_part(pieces))
+                pieces = []
         else:
-            parts.append(_part(characters))
-            characters = []
-        escaped = False
-    parts.append(_part(characters))
-    return parts
+            piece += escaped or literal
+    return [*parts, _part([*pieces, piece])]
 
 
-def _part(characters: list[str | None]) -> Part:
-    pieces: list[tuple[int, str]] = []
-    start = 0
-    for at, char in enumerate([*characters, None]):
-        if char is None:
-            if at > start:
-                pieces.append((start, "".join(char for char in characters[start:at] if char is not None)))
-            start = at + 1
-    return Part(len(characters), tuple(pieces))
+def _part(pieces: list[str]) -> Part | str:
+    """Of the pieces between its `_`."""
+    if len(pieces) == 1:
+        return pieces[0]
+    at, placed = 0, []
+    for piece in pieces:
+        if piece:
+            placed.append((at, piece))
+        at += len(piece) + 1
+    return Part(at - 1, tuple(placed))
+
+
+def _fixed(part: Part | str) -> Part:
+    return part if isinstance(part, Part) else Part(len(part), ((0, part),) if part else ())

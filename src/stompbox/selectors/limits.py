@@ -13,7 +13,8 @@ class Limits:
     """A selector comes from a stranger and runs for every message, so each way to make it big has an end.
 
     length: octets of the text in UTF-8 (`maxSelectorLength`).
-    terms: identifiers and literals (`maxSelectorTerms`); each costs time at every message.
+    terms: identifiers and literals, tokens of an XPATH and parts of a LIKE with a `_` inside (`maxSelectorTerms`); each costs time at
+        every message.
     depth: nested parentheses, NOT and signs (`maxSelectorDepth`).
     xpath_size: octets of a body that XPATH still looks at; the default is the size from which bodies are streamed to the store.
     """

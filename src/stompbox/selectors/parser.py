@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stompbox.errors import SelectorError
+from stompbox.selectors.like import searches_of
 from stompbox.selectors.limits import Limits
 from stompbox.selectors.nodes import (
     Arithmetic,
@@ -38,6 +39,7 @@ LONG_MAX = (1 << 63) - 1
 
 _OPERAND = "a header name, a literal or ("
 _OPERATOR = "an operator or the end"
+_TERMS = (TokenKind.NAME, TokenKind.TEXT, TokenKind.NUMBER)
 _WORDS = {"TRUE": True, "FALSE": False, "NULL": None}
 
 
@@ -63,6 +65,7 @@ class _Parser:
         self._at = 0
         self._limits = limits
         self._depth = 0
+        self._inner_terms = 0  # tokens within XPATHs and parts of LIKEs, beyond one for each, which its text is
         self._operands: list[Node] = []
         self._pending: list[Pending] = []
 
@@ -155,11 +158,23 @@ class _Parser:
         if word.word == "XQUERY":
             return BodyTest(word.position, None)
         try:
-            return BodyTest(word.position, compile_xpath(expression))
+            xpath = compile_xpath(expression, max(0, self._terms_left()))
         except XPathFault as fault:
             # A quote within the expression was doubled in the selector.
             position = text.position + 1 + fault.offset + expression.count("'", 0, fault.offset)
+            if fault.is_too_long:
+                raise self._too_many(position, "one token of XPATH more") from None
             raise refusal(XPATH, position, fault.found, f"{fault.expected} (XPath)") from None
+        self._inner_terms += xpath.tokens - 1
+        return BodyTest(word.position, xpath)
+
+    def _terms_left(self) -> int:
+        """Tokens that one XPATH more may have, its text being counted already."""
+        return self._limits.terms + 1 - sum([token.kind in _TERMS for token in self._tokens]) - self._inner_terms
+
+    def _too_many(self, position: int, found: str) -> SelectorError:
+        expected = f"at most {self._limits.terms} names, literals and tokens of XPATH, and parts of LIKE with a _ inside (maxSelectorTerms)"
+        return refusal(LIMIT, position, found, expected)
 
     def _text(self, expected: str) -> Token:
         if self._token.kind is not TokenKind.TEXT:
@@ -236,6 +251,9 @@ class _Parser:
         pattern, escape = str(token.value), self._escape()
         if escape and (len(pattern) - len(pattern.rstrip(escape))) % 2:  # SQL-92, 8.5: an invalid escape sequence
             raise self._unexpected("a pattern with a character behind its last escape character", token)
+        self._inner_terms += max(0, searches_of(pattern, escape) - 1)
+        if self._inner_terms and self._terms_left() <= 0:
+            raise self._too_many(token.position, f"a pattern with {searches_of(pattern, escape)} such parts")
         return Like(operand.position, operand, negated, pattern, escape)
 
     def _escape(self) -> str | None:

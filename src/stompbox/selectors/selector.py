@@ -1,14 +1,16 @@
 """A compiled selector, and the way from text to it.
 
-Decides: the public face of this room, what a selector tells about itself (what it reads, whether a verdict may be kept), and the cache.
+Decides: the public face of this room, and what a selector tells about itself (what it reads, what it costs, whether a verdict may be kept).
 Does not decide who may use a selector or what becomes of a message.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
-from typing import TYPE_CHECKING
+from functools import partial
+from itertools import count
+from sys import getsizeof
+from typing import TYPE_CHECKING, Final
 
 from stompbox.selectors.budget import STEPS, Budget
 from stompbox.selectors.facts import BY_SPECIAL_NAME, PER_MESSAGE, Value
@@ -18,9 +20,10 @@ if TYPE_CHECKING:  # the compiler is loaded with the first selector: most broker
     from stompbox.selectors.codegen import Compiled
     from stompbox.selectors.nodes import Node
 
-_SHORT = 512  # characters
+_NUMBERS: Final = count()
 _LONG = 64 << 10  # characters of a header, as long as it may be when nobody says otherwise
 _ASKED = 10  # steps that it takes to ask at all
+_SIZE = 2_000  # octets that it takes, beside those for the nodes of its tree
 
 
 class Selector:
@@ -35,14 +38,18 @@ class Selector:
     bounds: the same with two numbers, between which or at which it must be.
     steps: what it costs to ask it about one message, XPATH and LIKE apart; about the terms that it has.
     is_costly: its XPATHs and LIKEs have a budget for each message (budget.py).
+    most_steps: that it may cost with these.
+    size: octets of memory, about, its text and its compiled form together.
+    number: no other has it while this process runs, and who remembers the number does not keep the selector.
     """
 
     __slots__ = (
-        "_conversion", "_hash", "_limits", "_run", "bounds", "facts", "headers", "is_costly", "key", "names", "needs_body", "steps", "text",
+        "__weakref__", "_conversion", "_hash", "_limits", "_run", "bounds", "facts", "headers", "is_costly", "key", "most_steps", "names",
+        "needs_body", "number", "size", "steps", "text",
     )  # fmt: skip
 
     def __init__(self, text: str, root: Node, *, conversion: bool, dialect_conversion: bool, limits: Limits) -> None:
-        from stompbox.selectors.codegen import generate
+        from stompbox.selectors.codegen import generate, size_of
         from stompbox.selectors.keys import bounds_of, key_of
         from stompbox.selectors.like import weight_of
         from stompbox.selectors.nodes import BodyTest, Identifier, Like, in_order_of_evaluation
@@ -59,7 +66,10 @@ class Selector:
         self.bounds = bounds_of(root)
         searched = sum(weight_of(node.pattern, node.escape) for node in nodes if isinstance(node, Like))
         self.is_costly = self.needs_body or searched * _LONG // 64 > STEPS // 2
-        self._run: Compiled = generate(root, conversion=dialect_conversion, is_costly=self.is_costly)
+        self.most_steps = self.steps + (STEPS if self.is_costly else 0)
+        self.size = _SIZE + getsizeof(text) + sum(map(size_of, nodes))
+        self.number = next(_NUMBERS)
+        self._run: Compiled = generate(nodes, conversion=dialect_conversion, is_costly=self.is_costly)
         self._conversion = conversion
         self._limits = limits
         self._hash = hash(self._key())
@@ -111,23 +121,14 @@ class Selector:
 
 
 def compile_selector(text: str, *, conversion: bool = True, limits: Limits = Limits()) -> Selector:  # noqa: B008 - a frozen value
-    """The selector of a text, from a bounded cache where it was compiled before.
+    """The selector of a text. Who gets the same texts again and again asks a SelectorCache (cache.py).
 
     conversion: a text header counts as a number or boolean beside one (`selectorConversion`); the prefixes of the text win.
     Raises SelectorError, whose code is one of `refusal`, naming the position, what was found and what was expected.
     """
-    # Long texts make large functions, so few of them are kept.
-    return (_compiled if len(text) <= _SHORT else _compiled_long)(text, conversion=conversion, limits=limits)
-
-
-def _compile(text: str, *, conversion: bool, limits: Limits) -> Selector:
     from stompbox.selectors.parser import parse
     from stompbox.selectors.tokens import tokenize
 
     dialect, tokens = tokenize(text, conversion=conversion, limits=limits)
     root = parse(tokens, limits)
     return Selector(text, root, conversion=conversion, dialect_conversion=dialect.conversion, limits=limits)
-
-
-_compiled = lru_cache(maxsize=1024)(_compile)
-_compiled_long = lru_cache(maxsize=16)(_compile)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from stompbox.errors import SelectorError
 from stompbox.selectors.limits import Limits
@@ -26,8 +27,7 @@ class TokenKind(Enum):
     END = "the end"
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):  # a selector may have thousands, and a tuple is made in a third of a dataclass's time
     """`word`: keyword in capitals, symbol, name; `value`: what a text or number literal stands for; `position` counts from 1."""
 
     kind: TokenKind
@@ -52,16 +52,18 @@ KEYWORDS = frozenset(("NOT", "AND", "OR", "BETWEEN", "LIKE", "ESCAPE", "IN", "IS
 _PREFIX = re.compile(r"[ \t\n\r\f]*(no_)?(convert_string_expressions|hyphenated_props):")
 _LINE = re.compile(r"[^\n\r]*+")
 _TOKEN = re.compile(
-    # Longest match decides, so that 089.5 is a float although 08 is no octal number.
-    r"(?P<float>(?:[0-9]++\.[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?|[0-9]++[eE][+-]?[0-9]++)"
+    # Longest match decides, so that 089.5 is a float although 08 is no octal number. No symbol is what begins a comment.
+    r"[ \t\n\r\f]*+(?:(?P<float>(?:[0-9]++\.[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?|[0-9]++[eE][+-]?[0-9]++)"
     r"|(?P<hex>0[xX][0-9A-Fa-f]++)"
     r"|(?P<decimal>[1-9][0-9]*+)[lL]?"
     r"|(?P<octal>0[0-7]*+)"
-    r"|(?P<symbol><>|<=|>=|[-=<>(),+*/%])"
+    r"|(?P<symbol><>|<=|>=|[=<>(),+*%]|-(?!-)|/(?!\*))"
     r"|(?P<text>'(?:[^']++|'')*+')"
-    r"|(?P<name>[A-Za-z_$][A-Za-z0-9_$]*+)"
+    r"|(?P<name>[A-Za-z_$][A-Za-z0-9_$]*+))"
 )
 _BLANK = frozenset(" \t\n\r\f")
+_LONGEST_KEYWORD = max(map(len, KEYWORDS))
+_TERMS = frozenset((TokenKind.NAME, TokenKind.TEXT, TokenKind.NUMBER))
 _BEYOND_64_BITS = 20  # decimal digits without a leading zero
 
 _HINTS = {
@@ -91,10 +93,11 @@ def tokenize(text: str, *, conversion: bool, limits: Limits) -> tuple[Dialect, l
     tokens: list[Token] = []
     terms = 0
     for token in _tokens(text, offset, hyphenated=dialect.hyphenated):
+        if token.kind in _TERMS or _is_constant(token, tokens):
+            terms += 1
+            if terms > limits.terms:
+                raise refusal(LIMIT, token.position, f"name or literal number {terms}", f"at most {limits.terms} (maxSelectorTerms)")
         tokens.append(token)
-        terms += _is_term(token, tokens)
-        if terms > limits.terms:
-            raise refusal(LIMIT, token.position, f"name or literal number {terms}", f"at most {limits.terms} (maxSelectorTerms)")
     if not tokens:
         raise refusal(EMPTY, len(text) + 1, "an empty selector", "a condition such as color = 'red'")
     tokens.append(Token(TokenKind.END, "", len(text) + 1))
@@ -110,28 +113,36 @@ def _check_length(text: str, limit: int) -> None:
         raise refusal(LIMIT, position, f"{len(octets)} octets", f"at most {limit} (maxSelectorLength)")
 
 
-def _is_term(token: Token, tokens: list[Token]) -> bool:
-    if token.kind is TokenKind.KEYWORD:
-        before = [earlier.word for earlier in tokens[-3:-1] if earlier.kind is TokenKind.KEYWORD]
-        return token.word in ("TRUE", "FALSE", "NULL") and before[-1:] != ["IS"] and before != ["IS", "NOT"]
-    return token.kind in (TokenKind.NAME, TokenKind.TEXT, TokenKind.NUMBER)
+def _is_constant(token: Token, before: list[Token]) -> bool:
+    """TRUE, FALSE or NULL as a literal, which the NULL of IS NULL and IS NOT NULL is not."""
+    if token.kind is not TokenKind.KEYWORD or token.word not in ("TRUE", "FALSE", "NULL"):
+        return False
+    words = [earlier.word for earlier in before[-2:] if earlier.kind is TokenKind.KEYWORD]
+    return words[-1:] != ["IS"] and words != ["IS", "NOT"]
 
 
 def _tokens(text: str, offset: int, *, hyphenated: bool) -> Iterator[Token]:
-    while (offset := _skip_blanks(text, offset)) < len(text):
+    end = len(text)
+    while offset < end:
         match = _TOKEN.match(text, offset)
-        kind = match.lastgroup if match else None
-        if match is None or kind == "name":
-            token, offset = _name(text, offset, match.end() if match else offset, hyphenated=hyphenated)
-            yield token
+        if match is None:  # a comment, a name in another script, the blanks at the end, or nothing that may be there
+            skipped = _skip_blanks(text, offset)
+            if skipped == offset:
+                token, skipped = _name(text, offset, offset, hyphenated=hyphenated)
+                yield token
+            offset = skipped
             continue
+        kind, start, offset = match.lastgroup, match.start(match.lastindex or 0), match.end()
         if kind == "symbol":
-            yield Token(TokenKind.SYMBOL, match[0], offset + 1)
+            yield Token(TokenKind.SYMBOL, match["symbol"], start + 1)
+        elif kind == "name":
+            token, offset = _name(text, start, offset, hyphenated=hyphenated)
+            yield token
         elif kind == "text":
-            yield Token(TokenKind.TEXT, match[0], offset + 1, match[0][1:-1].replace("''", "'"))
+            word = match["text"]
+            yield Token(TokenKind.TEXT, word, start + 1, word[1:-1].replace("''", "'"))
         else:
-            yield _number_literal(text, match)
-        offset = match.end()
+            yield _number_literal(text, match, start)
 
 
 def _skip_blanks(text: str, offset: int) -> int:
@@ -151,14 +162,14 @@ def _skip_blanks(text: str, offset: int) -> int:
     return offset
 
 
-def _number_literal(text: str, match: re.Match[str]) -> Token:
-    start, end = match.span()
-    value = _number_value(match)
+def _number_literal(text: str, match: re.Match[str], start: int) -> Token:
+    end, value = match.end(), _number_value(match)
+    word = text[start:end]
     if value == math.inf:
-        raise refusal(NUMBER, start + 1, shown(match[0]), "a number that a double can hold")
+        raise refusal(NUMBER, start + 1, shown(word), "a number that a double can hold")
     if end < len(text) and (_continues_name(text[end]) or text[end] == "."):
-        raise refusal(NUMBER, end + 1, shown(text[end]), f"the end of the number {shown(match[0])}")
-    return Token(TokenKind.NUMBER, match[0], start + 1, value)
+        raise refusal(NUMBER, end + 1, shown(text[end]), f"the end of the number {shown(word)}")
+    return Token(TokenKind.NUMBER, word, start + 1, value)
 
 
 def _number_value(match: re.Match[str]) -> int | float:
@@ -179,7 +190,7 @@ def _name(text: str, start: int, end: int, *, hyphenated: bool) -> tuple[Token, 
     while end < len(text) and (_continues_name(text[end]) or (hyphenated and text[end] == "-")):
         end += 1
     word = text[start:end]
-    keyword = word.upper() if word.isascii() else word
+    keyword = word.upper() if end - start <= _LONGEST_KEYWORD and word.isascii() else word
     if keyword in KEYWORDS:
         return Token(TokenKind.KEYWORD, keyword, start + 1), end
     return Token(TokenKind.NAME, word, start + 1), end

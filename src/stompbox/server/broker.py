@@ -28,6 +28,7 @@ from stompbox.config import Configuration, ListenerOptions
 from stompbox.errors import IllegalFrame, Refused, StoreError
 from stompbox.incarnations import ID_OCTETS
 from stompbox.security import Users
+from stompbox.selectors import SelectorCache
 from stompbox.server import limiting, schedules
 from stompbox.server.committer import Committer
 from stompbox.server.configuring import configure, limit_memory, permissions_of
@@ -113,7 +114,7 @@ class Broker:
         self._transforms: dict[str, Transform] = {}
         self.readers: dict[tuple[str, int, int], Reader] = {}
         self.errors: Counter[str] = Counter()  # refused frames and closed connections, by code
-        self.frames = FrameLogs(self)
+        self.frames, self.selectors = FrameLogs(self), SelectorCache(configuration.max_selector_cache_memory)
         self.ledger = Ledger(self, configuration.max_client_memory)
         self.sequence = 1  # of the commit that is being gathered
         self.is_wanted = False  # somebody waits for it

@@ -200,6 +200,7 @@ class Ledger:
             "duplicate-ids": engine.ids.size,
             "heads": sum([reader.size for reader in broker.readers.values()]),
             "permissions": broker.permissions.size,
+            "selectors": broker.selectors.size,
             "staged": broker.stagings.size,
         }
 

@@ -70,6 +70,7 @@ def take(broker: Broker, configuration: Configuration) -> list[str]:
     engine = broker.engine
     engine.now = broker.now()
     broker.ledger.most = configuration.max_client_memory
+    broker.selectors.limit(configuration.max_selector_cache_memory)
     configuring.limit_memory(engine, configuration)
     resettle(engine, configuration.settings_of())
     stays = configuring.reconfigure(engine, old, configuration)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stompbox.selectors import Limits, Selector, compile_selector
+from stompbox.selectors import Limits, Selector
 from stompbox.stomp.frames import Frame
 
 if TYPE_CHECKING:
@@ -18,4 +18,4 @@ def selector_of(connection: Connection, frame: Frame) -> Selector | None:
         return None
     options = connection.options
     limits = Limits(length=options.max_selector_length, terms=options.max_selector_terms, depth=options.max_selector_depth)
-    return compile_selector(text, conversion=options.selector_conversion, limits=limits)
+    return connection.broker.selectors.compiled(text, connection.user.name, conversion=options.selector_conversion, limits=limits)

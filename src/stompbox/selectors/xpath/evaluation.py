@@ -34,10 +34,11 @@ class Expression(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class XPath:
-    """A compiled expression."""
+    """A compiled expression, and how many tokens it has."""
 
     text: str
     expression: Expression
+    tokens: int = 0
 
     def holds(self, document: Document | None) -> bool | None:
         """The expression as a boolean; FALSE for what is not XML, None (UNKNOWN) where the body is not looked at or the steps ran out."""

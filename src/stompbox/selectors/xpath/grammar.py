@@ -28,20 +28,31 @@ from stompbox.selectors.xpath.evaluation import (
     operation,
 )
 from stompbox.selectors.xpath.functions import CONVERSIONS, FUNCTIONS, Function
-from stompbox.selectors.xpath.tokens import Lexeme, XPathFault, XPathToken, tokenize_xpath
+from stompbox.selectors.xpath.tokens import TOKENS, Lexeme, XPathFault, XPathToken, tokenize_xpath
 from stompbox.selectors.xpath.types import XType
 
 DEPTH = 32
 """Nested parentheses, predicates and calls."""
 
 _LEVELS = (("or",), ("and",), ("=", "!="), ("<", "<=", ">", ">="), ("+", "-"), ("*", "div", "mod"))
+_LEVEL = {sign: level for level, signs in enumerate(_LEVELS) for sign in signs}
+_OPERATORS = (Lexeme.SYMBOL, Lexeme.NAME)
 _NODE_TYPES = ("comment", "text", "processing-instruction", "node")
 _OPERAND = "a path, a function, a string or a number"
 
 
-def compile_xpath(text: str) -> XPath:
-    """Raises XPathFault for what is no XPath 1.0, and for variables, prefixes and the namespace axis."""
-    return XPath(text, _Grammar(tokenize_xpath(text)).whole())
+def compile_xpath(text: str, most: int = TOKENS) -> XPath:
+    """Raises XPathFault for what is no XPath 1.0, for variables, prefixes and the namespace axis, and for more than `most` tokens."""
+    tokens = tokenize_xpath(text, most)
+    return XPath(text, _Grammar(tokens).whole(), len(tokens) - 1)
+
+
+def _joined(level: int, first: Expression, rest: list[tuple[str, Expression]]) -> Expression:
+    """Operators of one level."""
+    if level < 2:
+        return Logic((first, *[operand for _, operand in rest]), ends_at=level == 0)
+    result = XType.BOOLEAN if level < 4 else XType.NUMBER
+    return Chain(first, tuple([(operation(sign), operand) for sign, operand in rest]), result)
 
 
 class _Grammar:
@@ -90,21 +101,21 @@ class _Grammar:
     # [14] Expr, [21] to [27]: operators, loosest first.
 
     def _expression(self, level: int = 0) -> Expression:
-        if level == len(_LEVELS):
-            return self._unary()
-        first = self._expression(level + 1)
-        signs: list[str] = []
-        rest: list[Expression] = []
-        while self._token.kind in (Lexeme.SYMBOL, Lexeme.NAME) and self._token.text in _LEVELS[level]:
-            signs.append(self._token.text)
-            self._at += 1
-            rest.append(self._expression(level + 1))
-        if not rest:
-            return first
-        if level < 2:
-            return Logic((first, *rest), ends_at=level == 0)
-        result = XType.BOOLEAN if level < 4 else XType.NUMBER
-        return Chain(first, tuple(zip(map(operation, signs), rest, strict=True)), result)
+        """Operands joined by operators of this level or a tighter one."""
+        found = self._unary()
+        while (at := self._level()) >= level:
+            rest: list[tuple[str, Expression]] = []
+            while self._level() == at:
+                sign = self._token.text
+                self._at += 1
+                rest.append((sign, self._expression(at + 1)))
+            found = _joined(at, found, rest)
+        return found
+
+    def _level(self) -> int:
+        """Of the operator that is next, the loosest 0; -1: it is none."""
+        token = self._tokens[self._at]
+        return _LEVEL.get(token.text, -1) if token.kind in _OPERATORS else -1
 
     def _unary(self) -> Expression:
         minus = 0

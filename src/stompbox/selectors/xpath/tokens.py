@@ -11,10 +11,11 @@ from enum import Enum
 
 
 class XPathFault(Exception):
-    """A faulty expression. `offset` counts characters from 0."""
+    """A faulty expression. `offset` counts characters from 0. `is_too_long`: it has more tokens than it may."""
 
-    def __init__(self, offset: int, found: str, expected: str) -> None:
+    def __init__(self, offset: int, found: str, expected: str, *, is_too_long: bool = False) -> None:
         super().__init__(f"offset {offset}: found {found}, expected {expected}")
+        self.is_too_long = is_too_long
         self.offset = offset
         self.found = found
         self.expected = expected
@@ -59,7 +60,7 @@ TOKENS = 1000
 """As many as a selector may have names and literals: each costs time at every message."""
 
 
-def tokenize_xpath(text: str) -> list[XPathToken]:
+def tokenize_xpath(text: str, most: int = TOKENS) -> list[XPathToken]:
     """All tokens, the last one END. Raises XPathFault."""
     tokens: list[XPathToken] = []
     at = _end_of_blanks(text, 0)
@@ -67,8 +68,8 @@ def tokenize_xpath(text: str) -> list[XPathToken]:
         match = _TOKEN.match(text, at)
         if match is None:
             raise XPathFault(at, f"'{text[at]}'" if text[at].isprintable() else "a control character", "a token of XPath 1.0")
-        if len(tokens) == TOKENS:
-            raise XPathFault(at, f"token number {TOKENS + 1}", f"at most {TOKENS} tokens")
+        if len(tokens) == most:
+            raise XPathFault(at, f"token number {most + 1}", f"at most {most} tokens", is_too_long=True)
         tokens.append(XPathToken(_KINDS[match.lastgroup or ""], match[0], at))
         at = _end_of_blanks(text, match.end())
     return [*tokens, XPathToken(Lexeme.END, "", len(text))]

@@ -1,0 +1,73 @@
+"""Selectors by their text, so that the same text is compiled once: those that somebody has, and some that nobody has just now.
+
+What a subscription has is found here as long as the subscription lives, and costs nothing more. What nobody has is kept within so many
+octets of memory; each user's selectors are counted, and whose are most loses the one that it has not asked for the longest. So a user
+who comes with ever new selectors throws out its own.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from weakref import WeakValueDictionary
+
+from stompbox.selectors.limits import Limits
+from stompbox.selectors.selector import Selector, compile_selector
+
+Key = tuple[str, bool, Limits]
+
+
+class SelectorCache:
+    """`most`: octets. `size`: of all that are kept, as far as they are counted here."""
+
+    __slots__ = ("_by_user", "_living", "_sizes", "_users", "most", "size")
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.size = 0
+        self._living: WeakValueDictionary[Key, Selector] = WeakValueDictionary()
+        self._by_user: dict[str, OrderedDict[Key, Selector]] = {}  # the one that was asked for last at the end
+        self._users: dict[Key, str] = {}  # whom it is counted for: who asked first
+        self._sizes: dict[str, int] = {}  # by user
+
+    def compiled(self, text: str, user: str, *, conversion: bool, limits: Limits) -> Selector:
+        """As `compile_selector` says. Raises SelectorError."""
+        key = (text, conversion, limits)
+        found = self._living.get(key)
+        if found is None:
+            found = self._living[key] = compile_selector(text, conversion=conversion, limits=limits)
+        self._keep(key, found, user)
+        return found
+
+    def limit(self, most: int) -> None:
+        self.most = most
+        self._make_room()
+
+    def _keep(self, key: Key, selector: Selector, user: str) -> None:
+        known = self._users.get(key)
+        if known is not None:
+            self._by_user[known].move_to_end(key)
+        elif selector.size <= self.most:
+            self._users[key] = user
+            self._by_user.setdefault(user, OrderedDict())[key] = selector
+            self._count(user, selector.size)
+            self._make_room()
+
+    def _make_room(self) -> None:
+        while self.size > self.most:
+            user = max(self._sizes, key=self._sizes.__getitem__)
+            kept = self._by_user[user]
+            key, selector = kept.popitem(last=False)
+            del self._users[key]
+            self._count(user, -selector.size)
+            if not kept:
+                del self._by_user[user], self._sizes[user]
+
+    def _count(self, user: str, octets: int) -> None:
+        self._sizes[user] = self._sizes.get(user, 0) + octets
+        self.size += octets
+
+    def __len__(self) -> int:
+        return len(self._users)
+
+    def __repr__(self) -> str:
+        return f"<SelectorCache {len(self)} of {len(self._by_user)} users, {self.size} of {self.most} octets>"

@@ -1,0 +1,96 @@
+"""Compiled selectors are kept by text, within octets; what they take is what they are counted as."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+
+import pytest
+
+from stompbox.selectors import Limits, Selector, SelectorCache, compile_selector
+from tests.selectors.test_program import LARGEST
+
+LIMITS = Limits()
+
+
+def asked(cache: SelectorCache, text: str, user: str = "u") -> Selector:
+    return cache.compiled(text, user, conversion=True, limits=LIMITS)
+
+
+def test_the_same_text_is_compiled_once() -> None:
+    cache = SelectorCache(100_000)
+    first = asked(cache, "a = 1")
+    assert asked(cache, "a = 1") is asked(cache, "a = 1", "other") is first
+    assert cache.compiled("a = 1", "u", conversion=False, limits=LIMITS) is not first
+    assert cache.compiled("a = 1", "u", conversion=True, limits=Limits(terms=5)) is not first
+
+
+def test_it_is_bounded_in_octets() -> None:
+    cache = SelectorCache(100_000)
+    first = asked(cache, "a = 'first'").number
+    for number in range(100):
+        asked(cache, f"a = {number}")
+        assert cache.size <= 100_000
+    assert 20 < len(cache) < 60
+    assert asked(cache, "a = 99").number < asked(cache, "a = 'first'").number != first
+    asked(cache, " OR ".join(f"h{number} = 1" for number in range(490)))
+    assert len(cache) > 20, "what does not fit is not kept at the cost of all others"
+
+
+def test_what_was_asked_for_last_stays() -> None:
+    cache = SelectorCache(100_000)
+    first = asked(cache, "a = 'first'").number
+    for number in range(100):
+        asked(cache, f"a = {number}")
+        assert asked(cache, "a = 'first'").number == first
+
+
+def test_what_is_in_use_is_found_however_many_come() -> None:
+    cache = SelectorCache(0)
+    held = asked(cache, "a = 'held'", "victim")
+    for number in range(100):
+        asked(cache, f"a = {number}", "attacker")
+    assert asked(cache, "a = 'held'", "victim") is held
+    assert (cache.size, len(cache)) == (0, 0)
+
+
+def test_a_user_with_ever_new_selectors_throws_out_its_own() -> None:
+    cache = SelectorCache(100_000)
+    numbers = {asked(cache, f"b = {number}", "victim").number for number in range(10)}
+    for number in range(1000):
+        asked(cache, f"a = {number}", "attacker")
+    assert {asked(cache, f"b = {number}", "victim").number for number in range(10)} == numbers
+
+
+def test_a_lower_limit_counts_at_once() -> None:
+    cache = SelectorCache(100_000)
+    for number in range(20):
+        asked(cache, f"a = {number}")
+    cache.limit(10_000)
+    assert 0 < cache.size <= 10_000
+    cache.limit(0)
+    assert (cache.size, len(cache)) == (0, 0)
+
+
+SIZES = LARGEST | {
+    "small": "a = 'x'",
+    "some": " AND ".join(f"header{number} > {number}" for number in range(20)),
+    "likes": " OR ".join(f"h{number} LIKE '%a_b{number}%'" for number in range(30)),
+    "table of a part": "a LIKE '%_" + "".join(map(chr, range(0x4E00, 0x4E00 + 5000))) + "%'",
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_a_selector_takes_about_what_it_says(name: str) -> None:
+    compile_selector(SIZES[name])  # what is made once
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        selector = compile_selector(SIZES[name])
+        gc.collect()
+        taken = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert taken <= 1.2 * selector.size
+    assert selector.size <= 2.5 * taken + 3 * len(SIZES[name])
