@@ -57,6 +57,16 @@ def test_a_line_is_sent_when_it_is_there(broker: tuple[str, int]) -> None:
         assert process.wait(WITHIN) == 0
 
 
+def test_a_refusal_is_told_before_another_line_comes(broker: tuple[str, int]) -> None:
+    with started("send", "/topic/not.#", "--lines", "--url", f"stomp://{broker[0]}:{broker[1]}") as process:
+        assert process.stdin is not None
+        process.stdin.write(b"one\n")
+        process.stdin.flush()
+        assert line_of(process.stderr) == b"stompbox send: destination '/topic/not.#' can be subscribed to, not sent to\n"
+        assert process.wait(WITHIN) == 1
+        assert process.stderr is not None and process.stderr.read() == b""
+
+
 class Beating:
     """A broker of one connection that wants heart-beats and counts them."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import permutations
 
 import pytest
 from hypothesis import given
@@ -160,6 +161,15 @@ def test_a_literal_match_is_the_most_specific() -> None:
     assert table.matching("a/#") == ["any", "one", "literal"]
     assert table.best("a/b") == "one" and table.best("a") == "any"
     assert PatternTable(entries[1:], DOTS).best("a/#") == "any", "without markers and with dots it is one word"
+
+
+def test_all_that_match_are_merged_a_name_before_the_literal_before_patterns() -> None:
+    """As Artemis's repository of address settings orders them, wherever they stand in the file."""
+    names = [("a/b", "name"), ("(a/b)", "literal"), ("a/*", "one"), ("#", "any"), ("(a/c)", "another"), ("((a/b))", "marked name")]
+    for entries in permutations(names):
+        table = PatternTable(entries, SLASH)
+        assert table.matching("a/b") == ["any", "one", "literal", "name"]
+        assert table.matching("(a/b)") == ["any", "marked name"]
 
 
 @given(patterns, addresses, st.sampled_from([("/", ">", "+"), ("|", "*", "#"), (";", "#", "*")]))

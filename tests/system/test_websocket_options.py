@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ssl
+from contextlib import suppress
 
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.frames import CloseCode
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin, Subprotocol
 
@@ -53,14 +55,42 @@ def test_origins(serve: Serve) -> None:
         opened(serve, "allowedOrigins=https://a.example", origin=Origin("https://b.example"))
 
 
-def test_a_message_that_is_too_long_is_refused(serve: Serve) -> None:
-    with opened(serve, "webSocketMaxFramePayloadLength=70000") as client:
+FRAME = "SEND\ndestination:/queue/q\n\n" + "a" * 70000 + "\0"
+PARTS = [FRAME[at : at + 30000] for at in range(0, len(FRAME), 30000)]
+
+
+@pytest.mark.parametrize("message", [FRAME, PARTS], ids=["one frame", "its fragments together"])
+@pytest.mark.parametrize("compression", ["deflate", None])
+def test_a_message_that_is_too_long_is_refused(serve: Serve, message: str | list[str], compression: str | None) -> None:
+    """In STOMP, and then as RFC 6455, 7.4.1 has it. What came before it in the same breath is obeyed."""
+    with opened(serve, "webSocketMaxFramePayloadLength=70000&webSocketCompressionSupported=true", compression=compression) as client:
         client.send(LOGIN)
         assert str(client.recv(timeout=20)).startswith("CONNECTED")
-        client.send("SEND\ndestination:/queue/q\n\n" + "a" * 70000 + "\0")
-        with pytest.raises(ConnectionClosed):
-            while True:
-                assert str(client.recv(timeout=20)).startswith("ERROR")
+        client.send("SEND\ndestination:/queue/q\nreceipt:before\n\n\0")
+        client.send(message)
+        said, code = until_closed(client)
+        assert "receipt-id:before" in said and "code:websocket-frame-too-large" in said
+        assert "the limit is 70000" in said or "more than 70000 octets" in said
+        assert code == CloseCode.MESSAGE_TOO_BIG
+
+
+@pytest.mark.parametrize("compression", ["deflate", None])
+def test_so_is_one_before_the_login(serve: Serve, compression: str | None) -> None:
+    with opened(serve, "maxFrameSizeBeforeLogin=20000&webSocketCompressionSupported=true", compression=compression) as client:
+        client.send("CONNECT\naccept-version:1.2\nhost:localhost\nlogin:" + "a" * 30000 + "\n\n\0")
+        said, code = until_closed(client)
+        assert "code:too-much-before-login" in said and "maxFrameSizeBeforeLogin" in said
+        assert code == CloseCode.MESSAGE_TOO_BIG
+
+
+def until_closed(client: ClientConnection) -> tuple[str, int]:
+    """All that came, and the code of the close."""
+    said = ""
+    with suppress(ConnectionClosed):
+        while True:
+            said += str(client.recv(timeout=20))
+    assert client.close_code is not None
+    return said, client.close_code
 
 
 def test_the_name_of_the_highest_version(serve: Serve) -> None:

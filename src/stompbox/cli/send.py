@@ -1,20 +1,25 @@
 """`stompbox send`: messages from the command line, from stdin or a file; each is confirmed by the broker.
 
-A line of stdin is sent when it is there, not when the last one is; while the broker takes none, no more is read.
+A line of stdin is sent when it is there, not when the last one is; while the broker takes none, no more is read. A refusal is told when
+it comes, whether or not there is another line.
 """
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
 from stompbox.cli import streams
 from stompbox.cli.connecting import Header, Url, leaving, parse_headers, run, url_or_default
 from stompbox.errors import UsageError
+
+if TYPE_CHECKING:
+    from stompbox.client import Publisher
 
 app = App(name="send")
 
@@ -93,9 +98,28 @@ async def _send(destination: str, bodies: AsyncIterator[bytes], url: str, header
     from stompbox.client import connect
 
     headers = parse_headers(header)
-    sent = 0
     async with connect(url) as client, client.publisher(window=window) as publisher:
-        async for body in bodies:
-            await publisher.send(destination, body, headers)
-            sent += 1
+        sent = await _unless_refused(publisher, _send_each(publisher, destination, bodies, headers))
     print(f"{sent} {'message' if sent == 1 else 'messages'} sent to {destination} and confirmed", file=sys.stderr)
+
+
+async def _send_each(publisher: Publisher, destination: str, bodies: AsyncIterator[bytes], headers: dict[str, str]) -> int:
+    sent = 0
+    async for body in bodies:
+        await publisher.send(destination, body, headers)
+        sent += 1
+    return sent
+
+
+async def _unless_refused(publisher: Publisher, work: Coroutine[Any, Any, int]) -> int:
+    """What `work` returns. A refusal ends it, whatever it waits for."""
+    sending, refusal = asyncio.create_task(work), asyncio.create_task(publisher.failure())
+    try:
+        await asyncio.wait((sending, refusal), return_when=asyncio.FIRST_COMPLETED)
+        if refusal.done():
+            await refusal
+        return await sending
+    finally:
+        sending.cancel()
+        refusal.cancel()
+        await asyncio.gather(sending, refusal, return_exceptions=True)

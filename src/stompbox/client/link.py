@@ -250,7 +250,8 @@ class Link:
         self.counters["connections-lost"] += 1
         self.state = LinkState.RECONNECTING
         self._changed.clear()
-        log.warning("connection lost, connecting again: %s", error.message)
+        level = logging.WARNING if connection.protocol.refusal is None else logging.INFO  # an ERROR has been told, and closes in STOMP 1.2
+        log.log(level, "connection lost, connecting again: %s", error.message)
         self._task = asyncio.get_running_loop().create_task(self._reconnect(policy))
 
     def _lived(self, connection: Connection, policy: Reconnect) -> int:

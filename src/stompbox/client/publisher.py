@@ -85,6 +85,7 @@ class Publisher:
         self._text_length = link.options.text_length
         self._waiting = 0
         self._changed = asyncio.Event()
+        self._refused = asyncio.Event()
 
     @property
     def outstanding(self) -> int:
@@ -118,6 +119,13 @@ class Publisher:
         while self._window.outstanding:
             await self._progress()
             self._window.raise_failure()
+
+    async def failure(self) -> None:
+        """Waits until a message fails, and raises what befell it: for who waits for something else than the broker meanwhile."""
+        while True:
+            self._window.raise_failure()
+            self._refused.clear()
+            await self._refused.wait()
 
     async def _room(self) -> Connection:
         window = self._window
@@ -156,6 +164,7 @@ class Publisher:
     def failed(self, frame: bytes, error: StompboxError) -> None:
         self._window.fail(frame, error)
         self._changed.set()
+        self._refused.set()
 
     async def __aenter__(self) -> Publisher:
         await self._link.connected()

@@ -12,8 +12,10 @@ parts of Stompbox and those that Kubernetes sets for a service of this name.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
 from stompbox.config.fields import Field, fields_of, nearest, shown
@@ -28,8 +30,9 @@ LISTEN: Final = "STOMPBOX_LISTEN"
 _OTHERS: Final = frozenset((CONFIG, "STOMPBOX_URL", "STOMPBOX_ADMIN_URL", "STOMPBOX_LOGIN", "STOMPBOX_PASSCODE"))
 _FAMILIES: Final = ("STOMPBOX_TEST_", "STOMPBOX_BENCH_", "STOMPBOX_DEMO_", "STOMPBOX_SERVICE_", "STOMPBOX_PORT_")
 _KUBERNETES_PORT: Final = "STOMPBOX_PORT"  # Kubernetes: tcp://10.0.0.1:61613 for a service called stompbox
-_TRUE: Final = ("true", "yes", "on", "1")
-_FALSE: Final = ("false", "no", "off", "0")
+_WHOLE: Final = re.compile("[+-]?[0-9]+")
+_FRACTION: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
+_TRUTHS: Final = MappingProxyType({"true": True, "false": False})  # as in the file
 
 
 def variables() -> dict[str, tuple[tuple[str, ...], Field]]:
@@ -93,18 +96,15 @@ def _value(name: str, text: str, field: Field) -> Any:
 
 
 def _truth(name: str, text: str) -> bool:
-    word = text.strip().casefold()
-    if word not in _TRUE + _FALSE:
-        _refuse(name, f"{shown(text)} is not allowed; allowed: {', '.join(_TRUE + _FALSE)}")
-    return word in _TRUE
+    if text not in _TRUTHS:
+        _refuse(name, f"{shown(text)} is not allowed; allowed: {', '.join(_TRUTHS)}")
+    return _TRUTHS[text]
 
 
 def _number(text: str, field: Field) -> Any:
-    """A number where it is one; other text goes on as it is, to be refused, or read as a size, like a text in the file."""
-    try:
-        return int(text) if field.plain is int else float(text)
-    except ValueError:
-        return text
+    """A number where it is one in digits, as in the file; other text goes on as it is, to be refused, or read as a size."""
+    form = _WHOLE if field.plain is int else _FRACTION
+    return (int if field.plain is int else float)(text) if form.fullmatch(text) else text
 
 
 def _list(name: str, text: str) -> list[Any]:

@@ -3,7 +3,8 @@
 Decides what the syntax is (`Wildcards`: `*`, `#` and `.` where nothing else is configured), and which pattern is the more specific one.
 The rule (Artemis manual, address settings: a match with `#` is less specific than one without, `*` less than an exact word), made a
 total order: a pattern without `#` before one with it; then word by word from the left, a literal word before `*` before `#`; then the
-pattern that goes on before the one that ends; then the later in the file.
+pattern that goes on before the one that ends; then a name as it is before the same between the literal-match-markers (Artemis,
+HierarchicalObjectRepository.getMatches); then the later in the file.
 """
 
 from __future__ import annotations
@@ -163,7 +164,7 @@ class PatternTable(Generic[T]):
 
     def __init__(self, entries: Iterable[tuple[str, T]], wildcards: Wildcards = DOTS) -> None:
         listed = [(wildcards.match_words(match), match, value) for match, value in entries]
-        ordered = sorted(listed, key=lambda entry: specificity(entry[0]))  # equal ones stay in their order
+        ordered = sorted(listed, key=lambda entry: (specificity(entry[0]), entry[1] == wildcards.exact(entry[1])))  # equal ones stay
         self._split: Final = wildcards.split
         self._values: Final[list[T]] = [value for _, _, value in ordered]
         self._exact: Final[dict[str, list[int]]] = {}

@@ -25,8 +25,9 @@ class Frames:
         self._head = b""  # what has come of a head
         self._left = 0  # octets of a payload that are still to come
 
-    def portion(self, data: bytes, start: int, most: int) -> tuple[int, int, int]:
-        """Where the first `most` frames that begin in data[start:] end, or what is there of them; how many begin; the longest payload."""
+    def portion(self, data: bytes, start: int, most: int, limit: int) -> tuple[int, int, int]:
+        """Where the first `most` frames that begin in data[start:] end, or what is there of them; how many begin; the longest payload.
+        One whose payload is longer than `limit` is left to the next portion: what came before it is obeyed first."""
         at, size, count, longest = start, len(data), 0, 0
         while at < size:
             if self._left:
@@ -41,6 +42,8 @@ class Frames:
             if found is None:
                 self._head = head
                 return size, count, longest
+            if count and found[1] > limit:
+                break
             at += found[0] - len(self._head)
             self._head, self._left = b"", found[1]
             count += 1

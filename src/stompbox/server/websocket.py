@@ -49,6 +49,18 @@ _TextDecoder = codecs.getincrementaldecoder("utf-8")
 SUBPROTOCOLS = [Subprotocol(name) for name in ("v12.stomp", "v11.stomp", "v10.stomp")]
 
 
+class _Protocol(ServerProtocol):
+    """The library would close without a word where a message is too big; here an ERROR comes before the close (WebSocket._parse)."""
+
+    is_too_big = False
+
+    def fail(self, code: CloseCode | int, reason: str = "") -> None:
+        if code == CloseCode.MESSAGE_TOO_BIG and self.state is State.OPEN:
+            self.is_too_big = True
+            return
+        super().fail(code, reason)
+
+
 class WebSocket:
     """Between a socket and its Connection; a transport for the one, a receiver for the other."""
 
@@ -64,7 +76,7 @@ class WebSocket:
 
             extensions = [ServerPerMessageDeflateFactory()]
         most = options.max_frame_size_before_login + MORE
-        self.protocol = ServerProtocol(
+        self.protocol = _Protocol(
             subprotocols=SUBPROTOCOLS, select_subprotocol=_select, extensions=extensions, max_size=most, logger=_library
         )  # fmt: skip
         self.connection: Connection | None = None
@@ -97,7 +109,7 @@ class WebSocket:
             at = self._read_request(data)
         while at < len(data) and frames < TURN and not self._is_paused and self._is_open:
             most = 1 if self._is_strange else TURN - frames
-            stop, count, longest = self._frames.portion(data, at, most)
+            stop, count, longest = self._frames.portion(data, at, most, self._limit)
             frames += count
             if not self._may_be(count, longest):
                 break
@@ -130,20 +142,28 @@ class WebSocket:
     def _is_strange(self) -> bool:
         return self.connection is None or not self.connection.decoder.logged_in
 
+    @property
+    def _limit(self) -> int:
+        """Octets of a frame."""
+        options = self.listener.options
+        return options.max_frame_size_before_login + MORE if self._is_strange else options.web_socket_max_frame_payload_length
+
     def _may_be(self, count: int, longest: int) -> bool:
         """Whether such frames may come; a long one is refused at its announcement."""
         assert self.connection is not None
         options = self.listener.options
         if not self._is_strange:
-            limit = options.web_socket_max_frame_payload_length
+            limit = self._limit
             if longest <= limit:
                 return True
             text = f"a WebSocket frame of {longest} octets; the limit is {limit} (webSocketMaxFramePayloadLength)"
+            self._close_code = CloseCode.MESSAGE_TOO_BIG  # RFC 6455, 7.4.1
             self.connection.dismiss(FrameError("websocket-frame-too-large", text))
             return False
         self._strange += count
-        if longest > options.max_frame_size_before_login + MORE:
+        if longest > self._limit:
             text = f"a WebSocket frame of {longest} octets before CONNECT; the limit is {options.max_frame_size_before_login}"
+            self._close_code = CloseCode.MESSAGE_TOO_BIG
             self.connection.dismiss(FrameError("too-much-before-login", f"{text} (maxFrameSizeBeforeLogin)"))
         elif self._strange > options.web_socket_max_frames_before_login:
             text = f"{self._strange} WebSocket frames before CONNECT; the limit is {options.web_socket_max_frames_before_login}"
@@ -185,8 +205,19 @@ class WebSocket:
         if not is_text and self.connection is not None:
             self._close_code = CloseCode.INVALID_DATA  # RFC 6455, 8.1
             self.connection.dismiss(FrameError("not-utf-8", "a text message of WebSocket is not UTF-8; send octets in binary messages"))
+        if self.protocol.is_too_big and self.connection is not None:
+            self._refuse_size(self.connection)
         if self.protocol.close_expected():
             self.socket.close()
+
+    def _refuse_size(self, connection: Connection) -> None:
+        """Of a message whose fragments together, or whose octets when they are inflated, are more than it may have."""
+        name, limit = "webSocketMaxFramePayloadLength", self.listener.options.web_socket_max_frame_payload_length
+        if self._is_strange:
+            name, limit = "maxFrameSizeBeforeLogin", self.listener.options.max_frame_size_before_login
+        self._close_code = CloseCode.MESSAGE_TOO_BIG  # RFC 6455, 7.4.1
+        code = "too-much-before-login" if self._is_strange else "websocket-frame-too-large"
+        connection.dismiss(FrameError(code, f"a WebSocket message has more than {limit} octets, which is the limit ({name})"))
 
     def dismiss(self, error: StompboxError) -> bool:
         """Before its login; False: there is nobody yet who could be told."""
