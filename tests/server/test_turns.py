@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
+from stompbox.broker.closing import PART
+from stompbox.server import transactions
 from stompbox.server.answers import in_turns
 from stompbox.server.turns import SHARES
 from stompbox.store.base import Commit
@@ -198,7 +200,7 @@ def test_receipts_of_one_commit_are_said_in_portions() -> None:
 # What ends
 
 
-def loaded(world: World, count: int, options: Mapping[str, str]) -> tuple[object, list[bytes]]:
+def loaded(world: World, count: int, options: Mapping[str, str]) -> tuple[Client, list[bytes]]:
     """A client that has so many messages of a queue, each of them a run of its own, and has not acknowledged them."""
     sender, holder = world.client(), world.client()
     bodies = []
@@ -220,27 +222,27 @@ def test_what_a_subscription_had_goes_back_in_portions_and_in_order(end: str, mo
     other = world.client()
     other.say(("SUBSCRIBE", {"id": "1", "destination": "/queue/q"}))
     if end == "lost":
-        holder.socket.connection_lost(None)  # type: ignore[attr-defined]
+        holder.socket.connection_lost(None)
     elif end == "UNSUBSCRIBE":
-        holder.say(("UNSUBSCRIBE", {"id": "1", "receipt": "done"}))  # type: ignore[attr-defined]
+        holder.say(("UNSUBSCRIBE", {"id": "1", "receipt": "done"}))
     else:
-        holder.say(("DISCONNECT", {"receipt": "done"}))  # type: ignore[attr-defined]
+        holder.say(("DISCONNECT", {"receipt": "done"}))
     assert queue.backlog.count < 1500, "not all of it in one go"
     assert other.bodies() == [], "and nothing is handed out before all are back"
     if end != "lost":
-        assert holder.confirmed() == []  # type: ignore[attr-defined]
+        assert holder.confirmed() == []
     world.until_idle()
     world.turn(20)
     names = [next(name for name in frame.headers if name.startswith("name-")) for frame in other.heard() if frame.command == "MESSAGE"]
     assert names == [f"name-{n}" for n in range(1500)]
     if end != "lost":
-        assert holder.confirmed() == ["done"]  # type: ignore[attr-defined]
+        assert holder.confirmed() == ["done"]
 
 
 def test_a_broker_that_stops_does_what_was_begun() -> None:
     world = World()
     holder, _ = loaded(world, 1500, {"ack": "client-individual"})
-    holder.socket.connection_lost(None)  # type: ignore[attr-defined]
+    holder.socket.connection_lost(None)
     queue = world.broker.engine.addresses["q"].anycast["q"]
     assert queue.backlog.count < 1500
     world.broker.turns.finish()
@@ -353,3 +355,89 @@ def test_coroutines_that_go_on_have_a_share_of_the_turn_each_and_no_more() -> No
         assert before - world.broker.turns.waiting <= SHARES
         turns += 1
     assert turns >= 40 / SHARES
+
+
+# What speaks for very many messages
+
+
+def work_of(world: World, count: Callable[[], int]) -> list[int]:
+    """By how much a figure changes in each of the turns that follow, until no work waits."""
+    changes, before = [], count()
+    while world.broker.turns.waiting:
+        world.turn()
+        now = count()
+        changes.append(abs(now - before))
+        before = now
+    return changes
+
+
+MANY_SENT = 3000
+
+
+@pytest.mark.parametrize("command", ["ACK", "NACK"])
+def test_a_cumulative_answer_for_very_many_is_given_in_portions(command: str) -> None:
+    world = World()
+    holder, _ = loaded(world, MANY_SENT, {"ack": "client"})
+    consumer = holder.connection.consumers["1"]
+    last = [frame.headers["message-id"] for frame in holder.heard() if frame.command == "MESSAGE"][-1]
+    normal = world.client()
+    holder.say((command, {"message-id": last, "subscription": "1", "receipt": "done"}))
+    assert len(consumer.ledger) >= MANY_SENT - (LOOKS + 1) * PART
+    normal.say(("BEGIN", {"transaction": "t", "receipt": "now"}))
+    assert normal.confirmed() == ["now"]
+    assert holder.confirmed() == []
+    assert max(work_of(world, lambda: consumer.messages_out)) <= (LOOKS + 1) * PART
+    world.turn(20)
+    assert holder.confirmed() == ["done"]
+    if command == "ACK":
+        assert world.broker.engine.counters["acknowledged"] == MANY_SENT
+
+
+@pytest.mark.parametrize("mode", ["client", "client-individual"])
+def test_a_large_abort_gives_back_in_portions_what_was_acknowledged(mode: str) -> None:
+    world = World()
+    holder, _ = loaded(world, MANY_SENT, {"ack": mode})
+    consumer = holder.connection.consumers["1"]
+    ids = [frame.headers["message-id"] for frame in holder.heard() if frame.command == "MESSAGE"]
+    ends = ids if mode == "client-individual" else ids[-1:]
+    said = [("ACK", {"message-id": id, "subscription": "1", "transaction": "t"}) for id in ends]
+    holder.say(("BEGIN", {"transaction": "t"}), *said)
+    world.until_idle()
+    assert consumer.messages_out == 0
+    before = [id(segment) for _, segment in holder.connection.transactions["t"].answered[0][1]]
+    holder.say(("ABORT", {"transaction": "t", "receipt": "done"}))
+    assert holder.confirmed() == []
+    assert consumer.messages_out <= (LOOKS + 1) * PART
+    assert max(work_of(world, lambda: consumer.messages_out)) <= (LOOKS + 1) * PART
+    world.turn(20)
+    assert holder.confirmed() == ["done"]
+    assert consumer.messages_out == MANY_SENT
+    if mode == "client":
+        assert [id(segment) for _, segment in consumer.ledger] == before, "in the order in which they were sent"
+
+
+def test_a_cumulative_answer_in_a_transaction_that_ends_meanwhile_is_none() -> None:
+    world = World()
+    holder, _ = loaded(world, MANY_SENT, {"ack": "client"})
+    connection, consumer = holder.connection, holder.connection.consumers["1"]
+    last = [frame.headers["message-id"] for frame in holder.heard() if frame.command == "MESSAGE"][-1]
+    holder.say(("BEGIN", {"transaction": "t"}), ("ACK", {"message-id": last, "subscription": "1", "transaction": "t"}))
+    assert 0 < consumer.messages_out < MANY_SENT
+    transactions.time_out(connection, connection.transactions["t"])
+    world.until_idle()
+    assert holder.errors() == ["transaction-timeout"]
+    assert consumer.messages_out == MANY_SENT
+
+
+@pytest.mark.parametrize("end", ["UNSUBSCRIBE", "lost"])
+def test_what_a_subscription_had_is_taken_from_it_in_portions(end: str) -> None:
+    world = World()
+    holder, _ = loaded(world, MANY_SENT, {"ack": "client"})
+    consumer = holder.connection.consumers["1"]
+    if end == "lost":
+        holder.socket.connection_lost(None)
+    else:
+        holder.say(("UNSUBSCRIBE", {"id": "1"}))
+    assert consumer.messages_out >= MANY_SENT - (LOOKS + 1) * PART
+    assert max(work_of(world, lambda: consumer.messages_out)) <= (LOOKS + 1) * PART
+    assert world.broker.engine.addresses["q"].anycast["q"].backlog.count == MANY_SENT

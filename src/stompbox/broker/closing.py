@@ -6,12 +6,14 @@ messages come back hands out nothing before all of them are there, so that they 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from stompbox.broker import lifetimes
 from stompbox.broker.attempts import Outcome, giving_back
+from stompbox.broker.consumer import AckMode, order
 from stompbox.broker.cursor import FAR
 from stompbox.broker.queue import Kind, Queue
 from stompbox.broker.work import COPY
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from stompbox.broker.transaction import Transaction
 
 STEP: Final = 64  # queues, or subscriptions, of one step: each may be dropped with all that belongs to it
+PART: Final = 200  # segments that are taken from a subscription, or given to it again, in one step
 
 
 def closing(engine: Engine, consumer: Consumer, *, is_failure: bool) -> Iterator[None]:
@@ -34,7 +37,14 @@ def closing(engine: Engine, consumer: Consumer, *, is_failure: bool) -> Iterator
     consumer.allowance.subscribed -= consumer.cost
     while consumer.on_close:  # what is left of it refers to nobody
         consumer.on_close.pop()()
-    sent = consumer.take_all()
+    sent: list[Sent] = []
+    taken = 0
+    for part in consumer.taking_all(PART):
+        sent += part
+        taken += 1 + len(part)
+        if taken >= PART:
+            taken = 0
+            yield
     left: list[Queue] = []
     for number, binding in enumerate(list(consumer.bindings.values()), 1):
         queue = binding.queue
@@ -81,7 +91,12 @@ def aborting(engine: Engine, transaction: Transaction, *, is_failure: bool) -> I
 
 def unholding(engine: Engine, consumer: Consumer, sent: list[Sent], *, is_failure: bool = False) -> Iterator[None]:
     """What a transaction had acknowledged of one subscription is not."""
-    if consumer.is_closed:
-        yield from giving_back(engine, sent, Outcome.LOST if is_failure else Outcome.RETURNED, FAR)
-    else:
-        consumer.hold_again(sent)
+    is_ordered = consumer.ack is not AckMode.INDIVIDUAL
+    sent = sorted(sent, key=order) if is_ordered else sent
+    parts = deque([sent[at : at + PART] for at in range(0, len(sent), PART)])
+    while parts and not consumer.is_closed:
+        consumer.hold_again(parts.pop() if is_ordered else parts.popleft())  # in order, the earlier ones belong before the later
+        yield
+    if parts:
+        left = [one for part in parts for one in part]
+        yield from giving_back(engine, left, Outcome.LOST if is_failure else Outcome.RETURNED, FAR)

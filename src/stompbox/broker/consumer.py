@@ -8,11 +8,12 @@ the operating system has it (`Engine.flushed`), so one that never left the proce
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from stompbox.broker.allowance import Allowance
+from stompbox.broker.cursor import FAR
 from stompbox.broker.segments import Held, Segment, Spans, octets_of
 from stompbox.message import Run
 from stompbox.selectors import Selector
@@ -214,7 +215,7 @@ class Consumer:
             self.bytes_out -= count * octets_of(segment.run.shape)
 
     def hold_again(self, sent: list[Sent]) -> None:
-        """After ABORT: what aborted ACKs had taken is unacknowledged again, in the order in which it was sent."""
+        """What aborted ACKs had taken is unacknowledged again, in the order in which it was sent."""
         sent = [(binding, segment) for binding, segment in sent if self.bindings.get(binding.queue.id) is binding]
         for binding, segment in sent:
             self._count(segment)
@@ -222,7 +223,12 @@ class Consumer:
                 binding.held.add(segment)
             elif self.ack is AckMode.CLIENT:
                 binding.unacked.add(segment.first, segment.stop)
-        if self.ack is not AckMode.INDIVIDUAL:
+        if self.ack is AckMode.INDIVIDUAL or not sent:
+            return
+        sent.sort(key=order)
+        if not self.ledger or order(sent[-1]) < order(self.ledger[0]):  # cumulative ones are older than all that is left
+            self.ledger.extendleft(reversed(sent))
+        else:
             self.ledger = deque(sorted([*sent, *self.ledger], key=order))
 
     def take_flushed(self) -> list[Sent]:
@@ -279,6 +285,23 @@ class Consumer:
                 return taken, offset + 1
         return [], missing
 
+    def turn_of(self, queue: int, offset: int) -> int:
+        """`client`: the turn in which it was sent a message that it did not acknowledge; -1 when there is no such."""
+        binding = self.bindings.get(queue)
+        if binding is None or offset not in binding.unacked:
+            return -1
+        return next((segment.turn for of, segment in self.ledger if of is binding and segment.first <= offset < segment.stop), -1)
+
+    def take_before(self, turn: int, most: int) -> list[Sent]:
+        """`client`: removes what it was sent before this turn from what is unacknowledged, the oldest first."""
+        taken: list[Sent] = []
+        while len(taken) < most and self.ledger and self.ledger[0][1].turn < turn:
+            taken.append(self.ledger.popleft())
+            binding, segment = taken[-1]
+            self.release(segment)
+            binding.unacked.remove(segment.first)
+        return taken
+
     def withdraw(self, binding: Binding, offset: int) -> list[Sent]:
         """Removes one message from what it was sent, and no other, whatever its ack mode."""
         if self.ack is AckMode.INDIVIDUAL:
@@ -304,14 +327,23 @@ class Consumer:
 
     def take_all(self) -> list[Sent]:
         """Everything unacknowledged."""
-        found = list(self.ledger)
-        self.ledger.clear()
-        for binding in self.bindings.values():
-            found += [(binding, segment) for segment in binding.held.clear()]
+        return [sent for part in self.taking_all(FAR) for sent in part]
+
+    def taking_all(self, most: int) -> Iterator[list[Sent]]:
+        """The same in parts."""
+        while self.ledger:
+            found = [self.ledger.popleft() for _ in range(min(most, len(self.ledger)))]
+            yield self._released(found)
+        for binding in list(self.bindings.values()):
             binding.unacked.clear()
-        for _, segment in found:
+            segments = binding.held.clear()
+            for at in range(0, len(segments), most):
+                yield self._released([(binding, segment) for segment in segments[at : at + most]])
+
+    def _released(self, sent: list[Sent]) -> list[Sent]:
+        for _, segment in sent:
             self.release(segment)
-        return found
+        return sent
 
     def __repr__(self) -> str:
         return f"<Consumer {self.name} ack={self.ack.value} out={self.messages_out}/{self.bytes_out}B queues={len(self.bindings)}>"

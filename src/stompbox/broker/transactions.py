@@ -55,7 +55,7 @@ def committing(engine: Engine, transaction: Transaction, *, is_answered: bool) -
         yield
     unit = Unit(acked=transaction.acked)
     is_durable = any(binding.queue.is_durable for _, sent in transaction.answered for binding, _ in sent)
-    is_stored = False
+    is_stored, acknowledged = False, 0
     commits.hold()
     try:
         for part in _parts(transaction.sends):
@@ -64,10 +64,13 @@ def committing(engine: Engine, transaction: Transaction, *, is_answered: bool) -
             commits.suspend()
             yield
         transaction.is_refusable = is_stored and unit.is_refusable
-        for held in _parts(transaction.acked):
-            for consumer, sent in held:
-                engine.acknowledge(consumer, sent)
-            yield
+        for consumer, sent in transaction.acked:
+            for held in _parts(sent):
+                engine.acknowledge(consumer, held)
+                acknowledged += len(held)
+                if acknowledged >= STEP:
+                    acknowledged = 0
+                    yield
         for outcome, refused in ((Outcome.FAILED, transaction.nacked), (Outcome.REJECTED, transaction.rejected)):
             for consumer, sent in refused:
                 yield from engine.refusing(consumer, sent, outcome)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from stompbox.broker import closing
 from stompbox.broker.attempts import STEP, Outcome
+from stompbox.broker.closing import PART
 from stompbox.broker.consumer import AckMode, Consumer, Sent
 from stompbox.broker.transaction import Transaction
 from stompbox.errors import IllegalFrame
@@ -86,12 +88,61 @@ def nack(connection: Connection, frame: Frame) -> Iterator[None] | None:
 
 
 def _answer(connection: Connection, frame: Frame, *, is_good: bool, is_final: bool = False) -> Iterator[None] | None:
-    engine = connection.broker.engine
     name = frame.headers.get("transaction")
     if connection.options.ack_in_transaction.value == "ignore":
         name = None
     transaction = transaction_of(connection, name) if name is not None else None
+    much = _speaks_for_many(connection, frame)
+    if much is not None:
+        return _taking(connection, frame, much, transaction, is_good=is_good, is_final=is_final)
     consumer, sent = _take(connection, frame)
+    return _answer_for(connection, frame, consumer, sent, transaction, is_good=is_good, is_final=is_final)
+
+
+class Many(NamedTuple):
+    """What a cumulative ACK or NACK speaks for: what the subscription was sent up to this message, which is more than a step's worth."""
+
+    consumer: Consumer
+    queue: int
+    offset: int
+
+
+def _speaks_for_many(connection: Connection, frame: Frame) -> Many | None:
+    known = MESSAGE_ID.fullmatch(frame.headers[connection.session.version.ack_header])
+    if known is None:
+        return None
+    queue, offset = int(known[1]), int(known[2])
+    for consumer in _candidates(connection, frame):
+        binding = consumer.bindings.get(queue)
+        if consumer.ack is AckMode.CLIENT and len(consumer.ledger) > STEP and binding is not None and offset in binding.unacked:
+            return Many(consumer, queue, offset)
+    return None
+
+
+def _taking(
+    connection: Connection, frame: Frame, many: Many, transaction: Transaction | None, *, is_good: bool, is_final: bool
+) -> Iterator[None]:
+    """Who goes before all is taken, has acknowledged nothing of it."""
+    consumer, queue, offset = many
+    turn, sent = consumer.turn_of(queue, offset), list[Sent]()
+    while part := consumer.take_before(turn, PART):
+        sent += part
+        yield
+    sent += consumer.take(queue, offset, offset + 1)[0]
+    is_over = transaction is not None and connection.transactions.get(transaction.name) is not transaction
+    if consumer.is_closed or connection.is_ended or is_over:
+        yield from closing.unholding(connection.broker.engine, consumer, sent)
+        if transaction is not None:
+            transaction_of(connection, transaction.name)  # it was too slow
+        return
+    yield from _answer_for(connection, frame, consumer, sent, transaction, is_good=is_good, is_final=is_final) or ()
+
+
+def _answer_for(
+    connection: Connection, frame: Frame, consumer: Consumer, sent: list[Sent], transaction: Transaction | None,
+    *, is_good: bool, is_final: bool,
+) -> Iterator[None] | None:  # fmt: skip
+    engine = connection.broker.engine
     if connection.options.single_transaction:
         try:
             transaction = _current(connection, consumer, transaction)

@@ -49,7 +49,7 @@ def commit(connection: Connection, frame: Frame) -> Iterator[None]:
     try:
         require_still(connection, transaction)
     except Refused:
-        _undo(connection, transaction)
+        yield from _undoing(connection, transaction)
         raise
     engine = connection.broker.engine
     _end(connection, transaction)
@@ -76,15 +76,10 @@ def abort(connection: Connection, frame: Frame) -> Iterator[None]:
 
 def time_out(connection: Connection, transaction: Transaction) -> None:
     """The broker aborts it; the client is told when it comes back to it."""
-    _undo(connection, transaction)
+    connection.broker.turns.run(_undoing(connection, transaction), lambda: None)
     if len(connection.timed_out) >= connection.options.max_transactions:
         del connection.timed_out[next(iter(connection.timed_out))]
     connection.timed_out[transaction.name] = None
-
-
-def _undo(connection: Connection, transaction: Transaction) -> None:
-    for _ in _undoing(connection, transaction):
-        pass
 
 
 def _undoing(connection: Connection, transaction: Transaction) -> Iterator[None]:
