@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import threading
 from pathlib import Path
+
+import pytest
 
 from stompbox.admin.listening import AdminListener
 from stompbox.config import AdminTable, Configuration, ListenerTable
 from stompbox.server.run import start as start_here
 from stompbox.server.run import stop
+from stompbox.store import check
 from tests.admin.asking import Answer, ask
 from tests.admin.conftest import Start
 from tests.conftest import Served
@@ -23,7 +27,39 @@ def ready(served: Served) -> Answer:
 
 
 def test_ready(served: Served) -> None:
-    assert (ready(served).status, ready(served).json) == (200, {"status": "ready", "reasons": []})
+    assert (ready(served).status, ready(served).json) == (200, {"status": "ready", "reasons": [], "notes": []})
+
+
+def test_a_large_store_is_ready_and_says_that_it_is_not_verified_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "SMALL", 0)
+    may_go_on = threading.Event()
+    portion = check.Verifying.portion
+
+    def one_portion(self: check.Verifying) -> list[str]:
+        assert may_go_on.wait(20)
+        return list(portion(self))
+
+    monkeypatch.setattr(check.Verifying, "portion", one_portion)
+
+    async def play() -> tuple[Answer, Answer]:
+        broker, servers, _ = await start_here(
+            Configuration(data=str(tmp_path / "data"), listeners=(ListenerTable(url="tcp://127.0.0.1:0"),))
+        )
+        listener = AdminListener(broker, AdminTable(listen="127.0.0.1:0"))
+        before = await asyncio.to_thread(ask, listener.url, "/readyz")
+        may_go_on.set()
+        async with asyncio.timeout(20):
+            while broker.committer.store.unverified:
+                await asyncio.to_thread(ask, listener.url, "/healthz")
+        after = await asyncio.to_thread(ask, listener.url, "/readyz")
+        await stop(broker, servers)
+        await listener.close()
+        return before, after
+
+    before, after = asyncio.run(play())
+    assert (before.status, before.json["status"], before.json["notes"][0]["code"]) == (200, "ready", "data-unverified")
+    assert "stompbox.db" in before.json["notes"][0]["message"]
+    assert after.json == {"status": "ready", "reasons": [], "notes": []}
 
 
 def test_too_little_space(start: Start, tmp_path: Path) -> None:

@@ -345,3 +345,19 @@ def test_deep_json_in_a_header_is_refused_by_name(broker: tuple[str, int], deep:
             client.send("SEND", {"destination": "stompbox.requests", "request-id": "1", **headers})
             answer = client.receive()
             assert (answer.headers["status"], answer.headers["code"]) == ("error", "bad-json")
+
+
+@pytest.mark.parametrize(("octets", "is_taken"), [(1 << 20, True), ((1 << 20) + 1, False)])
+def test_the_json_of_a_request_may_have_a_mebibyte(serve: Serve, octets: int, is_taken: bool) -> None:
+    served = serve("--memory", "--no-admin", "--listen", "tcp://127.0.0.1:0")
+    with Plain(served.port) as plain:
+        plain.send("SEND", {"destination": "/queue/there", "receipt": "r"})
+        assert plain.receive().command == "RECEIPT"
+        wish = json.dumps({"destinations": "/queue/there"}).encode()
+        plain.send("SEND", {"destination": "stompbox.requests", "request": "describe", "request-id": "1"}, wish.ljust(octets))
+        answer = plain.receive()
+        if is_taken:
+            assert list(json.loads(answer.body)["addresses"]) == ["there"]
+        else:
+            said = (answer.headers.get("code"), answer.headers["message"])
+            assert said == ("bad-json", f"the body of request describe is {octets} bytes long; allowed are {1 << 20}")

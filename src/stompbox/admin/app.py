@@ -15,7 +15,7 @@ from starlette.routing import Route
 from stompbox.admin import console, messages
 from stompbox.admin.access import BROKER, Guard, may_see, require, user_of
 from stompbox.admin.answers import json, refusal
-from stompbox.admin.health import reasons
+from stompbox.admin.health import notes, reasons
 from stompbox.admin.lag import Lags, behind
 from stompbox.admin.listing import Entry, Field, listed, named, number, truth
 from stompbox.admin.metrics import Metrics
@@ -115,7 +115,8 @@ class Pages:
 
     async def readyz(self, _: Request) -> Response:
         found = reasons(self.broker)
-        return json({"status": "not ready" if found else "ready", "reasons": found}, 503 if found else 200)
+        answer = {"status": "not ready" if found else "ready", "reasons": found, "notes": notes(self.broker)}
+        return json(answer, 503 if found else 200)
 
     async def metrics(self, request: Request) -> Response:
         require(self.broker, request)

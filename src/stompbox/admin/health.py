@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Reason(Struct, frozen=True):
-    """Why a broker is not ready: a stable code and a text."""
+    """Why a broker is not ready, or what else is to be known of one that is: a stable code and a text."""
 
     code: str
     message: str
@@ -28,3 +28,9 @@ def reasons(broker: Broker) -> list[Reason]:
     if disk.shortage:
         found.append(Reason("disk-full", disk.shortage))
     return found
+
+
+def notes(broker: Broker) -> list[Reason]:
+    """What keeps it from nothing, and a supervisor may want to wait for: much stored data is verified beside the work."""
+    unverified = broker.committer.store.unverified
+    return [Reason("data-unverified", unverified)] if unverified else []

@@ -153,6 +153,10 @@ class Store(Protocol):
     def outline(self, log: int) -> Iterator[Part]:
         """The chunks that are stored of a log, in offset order, from the index alone."""
 
+    @property
+    def unverified(self) -> str:
+        """What was not read through when the store was opened, and is being read now; empty: nothing. From any thread."""
+
     def maintain(self) -> bool:
         """One portion of housekeeping (about 10 ms): checkpoints, deletions, file space. Called by the committer's thread when
         it is idle, again while it says that there is more to do."""

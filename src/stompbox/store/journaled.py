@@ -252,6 +252,10 @@ class JournaledStore:
         self._is_unsure = False
         self._journal.restart()
 
+    @property
+    def unverified(self) -> str:
+        return self._database.unverified
+
     def maintain(self) -> bool:
         with self._turn:
             if self._waiting or self._is_unsure:

@@ -230,6 +230,10 @@ class MemoryStore:
             found = [Part(head.first, _stop(head), len(blob), head.newest) for head, blob in zip(held.heads, held.blobs, strict=True)]
         yield from found
 
+    @property
+    def unverified(self) -> str:
+        return ""
+
     def maintain(self) -> bool:
         return False
 

@@ -91,6 +91,10 @@ class PatientStore:
                 store = self._open()
         store.apply(commit)
 
+    @property
+    def unverified(self) -> str:
+        return self._store.unverified if self._store is not None else ""
+
     def maintain(self) -> bool:
         return self._store is not None and self._store.maintain()
 

@@ -313,6 +313,10 @@ class SqliteStore:
         if is_written and self.watermark is not None and not self._is_loose:
             self.watermark.committed(number)
 
+    @property
+    def unverified(self) -> str:
+        return "" if self._verifying is None else f"chunks and large bodies in {self.file.name} are not all read through yet"
+
     def maintain(self) -> bool:
         with self._turn, naming(self.file):
             self._refuse_closed()
