@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from stompbox.broker.consumer import AckMode
-from stompbox.broker.stagings import Stagings
 from stompbox.broker.transaction import Transaction
 from stompbox.broker.units import Trouble
 from stompbox.config.settings import AddressSetting, DiskFullPolicy
@@ -230,21 +229,6 @@ def test_what_was_retained_before_is_again() -> None:
         retained = now.engine.addresses["t"].retained
         assert retained is not None
         assert retained.bodies == answered_before.bodies
-
-
-def test_a_batch_that_was_refused_may_be_published_again() -> None:
-    world = World()
-    stagings = Stagings(world.engine, 1 << 20)
-    for body in (b"refused", b"stored"):
-        run = run_of("q", body)
-        run.routing = ANYCAST
-        stagings.stage("lake", 0, (0, 0), [run])
-        assert stagings.publish("lake", 0, [(0, 0)], lambda run: [(world.address("q"), run)]) is not None
-        if body == b"refused":
-            refuse(world)
-    world.commit()
-    assert drained(world, "q") == [b"stored"]
-    assert world.restart().engine.batches == {"lake": 0}
 
 
 def test_an_address_that_blocks_keeps_everything() -> None:

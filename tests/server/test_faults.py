@@ -296,7 +296,7 @@ def test_a_staged_chunk_that_cannot_be_decoded_ends_one_connection(tmp_path: Pat
         raising()
 
     async def staging(connection: Any, _: object) -> Any:
-        connection.broker.stagings.stage(None, None, None, None)
+        connection.broker.sinks.stage(None)
 
     play(tmp_path, story)
 

@@ -157,7 +157,10 @@ def test_a_fetch_with_a_selector_goes_on_where_nothing_is_taken(link: Link) -> N
         answer = ask(link, "fetch", address="a", start=str(start), stop=str(2 * MANY), max_bytes="1", selector="n = 1500")
         seen.append((start, len(answer.body) > 0))
         start = int(answer.headers["next"])
-    assert seen == [(0, False), (MANY, True)]
+    *before, (at, is_found) = seen  # by chunks, of which a batch may become several
+    assert before[0][0] == 0
+    assert at >= MANY
+    assert (is_found, any(is_there for _, is_there in before)) == (True, False)
 
 
 @pytest.mark.parametrize(

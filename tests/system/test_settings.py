@@ -76,14 +76,16 @@ def test_disk_scan_period(start: Start, tmp_path: Path) -> None:
 
 
 def test_limits_that_the_broker_hands_on() -> None:
-    async def look() -> tuple[int, int, int]:
+    async def look() -> tuple[int, ...]:
         configuration = Configuration(
             memory=True, max_staged_bytes=7, authentication_cache_size=8, authorization_cache_size=9,
+            max_staged_bytes_per_user=6, max_sinks_per_user=5, staged_timeout=4,
             listeners=(ListenerTable(url="tcp://127.0.0.1:0"),),
         )  # fmt: skip
         broker, servers, _ = await start_in_process(configuration)
-        found = broker.stagings.most, broker.users._cache_size, broker.permissions._cache_size
+        sinks = broker.sinks
+        found = sinks.most, broker.users._cache_size, broker.permissions._cache_size, sinks.most_of_user, sinks.most_sinks, sinks.timeout
         await stop(broker, servers)
         return found
 
-    assert asyncio.run(look()) == (7, 8, 9)
+    assert asyncio.run(look()) == (7, 8, 9, 6, 5, 4)

@@ -191,7 +191,7 @@ def test_messages_without_bodies_fill_what_may_be_staged(links: tuple[Link, Link
     _, bob = links
     with pytest.raises(Refused) as caught:
         for attempt in range(20):
-            ask(bob, "stage", chunk(run_to("jms.queue.open", *[b""] * 50_000)), sink="s", batch="1", partition="0", attempt=str(attempt))
+            ask(bob, "stage", chunk(run_to("jms.queue.open", *[b""] * 150_000)), sink="s", batch="1", partition="0", attempt=str(attempt))
     assert caught.value.code == "staging-full"
 
 

@@ -73,6 +73,10 @@ class Bodies:
                 handles = [self._adopted(run.large(index)) for index in range(len(run))]
                 run.bodies = cast(list[bytes], handles)
 
+    def recall(self, id: int, size: int) -> Large:
+        """A body that an entry of the catalogue has kept over a restart."""
+        return self._adopted(Large(id, size))
+
     def _adopted(self, large: Large) -> Large:
         known = self._alive.get(large.id)
         alive = known() if known is not None else None

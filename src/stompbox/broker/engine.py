@@ -111,7 +111,6 @@ class Engine:
         self.durables: dict[tuple[str, str], DurableSubscription] = {}  # by identity
         self.group_patterns: dict[str, list[str]] = {}  # reader groups, by name
         self.group_owners: dict[str, str] = {}  # the users whose they are
-        self.batches: dict[str, int] = {}  # the last published batch of each sink
         self.ended: dict[str, lifetimes.Ended] = {}  # addresses that are gone: where their offsets ended
         self.beyond = 0  # where the offsets of all that is forgotten ended
         self.work = Work()  # what this turn has cost so far
@@ -323,7 +322,7 @@ class Engine:
         """What a client sends: routes a run by its `routing`, but for duplicates. True when its receipt must wait for the next commit.
         Raises before anything is changed. `is_answered`: the sender waits for a receipt of this run alone."""
         if self.trouble is not None:
-            self._require_disk(address, run)
+            self.require_disk(address, run)
         if run.shape.special is not None:
             self.schedules.require([(address, run)])
         if not is_answered:
@@ -347,7 +346,7 @@ class Engine:
             self.commits.end(is_stored=is_stored and is_answered)
         return is_stored
 
-    def _require_disk(self, address: Address, run: Run) -> None:
+    def require_disk(self, address: Address, run: Run) -> None:
         """Raises Refused for what could not be stored now, unless its sender is to wait (disk-full-policy)."""
         if self.trouble is None or not self.is_durable or not units.is_failing(address):
             return
@@ -382,7 +381,7 @@ class Engine:
         self.schedules.require(sends)
         retained.check(sends)
         for address, run in sends:
-            self._require_disk(address, run)
+            self.require_disk(address, run)
             if run.queue:
                 self.exact_queue(address, run.queue, run.routing)
             elif run.routing & ANYCAST and not address.anycast:

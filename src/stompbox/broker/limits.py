@@ -245,6 +245,24 @@ def taken(address: Address, segment: Segment) -> tuple[int, str]:
     return address.limits.fitting(run.shape, bodies, address.limits.room()), CODE
 
 
+class Fitting:
+    """Whether addresses that refuse (FAIL) would take all of what is known by its sizes alone; each kind of message is told of once."""
+
+    def __init__(self) -> None:
+        self._rooms: dict[Address, tuple[int, int]] = {}
+
+    def take(self, address: Address, shape: Shape, count: int, size: int, last: int) -> None:
+        """So many messages with bodies of `size` octets, `last` of them in the last one. Raises Refused where they do not fit."""
+        limits = address.limits
+        if limits is None or limits.policy is not AddressFullPolicy.FAIL or not count:
+            return
+        room, head = self._rooms.get(address) or limits.room(), octets_of(shape)
+        before = size - last + head * (count - 1)  # the last one may go beyond
+        if room[0] <= 0 or room[1] < count or (count > 1 and before >= room[0]):
+            raise limits.refusal()
+        self._rooms[address] = (room[0] - size - head * count, room[1] - count)
+
+
 def came(run: Run, targets: Iterable[tuple[Queue, list[tuple[int, int]]]]) -> None:
     """A run was routed to these."""
     for queue, ranges in targets:

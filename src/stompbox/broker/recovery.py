@@ -30,7 +30,6 @@ def recover(engine: Engine, recovered: Recovered) -> None:
     entries: Entries = {}
     for (kind, key), value in recovered.entries.items():
         entries.setdefault(kind, {})[key] = json.loads(value)
-    engine.batches = {key: int(value["batch"]) for key, value in entries.get("sink", {}).items()}
     engine.ended = {key: lifetimes.ended_of(value) for key, value in entries.get("ended", {}).items()}
     engine.beyond = int(entries.get("beyond", {}).get("", 0))
     _addresses(engine, recovered, entries)

@@ -244,8 +244,20 @@ class Configuration(Table, frozen=True):
         20
     )
     max_staged_bytes: Annotated[
-        int, key("Messages that Spark's sinks may have staged and not published, all together.", "bytes", source=_OWN, at_least=0)
-    ] = 1024 * 1024 * 1024
+        int, key("Messages that sinks may have staged and not published, all together; on disk.", "bytes", source=_OWN, at_least=0)
+    ] = 32 * 1024 * 1024 * 1024
+    max_staged_bytes_per_user: Annotated[
+        int, key("The same, of the sinks of one user. An attempt counts for 64 KiB at least.", "bytes", source=_OWN, at_least=0)
+    ] = 16 * 1024 * 1024 * 1024
+    staged_timeout: Annotated[
+        int,
+        key("What is staged goes when nothing was staged or published of its batch for so long.", "ms", source=_OWN, at_least=1),
+    ] = 3_600_000
+    max_sinks_per_user: Annotated[
+        int,
+        key("Sinks whose last batch is remembered. Beyond it a new one is refused: none is forgotten for another.", "sinks", source=_OWN,
+            at_least=0),
+    ] = 10_000  # fmt: skip
     max_scheduled_bytes: Annotated[
         int, key("Messages that are sent again and again (`AMQ_SCHEDULED_CRON`, `_PERIOD`), in all.", "bytes", source=_OWN, at_least=0)
     ] = 64 * 1024 * 1024

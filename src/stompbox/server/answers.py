@@ -13,6 +13,7 @@ from stompbox.incarnations import Position
 from stompbox.stomp.frames import Frame
 
 if TYPE_CHECKING:
+    from stompbox.server.broker import Broker
     from stompbox.server.connection import Connection
     from stompbox.server.turns import Turns
 
@@ -106,7 +107,11 @@ def placed(connection: Connection, frame: Frame, name: str) -> str:
 
 async def durable(connection: Connection) -> None:
     """Until what was done up to now is on disk. Raises StoreError when it could not be stored."""
-    broker = connection.broker
+    await stored(connection.broker)
+
+
+async def stored(broker: Broker) -> None:
+    """The same, of what no connection waits for."""
     if not broker.engine.is_dirty and not broker.committer.is_busy:
         return
     waiter: asyncio.Future[None] = broker.loop.create_future()

@@ -23,7 +23,7 @@ from stompbox.broker.consumer import Consumer
 from stompbox.broker.engine import Engine
 from stompbox.broker.paging import Load
 from stompbox.broker.recovery import DOUBTS, identified, note_doubts, recover
-from stompbox.broker.stagings import Stagings
+from stompbox.broker.sinks import Sinks
 from stompbox.config import Configuration, ListenerOptions
 from stompbox.errors import IllegalFrame, Refused, StoreError
 from stompbox.incarnations import ID_OCTETS
@@ -31,7 +31,7 @@ from stompbox.security import Users
 from stompbox.selectors import SelectorCache
 from stompbox.server import limiting, schedules
 from stompbox.server.committer import Committer
-from stompbox.server.configuring import configure, limit_memory, permissions_of
+from stompbox.server.configuring import configure, limit_memory, limit_sinks, permissions_of
 from stompbox.server.counting import Counting
 from stompbox.server.delivering import Deliveries
 from stompbox.server.disk import Disk
@@ -43,6 +43,7 @@ from stompbox.server.logins import Login, Logins
 from stompbox.server.losses import Losses
 from stompbox.server.naming import Names
 from stompbox.server.pressure import Pressure
+from stompbox.server.publishing import Publications
 from stompbox.server.refusals import Refusals
 from stompbox.server.releasing import Releases
 from stompbox.server.timeouts import Timeouts
@@ -94,7 +95,7 @@ class Broker:
         self.faults = Faults(self, Path(configuration.data) if is_durable else None)
         self.turns, self.deliveries, self.releases = Turns(self, configuration), Deliveries(self), Releases(self)
         self.committer = Committer(store, loop, self._committed, self.faults.stop)
-        self.stagings = Stagings(self.engine, configuration.max_staged_bytes)
+        self.sinks, self.publications = Sinks(self.engine, recovered.entries), Publications(self)
         schedules.attend(self)
         self.users = Users(configuration.users, configuration.authentication_cache_size)
         self.permissions = permissions_of(configuration)
@@ -137,6 +138,8 @@ class Broker:
         configure(self.engine, configuration.addresses, configuration.diverts)
         for host in configuration.virtual_hosts:
             configure(self.engine, *configuration.made_of(host))
+        limit_sinks(self.sinks, configuration)
+        self.publications.resume()
 
     def _begin(self, store: Store, first: Commit) -> StoreError | None:
         """The first commit. One that the disk refuses goes in with the next, before which nothing of this broker is in the store."""

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
+from typing import TypeVar
 
 from stompbox.errors import Refused, StoreError
 from stompbox.message import Run
@@ -27,6 +28,7 @@ BREATH = 0.005  # seconds between two portions of it
 
 DISAGREES = frozenset(("log-exists", "no-such-log", "store-closed"))  # codes: what broker and store know is not the same any more
 
+T = TypeVar("T")
 Done = Callable[[Commit, StoreError | None], None]
 Failed = Callable[[str, BaseException], None]
 Pick = Callable[[StoredChunk], StoredChunk]
@@ -73,6 +75,10 @@ class Committer:
     def read_part(self, body: int, number: int) -> asyncio.Future[bytes]:
         """A piece of a large body."""
         return self.loop.run_in_executor(self._readers, self.store.read_part, body, number)
+
+    async def do(self, reading: Callable[[], T]) -> T:
+        """Something that reads from the store, in its turn."""
+        return await self.loop.run_in_executor(self._readers, reading)
 
     async def sizes(self, starts: Mapping[int, int]) -> dict[int, tuple[int, int]]:
         """Per log: (messages, bytes) stored from an offset on."""

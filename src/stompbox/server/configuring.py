@@ -15,6 +15,7 @@ from stompbox.broker.diverts import PASS, STRIP, Divert, drop_all
 from stompbox.broker.engine import Engine
 from stompbox.broker.kinds import rules_of
 from stompbox.broker.queue import Kind, Queue
+from stompbox.broker.sinks import Sinks
 from stompbox.config import AddressTable, Configuration, DeletePolicy, DivertRouting, DivertTable, QueueTable, RoutingType
 from stompbox.config.spaces import local
 from stompbox.message import ANYCAST, MULTICAST
@@ -39,6 +40,12 @@ def limit_memory(engine: Engine, configuration: Configuration) -> None:
     engine.memory.limit(configuration.global_max_size, configuration.global_max_messages)
     engine.ids.limit(configuration.max_id_cache_memory)
     engine.retained.limit(configuration.max_retained_memory)
+
+
+def limit_sinks(sinks: Sinks, configuration: Configuration) -> None:
+    """What sinks may have staged, and how many are remembered; what there is stays."""
+    most, of_user = configuration.max_staged_bytes, configuration.max_staged_bytes_per_user
+    sinks.limit(most, of_user, configuration.max_sinks_per_user, configuration.staged_timeout)
 
 
 def configure(engine: Engine, addresses: Iterable[AddressTable], diverts: Iterable[DivertTable]) -> None:

@@ -28,8 +28,8 @@ _PLAIN: Final = bytes(octet for octet in range(0x20, 0x7F) if octet not in b":\\
 _CODE: Final = "bad-chunk"
 
 
-def runs_of(blob: bytes, options: ListenerOptions) -> list[Run]:
-    """The messages of a chunk. Raises IllegalFrame that names what is wrong."""
+def runs_of(blob: bytes, options: ListenerOptions | None = None) -> list[Run]:
+    """The messages of a chunk. Raises IllegalFrame that names what is wrong. Without options: it was looked at before."""
     found: list[Run] = []
     known: dict[object, Shape] = {}
     try:
@@ -40,14 +40,15 @@ def runs_of(blob: bytes, options: ListenerOptions) -> list[Run]:
     return found
 
 
-def _runs(portion: Portion, options: ListenerOptions, known: dict[object, Shape]) -> Iterator[Run]:
+def _runs(portion: Portion, options: ListenerOptions | None, known: dict[object, Shape]) -> Iterator[Run]:
     """One run, or several where a header differs that must not."""
     texts = portion.texts
     if not portion.bodies:
         return
-    _check_sizes(portion, options)
-    for name, column in zip(texts.holes, portion.columns, strict=True):
-        _check_column(name, column)
+    if options is not None:
+        _check_sizes(portion, options)
+        for name, column in zip(texts.holes, portion.columns, strict=True):
+            _check_column(name, column)
     taken = [at for at, name in enumerate(texts.holes) if name not in NOT_TAKEN]
     cutting = [at for at in taken if not may_be_hole(texts.holes[at])]
     holes = tuple([texts.holes[at] for at in taken if at not in cutting])

@@ -201,7 +201,7 @@ class Ledger:
             "heads": sum([reader.size for reader in broker.readers.values()]),
             "permissions": broker.permissions.size,
             "selectors": broker.selectors.size,
-            "staged": broker.stagings.size,
+            "staged": broker.sinks.memory,
         }
 
     def __repr__(self) -> str:

@@ -78,7 +78,7 @@ def take(broker: Broker, configuration: Configuration) -> list[str]:
     for host in configuration.virtual_hosts:
         configuring.obey(engine, configuration.made_of(host)[0])
     broker.timeouts.change(configuration.transaction_timeout)
-    broker.stagings.limit(configuration.max_staged_bytes)
+    configuring.limit_sinks(broker.sinks, configuration)
     engine.schedules.limit(configuration.max_scheduled_bytes)
     limits.measure(engine, broker.committer.store.sizes)
     broker.pressure.relieve()

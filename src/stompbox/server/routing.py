@@ -36,7 +36,7 @@ def addressed(
     arguments.make(connection, route.arguments, route.destinations)
     targets = [reach(connection, destination) for destination in route.destinations]
     if route.reply is not None:
-        shape = _answered(connection, shape, route.reply)
+        shape = answered(connection, shape, route.reply)
     if connection.stamps is not None:
         shape, columns = connection.stamps.with_ids(shape, columns, len(bodies))
     return [
@@ -76,13 +76,23 @@ def reach(connection: Connection, destination: Destination) -> tuple[Address, in
 
 def _exactly(connection: Connection, address: Address, destination: Destination) -> int:
     """The kind of the one queue that `address::queue` names, which is made when it is not there."""
-    broker, name = connection.broker, destination.queue
-    for kind, queues in ((ANYCAST, address.anycast), (MULTICAST, address.named)):
-        if name in queues and destination.routing in (0, kind):
-            return kind
-    broker.permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, address.name)
-    kind = destination.routing or broker.engine.default_routing(address.name, of_queue=True)
-    broker.engine.exact_queue(address, name, kind)
+    if not kind_of_queue(address, destination):
+        connection.broker.permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, address.name)
+    return made_queue(address, destination)
+
+
+def kind_of_queue(address: Address, destination: Destination) -> int:
+    """The kind of the one queue that `address::queue` names; 0 when it is not there."""
+    kinds = (ANYCAST, address.anycast), (MULTICAST, address.named)
+    return next((kind for kind, queues in kinds if destination.queue in queues and destination.routing in (0, kind)), 0)
+
+
+def made_queue(address: Address, destination: Destination) -> int:
+    """The same, of one that is made when it is not there."""
+    kind = kind_of_queue(address, destination)
+    if not kind:
+        kind = destination.routing or address.engine.default_routing(address.name, of_queue=True)
+        address.engine.exact_queue(address, destination.queue, kind)
     return kind
 
 
@@ -95,7 +105,7 @@ def _temporary(connection: Connection, destination: Destination) -> Address:
     return found
 
 
-def _answered(connection: Connection, shape: Shape, reply: Destination) -> Shape:
+def answered(connection: Connection, shape: Shape, reply: Destination) -> Shape:
     """The shape with the name in reply-to by which others reach this connection's temporary destination."""
     found = temporaries.find(connection.broker.engine, reply)
     if found is not None and found.owner != connection.session_id:  # somebody else's, by the name that others know it by

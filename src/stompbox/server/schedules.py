@@ -29,7 +29,8 @@ def attend(broker: Broker) -> None:
     """From now on the engine's schedules know whose they are, and what their users may."""
 
     def owner(session: int) -> str:
-        return next((owner_of(one) for one in broker.connections if one.session_id == session), "")
+        known = broker.publications.owners.get(session)  # whose connection may have ended
+        return next((owner_of(one) for one in broker.connections if one.session_id == session), "") if known is None else known
 
     def may_send(name: str, address: str) -> bool:
         user = broker.users.named(name)

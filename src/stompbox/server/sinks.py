@@ -2,35 +2,37 @@
 
 What is staged is checked as a SEND is (incoming.py), seen by the listener's transformer, stamped as a SEND's headers are and routed by
 the listener's names; only `expires` is a date everywhere. Staging needs the right `send` on each destination, publishing all the rights
-that SENDs would need.
+that SENDs would need. How a batch is published is in publishing.py, what is remembered of it in broker/sinks.py.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+from collections import deque
 from collections.abc import AsyncIterator, Sequence
-from functools import partial
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from stompbox.broker import expiry, retained
-from stompbox.broker.address import Address
-from stompbox.broker.stagings import Gathered
-from stompbox.errors import IllegalFrame
+from stompbox.broker import expiry
+from stompbox.broker.sinks import MOST_NAMED, Attempt, Publication, Published, digest_of
+from stompbox.errors import IllegalFrame, Refused, StoreError
 from stompbox.message import Run, Shape
 from stompbox.server.answers import DESTINATION, Answer, durable, json_answer, json_object, number, placed
 from stompbox.server.incoming import runs_of
-from stompbox.server.routing import addressed, require_all
+from stompbox.server.owners import owner_of
+from stompbox.server.publishing import Look, keep, looked_at, reading_of, summary_of
+from stompbox.server.routing import answered, require_all
 from stompbox.server.transforming import Transform, inward
 from stompbox.stomp.frames import Frame
 from stompbox.stomp.shapes import shape_of
-from stompbox.store.chunks import EACH, joined, shape_bytes
+from stompbox.store.chunks import encode
 
 if TYPE_CHECKING:
     from stompbox.server.connection import Connection
 
 OF_A_TURN: Final = 500  # shapes, or messages with a transformer, that are looked at before others get their turn
-MOST_GATHERED: Final = 1 << 20  # bytes of small runs that become one
+ONCE_PER: Final = ("batch", "destination")
 
 
 def _sink(connection: Connection, frame: Frame) -> str:
@@ -41,16 +43,72 @@ def _sink(connection: Connection, frame: Frame) -> str:
     return f"{name}@{user}" if user else name
 
 
+def _is_by_destination(frame: Frame) -> bool:
+    """Whether a batch may be several writes, each to destinations of its own."""
+    given = frame.headers.get("once-per", ONCE_PER[0])
+    if given not in ONCE_PER:
+        raise IllegalFrame("bad-once-per", f"header once-per is {given[:80]!r}; allowed are {' and '.join(ONCE_PER)}")
+    return given == ONCE_PER[1]
+
+
 async def stage(connection: Connection, frame: Frame) -> Answer:
+    broker, sinks = connection.broker, connection.broker.sinks
     sink, batch, part = _sink(connection, frame), number(frame, "batch"), (number(frame, "partition"), number(frame, "attempt"))
+    run, is_by_destination = frame.headers.get("run", ""), _is_by_destination(frame)
+    if sinks.is_published(sink, batch, by_destination=is_by_destination):
+        return json_answer({"staged": 0})
+    sinks.begin_run(sink, run)
+    runs, is_changed = await _looked_at(connection, frame)
+    chunk, summary = await asyncio.get_running_loop().run_in_executor(None, _packed, frame.body, runs, is_changed)
+    body = broker.engine.bodies.new()
+    body.size = len(chunk)
+    attempt = Attempt(sink, batch, part, run, owner_of(connection), body, sum(map(len, runs)), is_given=not is_changed)
+    runs.clear()
+    sinks.reserve(attempt)
+    try:
+        _require_disk(connection)
+        await keep(broker, body, summary, chunk)
+    except BaseException:
+        sinks.release(attempt)
+        raise
+    broker.engine.now = broker.now()
+    if sinks.is_published(sink, batch, by_destination=is_by_destination):
+        sinks.release(attempt)
+        return json_answer({"staged": 0})
+    count = sinks.stage(attempt)
+    try:
+        await durable(connection)
+    except StoreError:
+        sinks.take_back(attempt)
+        raise
+    return json_answer({"staged": count})
+
+
+def _require_disk(connection: Connection) -> None:
+    trouble = connection.broker.engine.trouble
+    if trouble is not None and connection.broker.engine.is_durable:
+        raise Refused(trouble.code, trouble.text)
+
+
+def _packed(given: bytes, runs: Sequence[Run], is_changed: bool) -> tuple[bytes, bytes]:
+    """The chunk that is kept, and a summary of it."""
+    if not is_changed:
+        return given, summary_of(runs)
+    first = 0
+    for run in runs:
+        run.first, first = first, first + len(run)
+    return encode(runs, 0), summary_of(runs)
+
+
+async def _looked_at(connection: Connection, frame: Frame) -> tuple[list[Run], bool]:
+    """The messages of a request, and whether they are others than the client's own chunk has."""
     runs = await asyncio.get_running_loop().run_in_executor(None, runs_of, frame.body, connection.options)
+    is_changed = connection.transform is not None or connection.stamps is not None
     if connection.transform is not None:
         runs = [run for given in runs async for run in _transformed(connection, connection.transform, given)]
     with connection.looking("what a client stages was looked at"):
-        await _stamp(connection, runs)
-    connection.broker.engine.now = connection.broker.now()
-    count = connection.broker.stagings.stage(sink, batch, part, runs, run=frame.headers.get("run", ""))
-    return json_answer({"staged": count})
+        is_changed |= await _stamp(connection, runs)
+    return runs, is_changed
 
 
 async def _transformed(connection: Connection, transform: Transform, run: Run) -> AsyncIterator[Run]:
@@ -64,9 +122,9 @@ async def _transformed(connection: Connection, transform: Transform, run: Run) -
         yield Run(shape_of(changed.headers), [changed.body])
 
 
-async def _stamp(connection: Connection, runs: Sequence[Run]) -> None:
-    """Gives each run the shape that it is routed by. Raises for what the user may not send."""
-    stamps, stamped = connection.stamps, dict[Shape, Shape]()
+async def _stamp(connection: Connection, runs: Sequence[Run]) -> bool:
+    """Gives each run the shape that it is routed by; whether one is another than before. Raises for what the user may not send."""
+    stamps, stamped, is_changed = connection.stamps, dict[Shape, Shape](), False
     for run in runs:
         shape = stamped.get(run.shape)
         if shape is None:
@@ -74,8 +132,13 @@ async def _stamp(connection: Connection, runs: Sequence[Run]) -> None:
                 await asyncio.sleep(0)
             shape = run.shape if stamps is None else stamps.on(run.shape, 0, is_date=True)
             _check(connection, shape)
-            stamped[run.shape] = shape
+            reply = connection.names.route(shape).reply
+            shape = stamped[run.shape] = shape if reply is None else answered(connection, shape, reply)
+            is_changed |= shape is not run.shape
         run.shape = shape
+        if stamps is not None:
+            run.shape, run.columns = stamps.with_ids(shape, run.columns, len(run))
+    return is_changed
 
 
 def _check(connection: Connection, shape: Shape) -> None:
@@ -87,75 +150,74 @@ def _check(connection: Connection, shape: Shape) -> None:
 
 
 async def publish(connection: Connection, frame: Frame) -> Answer:
-    attempts = json_object(frame, frame.body, "the body").get("attempts")
-    if not isinstance(attempts, list) or not all(_is_part(part) for part in attempts):
+    wish = json_object(frame, frame.body, "the body").get("attempts")
+    if not isinstance(wish, list) or not all(_is_part(part) for part in wish):
         raise IllegalFrame("bad-json", "request publish needs attempts: a list of [partition, attempt]")
-    parts = [(partition, attempt) for partition, attempt in attempts]
-    route = partial(_routed, connection)
-    stagings, sink, batch = connection.broker.stagings, _sink(connection, frame), number(frame, "batch")
-    chosen = stagings.chosen(sink, batch, parts)
-    gathered = None
-    if chosen is not None:  # one by one, thousands of small runs would take the loop's time
-        runs = await asyncio.get_running_loop().run_in_executor(None, gather, [run for part in chosen for run in part])
-        gathered = Gathered(chosen, runs)
-        connection.broker.engine.now = connection.broker.now()
-    sent = stagings.publish(sink, batch, parts, route, gathered)
-    for address, run in sent or ():
-        if connection.broker.engine.trouble is not None or address.limits is not None:
-            connection.broker.pressure.sent(connection, address, run)
-    await durable(connection)
-    return json_answer({"published": sum([len(run) for _, run in sent or ()]), "already": sent is None})
+    parts = [(partition, attempt) for partition, attempt in wish]
+    sink, batch, is_by_destination = _sink(connection, frame), number(frame, "batch"), _is_by_destination(frame)
+    publications = connection.broker.publications
+    await publications.enter(sink)
+    is_left = False
+    try:
+        publication, look = await _wanted(connection, sink, batch, parts, is_by_destination=is_by_destination)
+        if publication is None:
+            connection.broker.sinks.discard(sink, batch)
+            return json_answer({"published": 0, "already": True})
+        if frame.headers.get("single") == "true":
+            publication.after = replace(publication.after, until=connection.broker.now() + connection.broker.sinks.timeout)
+        is_left = True
+        sent = await publications.publish(connection, publication, look)
+    finally:
+        if not is_left:
+            publications.leave(sink)
+    return json_answer({"published": sent, "already": False})
+
+
+async def _wanted(
+    connection: Connection, sink: str, batch: int, parts: Sequence[tuple[int, int]], *, is_by_destination: bool
+) -> tuple[Publication | None, Look]:
+    """What is to be published; None when it was. Raises for what may not be."""
+    sinks, user = connection.broker.sinks, owner_of(connection)
+    if sinks.is_published(sink, batch, by_destination=is_by_destination):
+        return None, Look(connection)
+    sinks.require_known(sink, user)
+    last = sinks.published.get(sink)
+    is_again = last is not None and last.batch == batch
+    if is_again and not parts:
+        return None, Look(connection)
+    attempts = sinks.chosen(sink, batch, parts)
+    look = await looked_at(connection, attempts)
+    addresses = frozenset(look.addresses) if is_by_destination else None
+    after = _after(user, batch, addresses)
+    if last is not None and is_again and addresses is not None:
+        if last.has(addresses):
+            return None, look
+        after = last.with_more(addresses)
+    return Publication(sink, batch, user, deque(attempts), reading_of(connection), after), look
+
+
+def _after(user: str, batch: int, addresses: frozenset[str] | None) -> Published:
+    if addresses is not None and len(addresses) > MOST_NAMED:
+        return Published(batch, user, frozenset(), digest_of(addresses))
+    return Published(batch, user, addresses)
 
 
 def _is_part(value: object) -> bool:
     return isinstance(value, list) and len(value) == 2 and all(type(one) is int for one in value)
 
 
-def gather(runs: Sequence[Run]) -> list[Run]:
-    """The same messages in fewer runs: those of a destination keep their order, and neighbours of one shape become one."""
-    groups: dict[str, list[list[Run]]] = {}
-    sizes: dict[str, int] = {}
-    for run in runs:
-        destination = run.shape.destination
-        found = groups.setdefault(destination, [])
-        size = sizes.get(destination, 0) + run.size + EACH * len(run.bodies)
-        if found and size <= MOST_GATHERED and _is_alike(found[-1][0], run):
-            found[-1].append(run)
-            sizes[destination] = size
-        else:
-            found.append([run])
-            sizes[destination] = run.size + EACH * len(run.bodies)
-    return [_one(group) for found in groups.values() for group in found]
-
-
-def _is_alike(one: Run, other: Run) -> bool:
-    return one.shape is other.shape or shape_bytes(one.shape) == shape_bytes(other.shape)
-
-
-def _one(group: Sequence[Run]) -> Run:
-    if len(group) == 1:
-        return group[0]
-    bodies, columns = joined(group)
-    return Run(group[0].shape, bodies, columns)
-
-
-def _routed(connection: Connection, run: Run) -> list[tuple[Address, Run]]:
-    """Where its messages go, as a SEND's would."""
-    shape = run.shape
-    route = connection.names.route(shape)
-    require_all(connection, route)
-    found = addressed(connection, shape, route, run.bodies, run.columns)
-    retained.check(found)
-    return found
-
-
 async def discard(connection: Connection, frame: Frame) -> Answer:
-    connection.broker.stagings.discard(_sink(connection, frame), number(frame, "batch"))
+    connection.broker.sinks.discard(_sink(connection, frame), number(frame, "batch"))
     return json_answer({})
 
 
 async def sink_delete(connection: Connection, frame: Frame) -> Answer:
     """A sink that will write no more: which batch it published last need not be remembered."""
-    connection.broker.stagings.forget(_sink(connection, frame))
+    sink, publications = _sink(connection, frame), connection.broker.publications
+    await publications.enter(sink)
+    try:
+        connection.broker.sinks.forget(sink)
+    finally:
+        publications.leave(sink)
     await durable(connection)
     return json_answer({})

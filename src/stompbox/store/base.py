@@ -14,8 +14,8 @@ All state that outlives the process is named here, and nothing else is persisted
 | entry       | (kind, key) -> JSON bytes         | the engine's catalogue: addresses, queues, durable subscriptions, groups …   |
 | part        | (body, number) -> bytes           | a large body, in pieces; chunks name it by its handle (message.py, Large)   |
 
-A body stays as long as a stored chunk names it or memory holds it (`holds`); after a restart memory holds none. Nobody has to
-drop one: what nothing keeps any more goes by itself.
+A body stays as long as a stored chunk names it or memory holds it (`holds`); after a restart memory holds those that are the key of
+an entry of the kind `staged`, and no other. Nobody has to drop one: what nothing keeps any more goes by itself.
 
 This file decides what is kept, not when (server/committer.py) and not where (store/sqlite.py, store/memory.py).
 """
@@ -32,6 +32,7 @@ from stompbox.ranges import Ranges
 
 NOWHERE: Final[Mapping[int, int]] = MappingProxyType({})
 REFUSALS: Final = frozenset(("disk-full", "io-error", "data-not-writable"))  # codes: what a disk refuses now it may take another time
+STAGED: Final = "staged"  # the kind of entries whose keys are bodies that outlive a restart
 PIECE: Final = 256 << 10  # bytes of each piece of a large body, but for the last
 
 

@@ -5,8 +5,9 @@
 | part  | a piece of a body, with its checksum                    | per commit, as pieces come; deleted in portions     |
 | name  | a chunk (log, first .. stop-1) names a body of some size, with its checksum | with the chunk, and goes with it |
 
-What memory holds is known to memory alone, so that after a restart nothing is held: pieces of a sender that vanished, and of
-messages that never reached a chunk, go then. Bodies in doubt are looked at one after the other, between commits and with them.
+What memory holds is known to memory alone, so that after a restart nothing is held but what an entry of the kind `staged` names:
+pieces of a sender that vanished, and of messages that never reached a chunk, go then. Bodies in doubt are looked at one after the
+other, between commits and with them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from stompbox.errors import StoreError
-from stompbox.store.base import Commit
+from stompbox.store.base import STAGED, Commit
 from stompbox.store.changes import Named
 from stompbox.store.schema import checksum
 from stompbox.store.totals import Counted
@@ -78,10 +79,11 @@ class Parts:
     def __init__(self, connection: sqlite3.Connection, file: Path, counted: Counted) -> None:
         self._execute = connection.execute
         self._counted = counted
-        self._held: set[int] = set()
+        self._held = {int(key) for (key,) in self._execute("SELECT key FROM entry WHERE kind = ?", (STAGED,))}
         named = {one.body for one in read_names(connection, file)}
         self._has_names = bool(named)
-        self._doubtful = {body: None for (body,) in self._execute("SELECT DISTINCT body FROM part") if body not in named}
+        kept = named | self._held
+        self._doubtful = {body: None for (body,) in self._execute("SELECT DISTINCT body FROM part") if body not in kept}
         self._unnamed: list[int] = []  # of the transaction: bodies that lost a name
         self._gone: list[int] = []  # of the transaction: doubts that are settled
 
