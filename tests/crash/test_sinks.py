@@ -6,33 +6,28 @@ again, and stages it anew where the broker says that nothing is staged.
 
 from __future__ import annotations
 
-import asyncio
-import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from copy import copy
 from pathlib import Path
 
 import pytest
 
-from stompbox.config import Configuration, load
 from stompbox.errors import StoreError
 from stompbox.message import Run, Shape
 from stompbox.server import publishing
-from stompbox.server.broker import Broker
 from stompbox.store.base import Commit
-from stompbox.store.chunks import decode, encode
+from stompbox.store.chunks import encode
 from stompbox.store.sqlite import SqliteStore
-from tests.crash.calls import WITHIN, Client
+from tests.crash.requests import World, play
 
 ATTEMPTS = 3
 EACH = 40  # messages of a run
-END = 1 << 40
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch is many portions, and an attempt many pieces."""
-    for name, value in {"PORTION": 700, "STEP": 7, "PIECE": 1000, "WINDOW": 2000}.items():
+    for name, value in {"PORTION": 700, "STEP": 300, "PIECE": 1000, "WINDOW": 2000}.items():
         monkeypatch.setattr(publishing, name, value)
 
 
@@ -51,56 +46,6 @@ class Recording(SqliteStore):
             raise StoreError("disk-full", "refused by the test")
         super().apply(commit)
         self.commits.append(copy(commit))
-
-
-class World:
-    """A broker in this process and one client of it."""
-
-    def __init__(self, settings: Configuration, store: SqliteStore) -> None:
-        loop = asyncio.get_running_loop()
-        self.store = store
-        self.broker = Broker(settings, store, loop, is_durable=True)
-        loop.set_exception_handler(self.broker.faults.in_loop)
-        self.client = Client(self.broker, settings, "")
-        self.asked = 0
-
-    async def until(self, is_so: Callable[[], object]) -> None:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + WITHIN
-        while not is_so():
-            assert not self.broker.has_failed, self.broker.faults.last
-            assert loop.time() < deadline, "it never came"
-            await asyncio.sleep(0)
-
-    async def ask(self, request: str, body: bytes = b"", **headers: str) -> tuple[str, dict[str, object]]:
-        """The code of the refusal, or what was answered."""
-        self.asked += 1
-        id = str(self.asked)
-        self.client.say("SEND", {"destination": "stompbox.requests", "request": request, "request-id": id, **headers}, body)
-        await self.until(lambda: any(frame.headers["request-id"] == id for frame in self.client.messages))
-        answer = next(frame for frame in self.client.messages if frame.headers["request-id"] == id)
-        return answer.headers.get("code", ""), json.loads(answer.body or b"{}")
-
-    async def stage(self, attempt: int, batch: int = 0) -> str:
-        place = {"sink": "lake", "batch": str(batch), "partition": str(attempt), "attempt": "1", "run": "r"}
-        return (await self.ask("stage", chunk(attempt, batch), **place))[0]
-
-    async def publish(self, batch: int = 0) -> tuple[str, dict[str, object]]:
-        wanted = json.dumps({"attempts": [[attempt, 1] for attempt in range(ATTEMPTS)]}).encode()
-        return await self.ask("publish", wanted, sink="lake", batch=str(batch))
-
-    async def settled(self) -> None:
-        """No batch is on its way any more, and all that it did is stored."""
-        await self.until(lambda: not (self.broker.publications.busy or self.broker.engine.is_dirty or self.broker.committer.is_busy))
-
-    def there(self) -> dict[str, list[bytes]]:
-        """What is stored, by address."""
-        logs = [log for log in self.store.recover().logs if log.name in ("a", "b")]
-        chunks = {log.name: (log.first, self.store.read(log.id, 0, END, END)) for log in logs}
-        return {
-            name: [body for part in found for run in decode(part.blob, part.first) for body in run.bodies]
-            for name, (_, found) in chunks.items()
-        }
 
 
 def bodies(attempt: int, batch: int, name: str) -> list[bytes]:
@@ -124,27 +69,12 @@ def whole(*batches: int) -> dict[str, list[bytes]]:
     return {name: [body for batch in batches for at in range(ATTEMPTS) for body in bodies(at, batch, name)] for name in ("a", "b")}
 
 
-def settings(folder: Path) -> Configuration:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "stompbox.toml").write_text('[[address-setting]]\nmatch = "#"\nauto-delete-queues = false\nauto-delete-addresses = false\n')
-    return load(folder / "stompbox.toml", {}, {"data": str(folder / "data"), "admin.listen": "off", "listen": ["tcp://127.0.0.1:0"]})
-
-
-def play(folder: Path, store: SqliteStore, story: Callable[[World], Awaitable[None]]) -> None:
-    async def run() -> None:
-        world = World(settings(folder), store)
-        await story(world)
-        await world.broker.stop()
-
-    asyncio.run(run())
-
-
 async def written(world: World) -> None:
     """As a query does: two batches."""
     for batch in range(2):
         for attempt in range(ATTEMPTS):
-            assert await world.stage(attempt, batch) == ""
-        assert await world.publish(batch) == ("", {"published": 2 * EACH * ATTEMPTS, "already": False})
+            assert await world.stage(chunk(attempt, batch), attempt, batch) == ""
+        assert await world.publish(ATTEMPTS, batch) == ("", {"published": 2 * EACH * ATTEMPTS, "already": False})
     assert world.there() == whole(0, 1)
 
 
@@ -160,11 +90,11 @@ def test_a_batch_is_published_once_after_any_commit(tmp_path: Path) -> None:
         assert there in ({}, {"a": [], "b": []}, whole(0), whole(0, 1)), "half a batch"
         seen.add(sum(map(len, there.values())) // (2 * EACH * ATTEMPTS))
         for batch in range(2):
-            code, answer = await world.publish(batch)
+            code, answer = await world.publish(ATTEMPTS, batch)
             if code == "not-staged":
                 for attempt in range(ATTEMPTS):
-                    assert await world.stage(attempt, batch) == ""
-                code, answer = await world.publish(batch)
+                    assert await world.stage(chunk(attempt, batch), attempt, batch) == ""
+                code, answer = await world.publish(ATTEMPTS, batch)
             assert code == "", answer
         await world.settled()
         assert world.there() == whole(0, 1)
@@ -202,9 +132,9 @@ def test_a_disk_that_refuses_a_commit(refused: int, tmp_path: Path) -> None:
     async def story(world: World) -> None:
         for batch in range(2):
             for attempt in range(ATTEMPTS):
-                while await world.stage(attempt, batch):
+                while await world.stage(chunk(attempt, batch), attempt, batch):
                     pass
-            while (answer := await world.publish(batch))[0]:
+            while (answer := await world.publish(ATTEMPTS, batch))[0]:
                 assert answer[0] in ("disk-full", "not-staged"), answer
         await world.settled()
         assert world.there() == whole(0, 1)

@@ -31,7 +31,7 @@ from stompbox.pipelines.settings import Plan, ReplayTable
 from stompbox.pipelines.staging import read, write
 from stompbox.pipelines.tables import open_table
 from stompbox.spark.link import Link, leased
-from stompbox.spark.requests import Staging, publish, stage
+from stompbox.spark.requests import Staging, delete_sink, publish, stage
 from stompbox.spark.rows import RowsToRuns
 from stompbox.store.chunks import encode as encode_runs
 from stompbox.store.chunks import pieces
@@ -72,6 +72,8 @@ def run(spark: Any, plan: Plan, step: ReplayTable, report: Report, stop: Event) 
             if (now := monotonic()) - told >= TELL_EVERY:
                 told = now
                 report(Moved(step=step.name, rows=state.sent, of=state.rows, rate=round((state.sent - resumed) / (now - begun), 1)))
+        if state.sent >= state.rows:
+            delete_sink(link, state.sink)
     seconds = monotonic() - begun
     if state.sent >= state.rows:
         shutil.rmtree(folder, ignore_errors=True)

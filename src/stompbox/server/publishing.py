@@ -40,7 +40,7 @@ from stompbox.server.incoming import runs_of
 from stompbox.server.naming import Names
 from stompbox.server.routing import addressed, made_queue, require_all
 from stompbox.store.base import PIECE
-from stompbox.store.chunks import EACH, cut, decode, joined, shape_bytes, shape_of
+from stompbox.store.chunks import EACH, cut, decode, joined, shape_bytes, shape_of, split
 
 if TYPE_CHECKING:
     from stompbox.server.broker import Broker
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("stompbox.sinks")
 
 PORTION: Final = 1 << 20  # octets of messages that are read ahead, and that are published before the disk is waited for
-STEP: Final = 1000  # messages of one run after which the clock is looked at
+STEP: Final = 128 << 10  # octets of messages of one run after which the clock is looked at
 LOOKED_AT: Final = 64  # summaries that are read at once
 MOST_GATHERED: Final = 1 << 20  # bytes of small runs that become one
 WINDOW: Final = 4 << 20  # octets of what is staged that are on their way to the disk
@@ -420,10 +420,9 @@ class _Way:
 
 
 def _steps(runs: Iterable[Run]) -> Iterator[Run]:
-    """Runs that are not longer than what one look at the clock may cost."""
+    """Runs that are not larger than what one look at the clock may cost."""
     for run in runs:
-        if len(run) <= STEP:
+        if run.size + EACH * len(run) <= STEP:
             yield run
         else:
-            for start in range(0, len(run), STEP):
-                yield cut(run, start, min(start + STEP, len(run)))
+            yield from split(run, STEP)

@@ -18,6 +18,7 @@ from stompbox.spark.link import Answer, Link, Request
 from stompbox.spark.offsets import Extent, OffsetRange
 
 PART: Final = 1000  # addresses of which one request, or one answer, tells
+BY_DESTINATION: Final = {"once-per": "destination"}
 PART_BYTES: Final = 256 << 10  # of their names, at most: a request may hold 1 MiB of JSON
 
 _RECORD: Final = Struct("<QII")  # first offset, count of offsets, bytes of the blob that follows
@@ -43,11 +44,13 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """Where one task stages: its partition of a sink's batch."""
+    """Where one task stages: its partition of a sink's batch. `is_by_destination`: the batch may be several writes, each to destinations
+    of its own."""
 
     sink: str
     batch: int
     partition: int
+    is_by_destination: bool = False
 
 
 def describe(link: Link, destinations: str, *, create: bool, sizes_from: Mapping[str, int] | None = None) -> Description:
@@ -223,13 +226,19 @@ def stage(staging: Staging, attempt: int, blob: bytes, run: str = "") -> Request
     `run` names the start of the query, so that what the start before it staged can go.
     """
     headers = {**_batch(staging.sink, staging.batch), "partition": str(staging.partition), "attempt": str(attempt)}
+    if staging.is_by_destination:
+        headers |= BY_DESTINATION
     return Request("stage", {**headers, "run": run} if run else headers, blob)
 
 
-def publish(link: Link, sink: str, batch: int, attempts: Sequence[tuple[int, int]]) -> int:
-    """Publishes the blobs staged under (partition, attempt), in this order, at once and durably. 0 when this batch was published before."""
+def publish(
+    link: Link, sink: str, batch: int, attempts: Sequence[tuple[int, int]], *, is_by_destination: bool = False, is_single: bool = False
+) -> int:
+    """Publishes the blobs staged under (partition, attempt), in this order: all of them, durably. 0 when this batch was published before.
+    `is_single`: the sink has no other batch."""
     body = json.dumps({"attempts": attempts}).encode()
-    return int(_json(link.ask(Request("publish", _batch(sink, batch), body)))["published"])
+    headers = _batch(sink, batch) | (BY_DESTINATION if is_by_destination else {}) | ({"single": "true"} if is_single else {})
+    return int(_json(link.ask(Request("publish", headers, body)))["published"])
 
 
 def discard(link: Link, sink: str, batch: int) -> None:

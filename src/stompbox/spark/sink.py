@@ -93,12 +93,13 @@ def _numbered(runs: Sequence[Run]) -> Sequence[Run]:
     return runs
 
 
-def _staged(options: SinkOptions, sink: str, batch: int, batches: Iterator[Any]) -> Staged:
+def _staged(options: SinkOptions, sink: str, batch: int, batches: Iterator[Any], *, is_stream: bool = False) -> Staged:
     context = TaskContext.get()
     maker = RowsToRuns(options.destination)
     run = context.getLocalProperty(RUN_ID) if context and context.getLocalProperty(QUERY_ID) else None
     with leased(options.target) as link:
-        stager = _Stager(link, options, Staging(sink, batch, context.partitionId() if context else 0), run or "")
+        staging = Staging(sink, batch, context.partitionId() if context else 0, bool(options.sink and not is_stream))
+        stager = _Stager(link, options, staging, run or "")
         for rows in batches:
             stager.take(maker.runs(rows))
         return stager.finish()
@@ -112,9 +113,11 @@ def _publish(options: SinkOptions, messages: Sequence[Staged | None], batch: int
     attempts = [(each.staging.partition, attempt) for each in staged for attempt in each.attempts]
     with leased(options.target) as link:
         number = staged[0].staging.batch if batch is None else batch
-        if not publish(link, sink, number, attempts) and attempts:
+        is_single = not options.sink and batch is None
+        is_by_destination = staged[0].staging.is_by_destination
+        if not publish(link, sink, number, attempts, is_by_destination=is_by_destination, is_single=is_single) and attempts:
             _log.warning("batch %d of sink %s was published before; it is not published again", number, sink)
-        if not options.sink and batch is None:
+        if is_single:
             delete_sink(link, sink)  # a batch write under a name of its own comes only once
 
 
@@ -165,7 +168,7 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         batch = context.getLocalProperty(BATCH_ID) if context else None
         if batch is None or query is None:
             raise UsageError("no-query", f"Spark did not say which batch this is (local properties {QUERY_ID} and {BATCH_ID})")
-        return _staged(self._options, f"query-{query}", int(batch), iterator)
+        return _staged(self._options, f"query-{query}", int(batch), iterator, is_stream=True)
 
     @plain
     def commit(self, messages: list[Staged | None], batchId: int) -> None:

@@ -445,7 +445,7 @@ def pieces(runs: Sequence[Run], limit: int) -> Iterator[Sequence[Run]]:
     portion: list[Run] = []
     size = 0
     for run, weight in zip(runs, sizes, strict=True):
-        for part in _split(run, limit) if weight > limit else (run,):
+        for part in split(run, limit) if weight > limit else (run,):
             more = part.size + EACH * len(part.bodies)
             if portion and size + more > limit:
                 yield portion
@@ -455,7 +455,8 @@ def pieces(runs: Sequence[Run], limit: int) -> Iterator[Sequence[Run]]:
     yield portion
 
 
-def _split(run: Run, limit: int) -> Iterator[Run]:
+def split(run: Run, limit: int) -> Iterator[Run]:
+    """It in parts of about `limit` bytes, of one message at least."""
     start, begun = 0, 0
     ends = list(accumulate([len(body) + EACH for body in run.bodies]))
     for index, end in enumerate(ends):
