@@ -243,6 +243,7 @@ class Connection:
                 self.requests.drained()
             self._flushed()
         if self.unread.is_much:
+            self.unread.has_drained = True
             self.unread.look(self)
         self.broker.flush()
 
@@ -494,14 +495,17 @@ class Connection:
     def _beat(self) -> None:
         if self.is_lost or self.pulse is None:
             return
+        now = self.broker.loop.time()
         if self.reading.is_stuck:  # nobody listens to what it says
-            self.pulse.received(self.broker.loop.time())
-        due = self.pulse.due(self.broker.loop.time())
+            self.pulse.received(self.unread.last_sign(self, now))
+        due = self.pulse.due(now)
         if due is Action.TIME_OUT and not self.is_ended:
             self.refuse(self.pulse.timed_out())
             if not self.is_ended:
                 self.end(is_failure=True)
             self.write_out()
+            if self.transport.is_clogged:  # it would not read it
+                self.transport.abort()
             self.broker.flush()
             return
         if due is Action.SEND and not self.is_ended:

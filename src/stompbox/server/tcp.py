@@ -6,6 +6,7 @@ import asyncio
 import socket
 import ssl
 from contextlib import suppress
+from struct import Struct
 from typing import TYPE_CHECKING, cast
 
 from stompbox.config import Listener
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 # How a request of HTTP begins (RFC 9110, 9.3, RFC 5789; and the preface of HTTP/2). CONNECT is STOMP's word, too, and read as that
 HTTP = (b"GET ", b"HEAD ", b"POST ", b"PUT ", b"DELETE ", b"OPTIONS ", b"TRACE ", b"PATCH ", b"PRI ")
 TLS_HELLO = b"\x16\x03"  # how a TLS client begins (RFC 8446, 5.1: handshake, version 3.x)
+LAST_DATA = Struct("52xI")  # struct tcp_info of Linux: tcpi_last_data_recv, ms
 LAST_WORDS = 10.0  # seconds in which the disk must have what a peer waits for that says no more itself
 LINGER = 1.0  # seconds in which the peer may read what was last said (STOMP 1.2, Connection Lingering)
 DROPPED = 16 << 20  # octets that are read and dropped meanwhile; then nothing is read any more
@@ -209,6 +211,15 @@ class Socket(asyncio.Protocol):
         """Octets that were written and that the system has not taken."""
         size = self._transport.get_write_buffer_size()
         return size if self._raw is self._transport else size + self._raw.get_write_buffer_size()
+
+    @property
+    def silence(self) -> float | None:
+        raw = self._transport.get_extra_info("socket")
+        try:
+            info = raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, LAST_DATA.size)  # tcp(7); Linux has it
+        except (AttributeError, OSError):
+            return None
+        return float(LAST_DATA.unpack(info)[0]) / 1000
 
     def write(self, data: bytes) -> None:
         if not (self.broker.has_failed or self._transport.is_closing()):

@@ -33,3 +33,7 @@ class Transport(Protocol):
     @property
     def unsent(self) -> int:
         """Octets that were written and that the operating system has not taken."""
+
+    @property
+    def silence(self) -> float | None:
+        """Seconds since the operating system got something from the peer, read or not; None where it does not say."""

@@ -3,6 +3,9 @@
     more than UNREAD               nothing more is read from it, nor delivered to it, until it has read
     more than maxConnectionMemory  it is cut off; there is no use in an ERROR that it would not read
 
+While it is not read its heart-beats are not seen, but a host that has vanished must not stay for ever. So what counts for its time to live
+meanwhile is that its system takes something, or that ours has got something of it (`last_sign`).
+
 Counted is what the system has not taken, and what stands behind a large message that is going out. A client that sends much and reads later
 has what the systems of both sides hold, and UNREAD, before it must read.
 """
@@ -22,10 +25,13 @@ if TYPE_CHECKING:
 class Unread:
     """Of one connection. `encoded`: octets of messages that are not written yet."""
 
-    __slots__ = ("encoded", "is_much", "waiting")
+    __slots__ = ("_sign", "_unsent", "encoded", "has_drained", "is_much", "waiting")
 
     def __init__(self) -> None:
         self.is_much = False
+        self.has_drained = False  # since it was looked for a sign of life
+        self._unsent = 0  # octets, then
+        self._sign = 0.0
         self.encoded = 0
         self.waiting: dict[Consumer, None] = {}  # who have something for it when it has read
 
@@ -43,9 +49,22 @@ class Unread:
             _cut_off(connection, size)
         elif size > UNREAD and not self.is_much:
             self.is_much = True
+            self._unsent, self._sign = connection.transport.unsent, connection.broker.loop.time()
             connection.broker.pressure.hold(connection, Reason.UNREAD)
         if not connection.is_ended:
             connection.account.look(connection)
+
+    def last_sign(self, connection: Connection, now: float) -> float:
+        """When there was the last sign of life of a client that is not read, in the loop's time."""
+        if not self.is_much:
+            return now  # others are to blame
+        unsent, silence = connection.transport.unsent, connection.transport.silence
+        if self.has_drained or unsent < self._unsent:
+            self._sign = now
+        elif silence is not None:
+            self._sign = max(self._sign, now - silence)
+        self._unsent, self.has_drained = unsent, False
+        return self._sign
 
     def _go_on(self, connection: Connection) -> None:
         """What waited for it is handed out in the next turn."""

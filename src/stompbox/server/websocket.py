@@ -370,6 +370,10 @@ class WebSocket:
     def unsent(self) -> int:
         return self.socket.unsent
 
+    @property
+    def silence(self) -> float | None:
+        return self.socket.silence
+
     def enter(self) -> None:
         self.socket.enter()
         self.protocol.max_message_size = self.listener.options.web_socket_max_frame_payload_length

@@ -1,0 +1,102 @@
+"""Who does not take what it is told is not read, and so its heart-beats are not seen: when it lives all the same, and when it is cut."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+from stompbox.server.connection import Connection
+from stompbox.server.unread import Unread
+from tests.server.world import KINDS, Guest, House, configured, play
+
+TTL = "connectionTtl=600"
+LONG = "x" * 50_000
+
+
+async def clog(house: House, guest: Guest) -> Connection:
+    """Subscribes, and reads nothing of what another one sends, until it is read no more."""
+    connection = house.connection()
+    guest.say("SUBSCRIBE\nid:1\ndestination:/topic/much\nreceipt:1\n\n\0")
+    await guest.hear(b"receipt-id:1\n\n\0\n")
+    guest.reader._transport.pause_reading()  # type: ignore[attr-defined]
+    sender = await house.client(more="heart-beat:1000,0\n")
+    while not connection.unread.is_much:
+        sender.say(f"SEND\ndestination:/topic/much\nreceipt:1\n\n{LONG}\0")
+        await sender.hear(b"receipt-id:1\n\n\0\n")
+    sender.leave()
+    await house.until(lambda: len(house.broker.connections) == 1, "the sender has left")
+    return connection
+
+
+def looks(monkeypatch: pytest.MonkeyPatch, connection: Connection) -> list[float]:
+    """When it was looked whether its time is over."""
+    pulse, found = connection.pulse, list[float]()
+    assert pulse is not None
+    due = type(pulse).due
+
+    def look(self: object, now: float) -> object:
+        found.append(now)
+        return due(self, now)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(type(pulse), "due", look)
+    return found
+
+
+@pytest.mark.parametrize("fast", [False, True], ids=["asyncio", "uvloop"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_host_that_has_vanished_is_cut(tmp_path: Path, kind: str, *, fast: bool) -> None:
+    """It neither takes what it is told nor says anything."""
+
+    async def story(house: House) -> None:
+        guest = await house.client(kind, version="1.1")
+        connection = await clog(house, guest)
+        await house.until(lambda: connection.is_lost, "it is cut")
+        assert house.broker.errors["connection-ttl"] == 1
+        assert not house.broker.connections
+
+    play(configured(tmp_path, TTL), story, fast=fast)
+
+
+def test_who_beats_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(house: House) -> None:
+        guest = await house.client(version="1.1")
+        connection = await clog(house, guest)
+        times = looks(monkeypatch, connection)
+
+        def is_long() -> bool:
+            guest.writer.transport.write(b"\n")
+            return len(times) > 2 and times[-1] - times[0] > 1.0
+
+        await house.until(is_long, "it was looked at for longer than its time to live")
+        assert not connection.is_ended
+
+    play(configured(tmp_path, TTL), story)
+
+
+def test_each_sign_of_life_counts() -> None:
+    """(octets that its system did not take, seconds since it said something, whether all was taken once): when it was seen at last."""
+    unread = Unread()
+    loop, transport = SimpleNamespace(time=lambda: 100.0), SimpleNamespace(unsent=5 << 20, silence=3.0, is_clogged=True)
+    connection: Any = SimpleNamespace(
+        broker=SimpleNamespace(loop=loop, pressure=Mock()), transport=transport, outgoing=None, is_lost=False, is_ended=False,
+        account=Mock(), options=SimpleNamespace(max_connection_memory=64 << 20),
+    )  # fmt: skip
+    assert unread.last_sign(connection, 110.0) == 110.0, "it is not its fault that it is not read"
+    unread.look(connection)
+    transport.silence = 15.0
+    assert unread.last_sign(connection, 110.0) == 100.0
+    transport.silence = 4.0
+    assert unread.last_sign(connection, 112.0) == 108.0
+    transport.silence = 20.0
+    assert unread.last_sign(connection, 113.0) == 108.0, "what was seen is not forgotten"
+    transport.unsent -= 1
+    assert unread.last_sign(connection, 114.0) == 114.0
+    assert unread.last_sign(connection, 115.0) == 114.0
+    unread.has_drained = True
+    assert unread.last_sign(connection, 116.0) == 116.0
+    transport.silence = None
+    assert unread.last_sign(connection, 117.0) == 116.0, "a system that says nothing of it"
