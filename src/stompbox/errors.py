@@ -27,6 +27,8 @@ from typing import Final
 _USERINFO: Final = re.compile(r"^(\s*[\w+.-]*:/*)?(?:[^?]*|[^=]*)@")
 _SECRET: Final = re.compile(r"(pass\w*\s*=)[^;&]*", re.IGNORECASE)
 
+LONGEST: Final = 4000  # characters of an error's text: with what it repeats, many of them would fill the log, and hold others up
+
 _NUMBERED: Final = re.compile(r"\[Errno (\d+)\]")
 _NUMBERS_OF_THEIR_OWN: Final = ("socket", "ssl")  # modules whose errors do not count as errno.h does; to import them takes time
 
@@ -56,7 +58,9 @@ class StompboxError(Exception):
 
     @property
     def message(self) -> str:
-        return str(self.args[0])
+        """What a client and the log are told; what it repeats of a frame may be long."""
+        text = str(self.args[0])
+        return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.code, self.message)

@@ -372,7 +372,7 @@ class Permissions:
         """Raise Refused when `user` has not this right on this address."""
         if not self.may(user, right, address):
             who = f"user {user.name!r}" if user.name else "a nameless client"
-            raise Refused("not-permitted", f"{who} does not have the right {right.value!r} on address {address!r}")
+            raise Refused("not-permitted", f"{who} does not have the right {right.value!r} on address {address[:200]!r}")
 
     def is_granted_manage(self, user: User, address: str) -> bool:
         """Does a [[permission]] give `user` the right `manage` there? Without any, nobody is more than the others."""

@@ -103,6 +103,29 @@ def test_slow_heads_make_room_for_who_asks() -> None:
     assert played(asking).startswith(b"HTTP/1.1 200")
 
 
+def test_one_address_does_not_have_all_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of its connections are being answered, so none can make room: the next of it is refused, and one of another address is not."""
+    monkeypatch.setattr(http.HttpProtocol, "is_waiting", False)
+
+    def asking(client: socket.socket) -> bytes:
+        place = client.getpeername()
+        most = AdminTable().max_connections_per_address
+        here = [client, *[socket.create_connection(place, WITHIN) for _ in range(most - 1)]]
+        try:
+            for one in here:
+                one.sendall(GOOD)
+                assert one.recv(12) == b"HTTP/1.1 200"
+            with socket.create_connection(place, WITHIN) as another, socket.create_connection(place, WITHIN, ("127.0.0.2", 0)) as elsewhere:
+                another.sendall(GOOD)
+                elsewhere.sendall(GOOD)
+                return another.recv(12) + elsewhere.recv(12)
+        finally:
+            for one in here[1:]:
+                one.close()
+
+    assert played(asking) == b"HTTP/1.1 503HTTP/1.1 200"
+
+
 def test_when_all_are_being_answered_one_more_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "CONNECTIONS", 2)
     monkeypatch.setattr(http.HttpProtocol, "is_waiting", False)

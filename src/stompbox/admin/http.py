@@ -10,10 +10,12 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 import uvicorn
+from uvicorn.protocols.http.flow_control import service_unavailable
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from stompbox.admin.app import build
+from stompbox.security import network_of
 
 if TYPE_CHECKING:
     from stompbox.admin.listening import AdminListener
@@ -25,29 +27,45 @@ ENDING: Final = 2.0  # seconds for answers under way when the broker stops
 
 
 class HttpProtocol(H11Protocol):
-    """Closes on who connects and does not ask: slow heads must not hold the CONNECTIONS, neither for long nor together."""
+    """Closes on who connects and does not ask: slow heads must not hold the CONNECTIONS, neither for long nor together.
+
+    `most`: connections of one client address (an IPv6 network of 64 bits); -1: no limit. So nobody has all of the CONNECTIONS, whatever
+    it asks: its newcomer takes the place of one of its own that does not ask, and gets 503 where all of them are being answered.
+    """
 
     _deadline: asyncio.TimerHandle
     _since: float  # it waits for a head
 
+    def __init__(
+        self, config: uvicorn.Config, state: ServerState, app_state: dict[str, Any], loop: asyncio.AbstractEventLoop, most: int
+    ) -> None:
+        super().__init__(config, state, app_state, loop)
+        self._most = most
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._expect()
-        if len(self.connections) >= CONNECTIONS:
-            self._make_room()
+        others = [one for one in self.connections if isinstance(one, HttpProtocol) and one is not self]
+        same = [one for one in others if one.address == self.address]
+        if 0 <= self._most <= len(same):
+            if not self._make_room(same):
+                self.app = service_unavailable
+        elif len(others) + 1 >= CONNECTIONS:
+            self._make_room(others)
 
-    def _make_room(self) -> None:
+    def _make_room(self, others: list[HttpProtocol]) -> bool:
         """One goes that does not ask: of the client address with most of them, the one that has waited for the longest time."""
-        waiting = [one for one in self.connections if isinstance(one, HttpProtocol) and one is not self and one.is_waiting]
+        waiting = [one for one in others if one.is_waiting]
         if waiting:
             of_address = Counter([one.address for one in waiting])
             gone = max(waiting, key=lambda one: (of_address[one.address], -one._since))
             self.connections.discard(gone)
             gone.transport.abort()
+        return bool(waiting)
 
     @property
     def address(self) -> str:
-        return self.client[0] if self.client else ""
+        return network_of(self.client[0]) if self.client else ""
 
     @property
     def is_waiting(self) -> bool:
@@ -106,7 +124,7 @@ async def serve(listener: AdminListener) -> HttpServer:
 
     def connected() -> HttpProtocol:
         app_state: dict[str, Any] = {}
-        return HttpProtocol(config, state, app_state, loop)
+        return HttpProtocol(config, state, app_state, loop, listener.table.max_connections_per_address)
 
     servers = [await loop.create_server(connected, sock=each, ssl=listener.context) for each in listener.sockets]
     return HttpServer(state, servers)

@@ -72,6 +72,14 @@ class AdminTable(Table, frozen=True):
     allowed_hosts: Annotated[
         tuple[str, ...], key("Names in a request's Host header that are answered, besides loopback and the address listened on.")
     ] = ()
+    max_connections_per_address: Annotated[
+        int,
+        key(
+            "Connections of one client address (an IPv6 network of 64 bits), this machine included; of 100 in all. -1: no limit.",
+            "connections",
+            at_least=-1,
+        ),
+    ] = 50
     key_store_path: Annotated[str | None, key("PEM file with certificate chain and key: HTTPS instead of HTTP.")] = None
     key_store_password: Annotated[str | None, key("Password of the key.", kind="secret")] = None
     key_path: Annotated[str | None, key("The private key, when that file has only the certificates.")] = None
