@@ -246,15 +246,38 @@ def like_selector(port: int) -> list[socket.socket]:
     return [link]
 
 
-@attack("an XPATH selector of 16 KB and 10 messages", is_ours=True)
+_PATH = " | ".join(["//*[" * 30 + f"a{number}" + "]" * 30 for number in range(8)])  # 983 tokens, of the 1000 that a selector may have
+
+
+@attack("an XPATH selector as large as it may be and 10 messages", is_ours=True)
 def xpath_selector(port: int) -> list[socket.socket]:
     link = connected(port)
-    path = "//*[" * 1500 + "a" + "]" * 1500
-    pour(link, [subscribe(1, "/topic/paths", headers=f"selector:XPATH '{path}'\n")])
-    body = b"<a>" * 200 + b"</a>" * 200
+    pour(link, [subscribe(1, "/topic/paths", headers=f"selector:XPATH '{_PATH}'\n")])
+    body = b"<a>" * 5000 + b"</a>" * 5000
     pour(link, [send("/topic/paths", body) * 10])
-    drain(link, 3)
+    settle(link)
     return [link]
+
+
+@attack("100 subscriptions with XPATH and 20 messages", is_ours=True)
+def many_xpaths(port: int) -> list[socket.socket]:
+    link = connected(port)
+    pour(link, [b"".join([subscribe(n, "/topic/paths", headers=f"selector:XPATH '//b[. = {n}]'\n") for n in range(100)])])
+    pour(link, [b"".join([send("/topic/paths", b"<a>" + b"<b>x</b>" * 3000 + b"<!--%d--></a>" % n) for n in range(20)])])
+    settle(link)
+    return [link]
+
+
+@attack("10,000 consumers with selectors on one queue and 10 messages that none takes")
+def selectors_on_queue(port: int) -> list[socket.socket]:
+    links = [connected(port) for _ in range(10)]
+    for number, link in enumerate(links):
+        texts = [f"n = {number * 1000 + n} OR m + n = {n}" for n in range(1000)]
+        pour(link, [b"".join([subscribe(n, "/queue/selected", headers=f"selector:{text}\n") for n, text in enumerate(texts)])])
+        settle(link)
+    pour(links[0], [b"".join([send("/queue/selected", b"x", headers="n:-1\nm:-1\n") for _ in range(10)])])
+    settle(links[0])
+    return links
 
 
 @attack("200 subscriptions to /topic/# over 500 addresses", is_ours=True)

@@ -35,7 +35,8 @@ def send(world: World, count: int, name: str = "q") -> None:
 def turns(world: World) -> tuple[list[Got], int]:
     """All that comes, and the most steps that a turn took."""
     got, most = world.out(), 0
-    while world.engine.dispatch_rest(lambda: False) or world.serve() or world.engine.touched:
+    work = world.engine.work
+    while world.engine.dispatch_rest(lambda: False) or work.begin() or world.serve() or world.engine.touched:  # type: ignore[func-returns-value]
         most = max(most, world.engine.work.done)
         got += world.out()
     return got, most
@@ -186,3 +187,97 @@ def test_a_reader_whose_window_was_given_back_reads_it_again() -> None:
                 windows.give_back(queue)
             taken = taken + got
         assert [int(one.body) for one in taken] == list(range(6))
+
+
+def conditions(count: int) -> list[str]:
+    """Selectors that no message is, and that cannot be told from their texts."""
+    return [f"n = -{number} - 1 OR n = {number} + 0.5" for number in range(count)]
+
+
+def test_one_message_for_thousands_of_selectors_is_asked_about_in_many_turns(asked: list[str]) -> None:
+    """The one consumer whose selector takes it gets it; each selector was asked once, and no turn did more than its portion."""
+    world = World(portion=500)
+    for number, selector in enumerate(conditions(1000)):
+        world.on_queue(world.consumer(f"c{number}", AckMode.AUTO, selector=selector, session=number), "q")
+    world.on_queue(world.consumer("last", AckMode.AUTO, selector="n = 'x' OR n IS NULL"), "q")
+    world.engine.work.begin()
+    for body in (b"1", b"2", b"3"):
+        world.send("q", body, headers={"n": "x"})
+    assert not asked
+    got, most = turns(world)
+    assert [(one.consumer, one.body) for one in got] == [("last", b"1"), ("last", b"2"), ("last", b"3")]
+    assert most < 2 * 500
+    assert len(asked) == 3 * 1001
+
+
+def test_who_comes_while_a_message_is_asked_about_is_asked_too(asked: list[str]) -> None:
+    world = World(portion=500)
+    consumers = [world.on_queue(world.consumer(f"c{n}", AckMode.AUTO, selector=text), "q") for n, text in enumerate(conditions(200))]
+    world.send("q", b"it", headers={"n": "x"})
+    for _ in range(3):
+        world.engine.dispatch_rest(lambda: False)
+    assert 20 < len(asked) < 150
+    world.close(consumers[0])
+    late = world.consumer("late", AckMode.AUTO, selector="n = 'x' AND n IS NOT NULL")
+    world.on_queue(late, "q")
+    got, most = turns(world)
+    assert [(one.consumer, one.body) for one in got] == [("late", b"it")]
+    assert most < 2 * 500
+    assert len(asked) <= 201
+
+
+def test_a_search_of_the_log_asks_about_a_message_in_many_turns(asked: list[str]) -> None:
+    """Also where memory is full of what nobody takes."""
+    world = World(page_size=3000, portion=500)
+    send(world, 100)
+    world.commit()
+    for number, selector in enumerate([*conditions(100), "n = 99 OR n = 98.5"]):
+        world.on_queue(world.consumer(f"c{number}", AckMode.AUTO, selector=selector, session=number), "q")
+    got, most = turns(world)
+    assert [one.body for one in got] == [b"99"]
+    assert most < 3 * 500
+    assert len(asked) <= 3 * 100 * 101
+
+
+def test_lanes_that_are_empty_are_forgotten() -> None:
+    """Each of these messages is taken by others than all before it."""
+    world = World()
+    consumers = [world.on_queue(world.consumer(f"c{n}", AckMode.AUTO, selector=f"b{n} = 1 OR z = {n}"), "q") for n in range(11)]
+    for number in range(1, 2000):
+        world.send("q", b"", headers={f"b{bit}": "1" for bit in range(11) if number >> bit & 1})
+        if number % 100 == 0:
+            world.settle()
+            for consumer in consumers:
+                world.engine.flushed(consumer)
+    queue = next(iter(world.engine.addresses["q"].anycast.values()))
+    assert len(queue.backlog.by_lane) < 1000
+
+
+DEEP = b"<a>" * 300 + b"</a>" * 300
+
+
+@pytest.mark.parametrize("kind", ["topic", "durable", "stream", "queue"])
+def test_many_xpaths_and_many_messages_are_asked_in_many_turns(asked: list[str], kind: str) -> None:
+    """What an XPATH costs shows when it is asked; what is too much for one turn waits for others, in order."""
+    world = World(portion=2000)
+    for number in range(6):
+        consumer = world.consumer(f"c{number}", AckMode.AUTO, selector=f"XPATH 'count(//a[.//a]) > {number}'", session=number)
+        if kind == "durable":
+            world.on_durable(consumer, f"d{number}", "t")
+        elif kind == "stream":
+            world.on_stream(consumer, "t", 0)
+        elif kind == "topic":
+            world.on_topic(consumer, "t")
+        else:
+            world.on_queue(consumer, "t")
+    most = 0
+    for number in range(8):
+        world.engine.work.begin()
+        (world.send if kind == "queue" else world.send_to_topic)("t", DEEP + b"<!--%d-->" % number)
+        most = max(most, world.engine.work.done)
+    got, later = turns(world)
+    assert max(most, later) < 80_000, "one evaluation, and five portions"
+    assert len(got) == (8 if kind == "queue" else 48)
+    for consumer in {one.consumer for one in got}:
+        bodies = [one.body for one in got if one.consumer == consumer]
+        assert bodies == sorted(bodies)

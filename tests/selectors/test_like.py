@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stompbox.selectors.like import compile_like
+from stompbox.selectors.like import compile_like, find
 
 
 @pytest.mark.parametrize(
@@ -61,3 +61,34 @@ def test_a_hostile_pattern_on_a_hostile_text_ends_soon(pattern: str) -> None:
     assert not matches("a" * 65536)
     assert not matches("ab" * 32767 + "a")
     assert time.process_time() - start < 5  # backtracking would take years, a search by comparing every place many minutes
+
+
+@settings(max_examples=300, derandomize=True, deadline=None)
+@given(
+    st.lists(st.sampled_from(["a" * 200, "b", "a" * 9, "\0" * 20]), max_size=60).map("".join),
+    st.text("ab\0", max_size=30),
+    st.integers(0, 400),
+)
+def test_a_search_in_linear_time_finds_what_any_search_does(text: str, wanted: str, start: int) -> None:
+    for end in (len(text), len(text) - 7):
+        assert find(text, wanted, start, end) == text.find(wanted, start, end)
+
+
+def test_a_text_in_which_a_search_would_go_back_is_searched_as_a_long_one() -> None:
+    """CPython looks through 30,000 characters and more in linear time, whatever they are."""
+    searched: list[int] = []
+
+    class Text(str):
+        __slots__ = ()
+
+        def find(self, wanted: str, start: int = 0, end: int | None = None) -> int:  # type: ignore[override]
+            searched.append((len(self) if end is None else end) - start)
+            return str.find(self, wanted, start, len(self) if end is None else end)
+
+        def __add__(self, other: str) -> Text:
+            return Text(str(self) + other)
+
+    assert not compile_like("%" + "a" * 50 + "b" + "a" * 50 + "%", None)(Text("a" * 29_000))
+    assert not compile_like("%" + "a" * 50 + "b" + "a" * 50 + "%c%", None)(Text("a" * 29_000))
+    assert len(searched) == 2
+    assert min(searched) >= 30_000

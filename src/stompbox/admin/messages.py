@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from stompbox.broker.address import wanted
 from stompbox.broker.browsing import held
+from stompbox.broker.matching import wanted
 from stompbox.broker.queue import Queue
 from stompbox.message import Run
 

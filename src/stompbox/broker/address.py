@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 from weakref import WeakSet
@@ -13,17 +13,17 @@ from stompbox.broker.expiry import is_ruled
 from stompbox.broker.kinds import rules_of
 from stompbox.broker.lanes import swept
 from stompbox.broker.log import Log
+from stompbox.broker.matching import VERDICTS, Range, add_offset, asked, one_by_one, wanted, wanted_within
 from stompbox.broker.memory import Memory
 from stompbox.broker.plans import Plan
 from stompbox.broker.queue import Kind, Queue
 from stompbox.broker.queuearguments import Arguments, applied
 from stompbox.broker.segments import Segment
-from stompbox.broker.undelivered import TOO_EXPENSIVE, Fate
 from stompbox.config import RoutingType
 from stompbox.config.settings import AddressFullPolicy, DeletePolicy, DiskFullPolicy, PageFullPolicy, SlowConsumerPolicy, SlowConsumerUnit
 from stompbox.errors import IllegalFrame
 from stompbox.message import ANYCAST, MULTICAST, Run
-from stompbox.selectors import Budget, Selector
+from stompbox.selectors import Selector
 
 if TYPE_CHECKING:
     from stompbox.broker.diverts import Divert
@@ -141,11 +141,7 @@ class Settings(Protocol):
     def prefetch_page_messages(self) -> int: ...
 
 
-Range = tuple[int, int]
 Targets = list[tuple[Queue, list[Range]]]
-
-VERDICTS: Final = 4096  # that a shape remembers; selectors come and go, a shape may stay
-
 
 class Address:
     """`kinds`: the routing that it was made for, ANYCAST, MULTICAST or both. `is_auto`: a frame made it. `owner`: engine.create_address."""
@@ -341,13 +337,31 @@ class Address:
         """The queues that take the run (its offsets are given), and which ranges of offsets."""
         whole = [(run.first, run.stop)]
         found: Targets = []
+        limit = self.engine.work.done + self.engine.work.most
         if run.routing & ANYCAST and self.anycast:
             found += self._of_anycast(run, whole)
         if run.routing & MULTICAST and self.topics:
-            found += self._of_topics(run, whole)
+            found += self._of_topics(run, whole, limit)
         for queue in self.streams.values():
-            ranges = whole if queue.selector is None else wanted(queue.selector, run, run.first, run.stop, self, queue=queue.id)
-            if ranges:
+            found += [(queue, whole)] if queue.selector is None else self._of_reader(queue, queue.selector, run, limit)
+        return found
+
+    def _of_reader(self, queue: Queue, selector: Selector, run: Run, limit: int) -> Targets:
+        """Of a queue that is asked by itself; later, where this turn has done too much."""
+        ranges = wanted_within(selector, run, run.first, run.stop, self, queue=queue.id, limit=limit)
+        if ranges is None:
+            return self._later(selector, (queue,), run)
+        return [(queue, ranges)] if ranges else []
+
+    def _later(self, selector: Selector | None, queues: Iterable[Queue], run: Run) -> Targets:
+        """Their selector is asked in turns of their own: until then the queues leave the run in the log."""
+        found: Targets = []
+        for queue in queues:
+            if queue.no_local and queue.no_local == run.sender:
+                continue
+            if selector is None or paging.put_off(queue, run):
+                found.append((queue, [(run.first, run.stop)]))
+            elif ranges := wanted(selector, run, run.first, run.stop, self, queue=queue.id):
                 found.append((queue, ranges))
         return found
 
@@ -394,57 +408,54 @@ class Address:
                 found.setdefault(queues[self.turn % len(queues)], []).append((low, high))
         return list(found.items())
 
-    def _of_topics(self, run: Run, whole: list[Range]) -> Targets:
+    def _of_topics(self, run: Run, whole: list[Range], limit: int) -> Targets:
         plan = run.shape.verdicts.get(self)
         if plan is None or plan.version is not self.version or plan.settings is not self.settings:
             if self.steps > self.engine.work.most and self._steps_of_plan(run) > self.engine.work.most:
-                return self._put_off(run, whole)
-            plan = self._plan(run)
+                return self._put_off(run)
+            plan = self._plan(run, limit)
+            if plan is None:
+                return self._put_off(run)
         if plan.steps * len(run.bodies) > self.engine.work.most and plan.steps_of(run) > self.engine.work.most:
-            return self._put_off(run, whole)
+            return self._put_off(run)
         found = [(queue, whole) for queue in plan.always if not queue.no_local or queue.no_local != run.sender]
         if plan.by_value or plan.by_message:
-            taken = self._by_values(plan, run) if plan.by_value else {}
+            taken = self._by_values(plan, run, limit) if plan.by_value else {}
             for selector in plan.by_message:
                 if "message_id" in selector.facts:  # each subscription sees another one
-                    found += self._by_id(selector, run)
+                    found += self._by_id(selector, run, limit)
                 else:
-                    taken[selector] = wanted(selector, run, run.first, run.stop, self)
+                    taken[selector] = wanted_within(selector, run, run.first, run.stop, self, limit=limit)
             for selector, ranges in taken.items():
-                if ranges:
+                if ranges is None:
+                    found += self._later(selector, self.by_selector[selector], run)
+                elif ranges:
                     queues = self.by_selector[selector]
                     found += [(queue, ranges) for queue in queues if not queue.no_local or queue.no_local != run.sender]
         return found
 
-    def _by_id(self, selector: Selector, run: Run) -> Targets:
+    def _by_id(self, selector: Selector, run: Run, limit: int) -> Targets:
         """The queues of topic subscriptions whose messages' ids, among others, the selector looks at."""
         queues = [queue for queue in self.by_selector[selector] if not queue.no_local or queue.no_local != run.sender]
-        ranges = [(queue, wanted(selector, run, run.first, run.stop, self, queue=queue.id)) for queue in queues]
-        return [target for target in ranges if target[1]]
+        return [target for queue in queues for target in self._of_reader(queue, selector, run, limit)]
 
-    def _put_off(self, run: Run, whole: list[Range]) -> Targets:
+    def _put_off(self, run: Run) -> Targets:
         """Asking all selectors about the run is too much for one turn: their queues leave it in the log, and ask each in its own turn."""
-        found: Targets = []
-        for selector, queues in self.by_selector.items():
-            for queue in queues:
-                if queue.no_local and queue.no_local == run.sender:
-                    continue
-                if selector is None or paging.put_off(queue, run):
-                    found.append((queue, whole))
-                elif ranges := wanted(selector, run, run.first, run.stop, self, queue=queue.id):
-                    found.append((queue, ranges))
-        return found
+        return [target for selector, queues in self.by_selector.items() for target in self._later(selector, queues, run)]
 
     def _steps_of_plan(self, run: Run) -> int:
         """That it takes to ask those whose verdict the run's shape decides."""
         shape = run.shape
         return sum([selector.steps for selector in self.by_selector if selector is not None and facts.is_of_shape(selector, shape)])
 
-    def _plan(self, run: Run) -> Plan:
+    def _plan(self, run: Run, limit: int) -> Plan | None:
+        """None: the turn's work went beyond `limit`. What has been asked is remembered, so the next run of the shape comes further."""
         shape = run.shape
         plan = Plan(self.version, self.settings)
         for selector, queues in self.by_selector.items():
             if selector is None or facts.is_of_shape(selector, shape):
+                if self.engine.work.done > limit:
+                    return None
                 if selector is None or wanted(selector, run, run.first, run.stop, self):
                     plan.always += queues
             elif selector.is_per_message:
@@ -458,19 +469,23 @@ class Address:
         self.plans.add(plan)
         return plan
 
-    def _by_values(self, plan: Plan, run: Run) -> dict[Selector, list[Range]]:
-        """Ranges by selector, where the values of holes decide: each combination of values is looked at once."""
+    def _by_values(self, plan: Plan, run: Run, limit: int) -> dict[Selector, list[Range] | None]:
+        """Ranges by selector, where the values of holes decide: each combination of values is looked at once. None: the turn's work
+        went beyond `limit`, and they are to be asked later."""
         found: dict[Selector, list[Range]] = {}
+        work = self.engine.work
         for index, values in enumerate(zip(*[run.columns[at] for at in plan.at], strict=True)):
             takers = plan.known.get(values)
             if takers is None:
+                if work.done > limit:
+                    return dict.fromkeys(plan.by_value)
                 takers = self._takers(plan, run, index)
                 if len(plan.known) >= VERDICTS:
                     plan.known.clear()
                 plan.known[values] = takers
             for selector in takers:
                 add_offset(found.setdefault(selector, []), run.first + index)
-        return found
+        return {**found}
 
     def _takers(self, plan: Plan, run: Run, index: int) -> tuple[Selector, ...]:
         headers = run.headers(index)
@@ -481,7 +496,7 @@ class Address:
         """The ranges of a segment, which waits in the queue of this id, that a consumer's selector takes."""
         if not selector.is_per_message:
             return wanted(selector, segment.run, segment.first, segment.stop, self)
-        return _one_by_one(selector, segment.run, segment.first, segment.stop, self, segment=segment, queue=queue)
+        return one_by_one(selector, segment.run, segment.first, segment.stop, self, segment=segment, queue=queue) or []
 
     def verdicts(self, queue: Queue, run: Run, first: int, stop: int) -> Iterator[tuple[int, int, bool]]:
         """first .. stop-1 in ranges that the queue's selector takes or leaves."""
@@ -498,58 +513,6 @@ class Address:
         return f"<Address {self.name} next={self.log.next} queues={len(self.anycast)} topics={len(self.topics)}>"
 
 
-def wanted(selector: Selector, run: Run, first: int, stop: int, address: Address, *, queue: int = 0) -> list[Range]:
-    """The ranges within first .. stop-1 of a run that a selector takes; asked once per shape where the shape decides. `queue` is the id
-    of the queue in which they are, or would be: the ids of messages begin with it. 0: none, and the messages have no ids (diverts)."""
-    shape = run.shape
-    if not facts.is_of_shape(selector, shape):
-        return _one_by_one(selector, run, first, stop, address, queue=queue)
-    is_durable = not address.is_volatile(run)
-    key = (selector.number, address.name if "address" in selector.facts else "", is_durable)
-    verdict = shape.verdicts.get(key)
-    if verdict is None:
-        if len(shape.verdicts) >= VERDICTS:
-            shape.verdicts.clear()
-        known = facts.of_shape(shape, address.name, is_durable=is_durable)
-        verdict = shape.verdicts[key] = asked(address, selector, shape.headers, known)
-    return [(first, stop)] if verdict else []
-
-
-def asked(
-    address: Address,
-    selector: Selector,
-    headers: Mapping[str, str],
-    known: facts.Facts,
-    body: Callable[[], bytes] | None = None,
-) -> bool:
-    """Whether a selector takes a message of the address. What it costs is work of this turn; that it was too expensive is told."""
-    engine = address.engine
-    engine.work.spend(selector.steps)
-    if not selector.is_costly:
-        return selector.matches(headers, known)
-    budget = Budget()
-    is_taken = selector.matches(headers, known, body, budget)
-    engine.work.spend(budget.spent)
-    if budget.is_used_up and not is_taken:
-        engine.undelivered.note(address.name, TOO_EXPENSIVE, Fate.NOT_MATCHED, 1)
-    return is_taken
-
-
-def _one_by_one(
-    selector: Selector, run: Run, first: int, stop: int, address: Address, *, segment: Segment | None = None, queue: int = 0
-) -> list[Range]:
-    found: list[Range] = []
-    shared = facts.of_shape(run.shape, address.name, is_durable=not address.is_volatile(run))
-    for offset in range(first, stop):
-        index = offset - run.first
-        headers: Mapping[str, str] = run.headers(index) if run.columns else run.shape.headers
-        known = facts.of_message(run, index, shared, segment, queue) if selector.is_per_message else shared
-        body = None if run.is_large else partial(run.bodies.__getitem__, index)
-        if asked(address, selector, headers, known, body):
-            add_offset(found, offset)
-    return found
-
-
 def _shares(first: int, stop: int, count: int) -> Iterator[Range]:
     """first .. stop-1 in `count` parts that differ by one at most, none of them empty."""
     for left in range(count, 0, -1):
@@ -557,14 +520,6 @@ def _shares(first: int, stop: int, count: int) -> Iterator[Range]:
             high = first - (first - stop) // left
             yield first, high
             first = high
-
-
-def add_offset(ranges: list[Range], offset: int) -> None:
-    """Adds the next offset to ranges in order."""
-    if ranges and ranges[-1][1] == offset:
-        ranges[-1] = (ranges[-1][0], offset + 1)
-    else:
-        ranges.append((offset, offset + 1))
 
 
 def missing(ranges: list[Range], first: int, stop: int) -> Iterator[Range]:

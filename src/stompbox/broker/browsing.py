@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from stompbox.broker import paging
-from stompbox.broker.address import wanted
 from stompbox.broker.cursor import Cursor
+from stompbox.broker.matching import wanted
 from stompbox.broker.queue import Kind, Queue
 from stompbox.broker.segments import Segment
 from stompbox.message import Run, Shape

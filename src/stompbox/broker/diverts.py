@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from stompbox.broker.address import Range, add_offset, missing, wanted
+from stompbox.broker.address import missing
+from stompbox.broker.matching import Range, add_offset, wanted
 from stompbox.broker.queue import Kind
 from stompbox.errors import StompboxError
 from stompbox.message import ANYCAST, Run

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 Lane = Union[frozenset[Selector], "Binding"]
 NONE: Final[frozenset[Selector]] = frozenset()
+LANES: Final = 256  # beyond, those that are empty are forgotten now and then
 
 T = TypeVar("T")
 
@@ -59,7 +60,10 @@ class Unsorted:
 class Lanes:
     """Segments by lane. `common` is the lane of none, and the only one as long as no consumer has a selector or a lane of its own."""
 
-    __slots__ = ("_size", "address", "by_lane", "common", "expiring", "is_ranked", "queue", "selectors", "steps", "unsorted")
+    __slots__ = (
+        "_most_lanes", "_size", "address", "by_lane", "common", "expiring", "is_heavy", "is_ranked", "queue", "selectors", "steps",
+        "unsorted",
+    )  # fmt: skip
 
     def __init__(self, address: Address, expiring: Expiring | None = None, *, queue: int = 0, is_ranked: bool = True) -> None:
         self.address = address
@@ -72,6 +76,8 @@ class Lanes:
         self.unsorted: list[Unsorted] = []
         self._size = 0  # of all but the common one
         self.steps = 0  # that a message takes at the most which all selectors are asked about
+        self.is_heavy = False  # that is too much for one turn: each message is asked about in several, behind what others do
+        self._most_lanes = LANES
 
     def _backlog(self) -> Backlog:
         return Backlog(self.expiring, self.address.memory, is_ranked=self.is_ranked)
@@ -93,8 +99,15 @@ class Lanes:
     def lane(self, lane: Lane) -> Backlog:
         found = self.by_lane.get(lane)
         if found is None:
+            if len(self.by_lane) >= self._most_lanes:
+                self._forget_empty()
             found = self.by_lane[lane] = self._backlog()
         return found
+
+    def _forget_empty(self) -> None:
+        """Each message may be taken by others than the one before, so there could be ever more lanes."""
+        self.by_lane = {lane: backlog for lane, backlog in self.by_lane.items() if backlog.count or backlog is self.common}
+        self._most_lanes = LANES + 2 * len(self.by_lane)
 
     def push(self, segment: Segment) -> None:
         """Behind all that wait."""
@@ -176,7 +189,7 @@ class Lanes:
 
     def arriving(self, segment: Segment) -> Iterator[tuple[frozenset[Selector] | None, Segment]]:
         """The segment in parts, by offset, each with the selectors that take it; None: they are to be asked later, behind what waits."""
-        if self.unsorted:
+        if self.unsorted or self.is_heavy:
             yield None, segment
             return
         work = self.address.engine.work
@@ -233,12 +246,40 @@ class Lanes:
         front = self._portion(segment)
         if front is not segment:
             self._unpop(left.backlog, segment)
+        if self.is_heavy:
+            self._sort_one(front, left)
+            return
         known = left.takers & self.selectors
         for lane, part in self.parted(front, self.selectors - left.asked):
             backlog = self.lane(lane | known)
             backlog.insert(part)
             if backlog is not self.common:
                 self._size += part.cost
+
+    def _sort_one(self, message: Segment, left: Unsorted) -> None:
+        """Asks as many selectors about one message as there is work left for, and remembers which. It stays the oldest."""
+        work = self.address.engine.work
+        missing = self.selectors - left.asked
+        asked: list[Selector] = []
+        takers: list[Selector] = []
+        for selector in missing:
+            asked.append(selector)
+            if self.address.wanted_of(selector, message, self.queue):
+                takers.append(selector)
+            if work.is_over:
+                break
+        known = (left.takers & self.selectors).union(takers)
+        work.spend(len(self.selectors) // 4)
+        if len(asked) < len(missing):
+            rest = Unsorted(self._backlog(), left.asked.union(asked), known)
+            rest.backlog.push(message)
+            self.unsorted.insert(0, rest)
+            self._size += message.cost
+            return
+        backlog = self.lane(known)
+        backlog.insert(message)
+        if backlog is not self.common:
+            self._size += message.cost
 
     def release(self, lane: Lane) -> None:
         """A consumer's own lane goes; what waits in it waits for everybody."""
@@ -258,7 +299,9 @@ class Lanes:
         self.common = self._backlog()
         self.by_lane = {NONE: self.common}
         self.selectors = wanted
-        self.steps = sum([selector.steps for selector in wanted])
+        work = self.address.engine.work
+        self.steps = sum([selector.most_steps for selector in wanted])
+        self.is_heavy = self.steps > work.most or sum([selector.steps for selector in wanted]) > work.portion
         self._size = sum([left.backlog.size for left in self.unsorted])
         if self.unsorted:
             self._later()

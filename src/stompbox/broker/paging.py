@@ -61,7 +61,7 @@ class Unread:
 def portions(queue: Queue, run: Run, start: int, stop: int) -> Iterator[tuple[int, int]]:
     """What a run has of start .. stop-1, in portions whose messages one turn may ask the queue's selectors about."""
     first, stop = max(run.first, start), 0 if run.is_withdrawn else min(run.stop, stop)
-    steps = queue.backlog.steps + (0 if queue.selector is None else queue.selector.steps)
+    steps = queue.backlog.steps + (0 if queue.selector is None else queue.selector.most_steps)
     most = max(1, queue.engine.work.portion // steps) if steps else len(run.bodies)
     while first < stop:
         end = min(first + most, stop)

@@ -17,7 +17,7 @@ from stompbox.broker.consumer import Binding, Consumer
 from stompbox.broker.cursor import Cursor
 from stompbox.broker.intake import Intake
 from stompbox.broker.kinds import PLAIN, READS_THE_LOG, ROUTING, Kind, Rules, rules_of
-from stompbox.broker.lanes import Lane
+from stompbox.broker.lanes import LANES, Lane
 from stompbox.broker.messagegroups import Groups
 from stompbox.broker.segments import Segment
 from stompbox.broker.undelivered import TOO_OFTEN
@@ -290,7 +290,10 @@ class Queue(Waiting):
             self._takers = {}
         found = self._takers.get(lane)
         if found is None:
+            if len(self._takers) >= LANES:
+                self._takers, self._turns = {}, {}
             found = self._takers[lane] = choosing.takers_of(lane, self.takers, is_shared=self.is_shared)
+            self.engine.work.spend(len(self.takers) // 4)
         return found
 
     def give_lane(self, lane: Lane, segment: Segment, takers: list[Binding]) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from stompbox.broker.address import wanted
+from stompbox.broker.matching import wanted
 from stompbox.broker.segments import Segment, cost_of
 from stompbox.errors import Refused
 from stompbox.message import MULTICAST, Run

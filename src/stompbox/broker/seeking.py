@@ -49,8 +49,8 @@ def seek(engine: Engine, queue: Queue) -> None:
 
 
 def _go_on(queue: Queue, runs: list[Run], start: int, stop: int) -> None:
-    """With what was read; the rest of the log comes later."""
-    if _hand_out(queue, runs, start, stop) < queue.address.log.next:
+    """With what was read; the rest of the log comes later, and so do those who were not asked."""
+    if _hand_out(queue, runs, start, stop) < queue.address.log.next or queue.backlog.is_heavy:
         queue.engine.dispatch_later(queue)
 
 
@@ -65,14 +65,31 @@ def found(queue: Queue, runs: list[Run], start: int, stop: int) -> None:
 def _hand_out(queue: Queue, runs: list[Run], start: int, stop: int) -> int:
     """Up to where the runs were looked through, before the turn's work was used up."""
     waiting: set[Binding] = set()  # those who met a message for which nobody had credit
-    reached = _search(queue, runs, start, stop, waiting)
-    for binding in queue.takers:
+    seekers = _seekers(queue)
+    reached = _search(queue, runs, (start, stop), seekers, waiting)
+    for binding in seekers:
         if binding not in waiting and start <= _sought(queue, binding) < reached:
             binding.sought = reached
     return reached
 
 
-def _search(queue: Queue, runs: list[Run], start: int, stop: int, waiting: set[Binding]) -> int:
+def _seekers(queue: Queue) -> list[Binding]:
+    """For whom the log is looked through: all, or where that were too much for one turn, those who are furthest back."""
+    if not queue.backlog.is_heavy:
+        return queue.takers
+    found: list[Binding] = []
+    steps, most = 0, queue.engine.work.portion
+    for binding in sorted(queue.takers, key=lambda binding: (not binding.consumer.has_credit, _sought(queue, binding))):
+        steps += 0 if binding.consumer.selector is None else binding.consumer.selector.most_steps
+        if found and steps > most:
+            break
+        found.append(binding)
+    queue.engine.work.spend(len(queue.takers))
+    return found
+
+
+def _search(queue: Queue, runs: list[Run], part: tuple[int, int], seekers: list[Binding], waiting: set[Binding]) -> int:
+    start, stop = part
     work = queue.engine.work
     for number, run in enumerate(runs):
         for first, end in paging.portions(queue, run, start, stop):
@@ -80,18 +97,18 @@ def _search(queue: Queue, runs: list[Run], start: int, stop: int, waiting: set[B
             for low, high in queue.still_in_log(first, end):
                 for segment, is_wanted in paging.sifted(queue, run, low, high):
                     if is_wanted and _is_plain(queue, run) and not queue.engine.is_spent(queue, segment):
-                        _offer(queue, segment, start, waiting)
+                        _offer(queue, segment, start, seekers, waiting)
             if end < stop and work.is_over:
                 queue.unsearched = paging.Unread(runs[number:], end, stop)
                 return end
     return stop
 
 
-def _offer(queue: Queue, segment: Segment, start: int, waiting: set[Binding]) -> None:
+def _offer(queue: Queue, segment: Segment, start: int, seekers: list[Binding], waiting: set[Binding]) -> None:
     """To those whose search has come here; only their selectors are asked."""
-    here = [b for b in queue.takers if b not in waiting and start <= _sought(queue, b) < segment.stop]
+    here = [b for b in seekers if b not in waiting and start <= _sought(queue, b) < segment.stop]
     asked = frozenset([b.consumer.selector for b in here if b.consumer.selector is not None])
-    queue.engine.work.spend(len(queue.takers))
+    queue.engine.work.spend(len(seekers))
     for lane, part in queue.backlog.parted(segment, asked):
         takers = [b for b in choosing.takers_of(lane, here, is_shared=queue.is_shared) if _sought(queue, b) <= part.first]
         ready = [binding for binding in takers if binding.consumer.has_credit]

@@ -46,7 +46,7 @@ class Work:
 
     @property
     def most(self) -> int:
-        """Steps that one run may take at once; beyond, it is put off."""
+        """Steps that one run, or one message in a queue, may take at once; beyond, it is put off."""
         return 5 * self.portion
 
     @property

@@ -61,7 +61,7 @@ class Selector:
         self.facts = frozenset(fact.name for fact in facts)
         self.headers = self.names.union(*(fact.headers for fact in facts))
         self.needs_body = any(isinstance(node, BodyTest) and node.xpath is not None for node in nodes)
-        self.steps = _ASKED + len(nodes)
+        self.steps = _ASKED + len(nodes) + sum([node.pattern.count("%") for node in nodes if isinstance(node, Like)])
         self.key = key_of(root)
         self.bounds = bounds_of(root)
         searched = sum(weight_of(node.pattern, node.escape) for node in nodes if isinstance(node, Like))

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from stompbox.selectors.budget import Budget
 from stompbox.selectors.xpath import Document, compile_xpath
 
 DOCUMENT = b"""<?xml version='1.0'?><!-- top --><?pi top?>
@@ -239,8 +240,21 @@ def test_a_hostile_expression_on_a_hostile_body_ends_soon(text: str, body: bytes
     assert time.process_time() - start < 3
 
 
+def test_a_body_of_very_many_nodes_is_not_looked_at() -> None:
+    """To read it costs more than all that a selector may cost for a message, and counts as such."""
+    largest, larger = (b"<r>" + b"<a/>" * count + b"</r>" for count in (11_998, 11_999))
+    budget = Budget()
+    assert compile_xpath("//a").holds(Document(lambda: largest, 102_400, budget)) is True
+    assert not budget.is_used_up
+    for path in ("//a", "not(//a)"):
+        for body in (larger, larger):  # the second time it is known
+            budget = Budget()
+            assert compile_xpath(path).holds(Document(lambda body=body: body, 102_400, budget)) is None
+            assert budget.is_used_up
+
+
 def test_what_takes_too_many_steps_is_unknown() -> None:
-    body = b"<r>" + b"<a/>" * 25_000 + b"</r>"
+    body = b"<r>" + b"<a/>" * 11_000 + b"</r>"
     assert holds("//a", body) is True
     assert holds("//a[//a[//a]]", body) is None
     assert holds("not(//a[//a[//a]])", body) is None

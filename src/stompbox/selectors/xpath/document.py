@@ -19,6 +19,10 @@ from stompbox.selectors.budget import Budget
 XML_NAMESPACE = "http://www.w3.org/XML/1998/namespace"
 _ENCODINGS = frozenset((None, "utf-8", "utf-16", "us-ascii", "iso-8859-1"))
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_NODE_STEPS = 3
+"""To make a node of a body takes ten times as long as to look at one; but all XPATHs of all selectors share the nodes."""
+
+_MOST_NODES = 12_000  # so that of the steps (budget.py) enough are left to look at each
 _SEPARATOR = "\x01"  # no character of XML, so no namespace name contains it
 
 
@@ -28,6 +32,10 @@ class NotXml(Exception):
 
 class Unseen(Exception):
     """The body is not looked at (absent, too large, with a DOCTYPE): XPATH is UNKNOWN."""
+
+
+class TooManyNodes(Unseen):
+    """To read the body alone would take all the steps that there are."""
 
 
 class NodeKind(Enum):
@@ -78,7 +86,7 @@ class Document:
         """In document order, the root first; attributes stand behind their element. Raises NotXml or Unseen."""
         if self._nodes is None:
             self._nodes = self._read()
-            self.budget.spend(len(self._nodes) // 4)
+            self.budget.spend(len(self._nodes) * _NODE_STEPS)
         return self._nodes
 
     def _read(self) -> list[XmlNode]:
@@ -88,18 +96,20 @@ class Document:
         nodes = _parsed(body)
         if isinstance(nodes, list):
             return nodes
+        if nodes is TooManyNodes:
+            self.budget.spend(self.budget.steps + 1)
         raise nodes()
 
 
 @lru_cache(maxsize=1)
-def _parsed(body: bytes) -> list[XmlNode] | type[NotXml] | type[Unseen]:
+def _parsed(body: bytes) -> list[XmlNode] | type[NotXml | Unseen]:
     """Many subscriptions look at the same message one after the other: the last document is kept."""
     try:
         return parse_xml(body)
     except NotXml:
         return NotXml
-    except Unseen:
-        return Unseen
+    except Unseen as error:
+        return type(error)
 
 
 def parse_xml(body: bytes) -> list[XmlNode]:
@@ -206,6 +216,8 @@ class _Reader:
 
     def _add(self, kind: NodeKind, local: str = "", uri: str = "", prefix: str = "", text: str = "") -> XmlNode:
         order = len(self._nodes)
+        if order >= _MOST_NODES:
+            raise TooManyNodes
         node = XmlNode(kind, order, self._open[-1].order, local, uri, prefix, text, order)
         self._nodes.append(node)
         self._children[-1].append(node)

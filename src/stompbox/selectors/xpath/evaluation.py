@@ -73,7 +73,7 @@ class Call:
     arguments: tuple[Expression, ...]
 
     def evaluate(self, focus: Focus) -> XValue:
-        focus.spend(1)
+        focus.spend(3)
         return self.function(focus, *[argument.evaluate(focus) for argument in self.arguments])
 
 
@@ -146,7 +146,7 @@ class Predicate:
     def kept(self, nodes: NodeSet, focus: Focus) -> NodeSet:
         """`nodes` in the order of the axis (XPath 1.0, 2.4)."""
         size = len(nodes)
-        focus.spend(size)
+        focus.spend(3 * size)  # an expression is evaluated for each
         return [node for position, node in enumerate(nodes, 1) if self._holds(focus.at(node, position, size))]
 
     def _holds(self, focus: Focus) -> bool:

@@ -74,7 +74,7 @@ def string_value(node: XmlNode, focus: Focus) -> str:
     """XPath 1.0, 5: of a root or an element all the text below it."""
     if node.kind not in (NodeKind.ROOT, NodeKind.ELEMENT):
         return spend_text(node.text, focus)
-    focus.spend(1 + node.last - node.order)
+    focus.spend(2 + node.last - node.order)
     return spend_text("".join(below.text for below in focus.nodes[node.order : node.last + 1] if below.kind is NodeKind.TEXT), focus)
 
 
