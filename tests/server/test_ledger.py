@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stompbox.server.ledger import Kind, by_kind
+from stompbox.server.ledger import PASSING, Kind, by_kind
 from tests.server.world import KINDS, Guest, House, configured, play
 
 BODY = "x" * 1000
@@ -19,7 +19,7 @@ async def nothing(house: House, guest: Guest) -> None:
 
 
 async def half_a_frame(house: House, guest: Guest) -> None:
-    guest.say("SEND\ndestination:/queue/a\ncontent-length:5000\n\n" + BODY)
+    guest.say("SEND\ndestination:/queue/a\ncontent-length:60000\n\n" + BODY * 5)
 
 
 async def a_piece(house: House, guest: Guest) -> None:
@@ -47,7 +47,7 @@ async def unacknowledged(house: House, guest: Guest) -> None:
 
 async def receipts(house: House, guest: Guest) -> None:
     stuck(house)
-    guest.say(f"SEND\ndestination:/queue/a\nreceipt:{BODY}\n\n\0")
+    guest.say(f"SEND\ndestination:/queue/a\nreceipt:{BODY}\n\n\0" * 5)
 
 
 async def unread(house: House, guest: Guest) -> None:
@@ -68,13 +68,13 @@ def stuck(house: House) -> None:
 
 SCENARIOS: dict[str, tuple[Scenario, str, int]] = {
     "a name": (nothing, Kind.SESSION.value, 1),
-    "half a frame": (half_a_frame, Kind.INPUT.value, 1000),
+    "half a frame": (half_a_frame, Kind.INPUT.value, 5000),
     "a piece of a large body": (a_piece, Kind.INPUT.value, 1000),
     "an open transaction": (transaction, Kind.TRANSACTIONS.value, 10_000),
     "what it acknowledged in a transaction": (acknowledged_in_a_transaction, Kind.TRANSACTIONS.value, 1000),
     "subscriptions and temporary destinations": (subscription, Kind.SUBSCRIPTIONS.value, 3000),
     "what it did not acknowledge": (unacknowledged, "unacknowledged", 1000),
-    "receipts that wait for the disk": (receipts, Kind.RECEIPTS.value, 1000),
+    "receipts that wait for the disk": (receipts, Kind.RECEIPTS.value, 5000),
     "what it does not read": (unread, Kind.OUTPUT.value, 100_000),
     "requests that wait": (request, Kind.REQUESTS.value, 2000),
 }
@@ -98,6 +98,21 @@ def test_each_kind_is_counted_and_is_nothing_again(tmp_path: Path, scenario: str
         assert [broker.ledger.size, *broker.ledger.sizes, broker.engine.unacknowledged.size] == [0] * 9
         assert not broker.ledger.of_user
         broker.committer.is_busy = False
+
+    play(configured(tmp_path), story)
+
+
+def test_what_passes_with_each_read_counts_from_a_size_on(tmp_path: Path) -> None:
+    async def story(house: House) -> None:
+        guest = await house.client()
+        stuck(house)
+        guest.say("SEND\ndestination:/queue/a\nreceipt:1\n\n\0" + "SEND\ndestination:/queue/a\ncontent-length:3000\n\n" + BODY)
+        await house.until(lambda: house.connection().pending.size and house.connection().decoder.pending, "both have come")
+        account = house.connection().account
+        assert (account.passing, account.size) == (0, sum(by_kind(house.connection()).values()))
+        guest.say(BODY * 2 + "\0" + "SEND\ndestination:/queue/a\nreceipt:2\n\n\0" * 400)
+        await house.until(lambda: account.passing > PASSING, "they are more")
+        house.broker.committer.is_busy = False
 
     play(configured(tmp_path), story)
 

@@ -65,17 +65,17 @@ class Work:
 class Turns:
     """What stopped half-way, in the order in which it did; each key waits once."""
 
-    __slots__ = ("_keys", "_steps", "work")
+    __slots__ = ("_keys", "steps", "work")
 
     def __init__(self, work: Work) -> None:
         self.work = work
-        self._steps: deque[tuple[object, Callable[[], object]]] = deque()
+        self.steps: deque[tuple[object, Callable[[], object]]] = deque()
         self._keys: set[object] = set()
 
     def add(self, key: object, step: Callable[[], object]) -> None:
         if key not in self._keys:
             self._keys.add(key)
-            self._steps.append((key, step))
+            self.steps.append((key, step))
 
     def take(self, key: object, steps: Iterator[None]) -> None:
         """Takes steps until the portion is used up, one of them at least; the others when it is their turn. What goes on already under
@@ -91,9 +91,9 @@ class Turns:
 
     def run(self, goes_on: Callable[[], bool]) -> bool:
         """Each of those that wait gets its turn, with a portion of its own, as long as `goes_on` says so. False when there was none."""
-        count = len(self._steps)
+        count = len(self.steps)
         for _ in range(count):
-            key, step = self._steps.popleft()
+            key, step = self.steps.popleft()
             self._keys.discard(key)
             self.work.begin()
             step()
@@ -102,7 +102,7 @@ class Turns:
         return count > 0
 
     def __len__(self) -> int:
-        return len(self._steps)
+        return len(self.steps)
 
     def __repr__(self) -> str:
         return f"<Turns {len(self)} {self.work!r}>"

@@ -225,13 +225,14 @@ class Broker:
         if self.has_failed:
             return
         engine = self.engine
-        engine.work.begin()
+        if engine.work.done:
+            engine.work.begin()
         for _ in range(ROUNDS):
             if not engine.touched or not self.deliveries.write():
                 break
-        if engine.later:
+        if engine.later.steps:
             engine.dispatch_rest(self.turns.goes_on())
-        if engine.touched or engine.later:
+        if engine.touched or engine.later.steps:
             self.flush_soon()
         if engine.loads:
             self._start_loads()

@@ -108,11 +108,6 @@ class Connection:
         self._timer: TimerHandle | None = None  # of heart-beats and the time to live, once it is logged in
         broker.arrive(self)
 
-    @property
-    def keeps(self) -> bool:
-        """Something is kept for it that reads bring and end."""
-        return bool(self.transactions or self.pending) or self.upload is not None
-
     # In
 
     def receive(self, data: bytes) -> None:

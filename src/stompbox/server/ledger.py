@@ -11,6 +11,7 @@
 | `session`       | names that the client gave: login, host, client-id                                                      |
 | `unacknowledged`| messages that it has and did not acknowledge (broker/allowance.py): they pause delivery, and close nothing  |
 
+What comes and goes with each read, input, output and receipts, counts from 4 KiB on: below, it is part of what a connection costs.
 An account is looked at when a read was obeyed, when the socket does not take what is written, and when a commit has answered: then
 all that is kept is asked for, and nothing can be forgotten to be given back. So a connection goes beyond its limit by one read at
 the most. Beyond `maxConnectionMemory` it gets ERROR `too-much-memory` and is closed. Beyond `max-client-memory` the largest connection
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 WAITING: Final = 4 << 20  # octets of receipts that wait for the disk; a client with more is read no further
 TEMPORARY: Final = 4 << 10  # octets that a temporary destination takes, at a guess
+PASSING: Final = 4 << 10  # octets of input, output and receipts together, up to which they are part of a connection's own price
 
 
 class Kind(Enum):
@@ -63,6 +65,12 @@ class Account:
         self.passing = 0  # of that, what comes and goes with each read
         self.user = ""  # to whose account it goes
         self.is_stale = False
+
+    def glance(self, connection: Connection) -> None:
+        """Looks, where something that counts may have come or gone."""
+        is_kept = self.passing or self.is_stale or connection.transactions or connection.upload is not None
+        if is_kept or connection.pending.size + connection.decoder.pending > PASSING:
+            self.look(connection)
 
     def look(self, connection: Connection) -> None:
         """What is kept now; it may be too much."""
@@ -138,7 +146,10 @@ def _sizes_of(connection: Connection) -> Sizes:
     subscribed = connection.allowance.subscribed + TEMPORARY * len(connection.temporaries)
     asked = connection.requests.size if connection.requests is not None else 0
     names = len(connection.client_id) + len(connection.host or "") + len(connection.user.name)
-    return coming, going, connection.pending.size, kept, subscribed, asked, names
+    waiting = connection.pending.size
+    if coming + going + waiting <= PASSING:
+        return 0, 0, 0, kept, subscribed, asked, names
+    return coming, going, waiting, kept, subscribed, asked, names
 
 
 class Ledger:

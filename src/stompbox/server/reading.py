@@ -127,8 +127,11 @@ class Reading:
         if self.is_held or self.is_waiting:  # what the transport had read already: the next WebSocket message, the next TLS record
             self.left.append(data)
             return
-        self._take(data, self.turns.allowance() if len(data) > SMALL else FOREVER)
-        if self._is_over():
+        if self.connection.decoder.logged_in:
+            self._feed(data, self.turns.allowance() if len(data) > SMALL else FOREVER)
+        else:
+            self._feed_first(data)
+        if (self.events is not None or self.steps is not None or self.left) and self._is_over():
             self._wait()
         self.connection.broker.flush()
 
@@ -160,17 +163,15 @@ class Reading:
         """What has come, as far as there is time."""
         while self._is_over():
             if self.events is None and self.steps is None:
-                self._take(self.left.popleft(), until)
+                data = self.left.popleft()
+                if self.connection.decoder.logged_in:
+                    self._feed(data, until)
+                else:
+                    self._feed_first(data)
             else:
                 self._obey_all(self.events or iter(()), until)
             if self.events is not None or self.steps is not None or self.turns.clock() > until:
                 return
-
-    def _take(self, data: bytes, until: float) -> None:
-        if self.connection.decoder.logged_in:
-            self._feed(data, until)
-        else:
-            self._feed_first(data)
 
     def _feed(self, data: bytes, until: float) -> None:
         """The one place where bytes meet the decoder: whatever it finds at fault, at once or later, is an ERROR and the close."""
@@ -248,9 +249,7 @@ class Reading:
             self.has_sent = False
             connection.broker.pressure.has_read(connection)
         connection.write_out()
-        account = connection.account
-        if account.passing or account.is_stale or connection.keeps or connection.decoder.pending:
-            account.look(connection)
+        connection.account.glance(connection)
 
     def _take_steps(self, until: float) -> bool:
         """Whether the frame is done."""

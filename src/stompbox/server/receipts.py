@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from stompbox.broker.segments import VALUE
@@ -68,15 +67,16 @@ class Receipts:
         else:
             self.append(Pending(sequence, receipts=list(receipts), consumer=consumer, is_refusable=is_refusable))
 
-    def take(self, sequence: int) -> Iterator[Pending]:
+    def take(self, sequence: int) -> list[Pending]:
         """What waited for commits up to this one."""
-        items = self._items
+        items, taken = self._items, []
         while items and items[0].sequence <= sequence:
             item = items.popleft()
             self.size -= item.size
-            yield item
+            taken.append(item)
         if not items:
             self._items = None
+        return taken
 
     def take_refused(self, sequence: int) -> list[Pending]:
         """What the refused commit of this sequence would have confirmed, and may be refused; the rest stays."""

@@ -34,13 +34,21 @@ class Releases:
     def release(self, sequence: int, error: StoreError | None) -> None:
         """The commit of this sequence is answered."""
         self.sequence = sequence
-        self.due = deque(dict.fromkeys([*self.due, *self.broker.waiting]))
-        turns = self.broker.turns
-        if self._say(turns.allowance() if len(self.due) > 1 else FOREVER) and not self._is_planned:
-            self._is_planned = True
-            turns.later(self._say, is_outward=True)
+        waiting = self.broker.waiting
+        if self.due or len(waiting) > 1:
+            self._say_in_turns()
+        else:
+            for connection in list(waiting):
+                connection.release(sequence)
         if self._on_durable:
             self._resolve(error)
+
+    def _say_in_turns(self) -> None:
+        self.due = deque(dict.fromkeys([*self.due, *self.broker.waiting]))
+        turns = self.broker.turns
+        if self._say(turns.allowance()) and not self._is_planned:
+            self._is_planned = True
+            turns.later(self._say, is_outward=True)
 
     def say_all(self) -> None:
         """Whatever is due."""
