@@ -130,6 +130,12 @@ CASES = [
         *[send("s", "/queue/{x}", str(n)) for n in range(3)], hear("a", "MESSAGE", "1"), sync("a"),
         subscribe("b", "/queue/{x}", headers="browser:true\nselector:AMQUserID LIKE '%-2'"), hear("b", "MESSAGE", "2"),
     ]),
+    *[Case(f"functions of ActiveMQ Classic: {text.partition('(')[0]}", matches(text, taken, other=other)) for text, taken, other in [
+        ("REGEX('^r.d$', colour)", "colour:red", "colour:reed"),
+        ("INLIST(SPLIT(list, '[,;] *'), 'b')", "list:a, b;c", "list:a, ab"),
+        ("REPLACE(n, '[.]', '') = '1234'", "n:1.234", "n:1.23"),
+    ]],
+    Case("a pattern that RE2 does not take", refuses("REGEX('a(?=b)', colour)", "selector-function", 1, "RE2")),
     Case("XPATH looks into the body", [
         subscribe("a", "/topic/{x}", headers="selector:XPATH '//book[@lang=\"en\"]' AND colour = 'red'"),
         send("s", "/topic/{x}", "<r><book lang='de'/></r>", "colour:red"), send("s", "/topic/{x}", "no xml", "colour:red"),
@@ -144,7 +150,7 @@ CASES = [
     Case("the position counts characters", refuses("é = = 1", "selector-syntax", 5)),
     Case("a type that never fits", refuses("colour < 'red'", "selector-type", 10)),
     Case("a number that is too large", refuses("a = 9223372036854775808", "selector-number", 5)),
-    Case("a function that is not there", refuses("REGEX('^r', colour)", "selector-function", 1, "REGEX")),
+    Case("a function that is not there", refuses("FIND('^r', colour)", "selector-function", 1, "REGEX")),
     Case("an XPATH that is wrong", refuses("XPATH '//book['", "selector-xpath", 15)),
     Case("an empty selector", [
         say("a", "SUBSCRIBE", "/topic/{x}", headers="id:1\nselector:"), refused("a", "selector-empty", "position 1"),

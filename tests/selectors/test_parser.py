@@ -96,7 +96,7 @@ SYNTAX = "selector-syntax"
         ("a XOR b", SYNTAX, 3, "'XOR'", "an operator"),
         ("a 5", SYNTAX, 3, "'5'", "an operator"),
         ("a (b)", "selector-function", 1, "'a'", "functions"),
-        ("REGEX('^r', color)", "selector-function", 1, "'REGEX'", "functions"),
+        ("FIND('^r', color)", "selector-function", 1, "'FIND'", "functions"),
         ("(a = 1", SYNTAX, 7, "the end of the selector", ") for the ( at position 1"),
         ("((a) = 1", SYNTAX, 9, "the end of the selector", ") for the ( at position 1"),
         ("a = 1)", SYNTAX, 6, "')'", "an operator or the end"),

@@ -22,6 +22,7 @@ from stompbox.selectors.nodes import (
     Arithmetic,
     Between,
     BodyTest,
+    Call,
     Comparison,
     Identifier,
     In,
@@ -80,7 +81,7 @@ def size_of(node: Node) -> int:
         return _NODE_SIZE + like.size_of(node.pattern, node.escape)
     if isinstance(node, BodyTest) and node.xpath is not None:
         return _NODE_SIZE + getsizeof(node.xpath.text) + _XPATH_SIZE * node.xpath.tokens
-    return _NODE_SIZE
+    return _NODE_SIZE + (node.made.size if isinstance(node, Call) else 0)
 
 
 class _Generator:
@@ -238,6 +239,11 @@ class _Generator:
         return Code(result, [f"{result} = {self._constant(node.xpath.holds)}(document)"])
 
 
+    def _call(self, node: Call, *arguments: Code) -> Code:
+        values = ", ".join([argument.result for argument in arguments])
+        return self._then(arguments, f"{self._constant(node.made.call)}({values}, document)")
+
+
 _EMITTERS: dict[type[Node], Callable[..., Code]] = {
     Literal: _Generator._literal,
     Identifier: _Generator._identifier,
@@ -250,4 +256,5 @@ _EMITTERS: dict[type[Node], Callable[..., Code]] = {
     Like: _Generator._like,
     In: _Generator._in,
     BodyTest: _Generator._body_test,
+    Call: _Generator._call,
 }

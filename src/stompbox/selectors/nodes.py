@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from stompbox.selectors.functions import Made
 from stompbox.selectors.xpath import XPath
 
 
@@ -153,6 +154,23 @@ class BodyTest(Node):
     """XPATH; without an expression XQUERY, which is always FALSE."""
 
     xpath: XPath | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call(Node):
+    """A function. What it makes of texts and lists counts as the value of a header, of which nothing is known before."""
+
+    arguments: tuple[Node, ...]
+    is_condition: bool
+    made: Made
+
+    @property
+    def kind(self) -> Kind:
+        return Kind.CONDITION if self.is_condition else Kind.HEADER
+
+    @property
+    def operands(self) -> tuple[Node, ...]:
+        return self.arguments
 
 
 def in_order_of_evaluation(root: Node) -> list[Node]:

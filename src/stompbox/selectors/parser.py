@@ -11,12 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stompbox.errors import SelectorError
+from stompbox.selectors.functions import SIGNATURES, BadPattern, Made, NoRegex, Parameter, made
 from stompbox.selectors.like import searches_of
 from stompbox.selectors.limits import Limits
 from stompbox.selectors.nodes import (
     Arithmetic,
     Between,
     BodyTest,
+    Call,
     Comparison,
     Identifier,
     In,
@@ -37,6 +39,7 @@ BINARY = {"OR": OR, "AND": AND, "=": EQUALITY, "<>": EQUALITY, "<": ORDER, "<=":
 BINARY |= {"+": SUM, "-": SUM, "*": PRODUCT, "/": PRODUCT, "%": PRODUCT}
 LONG_MAX = (1 << 63) - 1
 
+_CALLS = 100  # nested functions, whatever the limit of depth is: each is a call of this parser
 _OPERAND = "a header name, a literal or ("
 _OPERATOR = "an operator or the end"
 _TERMS = (TokenKind.NAME, TokenKind.TEXT, TokenKind.NUMBER)
@@ -141,10 +144,60 @@ class _Parser:
             raise self._unexpected(f"{_OPERAND}; equality is written =", token)
         raise self._unexpected(_OPERAND, token)
 
-    def _identifier(self, token: Token) -> Identifier:
-        if self._token.word == "(" and self._token.kind is TokenKind.SYMBOL:
-            raise refusal(FUNCTION, token.position, f"the function {token}", "a header name; functions such as REGEX are not offered")
-        return Identifier(token.position, token.word)
+    def _identifier(self, token: Token) -> Node:
+        if self._token.word != "(" or self._token.kind is not TokenKind.SYMBOL:
+            return Identifier(token.position, token.word)
+        if token.word.upper() in ("SPLIT", "MAKELIST"):
+            raise refusal(FUNCTION, token.position, f"the list {token}", "a condition or a value; a list is the first argument of INLIST")
+        return self._call(token, 1)
+
+    def _call(self, token: Token, depth: int) -> Call:
+        name = token.word.upper()
+        signature = SIGNATURES.get(name)
+        if signature is None:
+            expected = f"a header name, or one of the functions {', '.join(SIGNATURES)}"
+            raise refusal(FUNCTION, token.position, f"the function {token}", expected)
+        if depth > min(self._limits.depth, _CALLS):
+            expected = f"at most {min(self._limits.depth, _CALLS)} nested functions (maxSelectorDepth)"
+            raise refusal(LIMIT, token.position, f"{token}, nested {depth} deep", expected)
+        arguments: list[Node] = []
+        literals: list[str] = []
+        parameters = list(signature.parameters)
+        while (not arguments and not literals) or parameters or (signature.repeats and self._token.word == ","):
+            self._symbol("," if arguments or literals else "(")
+            parameter = parameters.pop(0) if parameters else signature.parameters[-1]
+            if parameter in (Parameter.PATTERN, Parameter.TEXT):
+                literals.append(str(self._text(parameter.value).value))
+            else:
+                arguments.append(self._argument(parameter, depth))
+        self._symbol(")")
+        return Call(token.position, tuple(arguments), signature.result is True, self._made(name, literals, token))
+
+    def _argument(self, parameter: Parameter, depth: int) -> Node:
+        token = self._next()
+        is_call = token.kind is TokenKind.NAME and self._token.word == "(" and self._token.kind is TokenKind.SYMBOL
+        wanted = ("SPLIT", "MAKELIST") if parameter is Parameter.LIST else ("REPLACE",)
+        if is_call and token.word.upper() in wanted:
+            return self._call(token, depth + 1)
+        if parameter is Parameter.VALUE and not is_call:
+            if token.kind is TokenKind.NAME:
+                return Identifier(token.position, token.word)
+            if token.kind in (TokenKind.TEXT, TokenKind.NUMBER):
+                return Literal(token.position, self._checked_number(token))
+        raise self._unexpected(parameter.value, token)
+
+    def _made(self, name: str, literals: list[str], token: Token) -> Made:
+        try:
+            found = made(name, literals)
+        except NoRegex:
+            expected = "the package google-re2, which the broker does not have (pip install 'stompbox[regex]')"
+            raise refusal(FUNCTION, token.position, f"the function {token}", expected) from None
+        except BadPattern as fault:
+            raise refusal(FUNCTION, token.position, f"the function {token}", str(fault)) from None
+        self._inner_terms += found.terms
+        if found.terms and self._terms_left() <= 0:
+            raise self._too_many(token.position, f"a pattern as large as {found.terms} of them")
+        return found
 
     def _checked_number(self, token: Token) -> str | int | float:
         least = bool(self._pending) and self._pending[-1].word == "-" and self._pending[-1].binding == SIGN  # -2**63 has no positive twin
@@ -173,7 +226,8 @@ class _Parser:
         return self._limits.terms + 1 - sum([token.kind in _TERMS for token in self._tokens]) - self._inner_terms
 
     def _too_many(self, position: int, found: str) -> SelectorError:
-        expected = f"at most {self._limits.terms} names, literals and tokens of XPATH, and parts of LIKE with a _ inside (maxSelectorTerms)"
+        what = "names, literals, tokens of XPATH, parts of LIKE with a _ inside, and what patterns are worth"
+        expected = f"at most {self._limits.terms} {what} (maxSelectorTerms)"
         return refusal(LIMIT, position, found, expected)
 
     def _text(self, expected: str) -> Token:

@@ -3,9 +3,9 @@
 Python's compiler takes 20 us for each node of a selector, this 1 us; in turn a large selector takes two to three times as long for a
 message. What an instruction does is what the code that `codegen` makes would do: both call `values`, `like` and `xpath`.
 
-A program runs on a stack: LOAD puts a value on it, ONE, TWO and THREE replace so many values on top of it by what they make of them, and
-JUMP goes on at its target when the top is what it asks for (the right side of AND and OR is left out where the left side decides). There
-is no recursion, neither here nor in a running selector, so trees may be as high as the selector is long.
+A program runs on a stack: LOAD puts a value on it, ONE, TWO, THREE and CALL replace so many values on top of it by what they make of
+them, and JUMP goes on at its target when the top is what it asks for (the right side of AND and OR is left out where the left side
+decides). There is no recursion, neither here nor in a running selector, so trees may be as high as the selector is long.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from stompbox.selectors.nodes import (
     Arithmetic,
     Between,
     BodyTest,
+    Call,
     Comparison,
     Identifier,
     In,
@@ -36,13 +37,14 @@ from stompbox.selectors.xpath import Document
 Headers = Mapping[str, Value]
 Load = Callable[[Headers, Headers, Document | None], Any]
 Test = Callable[[Value, Document | None], Truth]
-Instruction = tuple[int, Any, int]  # what it does, with what (JUMP: the value it asks for), where a JUMP goes
+Instruction = tuple[int, Any, int]  # what it does, with what (JUMP: the value it asks for), where a JUMP goes, how many a CALL takes
 
 LOAD: Final = 0
 ONE: Final = 1
 TWO: Final = 2
 THREE: Final = 3
 JUMP: Final = 4
+CALL: Final = 5
 
 
 def assemble(nodes: list[Node], reading: Reading, *, is_costly: bool) -> Load:
@@ -69,6 +71,8 @@ def _runner(program: list[Instruction]) -> Load:
                 stack[-1] = operate(stack[-1], right)
             elif kind == ONE:
                 stack[-1] = operate(stack[-1])
+            elif kind == CALL:
+                stack[-target:] = [operate(*stack[-target:], document)]
             else:
                 high, low = stack.pop(), stack.pop()
                 stack[-1] = operate(stack[-1], low, high)
@@ -119,6 +123,8 @@ class _Assembler:
             self._add(LOAD, _constant(node.value))
         elif isinstance(node, Identifier):
             self._add(LOAD, _header(node))
+        elif isinstance(node, Call):
+            self._program.append((CALL, node.made.call, len(node.arguments)))
         elif isinstance(node, BodyTest):
             self._add(LOAD, _constant(False) if node.xpath is None else _body(node.xpath.holds))
         else:

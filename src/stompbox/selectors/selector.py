@@ -37,7 +37,7 @@ class Selector:
     key: headers, the first that is there counts, and the text that this one must be, or the selector takes nothing; None: no such rule.
     bounds: the same with two numbers, between which or at which it must be.
     steps: what it costs to ask it about one message, XPATH and LIKE apart; about the terms that it has.
-    is_costly: its XPATHs and LIKEs have a budget for each message (budget.py).
+    is_costly: its XPATHs, LIKEs and functions have a budget for each message (budget.py).
     most_steps: that it may cost with these.
     size: octets of memory, about, its text and its compiled form together.
     number: no other has it while this process runs, and who remembers the number does not keep the selector.
@@ -52,7 +52,7 @@ class Selector:
         from stompbox.selectors.codegen import generate, size_of
         from stompbox.selectors.keys import bounds_of, key_of
         from stompbox.selectors.like import weight_of
-        from stompbox.selectors.nodes import BodyTest, Identifier, Like, in_order_of_evaluation
+        from stompbox.selectors.nodes import BodyTest, Call, Identifier, Like, in_order_of_evaluation
 
         nodes = in_order_of_evaluation(root)
         facts = [BY_SPECIAL_NAME[node.name] for node in nodes if isinstance(node, Identifier) and node.name in BY_SPECIAL_NAME]
@@ -65,6 +65,7 @@ class Selector:
         self.key = key_of(root)
         self.bounds = bounds_of(root)
         searched = sum(weight_of(node.pattern, node.escape) for node in nodes if isinstance(node, Like))
+        searched += sum(node.made.weight for node in nodes if isinstance(node, Call))
         self.is_costly = self.needs_body or searched * _LONG // 64 > STEPS // 2
         self.most_steps = self.steps + (STEPS if self.is_costly else 0)
         self.size = _SIZE + getsizeof(text) + sum(map(size_of, nodes))
