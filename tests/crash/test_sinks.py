@@ -6,22 +6,34 @@ again, and stages it anew where the broker says that nothing is staged.
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import Callable
 from copy import copy
+from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
+from shutil import rmtree
 
 import pytest
 
-from stompbox.errors import StoreError
+from stompbox.errors import Refused, StoreError
 from stompbox.message import Run, Shape
 from stompbox.server import publishing
+from stompbox.spark.link import Link
+from stompbox.spark.options import Given, target_of
+from stompbox.spark.requests import Staging, publish, stage
 from stompbox.store.base import Commit
 from stompbox.store.chunks import encode
 from stompbox.store.sqlite import SqliteStore
+from tests.crash.disk import Disk, Platter
 from tests.crash.requests import World, play
+from tests.crash.story import during
+from tests.system.plain import Plain
 
 ATTEMPTS = 3
 EACH = 40  # messages of a run
+EVERY = 1 if os.environ.get("SOAK") else 6  # moments at which power is lost
 
 
 @pytest.fixture(autouse=True)
@@ -141,3 +153,78 @@ def test_a_disk_that_refuses_a_commit(refused: int, tmp_path: Path) -> None:
 
     play(tmp_path, Recording(tmp_path / "data", lambda tried: refused <= tried < refused + 2), story)
     assert left_behind(tmp_path) == (0, [])
+
+
+@dataclass
+class Written:
+    """One batch, and after how many operations of the disk it was confirmed."""
+
+    disk: Disk
+    staged: list[int] = field(default_factory=list)
+    published: int = 0
+
+    def play(self, port: int) -> None:
+        link = link_to(port)
+        for attempt in range(ATTEMPTS):
+            link.ask(stage(Staging("lake", 0, attempt), 1, chunk(attempt, 0)))
+            self.staged.append(len(self.disk.operations))
+        assert publish(link, "lake", 0, WON) == 2 * EACH * ATTEMPTS
+        self.published = len(self.disk.operations)
+        link.close()
+
+
+WON = [(attempt, 1) for attempt in range(ATTEMPTS)]
+
+
+def link_to(port: int) -> Link:
+    return Link(target_of(Given({"url": f"stomp://127.0.0.1:{port}"})))
+
+
+def test_a_batch_is_published_once_after_power_was_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk("sinks")
+    written = Written(disk)
+    with monkeypatch.context() as patched:
+        disk.take_over(patched)
+        asyncio.run(during(tmp_path / "recorded", written.play))
+    random, platter = Random(1), Platter()
+    outcomes = set()
+
+    def again(port: int) -> None:
+        link = link_to(port)
+        try:
+            outcome = "published" if publish(link, "lake", 0, WON) else "was published"
+        except Refused as refusal:
+            assert refusal.code == "not-staged"
+            outcome = "was not staged"
+            for attempt in range(ATTEMPTS):
+                link.ask(stage(Staging("lake", 0, attempt), 1, chunk(attempt, 0)))
+            assert publish(link, "lake", 0, WON) == 2 * EACH * ATTEMPTS
+        link.close()
+        outcomes.add(outcome)
+        assert outcome != "was not staged" or cut < written.staged[-1], "what was staged is gone"
+        assert outcome == "was published" or cut < written.published, "what was published is gone"
+        assert read(port) == whole(0)
+
+    for cut, operation in enumerate(disk.operations, 1):
+        platter.do(operation)
+        if random.randrange(EVERY):
+            continue
+        data = tmp_path / f"cut-{cut}" / "data"
+        data.mkdir(parents=True)
+        for name, content in platter.after_power_loss(random, random.choice((0.0, 0.5, 1.0))).items():
+            (data / name).write_bytes(content)
+        asyncio.run(during(data.parent, again))
+        rmtree(data.parent)
+    assert outcomes == {"published", "was published", "was not staged"}
+
+
+def read(port: int) -> dict[str, list[bytes]]:
+    found: dict[str, list[bytes]] = {}
+    with Plain(port, "1.1") as client:
+        for name in ("a", "b"):
+            client.send("SUBSCRIBE", {"destination": f"/queue/{name}", "id": name, "ack": "client"})
+            client.send("SEND", {"destination": f"/queue/{name}", "persistent": "false"}, b"end")
+            found[name] = []
+            while (frame := client.receive()).body != b"end":
+                found[name].append(frame.body)
+    return found

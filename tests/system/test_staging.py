@@ -217,3 +217,20 @@ def test_a_transformer_sees_what_is_staged(serve: Serve, tmp_path: Path, closing
         client.send("SUBSCRIBE", {"destination": "/queue/a", "id": "1"})
         found = [client.receive() for _ in range(2)]
     assert [(frame.body, "seen-of" in frame.headers) for frame in found] == [(b"ONE", True), (b"TWO", True)]
+
+
+def test_what_is_staged_is_there_after_the_broker_was_killed(serve: Serve, tmp_path: Path, closing: ExitStack) -> None:
+    def started() -> tuple[Served, Link]:
+        served = serve("--no-admin", "--listen", "tcp://127.0.0.1:0", "--data", str(tmp_path / "data"))
+        link = link_to(served)
+        closing.callback(link.close)
+        return served, link
+
+    served, link = started()
+    stage(link, run_to("/queue/a", *[b"%d" % number for number in range(5000)]))
+    served.process.kill()
+    served.process.wait()
+    served, link = started()
+    assert publish(link) == 5000
+    assert ask(link, "publish", {"attempts": [[0, 1]]}, sink="s", batch="0") == {"published": 0, "already": True}
+    assert ask(link, "describe", destinations="/queue/a")["addresses"]["a"]["next"] == 5000
