@@ -13,19 +13,24 @@ from hypothesis import strategies as st
 
 from stompbox.errors import UsageError
 from stompbox.message import Run
-from stompbox.spark.rows import RowsToRuns, check_columns
-from stompbox.store.chunks import decode, encode
+from stompbox.server.incoming import runs_of as runs_of_chunk
+from stompbox.spark.rows import Rows, RowsToRuns, check_columns, chunks_of
+from stompbox.store.chunks import EACH, decode, verify
 
 MAP = pa.map_(pa.string(), pa.string())
 
 
 def runs_of(columns: dict[str, Any], destination: str = "/queue/default") -> list[Run]:
-    runs = RowsToRuns(destination).runs(pa.RecordBatch.from_pydict(columns))
-    first = 0
-    for run in runs:
-        run.first, first = first, first + len(run)
-    assert [run.shape.headers for run in decode(encode(runs, 0), 0)]
-    return runs
+    return sent(RowsToRuns(destination).runs(pa.RecordBatch.from_pydict(columns)))
+
+
+def sent(rows: list[Rows], limit: int = 1 << 30) -> list[Run]:
+    """What the broker has of them."""
+    found = []
+    for chunk in chunks_of(rows, limit):
+        assert sum(map(len, runs_of_chunk(chunk))) == verify(chunk).messages
+        found += decode(chunk, 0)
+    return found
 
 
 def messages(runs: list[Run]) -> list[tuple[dict[str, str], bytes]]:
@@ -86,7 +91,7 @@ def test_headers_of_the_broker_are_left_out_and_columns_win() -> None:
 def test_null_headers_and_slices() -> None:
     column = pa.array([[("gone", "x")], None, [("k", "v"), ("n", None)], []], MAP)
     batch = pa.RecordBatch.from_pydict({"body": [b"0", b"1", b"2", b"3"], "headers": column}).slice(1)
-    assert messages(RowsToRuns("/queue/d").runs(batch)) == [
+    assert messages(sent(RowsToRuns("/queue/d").runs(batch))) == [
         ({"destination": "/queue/d"}, b"1"),
         ({"destination": "/queue/d", "k": "v"}, b"2"),
         ({"destination": "/queue/d"}, b"3"),
@@ -108,13 +113,26 @@ def test_many_destinations_make_one_run_each() -> None:
         "destination": [f"/queue/{row * 7 % 100}" for row in rows],
         "headers": pa.array([[("id", str(row)), *([("odd", "x")] if row * 7 % 100 % 2 else [])] for row in rows], MAP),
     }
-    runs = RowsToRuns("").runs(pa.RecordBatch.from_pydict(columns)[500:2500])
+    runs = sent(RowsToRuns("").runs(pa.RecordBatch.from_pydict(columns)[500:2500]))
     assert sorted(len(run) for run in runs) == [20] * 100
     for headers, body in messages(runs):
         row = int(body)
         odd = {"odd": "x"} if row * 7 % 100 % 2 else {}
         assert headers == {"destination": f"/queue/{row * 7 % 100}", "id": str(row), **odd}
     assert all([*map(int, run.bodies)] == sorted(map(int, run.bodies)) for run in runs)
+
+
+@pytest.mark.parametrize("limit", [1, 100, 1000, 7000, 1 << 20])
+def test_chunks_of_about_a_size(limit: int) -> None:
+    bodies = [b"%d" % row + b"x" * (row * 37 % 500) for row in range(200)]
+    headers = pa.array([[("n", str(number))] for number in range(200)], MAP)
+    columns = {"body": bodies, "destination": ["/queue/a"] * 90 + ["/queue/b"] * 110, "headers": headers}
+    rows = RowsToRuns("").runs(pa.RecordBatch.from_pydict(columns))
+    found = [decode(chunk, 0) for chunk in chunks_of(rows, limit)]
+    assert [(headers["n"], body) for runs in found for headers, body in messages(runs)] == [(str(n), body) for n, body in enumerate(bodies)]
+    for runs in found:
+        assert sum(run.size + EACH * len(run) for run in runs) <= limit or sum(map(len, runs)) == 1
+    assert len(found) <= min(200, 2 * sum(len(body) + EACH for body in bodies) // limit + 2)
 
 
 def test_no_rows() -> None:

@@ -32,9 +32,7 @@ from stompbox.pipelines.staging import read, write
 from stompbox.pipelines.tables import open_table
 from stompbox.spark.link import Link, leased
 from stompbox.spark.requests import Staging, delete_sink, publish, stage
-from stompbox.spark.rows import RowsToRuns
-from stompbox.store.chunks import encode as encode_runs
-from stompbox.store.chunks import pieces
+from stompbox.spark.rows import RowsToRuns, chunks_of
 
 LEFT_OUT: Final = ("expires", EXPIRATION, SCHEDULED_DELAY, SCHEDULED_TIME, DUPLICATE_ID)
 MOST_ROWS: Final = 10_000  # of a slice
@@ -156,13 +154,8 @@ def _slices(folder: Path, state: State) -> Iterator[Any]:
 
 def _send(link: Link, maker: RowsToRuns, batch: Any, state: State) -> None:
     """One slice: staged, then published at once. Its number is the place of its first row."""
-    runs = maker.runs(batch)
-    first = 0
-    for run_ in runs:
-        run_.first = first
-        first = run_.stop
     attempts = []
-    for number, portion in enumerate(pieces(runs, CHUNK_BYTES)):
-        link.ask(stage(Staging(state.sink, state.sent, 0), number, encode_runs(portion, 0)))
+    for number, chunk in enumerate(chunks_of(maker.runs(batch), CHUNK_BYTES)):
+        link.ask(stage(Staging(state.sink, state.sent, 0), number, chunk))
         attempts.append((0, number))
     publish(link, state.sink, state.sent, attempts)

@@ -15,55 +15,86 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Final
+from typing import Final, NamedTuple
 
 from stompbox.config import ListenerOptions
 from stompbox.errors import IllegalFrame, StoreError
 from stompbox.message import GROUP_SEQUENCE, NOT_TAKEN, Run, Shape
 from stompbox.stomp.runs import may_be_hole
 from stompbox.stomp.shapes import SEQUENCE, shape_of
-from stompbox.store.chunks import Portion, portions
+from stompbox.store.chunks import Column, Portion, portions
 
 _PLAIN: Final = bytes(octet for octet in range(0x20, 0x7F) if octet not in b":\\")  # what a hole may hold (message.py, Shape)
 _CODE: Final = "bad-chunk"
 
 
+class Kind(NamedTuple):
+    """Messages of one shape: how many, octets of their bodies, and of the last one."""
+
+    shape: Shape
+    messages: int
+    size: int
+    last: int
+
+
 def runs_of(blob: bytes, options: ListenerOptions | None = None) -> list[Run]:
     """The messages of a chunk. Raises IllegalFrame that names what is wrong. Without options: it was looked at before."""
     found: list[Run] = []
-    known: dict[object, Shape] = {}
-    try:
-        for portion in portions(blob):
-            found += _runs(portion, options, known)
-    except StoreError as error:
-        raise IllegalFrame("data-corrupt", f"the body of the request is no chunk of messages: {error.message}") from None
+    for portion, stretches in _looked_at(blob, options):
+        bodies, columns = portion.bodies.values(), None
+        for shape, kept, first, stop in stretches:
+            columns = [column.values() for column in kept] if columns is None else columns
+            if stop - first == len(bodies):
+                found.append(Run(shape, bodies, tuple(columns)))
+            else:
+                found.append(Run(shape, bodies[first:stop], tuple([column[first:stop] for column in columns])))
     return found
 
 
-def _runs(portion: Portion, options: ListenerOptions | None, known: dict[object, Shape]) -> Iterator[Run]:
-    """One run, or several where a header differs that must not."""
+def kinds_of(blob: bytes, options: ListenerOptions) -> list[Kind]:
+    """What messages there are in a chunk, without a look at single ones. Raises as `runs_of` does."""
+    found: dict[Shape, Kind] = {}
+    for portion, stretches in _looked_at(blob, options):
+        for shape, _, first, stop in stretches:
+            sizes = portion.bodies.lengths[first:stop]
+            _, messages, size, _ = found.get(shape) or (shape, 0, 0, 0)
+            found[shape] = Kind(shape, messages + len(sizes), size + sum(sizes), sizes[-1])
+    return list(found.values())
+
+
+Stretch = tuple[Shape, list[Column], int, int]
+"""Messages first .. stop-1 of a portion: their shape, and the columns of the portion that are its holes."""
+
+
+def _looked_at(blob: bytes, options: ListenerOptions | None) -> Iterator[tuple[Portion, Iterator[Stretch]]]:
+    known: dict[object, Shape] = {}
+    try:
+        for portion in portions(blob):
+            if len(portion.bodies):
+                yield portion, _stretches(portion, options, known)
+    except StoreError as error:
+        raise IllegalFrame("data-corrupt", f"the body of the request is no chunk of messages: {error.message}") from None
+
+
+def _stretches(portion: Portion, options: ListenerOptions | None, known: dict[object, Shape]) -> Iterator[Stretch]:
+    """All of a portion, or several where a header differs that must not."""
     texts = portion.texts
-    if not portion.bodies:
-        return
     if options is not None:
         _check_sizes(portion, options)
         for name, column in zip(texts.holes, portion.columns, strict=True):
             _check_column(name, column)
     taken = [at for at, name in enumerate(texts.holes) if name not in NOT_TAKEN]
     cutting = [at for at in taken if not may_be_hole(texts.holes[at])]
-    holes = tuple([texts.holes[at] for at in taken if at not in cutting])
-    columns = [portion.columns[at] for at in taken if at not in cutting]
-    for key, first, stop in _cuts([portion.columns[at] for at in cutting], len(portion.bodies)):
+    kept = [at for at in taken if at not in cutting]
+    holes, columns = tuple([texts.holes[at] for at in kept]), [portion.columns[at] for at in kept]
+    for key, first, stop in _cuts([portion.columns[at].values() for at in cutting], len(portion.bodies)):
         fixed = {texts.holes[at]: value.decode() for at, value in zip(cutting, key, strict=True)}
         shape = known.get((texts, key))
         if shape is None:
-            samples = {name: column[first].decode() for name, column in zip(holes, columns, strict=True)}
+            samples = {name: column.first().decode() for name, column in zip(holes, columns, strict=True)}
             length = {"content-length": ""} if texts.has_length else {}
             shape = known[texts, key] = shape_of({**dict(texts.headers), **fixed, **samples, **length}, holes=holes)
-        if not cutting:
-            yield Run(shape, portion.bodies, tuple(columns))
-            return
-        yield Run(shape, portion.bodies[first:stop], tuple([column[first:stop] for column in columns]))
+        yield shape, columns, first, stop
 
 
 def _cuts(columns: Sequence[Sequence[bytes]], count: int) -> Iterator[tuple[tuple[bytes, ...], int, int]]:
@@ -85,20 +116,20 @@ def _check_sizes(portion: Portion, options: ListenerOptions) -> None:
         raise IllegalFrame(_CODE, f"a message has a header without name, or one twice; its headers are {', '.join(names)[:200]!r}")
     if any("\0" in text for pair in texts.headers for text in pair) or any("\0" in name for name in texts.holes):
         raise IllegalFrame(_CODE, f"a NUL octet in a header; the headers are {', '.join(names)[:200]!r}")
-    size = texts.size + sum([max(map(len, column)) + 2 for column in portion.columns])
+    size = texts.size + sum([max(column.lengths) + 2 for column in portion.columns])
     if size > options.max_header_size:
         raise IllegalFrame(_CODE, f"the headers of a message have {size} octets; the limit is {options.max_header_size}")
-    size = max(map(len, portion.bodies))
+    size = max(portion.bodies.lengths)
     if size > options.max_body_size:
         raise IllegalFrame(_CODE, f"a body of {size} octets; the limit is {options.max_body_size}")
 
 
-def _check_column(name: str, column: Sequence[bytes]) -> None:
-    wrong = b"".join(column).translate(None, _PLAIN)
+def _check_column(name: str, column: Column) -> None:
+    wrong = bytes(column.octets).translate(None, _PLAIN)
     if wrong:
         text = f"header {name[:80]!r} has values with {wrong[:20]!r}; a column holds printable ASCII without colon and backslash"
         raise IllegalFrame(_CODE, text)
     if name == GROUP_SEQUENCE:
-        for value in set(column):
+        for value in set(column.values()):
             if SEQUENCE.fullmatch(value.decode()) is None:
                 raise IllegalFrame("bad-number", f"header {name} is {value[:80].decode()!r}; allowed is a whole number, -1 ends the group")

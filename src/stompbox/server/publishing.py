@@ -36,7 +36,7 @@ from stompbox.config import ListenerOptions
 from stompbox.errors import IllegalFrame, StompboxError, StoreError
 from stompbox.message import Large, Run, Shape
 from stompbox.server.answers import stored
-from stompbox.server.incoming import runs_of
+from stompbox.server.incoming import Kind, runs_of
 from stompbox.server.naming import Names
 from stompbox.server.routing import addressed, made_queue, require_all
 from stompbox.store.base import PIECE
@@ -65,12 +65,12 @@ _decode: Final = msgpack.Decoder(Summary).decode
 # What lies in the store
 
 
-def summary_of(runs: Iterable[Run]) -> bytes:
+def summary_of(kinds: Iterable[Kind]) -> bytes:
     found: dict[bytes, tuple[bytes, int, int, int]] = {}
-    for run in runs:
-        key = shape_bytes(run.shape)
+    for kind in kinds:
+        key = shape_bytes(kind.shape)
         _, count, size, _ = found.get(key, (key, 0, 0, 0))
-        found[key] = (key, count + len(run), size + run.size, len(run.bodies[-1]) if run.bodies else 0)
+        found[key] = (key, count + kind.messages, size + kind.size, kind.last)
     return _encode(list(found.values()))
 
 

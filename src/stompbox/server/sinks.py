@@ -12,6 +12,7 @@ import json
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from stompbox.broker import expiry
@@ -19,7 +20,7 @@ from stompbox.broker.sinks import MOST_NAMED, Attempt, Publication, Published, d
 from stompbox.errors import IllegalFrame, Refused, StoreError
 from stompbox.message import Run, Shape
 from stompbox.server.answers import DESTINATION, Answer, durable, json_answer, json_object, number, placed
-from stompbox.server.incoming import runs_of
+from stompbox.server.incoming import Kind, kinds_of, runs_of
 from stompbox.server.owners import owner_of
 from stompbox.server.publishing import Look, keep, looked_at, reading_of, summary_of
 from stompbox.server.routing import answered, require_all
@@ -58,16 +59,15 @@ async def stage(connection: Connection, frame: Frame) -> Answer:
     if sinks.is_published(sink, batch, by_destination=is_by_destination):
         return json_answer({"staged": 0})
     sinks.begin_run(sink, run)
-    runs, is_changed = await _looked_at(connection, frame)
-    chunk, summary = await asyncio.get_running_loop().run_in_executor(None, _packed, frame.body, runs, is_changed)
+    chunk, kinds = await _looked_at(connection, frame)
     body = broker.engine.bodies.new()
     body.size = len(chunk)
-    attempt = Attempt(sink, batch, part, run, owner_of(connection), body, sum(map(len, runs)), is_given=not is_changed)
-    runs.clear()
+    count, is_given = sum([kind.messages for kind in kinds]), chunk is frame.body
+    attempt = Attempt(sink, batch, part, run, owner_of(connection), body, count, is_given)
     sinks.reserve(attempt)
     try:
         _require_disk(connection)
-        await keep(broker, body, summary, chunk)
+        await keep(broker, body, summary_of(kinds), chunk)
     except BaseException:
         sinks.release(attempt)
         raise
@@ -75,7 +75,7 @@ async def stage(connection: Connection, frame: Frame) -> Answer:
     if sinks.is_published(sink, batch, by_destination=is_by_destination):
         sinks.release(attempt)
         return json_answer({"staged": 0})
-    count = sinks.stage(attempt)
+    sinks.stage(attempt)
     try:
         await durable(connection)
     except StoreError:
@@ -90,25 +90,38 @@ def _require_disk(connection: Connection) -> None:
         raise Refused(trouble.code, trouble.text)
 
 
-def _packed(given: bytes, runs: Sequence[Run], is_changed: bool) -> tuple[bytes, bytes]:
-    """The chunk that is kept, and a summary of it."""
-    if not is_changed:
-        return given, summary_of(runs)
-    first = 0
-    for run in runs:
-        run.first, first = first, first + len(run)
-    return encode(runs, 0), summary_of(runs)
-
-
-async def _looked_at(connection: Connection, frame: Frame) -> tuple[list[Run], bool]:
-    """The messages of a request, and whether they are others than the client's own chunk has."""
-    runs = await asyncio.get_running_loop().run_in_executor(None, runs_of, frame.body, connection.options)
-    is_changed = connection.transform is not None or connection.stamps is not None
+async def _looked_at(connection: Connection, frame: Frame) -> tuple[bytes, list[Kind]]:
+    """The chunk that is kept, which is the client's own where its messages stay as they are, and what is in it."""
+    beside = partial(asyncio.get_running_loop().run_in_executor, None)
+    if connection.transform is None and connection.stamps is None:
+        kinds = await beside(kinds_of, frame.body, connection.options)
+        with connection.looking("what a client stages was looked at"):
+            if not await _has_replies(connection, [kind.shape for kind in kinds]):
+                return frame.body, kinds
+    runs = await beside(runs_of, frame.body, connection.options)
     if connection.transform is not None:
         runs = [run for given in runs async for run in _transformed(connection, connection.transform, given)]
     with connection.looking("what a client stages was looked at"):
-        is_changed |= await _stamp(connection, runs)
-    return runs, is_changed
+        await _stamp(connection, runs)
+    return await beside(_packed, runs)
+
+
+def _packed(runs: Sequence[Run]) -> tuple[bytes, list[Kind]]:
+    first = 0
+    for run in runs:
+        run.first, first = first, first + len(run)
+    return encode(runs, 0), [Kind(run.shape, len(run), run.size, len(run.bodies[-1])) for run in runs if run.bodies]
+
+
+async def _has_replies(connection: Connection, shapes: Sequence[Shape]) -> bool:
+    """Whether answers to one of these are to come to a temporary destination. Raises for what the user may not send."""
+    has_replies = False
+    for at, shape in enumerate(shapes):
+        if at % OF_A_TURN == 0:
+            await asyncio.sleep(0)
+        _check(connection, shape)
+        has_replies |= connection.names.route(shape).reply is not None
+    return has_replies
 
 
 async def _transformed(connection: Connection, transform: Transform, run: Run) -> AsyncIterator[Run]:
@@ -122,9 +135,9 @@ async def _transformed(connection: Connection, transform: Transform, run: Run) -
         yield Run(shape_of(changed.headers), [changed.body])
 
 
-async def _stamp(connection: Connection, runs: Sequence[Run]) -> bool:
-    """Gives each run the shape that it is routed by; whether one is another than before. Raises for what the user may not send."""
-    stamps, stamped, is_changed = connection.stamps, dict[Shape, Shape](), False
+async def _stamp(connection: Connection, runs: Sequence[Run]) -> None:
+    """Gives each run the shape that it is routed by. Raises for what the user may not send."""
+    stamps, stamped = connection.stamps, dict[Shape, Shape]()
     for run in runs:
         shape = stamped.get(run.shape)
         if shape is None:
@@ -134,11 +147,9 @@ async def _stamp(connection: Connection, runs: Sequence[Run]) -> bool:
             _check(connection, shape)
             reply = connection.names.route(shape).reply
             shape = stamped[run.shape] = shape if reply is None else answered(connection, shape, reply)
-            is_changed |= shape is not run.shape
         run.shape = shape
         if stamps is not None:
             run.shape, run.columns = stamps.with_ids(shape, run.columns, len(run))
-    return is_changed
 
 
 def _check(connection: Connection, shape: Shape) -> None:

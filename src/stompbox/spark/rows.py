@@ -20,6 +20,7 @@ The columns address, offset and timestamp are let pass and not used, so that row
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import groupby, pairwise
 from typing import Any, Final
@@ -30,9 +31,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stompbox.errors import IllegalFrame, UsageError
-from stompbox.message import NOT_TAKEN, Run, Shape
+from stompbox.message import NOT_TAKEN, Shape
 from stompbox.stomp.runs import may_be_hole
 from stompbox.stomp.shapes import shape_of
+from stompbox.store.chunks import EACH, Flat, encode_flat
 
 Integers = npt.NDArray[np.int64]
 
@@ -68,14 +70,100 @@ def check_columns(types: Mapping[str, str], destination: str) -> None:
         raise UsageError("missing-column", "where to? Neither a column 'destination' (string) nor the option 'destination' is there")
 
 
+@dataclass(frozen=True, slots=True)
+class Values:
+    """Binary values as Arrow has them: the one at row i is octets[edges[i]:edges[i + 1]]."""
+
+    edges: Integers
+    octets: memoryview
+
+    def __len__(self) -> int:
+        return len(self.edges) - 1
+
+    def __getitem__(self, row: int) -> bytes:
+        return bytes(self.octets[self.edges[row] : self.edges[row + 1]])
+
+    def cut(self, start: int, stop: int) -> Values:
+        return Values(self.edges[start : stop + 1], self.octets)
+
+    def joined(self) -> memoryview:
+        return self.octets[self.edges[0] : self.edges[-1]]
+
+    def is_constant(self) -> bool:
+        """Whether each row has the value of the first."""
+        if len(self.edges) == 2:
+            return True
+        first, data = self[0], self.joined()
+        return len(data) == len(first) * len(self) and bool((np.diff(self.edges) == len(first)).all()) and first * len(self) == data
+
+    def flat(self) -> tuple[memoryview, memoryview]:
+        return np.diff(self.edges).astype("<u4").data, self.joined()
+
+
+def _values(column: Any) -> Values:
+    """Of a binary column, whose NULLs are empty: its own buffers."""
+    octets = column.buffers()[2]
+    return Values(_edges(column), memoryview(octets).cast("B") if octets is not None else memoryview(b""))
+
+
+def _edges(column: Any) -> Integers:
+    return np.frombuffer(column.buffers()[1], np.int32, len(column) + 1, 4 * column.offset).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Messages of one shape: a column for each hole, and the bodies."""
+
+    shape: Shape
+    columns: tuple[Values, ...]
+    bodies: Values
+
+    def __len__(self) -> int:
+        return len(self.bodies)
+
+    @property
+    def size(self) -> int:
+        """Octets, about: a message costs a little beside its body."""
+        return int(self.bodies.edges[-1] - self.bodies.edges[0]) + EACH * len(self)
+
+    def first_of(self, size: int) -> int:
+        """How many of them are not larger than that, together."""
+        ends = self.bodies.edges[1:] - self.bodies.edges[0] + EACH * np.arange(1, len(self) + 1)
+        return int(np.searchsorted(ends, size, "right"))
+
+    def cut(self, start: int, stop: int) -> Rows:
+        return Rows(self.shape, tuple([column.cut(start, stop) for column in self.columns]), self.bodies.cut(start, stop))
+
+    def flat(self) -> Flat:
+        return Flat(self.shape, len(self), [column.flat() for column in (*self.columns, self.bodies)])
+
+
+def chunks_of(found: Sequence[Rows], limit: int) -> Iterator[bytes]:
+    """Chunks of about `limit` bytes, of one message at least, with all of these in their order."""
+    portion: list[Flat] = []
+    left = limit
+    for run in found:
+        rows = run
+        while rows.size > left:
+            count = max(rows.first_of(left), 0 if portion else 1)
+            portion += [rows.cut(0, count).flat()] if count else []
+            yield encode_flat(portion)
+            portion, left, rows = [], limit, rows.cut(count, len(rows))
+        if len(rows):
+            portion.append(rows.flat())
+            left -= rows.size
+    if portion:
+        yield encode_flat(portion)
+
+
 class RowsToRuns:
-    """Makes runs of RecordBatches. Keeps shapes, so that equal ones are one object from batch to batch."""
+    """Makes runs of RecordBatches, without a look at single rows. Keeps shapes, so that equal ones are one object from batch to batch."""
 
     def __init__(self, destination: str) -> None:
         self._destination: Final = destination
         self._shapes: Final[dict[tuple[object, ...], Shape]] = {}
 
-    def runs(self, batch: Any) -> list[Run]:
+    def runs(self, batch: Any) -> list[Rows]:
         """Raises UsageError naming the column for a value that cannot be sent."""
         if not len(batch):
             return []
@@ -84,14 +172,14 @@ class RowsToRuns:
         destinations = self._destinations(columns.get("destination"), len(batch))
         fixed = {_HEADER_OF[name]: _texts_of(name, column) for name, column in columns.items() if name in _HEADER_OF}
         headers = _Headers(columns.get("headers"), len(batch))
-        bodies = columns["body"].cast(pa.binary()).fill_null(b"").to_pylist()
+        bodies = _values(columns["body"].cast(pa.binary()).fill_null(b""))
         codes, values = zip(*(_coded(texts) for texts in (destinations, *fixed.values())), strict=True)
         kinds = _combined([*codes, headers.kinds])
         edges = [0, *(np.flatnonzero(np.diff(kinds) != 0) + 1).tolist(), len(batch)]
-        found: list[Run] = []
+        found: list[Rows] = []
         for start, stop in pairwise(edges):
             given = {name: value for name, value in _given(("destination", *fixed), codes, values, start) if value is not None}
-            found += self._of_kind(given, headers, start, bodies[start:stop])
+            found += self._of_kind(given, headers, start, bodies.cut(start, stop))
         return found
 
     def _by_destination(self, batch: Any) -> Any:
@@ -112,31 +200,32 @@ class RowsToRuns:
             raise UsageError("missing-destination", "column 'destination' is NULL or empty in a row, and there is no option 'destination'")
         return column
 
-    def _of_kind(self, given: Mapping[str, str], headers: _Headers, start: int, bodies: list[bytes]) -> Iterator[Run]:
+    def _of_kind(self, given: Mapping[str, str], headers: _Headers, start: int, bodies: Values) -> Iterator[Rows]:
         """The runs of the rows from `start` on, one for each body, that differ only in the values of their headers."""
         every = headers.names(start)
         places = [at for at, name in enumerate(every) if name not in given and name not in NOT_TAKEN]
         names = [every[at] for at in places]
-        columns = [headers.column(at, start, start + len(bodies)) for at in places]
-        split = [
-            at for at, column in enumerate(columns) if column.count(column[0]) != len(column) and not _may_be_hole(names[at], column)
-        ]
-        if split:
-            keys = list(zip(*(columns[at] for at in split), strict=True))
-            for _, part in groupby(range(len(bodies)), keys.__getitem__):
-                rows = list(part)
-                whole = slice(rows[0], rows[-1] + 1)
-                yield self._run(given, names, [column[whole] for column in columns], bodies[whole])
-        else:
-            yield self._run(given, names, columns, bodies)
+        columns = [headers.column(at).cut(start, start + len(bodies)) for at in places]
+        varies = [not column.is_constant() for column in columns]
+        split = [column for name, column, vary in zip(names, columns, varies, strict=True) if vary and not _may_be_hole(name, column)]
+        if not split:
+            yield self._run(given, names, columns, varies, bodies)
+            return
+        keys = [tuple([column[row] for column in split]) for row in range(len(bodies))]
+        for _, part in groupby(range(len(bodies)), keys.__getitem__):
+            rows = list(part)
+            some = [column.cut(rows[0], rows[-1] + 1) for column in columns]
+            varies = [not column.is_constant() for column in some]
+            yield self._run(given, names, some, varies, bodies.cut(rows[0], rows[-1] + 1))
 
-    def _run(self, given: Mapping[str, str], names: Sequence[str], columns: Sequence[list[bytes]], bodies: list[bytes]) -> Run:
-        varies = [column.count(column[0]) != len(column) for column in columns]
-        fixed = {name: column[0].decode() for name, column, hole in zip(names, columns, varies, strict=True) if not hole}
-        holes = tuple([name for name, hole in zip(names, varies, strict=True) if hole])
-        samples = {name: column[0].decode() for name, column, hole in zip(names, columns, varies, strict=True) if hole}
-        shape = self._shape({**given, **fixed}, holes, samples)
-        return Run(shape, bodies, tuple([column for column, hole in zip(columns, varies, strict=True) if hole]))
+    def _run(
+        self, given: Mapping[str, str], names: Sequence[str], columns: Sequence[Values], varies: Sequence[bool], bodies: Values
+    ) -> Rows:
+        fixed, samples = dict[str, str](), dict[str, str]()
+        for name, column, vary in zip(names, columns, varies, strict=True):
+            (samples if vary else fixed)[name] = column[0].decode()
+        shape = self._shape({**given, **fixed}, tuple(samples), samples)
+        return Rows(shape, tuple([column for column, vary in zip(columns, varies, strict=True) if vary]), bodies)
 
     def _shape(self, headers: dict[str, str], holes: tuple[str, ...], samples: Mapping[str, str]) -> Shape:
         key = (*headers.items(), holes)
@@ -158,9 +247,10 @@ class _Headers:
     def __init__(self, column: Any, rows: int) -> None:
         self.kinds: Integers = np.zeros(rows, np.int64)
         self._names: list[str] = []
-        self._values: list[bytes] = []
+        self._values: Any = None
         self._codes: Integers = np.zeros(0, np.int64)
-        self._starts = [0] * (rows + 1)  # where the entries of each row begin
+        self._starts: Integers = np.zeros(rows + 1, np.int64)  # where the entries of each row begin
+        self._columns: dict[int, Values] = {}
         if column is None:
             return
         keys, items, counts = _entries(column)
@@ -168,9 +258,9 @@ class _Headers:
         self._names = coded.dictionary.to_pylist()
         if "" in self._names:
             raise UsageError("bad-header", "column 'headers' holds an empty name")
-        self._values = items.cast(pa.binary()).to_pylist()
+        self._values = items.cast(pa.binary())
         self._codes = coded.indices.to_numpy().astype(np.int64)
-        self._starts = [0, *np.cumsum(counts).tolist()]
+        self._starts[1:] = np.cumsum(counts)
         self.kinds = self._kinds(counts)
 
     def _kinds(self, counts: Integers) -> Integers:
@@ -185,10 +275,13 @@ class _Headers:
     def names(self, row: int) -> list[str]:
         return [self._names[code] for code in self._codes[self._starts[row] : self._starts[row + 1]].tolist()]
 
-    def column(self, at: int, start: int, stop: int) -> list[bytes]:
-        """The values of the header that stands at this place in each of the rows start .. stop-1, which are of one kind."""
-        begin, end = self._starts[start], self._starts[stop]
-        return self._values[begin + at : end : (end - begin) // (stop - start)]
+    def column(self, at: int) -> Values:
+        """The value of the header that stands at this place in each row; of rows that have so many."""
+        found = self._columns.get(at)
+        if found is None:
+            places = self._starts[:-1] + at
+            found = self._columns[at] = _values(self._values.take(pa.array(places, mask=places >= self._starts[1:])))
+        return found
 
 
 def _entries(column: Any) -> tuple[Any, Any, Integers]:
@@ -204,8 +297,8 @@ def _entries(column: Any) -> tuple[Any, Any, Integers]:
     return names.filter(pa.array(valid)), values.filter(pa.array(valid)), np.bincount(row[valid], minlength=len(each)).astype(np.int64)
 
 
-def _may_be_hole(name: str, values: list[bytes]) -> bool:
-    return may_be_hole(name) and not b"".join(values).translate(None, _PLAIN)
+def _may_be_hole(name: str, column: Values) -> bool:
+    return may_be_hole(name) and not bytes(column.joined()).translate(None, _PLAIN)
 
 
 def _texts_of(name: str, column: Any) -> Any:

@@ -24,13 +24,11 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from stompbox.errors import StompboxError, UsageError
-from stompbox.message import Run
 from stompbox.spark.faults import plain
 from stompbox.spark.link import Link, leased
 from stompbox.spark.options import SinkOptions
 from stompbox.spark.requests import Staging, delete_sink, discard, publish, stage
-from stompbox.spark.rows import RowsToRuns, check_columns
-from stompbox.store.chunks import encode, pieces
+from stompbox.spark.rows import Rows, RowsToRuns, check_columns, chunks_of
 
 # What Spark tells a task of its streaming query (measured; there is no other way to it in Python).
 QUERY_ID: Final = "sql.streaming.queryId"
@@ -58,13 +56,13 @@ class _Stager:
         self._options: Final = options
         self._staging: Final = staging
         self._run: Final = run
-        self._waiting: list[Run] = []
+        self._waiting: list[Rows] = []
         self._size = 0
         self._attempts: list[int] = []
 
-    def take(self, runs: Sequence[Run]) -> None:
+    def take(self, runs: Sequence[Rows]) -> None:
         self._waiting += runs
-        self._size += sum([run.size for run in runs])
+        self._size += sum([rows.size for rows in runs])
         if self._size >= self._options.stage_bytes:
             self._send()
 
@@ -75,22 +73,12 @@ class _Stager:
         return Staged(self._staging, tuple(self._attempts))
 
     def _send(self) -> None:
-        for portion in pieces(self._waiting, 2 * self._options.stage_bytes):  # a little more than one is not worth two
-            blob = encode(_numbered(portion), 0)
+        for blob in chunks_of(self._waiting, 2 * self._options.stage_bytes):  # a little more than one is not worth two
             if self._link.is_waiting:
                 self._link.finish()
             self._attempts.append(randbits(_ATTEMPT_BITS))
             self._link.begin(stage(self._staging, self._attempts[-1], blob, self._run))
         self._waiting, self._size = [], 0
-
-
-def _numbered(runs: Sequence[Run]) -> Sequence[Run]:
-    """One after another from 0 on; the broker gives them their offsets."""
-    first = 0
-    for run in runs:
-        run.first = first
-        first = run.stop
-    return runs
 
 
 def _staged(options: SinkOptions, sink: str, batch: int, batches: Iterator[Any], *, is_stream: bool = False) -> Staged:
