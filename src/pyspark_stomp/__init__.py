@@ -7,23 +7,40 @@ knows data sources it is as if it were not there, with the reason in the log; wh
 from __future__ import annotations
 
 import logging
+from importlib import import_module
 from typing import Any
 
-__all__ = ["DefaultSource", "StompSource"]
+_PUBLIC = {
+    "DefaultSource": ("datasource", "StompSource"),
+    "StompSource": ("datasource", "StompSource"),
+    "ProgressListener": ("listener", "ProgressListener"),
+    "observed": ("listener", "observed"),
+}
+
+__all__ = ["DefaultSource", "ProgressListener", "StompSource", "observed"]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in _PUBLIC:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, wanted = _PUBLIC[name]
     try:
-        from stompbox.spark.datasource import StompSource
+        return getattr(import_module(f"stompbox.spark.{module}"), wanted)
     except ImportError as fault:
         reason = (
-            f"the Spark data source 'stomp' is not available: {fault}; it needs pip install 'stompbox[spark]' with pyspark 4.2 or newer"
+            f"the Spark data source 'stomp' is not available: {fault}; it needs pyspark 4.0 or newer, {_found()}: "
+            "pip install 'stompbox[spark]' brings one"
         )
         logging.getLogger(__name__).warning(reason)
         raise AttributeError(reason) from fault
-    return StompSource
+
+
+def _found() -> str:
+    try:
+        import pyspark
+    except ImportError:
+        return "and there is none"
+    return f"and this is {getattr(pyspark, '__version__', 'none that says its version')}"
 
 
 def __dir__() -> list[str]:

@@ -14,7 +14,8 @@ from stompbox.errors import LocalError
 from stompbox.pipelines.example import EXAMPLE
 from stompbox.pipelines.progress import Batch, Compacted, Event, Failed, Finished, Idle, Moved, Started, Warned
 from stompbox.pipelines.settings import Plan, read_plan
-from stompbox.pipelines.telling import MOST_TEXT, Steps, telling
+from stompbox.pipelines.telling import Steps, telling
+from stompbox.spark.telling import MOST_TEXT
 from tests.admin.asking import read
 from tests.conftest import Serve
 

@@ -35,13 +35,15 @@ def test_a_library_that_is_missing_is_named_by_the_query_that_needs_it(missing: 
         "except UsageError as fault: print(fault)"
     )
     assert missing in run(code).stdout
-    assert "pip install 'stompbox[spark]', with pyspark 4.2 or newer" in run(code).stdout
+    assert "pip install 'stompbox[spark]', or where there is a Spark already pip install 'pyspark-stomp[arrow]'" in run(code).stdout
 
 
-@pytest.mark.parametrize("missing", ["pyspark", "pyspark.sql.datasource"])
-def test_without_data_sources_it_is_as_if_not_there(missing: str) -> None:
-    found = run(f"import sys; sys.modules[{missing!r}] = None; import pyspark_stomp; print(hasattr(pyspark_stomp, 'DefaultSource'))")
-    assert found.stdout == "False\n"
+@pytest.mark.parametrize(("missing", "version"), [("pyspark", "and there is none"), ("pyspark.sql.datasource", "and this is 4.")])
+def test_without_data_sources_it_is_as_if_not_there(missing: str, version: str) -> None:
+    code = f"import sys; sys.modules[{missing!r}] = None; import pyspark_stomp; print(hasattr(pyspark_stomp, 'DefaultSource'))\n"
+    found = run(code + "try: pyspark_stomp.StompSource\nexcept AttributeError as fault: print(fault)")
+    assert found.stdout.startswith("False\nthe Spark data source 'stomp' is not available: ")
+    assert f"it needs pyspark 4.0 or newer, {version}" in found.stdout
     assert "the Spark data source 'stomp' is not available" in found.stderr
     assert "pip install 'stompbox[spark]'" in found.stderr
 
@@ -54,5 +56,7 @@ def test_the_source() -> None:
     assert pyspark_stomp.DefaultSource is pyspark_stomp.StompSource is StompSource
     assert pyspark_stomp.DefaultSource.name() == "stomp"
     assert "DefaultSource" in dir(pyspark_stomp)
+    assert pyspark_stomp.ProgressListener.__name__ == "ProgressListener"
+    assert pyspark_stomp.observed.__name__ == "observed"
     with pytest.raises(AttributeError, match="no attribute 'Other'"):
         _ = pyspark_stomp.Other

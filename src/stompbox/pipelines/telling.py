@@ -1,9 +1,6 @@
 """Tells the broker what the steps of a run are at, for its console.
 
-A thread of its own with a connection of its own says it: once a second while something changes, now and then otherwise. A broker that is
-away is tried again with growing pauses, one that refuses is not asked again. A run never waits for it, and never fails by it.
-
-Decides what becomes of events. Which there are is progress.py's; the form of what is told is docs/protocol.md's.
+Decides what becomes of events. Which there are is progress.py's; when and how it is told spark/telling.py's.
 """
 
 from __future__ import annotations
@@ -11,47 +8,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from time import monotonic
 from typing import Final
 
-from msgspec import UNSET, Struct, UnsetType, to_builtins
+from msgspec import to_builtins
 
-from stompbox.errors import ConnectionLost, StompboxError
+from stompbox.errors import StompboxError
 from stompbox.pipelines.archive import group_of
 from stompbox.pipelines.progress import Batch, Event, Failed, Finished, Idle, Moved, Report, Started, Warned
 from stompbox.pipelines.settings import KINDS, ArchiveTable, Plan, Step, TransformTable
 from stompbox.pipelines.transform import group_of as group_of_source
-from stompbox.spark.link import Link
-from stompbox.spark.requests import tell_progress
-
-EVERY: Final = 1.0  # s between two reports while something changes
-STILL: Final = 10.0  # s while nothing does: less than the broker waits for a silent client
-LONGEST_PAUSE: Final = 30.0  # s between two attempts to reach a broker that is away
-ANSWER_WITHIN: Final = 5.0  # s
-ENDING: Final = 3.0  # s for the last word of a run
-MOST_TEXT: Final = 1000  # characters of a reason
-
-
-class Said(Struct, kw_only=True):
-    """One step, in the form of the request; `batch_ago` is made of `ended` when it is told."""
-
-    step: str
-    kind: str
-    state: str = "waiting"
-    reason: str = ""
-    groups: list[str] = []
-    rows: int = 0
-    of: int = 0
-    rate: float = 0.0
-    lag: int | UnsetType = UNSET
-    batch: int | UnsetType = UNSET
-    batch_ago: int | UnsetType = UNSET
-    batch_seconds: float = 0.0
-
-    @property
-    def is_over(self) -> bool:
-        return self.state in ("done", "failed", "stopped")
+from stompbox.spark.telling import MOST_TEXT, Said, Teller
 
 
 class Steps:
@@ -126,56 +93,11 @@ def groups_of(plan: Plan, step: Step) -> list[str]:
     return []
 
 
-class Teller(threading.Thread):
-    """Says it until it is to end, and then once more."""
-
-    def __init__(self, plan: Plan, steps: Steps) -> None:
-        super().__init__(name="pipeline-progress", daemon=True)
-        self.steps: Final = steps
-        self._name_of_plan: Final = plan.name
-        self._link: Final = Link(replace(plan.target(), reconnect_timeout=0.0, request_timeout=ANSWER_WITHIN))
-        self._ending: Final = threading.Event()
-        self._pause = EVERY
-        self.refusal: StompboxError | None = None
-
-    def run(self) -> None:
-        try:
-            while self.refusal is None and not self._ending.is_set():
-                self._tell()
-                self._wait()
-            if self.refusal is None:
-                self._tell()
-        finally:
-            self._link.close()
-
-    def _wait(self) -> None:
-        """Until there is something new, but not for less than a pause nor for more than STILL."""
-        self._ending.wait(self._pause)
-        deadline = monotonic() + max(0.0, STILL - self._pause)
-        while not self._ending.is_set() and not self.steps.changed.wait(0.2) and monotonic() < deadline:
-            pass
-
-    def _tell(self) -> None:
-        self.steps.changed.clear()
-        try:
-            tell_progress(self._link, self._name_of_plan, self.steps.told())
-            self._pause = EVERY
-        except (ConnectionLost, OSError):
-            self._pause = min(LONGEST_PAUSE, 2 * self._pause)
-        except StompboxError as fault:
-            self.refusal = fault
-
-    def end(self) -> None:
-        """Waits for the last word, but not for long."""
-        self._ending.set()
-        self.join(ENDING)
-
-
 @contextmanager
 def telling(plan: Plan, steps: Sequence[Step], report: Report) -> Iterator[Report]:
     """Where the events of a run go that is told of: to `report`, and to the broker."""
     said = Steps(plan, steps)
-    teller = Teller(plan, said)
+    teller = Teller(plan.target(), plan.name, said.told, said.changed)
 
     def hear(event: Event) -> None:
         said.hear(event)

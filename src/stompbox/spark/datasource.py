@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from pyspark import __version__ as version
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
@@ -17,6 +16,7 @@ from stompbox.errors import StompboxError, UsageError
 from stompbox.spark.ddl import TYPES, check_columns
 from stompbox.spark.faults import plain
 from stompbox.spark.options import Given, check_reading, sink_options, source_options
+from stompbox.spark.versions import STREAMING_READS, STREAMING_WRITES, require, version
 
 if TYPE_CHECKING:
     from stompbox.spark.sink import BatchWriter, StreamWriter
@@ -31,7 +31,8 @@ def _installed() -> Iterator[None]:
     try:
         yield
     except ImportError as fault:
-        text = f"{fault}; the data source 'stomp' needs pip install 'stompbox[spark]', with pyspark 4.2 or newer (this is {version})"
+        need = "pip install 'stompbox[spark]', or where there is a Spark already pip install 'pyspark-stomp[arrow]'"
+        text = f"{fault}; the data source 'stomp' needs {need} (this is pyspark {version})"
         raise UsageError("missing-package", text) from None
 
 
@@ -66,6 +67,7 @@ class StompSource(DataSource):  # type: ignore[misc]
         with _installed():
             from stompbox.spark.source import RefusedStreamReader, StompStreamReader, view_of
         try:
+            require(STREAMING_READS, "a streaming read of format stomp")
             options = source_options(self._given, streaming=True)
             return StompStreamReader(options, view_of(schema, options))
         except StompboxError as fault:
@@ -81,6 +83,7 @@ class StompSource(DataSource):  # type: ignore[misc]
 
     @plain
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # Spark's signature
+        require(STREAMING_WRITES, "a streaming write of format stomp")
         with _installed():
             from stompbox.spark.sink import StreamWriter
         return StreamWriter(sink_options(self._given, streaming=True), _types(schema))

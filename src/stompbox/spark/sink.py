@@ -21,7 +21,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from stompbox.errors import StompboxError, UsageError
 from stompbox.spark.faults import plain
@@ -29,6 +29,11 @@ from stompbox.spark.link import Link, leased
 from stompbox.spark.options import SinkOptions
 from stompbox.spark.requests import Staging, delete_sink, discard, publish, stage
 from stompbox.spark.rows import Rows, RowsToRuns, check_columns, chunks_of
+
+try:
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter
+except ImportError:  # Spark 4.0, whose streaming writes datasource.py refuses
+    DataSourceStreamArrowWriter = object
 
 # What Spark tells a task of its streaming query (measured; there is no other way to it in Python).
 QUERY_ID: Final = "sql.streaming.queryId"

@@ -20,8 +20,6 @@ from math import inf
 from typing import Any, Final
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructField, StructType
 
 from stompbox.errors import StompboxError, UsageError
@@ -50,6 +48,12 @@ from stompbox.spark.options import SourceOptions
 from stompbox.spark.reading import View, batches, refuse_unknown, report, resolved
 from stompbox.spark.requests import commit_group, describe, describe_each, group_positions, open_group, reopen_group
 from stompbox.spark.selection import selection_of
+from stompbox.spark.versions import arrow_schema
+
+try:
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows, SupportsTriggerAvailableNow
+except ImportError:  # Spark 4.0 and 4.1, whose streams datasource.py refuses
+    ReadAllAvailable = ReadLimit = ReadMaxBytes = ReadMaxRows = SupportsTriggerAvailableNow = object
 
 SIZED_ROWS: Final = 10_000  # from here on it is worth a request to know how large a micro-batch is
 
@@ -71,8 +75,7 @@ def view_of(schema: StructType, options: SourceOptions) -> View:
 def _decoding(fields: list[StructField], options: SourceOptions) -> Decoding:
     for field in fields:
         refuse_types(field.name, field.dataType.simpleString(), options.body_format)
-    made = to_arrow_schema(StructType(fields), timezone="UTC")
-    return decoding_of(options.body_format, made, mode=options.mode, corrupt=options.corrupt)
+    return decoding_of(options.body_format, arrow_schema(StructType(fields)), mode=options.mode, corrupt=options.corrupt)
 
 
 class Ranges(InputPartition):  # type: ignore[misc]
@@ -254,7 +257,7 @@ class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         raise self._fault
 
     @plain
-    def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
+    def latestOffset(self, start: Offsets | None = None, limit: ReadLimit | None = None) -> Offsets:  # Spark 4.0 and 4.1 give neither
         raise self._fault
 
     @plain
