@@ -7,17 +7,18 @@ An identity is its user's who made it; who may do what with it is asked in serve
 from __future__ import annotations
 
 import json
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from stompbox.broker import retained
+from stompbox.broker import closing, retained
 from stompbox.broker.address import Address
 from stompbox.broker.consumer import Consumer
 from stompbox.broker.engine import Engine
 from stompbox.broker.facts import selector_entry
 from stompbox.broker.queue import Kind, Queue
-from stompbox.broker.subscriptions import MayReach, everything
+from stompbox.broker.subscriptions import JOINED, MayReach, everything, is_there, reached
 from stompbox.broker.watching import Watcher, matcher
 from stompbox.config.spaces import joined, space_of
 from stompbox.errors import IllegalFrame, Refused
@@ -46,6 +47,7 @@ class DurableSubscription:
     consumer: Consumer | None = None
     may_reach: MayReach = everything
     leavings: int = 0  # how often a subscriber has left
+    is_ending: bool = False  # its queues go just now
 
     @property
     def patterns(self) -> list[str]:
@@ -82,32 +84,92 @@ class DurableSubscription:
 
 def to_durable(engine: Engine, consumer: Consumer, wish: DurableSubscription) -> bool:
     """A durable subscription, new or taken up again. True when it is new (or was changed, which JMS calls a new one)."""
+    steps = joining(engine, consumer, wish)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return bool(end.value)
+
+
+def joining(engine: Engine, consumer: Consumer, wish: DurableSubscription) -> Generator[None, None, bool]:
+    """The same in steps. Nobody else gets it meanwhile. What a crash has left of one that was being made, or dropped, is made whole."""
     known = engine.durables.get(wish.identity)
-    if known is not None and known.consumer is not None:
+    if known is not None and (known.consumer is not None or known.is_ending):
         raise Refused("durable-in-use", f"durable subscription {wish.name!r} of {shown(wish.client_id)!r} has a subscriber already")
-    for pattern in wish.patterns:
-        if not engine.wildcards.is_wild(pattern):
-            engine.address(pattern, MULTICAST)  # what can be refused comes first
-    consumer.allowance.require_bindings(consumer, len(_covered(engine, wish)))
-    if known is not None and not known.is_same(wish):
+    _make_addresses(engine, wish)  # what can be refused comes first
+    durable = engine.durables.setdefault(wish.identity, wish)
+    durable.may_reach, durable.consumer = wish.may_reach, consumer
+    try:
+        consumer.allowance.require_bindings(consumer, len((yield from _covered(engine, wish))))
+    except Refused:
+        durable.consumer = None
+        if known is None and engine.durables.get(wish.identity) is wish:
+            del engine.durables[wish.identity]
+        raise
+    if known is not None and not known.is_same(wish) and not consumer.is_closed:
         wish.owner = known.owner or wish.owner  # who may manage it does not take it
-        drop_durable(engine, *known.identity)
-        known = None
-    if known is not None and wish.owner and not known.owner:
+        yield from _dropping(engine, known)
+        known, durable = None, wish
+    _require_open(durable, consumer)
+    if known is None:
+        _begin(engine, durable)
+    elif wish.owner and not known.owner:
         known.owner = wish.owner
         engine.put("durable", known.key, entry_of(known))
-    durable = known if known is not None else _make_durable(engine, wish)
-    durable.may_reach = wish.may_reach
     durable.consumer = consumer
     consumer.on_close.append(partial(_leave, engine, durable))
-    for queue in durable.queues:
-        _bind(durable, queue)
+    yield from _binding(engine, durable)
+    _require_open(durable, consumer)
     return known is None
+
+
+def _require_open(durable: DurableSubscription, consumer: Consumer) -> None:
+    if consumer.is_closed:
+        raise IllegalFrame("no-such-subscription", f"durable subscription {durable.name!r} was ended while it was taken up")
+
+
+def _begin(engine: Engine, durable: DurableSubscription) -> None:
+    """It is there from now on, and joins addresses as they are made."""
+    engine.durables[durable.identity] = durable
+    engine.put("durable", durable.key, entry_of(durable))
+    _make_addresses(engine, durable)  # one may just have gone with the subscription that this one replaces
+    watch_durable(engine, durable)
+
+
+def _make_addresses(engine: Engine, durable: DurableSubscription) -> None:
+    for pattern in durable.patterns:
+        if not engine.wildcards.is_wild(pattern):
+            engine.address(pattern, MULTICAST)
+
+
+def _binding(engine: Engine, durable: DurableSubscription) -> Iterator[None]:
+    """Its subscriber gets the queues that it has; of what it covers beside them it gets queues now."""
+    for number, queue in enumerate(list(durable.queues), 1):
+        if queue.id in engine.queues:
+            _bind(durable, queue)
+        if number % JOINED == 0:
+            yield
+    covered = yield from _covered(engine, durable)
+    for number, address in enumerate(covered, 1):
+        if is_there(engine, address) and not durable.is_ending:
+            _join(engine, durable, address)
+        if number % JOINED == 0:
+            yield
+
+
+def _covered(engine: Engine, durable: DurableSubscription) -> Generator[None, None, list[Address]]:
+    """The addresses that it has a queue of, or would have, found in steps."""
+    if not any(map(engine.wildcards.is_wild, durable.patterns)):
+        exact = [engine.addresses[name] for name in dict.fromkeys(durable.patterns) if name in engine.addresses]
+        return [address for address in exact if not address.owner and durable.may_reach(address.name)]
+    named = matcher(engine.wildcards, durable.patterns)
+    return (yield from reached(engine, lambda address: named(address.name) and not address.owner and durable.may_reach(address.name)))
 
 
 def _bind(durable: DurableSubscription, queue: Queue) -> None:
     consumer = durable.consumer
-    if consumer is not None and durable.may_reach(queue.address.name):
+    if consumer is not None and queue.id not in consumer.bindings and durable.may_reach(queue.address.name):
         queue.no_local = consumer.session if durable.no_local else 0
         queue.bind(consumer)
 
@@ -126,28 +188,11 @@ def watch_absence(engine: Engine, durable: DurableSubscription) -> None:
 
 
 def _absent(engine: Engine, durable: DurableSubscription, leavings: int) -> None:
-    if engine.durables.get(durable.identity) is durable and durable.consumer is None and durable.leavings == leavings:
+    if engine.durables.get(durable.identity) is not durable or durable.is_ending:
+        return
+    if durable.consumer is None and durable.leavings == leavings:
         engine.counters["durable-subscriptions-timed-out"] += 1
-        drop_durable(engine, *durable.identity)
-
-
-def _make_durable(engine: Engine, wish: DurableSubscription) -> DurableSubscription:
-    engine.durables[wish.identity] = wish
-    engine.put("durable", wish.key, entry_of(wish))
-    for pattern in wish.patterns:
-        if not engine.wildcards.is_wild(pattern):  # it may just have gone with the subscription that this one replaces
-            engine.address(pattern, MULTICAST)
-    for address in _covered(engine, wish):
-        _join(engine, wish, address)
-    watch_durable(engine, wish)
-    return wish
-
-
-def _covered(engine: Engine, durable: DurableSubscription) -> list[Address]:
-    """The addresses that it has a queue of, or would have."""
-    named = matcher(engine.wildcards, durable.patterns)
-    addresses = [address for address in engine.addresses.values() if named(address.name) and not address.owner]
-    return [address for address in addresses if durable.may_reach(address.name)]
+        engine.later.take(durable, ending(engine, durable))
 
 
 def watch_durable(engine: Engine, durable: DurableSubscription) -> None:
@@ -158,7 +203,7 @@ def watch_durable(engine: Engine, durable: DurableSubscription) -> None:
 
 
 def _join(engine: Engine, durable: DurableSubscription, address: Address) -> None:
-    if address.owner or not durable.may_reach(address.name) or any(queue.address is address for queue in durable.queues):
+    if address.owner or not durable.may_reach(address.name) or _is_joined(address, durable):
         return
     queue = _preconfigured(address, durable)
     if queue is None:
@@ -167,6 +212,11 @@ def _join(engine: Engine, durable: DurableSubscription, address: Address) -> Non
         retained.give(address, queue)
     durable.queues.append(queue)
     _bind(durable, queue)
+
+
+def _is_joined(address: Address, durable: DurableSubscription) -> bool:
+    there = (address.named.get(name) for name in (durable.queue_name, durable.plain_name))
+    return any(queue is not None and queue.owner == durable.key for queue in there)
 
 
 def _preconfigured(address: Address, durable: DurableSubscription) -> Queue | None:
@@ -181,19 +231,35 @@ def _preconfigured(address: Address, durable: DurableSubscription) -> Queue | No
 
 
 def drop_durable(engine: Engine, client_id: str, name: str) -> None:
-    """Ends a durable subscription; its backlog goes. An active subscriber must have been closed."""
-    durable = find_durable(engine, client_id, name)
-    del engine.durables[durable.identity]
+    """Ends a durable subscription; its backlog goes, and so does its subscriber."""
+    for _ in ending(engine, find_durable(engine, client_id, name)):
+        pass
+
+
+def ending(engine: Engine, durable: DurableSubscription) -> Iterator[None]:
+    """The same in steps. Nobody gets it meanwhile."""
+    durable.is_ending = True
+    if durable.consumer is not None:
+        yield from closing.closing(engine, durable.consumer, is_failure=False)
+    yield from _dropping(engine, durable)
+
+
+def _dropping(engine: Engine, durable: DurableSubscription) -> Iterator[None]:
+    """Its entry in the catalogue goes last: none of its queues is ever nobody's."""
+    durable.is_ending = True
     engine.watchers = [watcher for watcher in engine.watchers if watcher.owner is not durable]
-    for queue in durable.queues:
+    for number, queue in enumerate(durable.queues, 1):
         if queue.id in engine.queues:
             engine.drop_queue(queue)
+        if number % JOINED == 0:
+            yield
+    del engine.durables[durable.identity]
     engine.put("durable", durable.key, None)
 
 
 def find_durable(engine: Engine, client_id: str, name: str) -> DurableSubscription:
     found = engine.durables.get((client_id, name))
-    if found is None:
+    if found is None or found.is_ending:
         whose = "user" if client_id.startswith(USER) else "client-id"
         raise IllegalFrame("no-such-subscription", f"{whose} {shown(client_id)!r} has no durable subscription {name!r}")
     return found

@@ -5,8 +5,10 @@ The consumer is bound but gets nothing before `start`: the RECEIPT of its SUBSCR
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
 
 from stompbox.broker import retained
 from stompbox.broker.address import Address
@@ -16,11 +18,15 @@ from stompbox.broker.destinations import Destination
 from stompbox.broker.engine import Engine
 from stompbox.broker.queue import Kind, Queue
 from stompbox.broker.watching import Watcher, is_reached
+from stompbox.broker.work import MESSAGE
 from stompbox.errors import IllegalFrame, Refused
 from stompbox.message import ANYCAST, MULTICAST
 from stompbox.selectors import Selector
 
 MayReach = Callable[[str], bool]
+
+LOOKED: Final = 100  # addresses of which one step asks whether they are meant
+JOINED: Final = 16  # queues that are made and bound in one step: about a millisecond
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +44,20 @@ def everything(_: str) -> bool:
 
 
 def start(consumer: Consumer) -> None:
-    """From now on messages go out."""
+    """From now on messages go out; what waits already, as retained messages do, of some queues after the other."""
     consumer.is_started = True
-    for binding in list(consumer.bindings.values()):
-        binding.queue.dispatch()
+    queues = [binding.queue for binding in consumer.bindings.values()]
+    if queues:
+        queues[0].engine.later.take((start, consumer), _starting(consumer, queues))
+
+
+def _starting(consumer: Consumer, queues: list[Queue]) -> Iterator[None]:
+    for number, queue in enumerate(queues, 1):
+        if queue.id in consumer.bindings:
+            queue.dispatch()
+        if number % JOINED == 0:
+            queue.engine.work.spend(MESSAGE * JOINED)
+            yield
 
 
 def routing_of(engine: Engine, destination: Destination) -> int:
@@ -65,8 +81,30 @@ def require_queue(engine: Engine, destination: Destination) -> None:
         raise IllegalFrame("no-such-queue", f"queue {destination.text[:200]!r} does not exist, and this name of it makes none")
 
 
+def reached(engine: Engine, is_wanted: Callable[[Address], bool]) -> Generator[None, None, list[Address]]:
+    """The addresses that are there when it begins and are wanted, found in steps. Whoever asks waits for those that come later, and looks
+    whether the others are still there."""
+    found = []
+    for number, address in enumerate(list(engine.addresses.values()), 1):
+        if is_wanted(address):
+            found.append(address)
+        if number % LOOKED == 0:
+            yield
+    return found
+
+
+def is_there(engine: Engine, address: Address) -> bool:
+    return engine.addresses.get(address.name) is address
+
+
 def to_queue(engine: Engine, consumer: Consumer, destination: Destination, may_reach: MayReach = everything) -> None:
     """Competing consumer on an anycast queue, on one that `address::queue` names, or on all that a wildcard reaches."""
+    for _ in joining_queues(engine, consumer, destination, may_reach):
+        pass
+
+
+def joining_queues(engine: Engine, consumer: Consumer, destination: Destination, may_reach: MayReach = everything) -> Iterator[None]:
+    """The same in steps."""
 
     def may_join(queue: Queue) -> bool:
         """One queue that takes nobody more must not keep others away, nor fail whoever makes it."""
@@ -81,12 +119,15 @@ def to_queue(engine: Engine, consumer: Consumer, destination: Destination, may_r
         bind(engine.exact_queue(engine.address(destination.address, kind), destination.queue, kind), consumer)
         return
     words = destination.words
-    matching = [address for address in engine.addresses.values() if is_reached(words, address)]
+    _watch(engine, consumer, Watcher(words, lambda _: None, join))
+    matching = yield from reached(engine, partial(is_reached, words))
     queues = [queue for address in matching for queue in address.anycast.values() if may_join(queue)]
     consumer.allowance.require_bindings(consumer, len(queues))
-    for queue in queues:
-        join(queue)
-    _watch(engine, consumer, Watcher(words, lambda _: None, join))
+    for number, queue in enumerate(queues, 1):
+        if queue.id in engine.queues:
+            join(queue)
+        if number % JOINED == 0:
+            yield
 
 
 def bind(queue: Queue, consumer: Consumer) -> None:
@@ -120,6 +161,20 @@ def to_topic(
 ) -> None:
     """A plain subscription: from the next message on (or what the address keeps for newcomers), gone with its connection. `before`:
     other destinations of it; an address that one of them covers has been joined, and its messages come once."""
+    for _ in joining_topics(engine, consumer, destination, wish, may_reach=may_reach, before=before):
+        pass
+
+
+def joining_topics(
+    engine: Engine,
+    consumer: Consumer,
+    destination: Destination,
+    wish: Plain,
+    *,
+    may_reach: MayReach = everything,
+    before: Sequence[Destination] = (),
+) -> Iterator[None]:
+    """The same in steps: of each address from the next message on after it was joined."""
 
     def is_new(address: Address) -> bool:
         return not any(_covers(other, address) for other in before)
@@ -134,12 +189,14 @@ def to_topic(
             join_topic(engine, consumer, address, wish)
         return
     words = destination.words
-    reached = [address for address in engine.addresses.values() if is_reached(words, address)]
-    joined = [address for address in reached if may_reach(address.name) and is_new(address)]
-    consumer.allowance.require_bindings(consumer, len(joined))
-    for address in joined:
-        join_topic(engine, consumer, address, wish)
     _watch(engine, consumer, Watcher(words, join, lambda _: None))
+    joined = yield from reached(engine, lambda address: is_reached(words, address) and may_reach(address.name) and is_new(address))
+    consumer.allowance.require_bindings(consumer, len(joined))
+    for number, address in enumerate(joined, 1):
+        if is_there(engine, address):
+            join(address)
+        if number % JOINED == 0:
+            yield
 
 
 def _covers(destination: Destination, address: Address) -> bool:

@@ -39,7 +39,7 @@ def revoke(broker: Broker) -> None:
             continue
         connection.doubtful = set(connection.transactions.values())
         for name, consumer in list(connection.consumers.items()):
-            _look_at(connection, name, consumer)
+            look_at(connection, name, consumer)
         connection.write_out()
 
 
@@ -56,7 +56,7 @@ def _close(connection: Connection, error: StompboxError) -> None:
     connection.write_out()
 
 
-def _look_at(connection: Connection, name: str, consumer: Consumer) -> None:
+def look_at(connection: Connection, name: str, consumer: Consumer) -> None:
     """Ends a subscription that reaches what its user may not have any more."""
     if connection.is_ended:
         return

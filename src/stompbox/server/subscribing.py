@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 from weakref import ref
@@ -20,7 +20,7 @@ from stompbox.errors import IllegalFrame, Refused, StompboxError
 from stompbox.message import ANYCAST, BROKER_HEADERS, MULTICAST, Run
 from stompbox.security import Right
 from stompbox.selectors import Selector
-from stompbox.server import arguments, browsers, streams
+from stompbox.server import arguments, browsers, revoking, streams
 from stompbox.server.acknowledging import OPENMQ_ID
 from stompbox.server.arguments import QUEUE_NAME
 from stompbox.server.flow import flow_of, most_waiting
@@ -38,9 +38,12 @@ if TYPE_CHECKING:
     from stompbox.server.connection import Connection
 
 
-def subscribe(connection: Connection, frame: Frame) -> None:
-    """Makes a consumer and binds it; its RECEIPT goes before its first MESSAGE."""
-    headers, options, engine = frame.headers, connection.options, connection.broker.engine
+_Binding = Generator[None, None, dict[str, str]]
+
+
+def subscribe(connection: Connection, frame: Frame) -> Iterator[None] | None:
+    """Makes a consumer and binds it, in steps; its RECEIPT goes before its first MESSAGE."""
+    headers, options = frame.headers, connection.options
     name = _name(connection, frame)
     if connection.broker.is_draining:
         raise refusal()
@@ -54,7 +57,7 @@ def subscribe(connection: Connection, frame: Frame) -> None:
         asked = connection.names.keys_of(headers)
         selector = selector_of(connection, frame)
     if streams.looks_for_time(connection, frame, destinations):
-        return  # it comes again, with an offset
+        return None  # it comes again, with an offset
     wish = _durable_wish(connection, frame, destinations)
     if "transaction" in headers:
         transaction_of(connection, headers["transaction"])  # OpenMQ: it must have been started
@@ -63,18 +66,33 @@ def subscribe(connection: Connection, frame: Frame) -> None:
         _may_subscribe(connection, destination, frame)
     asked = arguments.of_queues(connection, asked, destinations, is_durable=wish is not None)
     arguments.require(connection, asked, destinations)
+    binding = _bind(connection, frame, consumer, destinations, wish)
+    return _subscribing(connection, frame, consumer, partial(arguments.make, connection, asked, destinations), binding)
+
+
+def _subscribing(
+    connection: Connection, frame: Frame, consumer: Consumer, make_queues: Callable[[], None], binding: _Binding
+) -> Iterator[None]:
+    broker, headers = connection.broker, frame.headers
+    engine, permissions = broker.engine, broker.permissions
     before = engine.commits.changes
     try:
-        arguments.make(connection, asked, destinations)
-        granted = _bind(connection, frame, consumer, destinations, wish)
+        make_queues()
+        granted = yield from binding
     except StompboxError:
-        engine.close_consumer(consumer, is_failure=False)
+        yield from closing.closing(engine, consumer, is_failure=False)
         raise
-    connection.consumers[name] = consumer
+    if connection.is_ended:  # meanwhile: nobody else would close it
+        yield from closing.closing(engine, consumer, is_failure=False)
+        return
+    connection.account.is_stale = True
+    connection.consumers[consumer.name] = consumer
     if "transaction" in headers:
         connection.transacted[consumer] = headers.get("ack", "auto") == AckMode.AUTO.value
     waits = engine.is_durable and engine.commits.changes > before and "receipt" in headers
     connection.answer(frame, waits=waits, consumer=consumer, extra=granted)
+    if broker.permissions is not permissions:
+        revoking.look_at(connection, consumer.name, consumer)
 
 
 def _name(connection: Connection, frame: Frame) -> str:
@@ -191,7 +209,7 @@ def _may_reach(connection: Connection, right: Right | None, name: str) -> bool:
 
 def _bind(
     connection: Connection, frame: Frame, consumer: Consumer, destinations: tuple[Destination, ...], wish: DurableSubscription | None
-) -> dict[str, str]:
+) -> _Binding:
     """Binds the consumer to all that it asks for; what is to be said of it in the RECEIPT."""
     engine = connection.broker.engine
     if browsers.is_browser(frame):
@@ -199,7 +217,7 @@ def _bind(
         browsers.to_browser(connection, frame, consumer, destinations, known)
         return {}
     if wish is not None:
-        is_new = durables.to_durable(engine, consumer, wish)
+        is_new = yield from durables.joining(engine, consumer, wish)
         return {"durable-name": wish.name, "subscription-created": "true" if is_new else "false"}
     plain = subscriptions.Plain(consumer.selector, _no_local(frame), most_waiting(frame))
     said: dict[str, str] = {}
@@ -216,10 +234,12 @@ def _bind(
         elif destination.is_temporary:
             _bind_temporary(connection, consumer, destination)
         elif destination.queue or subscriptions.routing_of(engine, destination) == ANYCAST:
-            subscriptions.to_queue(engine, consumer, destination, partial(_may_reach, connection, None))
+            yield from subscriptions.joining_queues(engine, consumer, destination, partial(_may_reach, connection, None))
         else:
             may_reach = partial(_may_reach, connection, Right.CREATE_NON_DURABLE_QUEUE)
-            subscriptions.to_topic(engine, consumer, destination, plain, may_reach=may_reach, before=tuple(topics))
+            yield from subscriptions.joining_topics(
+                engine, consumer, destination, plain, may_reach=may_reach, before=tuple(topics)
+            )
             topics.append(destination)
     return said
 
@@ -345,9 +365,9 @@ def unsubscribe(connection: Connection, frame: Frame) -> Iterator[None]:
     if durable is not None and streams.drop_named(connection, durable):
         pass
     elif durable is not None:
-        _drop_durable(connection, durables.find_durable(broker.engine, _client_id(connection), durable))
+        yield from _drop_durable(connection, durables.find_durable(broker.engine, _client_id(connection), durable))
     elif _is_durable_as_in_rabbitmq(frame) and (_user_id(connection), headers.get("id", "")) in broker.engine.durables:
-        _drop_durable(connection, durables.find_durable(broker.engine, _user_id(connection), headers["id"]))
+        yield from _drop_durable(connection, durables.find_durable(broker.engine, _user_id(connection), headers["id"]))
     else:
         yield from _end(connection, frame)
     connection.answer(frame, waits=broker.engine.is_durable and broker.engine.is_dirty and "receipt" in headers)
@@ -365,7 +385,7 @@ def _end(connection: Connection, frame: Frame) -> Iterator[None]:
     return closing.closing(connection.broker.engine, consumer, is_failure=False)
 
 
-def _drop_durable(connection: Connection, durable: DurableSubscription) -> None:
+def _drop_durable(connection: Connection, durable: DurableSubscription) -> Iterator[None]:
     """The backlog goes with it; an active subscriber, here or elsewhere, is closed first."""
     engine = connection.broker.engine
     _require_own(connection, durable)
@@ -374,5 +394,4 @@ def _drop_durable(connection: Connection, durable: DurableSubscription) -> None:
     active = durable.consumer
     if active is not None:
         active.owner.consumers.pop(active.name, None)
-        engine.close_consumer(active, is_failure=False)
-    durables.drop_durable(engine, *durable.identity)
+    yield from durables.ending(engine, durable)
