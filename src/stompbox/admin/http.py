@@ -115,7 +115,8 @@ async def serve(listener: AdminListener) -> HttpServer:
     loop = listener.broker.loop
     config = uvicorn.Config(
         build(listener.broker, listener.table), http=HttpProtocol, ws="none", lifespan="off", interface="asgi3",
-        log_config=None, access_log=False, server_header=False, date_header=False,
+        log_config=None, log_level="error",  # what a stranger says that is no HTTP, or asks to upgrade, is nobody's fault here
+        access_log=False, server_header=False, date_header=False,
         proxy_headers=False,  # a client's address is its own, not what a header says: failed logins count by it
         limit_concurrency=CONNECTIONS, h11_max_incomplete_event_size=HEAD,
     )  # fmt: skip

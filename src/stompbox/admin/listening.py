@@ -12,7 +12,7 @@ import socket
 from typing import TYPE_CHECKING, Protocol
 
 from stompbox.config import AdminTable, joined
-from stompbox.errors import ConfigError
+from stompbox.errors import ConfigError, reason_of
 from stompbox.server.keystores import admin_context
 
 if TYPE_CHECKING:
@@ -115,6 +115,6 @@ def _bind(host: str, port: int) -> list[socket.socket]:
     except OSError as error:
         for one in bound:
             one.close()
-        problem = f"the admin interface cannot listen on http://{joined(host, port)}: {error.strerror or error}"
+        problem = f"the admin interface cannot listen on http://{joined(host, port)}: {reason_of(error)}"
         raise ConfigError("cannot-listen", problem) from None
     return bound

@@ -1,8 +1,8 @@
 """The command line: `stompbox`, also `python -m stompbox`. Each command is a module of its own, loaded when it is called.
 
-Decides what `stompbox --help` lists, and how every command ends whose output nobody reads any more (`| head -3`): in silence and with
-exit code 141, which is what a shell says of a program that SIGPIPE has ended. The signal itself stays ignored: a broker's lost socket
-must not end a command.
+Decides what `stompbox --help` lists, that what is wrong with a command line is one line on stderr, and how every command ends whose
+output nobody reads any more (`| head -3`): in silence and with exit code 141, which is what a shell says of a program that SIGPIPE has
+ended. The signal itself stays ignored: a broker's lost socket must not end a command.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from __future__ import annotations
 import sys
 from typing import NoReturn
 
-from cyclopts import App, Group
+from cyclopts import App, CycloptsError, Group, MissingArgumentError, UnusedCliTokensError
 
 import stompbox
 from stompbox.cli.streams import leave_stdout
 
 FAILED = 1
+WRONG_USE = 2
 UNREAD = 141  # exit code, 128 + SIGPIPE
 
 _MESSAGES, _BROKER, _OPERATING = (
@@ -50,12 +51,16 @@ for _group, _name, _place, _help in _COMMANDS:
 def main() -> None:
     try:
         try:
-            app()
+            app(print_error=False, exit_on_error=False)
         finally:
             if sys.stdout is not None:
                 sys.stdout.flush()  # here, where it can be told; the interpreter would do it after the last handler
     except BrokenPipeError:
         _unread()
+    except CycloptsError as error:
+        command = " ".join(("stompbox", *(error.command_chain or ())))
+        print(f"{command}: {_told(error)}; {command} --help says what there is", file=sys.stderr)
+        sys.exit(WRONG_USE)
     except SystemExit as left:
         if isinstance(left.__context__, BrokenPipeError):  # rich makes that of it
             _unread()
@@ -64,6 +69,17 @@ def main() -> None:
         print(f"stompbox: {error.strerror or error}{f': {error.filename}' if error.filename else ''}", file=sys.stderr)
         leave_stdout()
         sys.exit(FAILED)
+
+
+def _told(error: CycloptsError) -> str:
+    """What is wrong with a command line."""
+    if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
+        return f"{error.unused_tokens[0]!r} is one argument more than it takes"
+    if isinstance(error, MissingArgumentError) and error.argument is not None:
+        named = error.keyword or next((token.keyword for token in error.argument.tokens if token.keyword), None)
+        return f"{named} needs a value" if named else f"{error.argument.name} is missing"
+    error.verbose = False
+    return str(error).partition(" Available commands")[0].strip().rstrip(".")
 
 
 def _unread() -> NoReturn:

@@ -25,14 +25,16 @@ WITHIN = 60.0  # seconds; the broker answers an operation within 30
 WIDTH = 1000  # columns of a table that no terminal shows
 
 Admin = Annotated[
-    str | None, Parameter(name=["--admin", "-a"], help="Admin interface, http://login:passcode@host:port; else STOMPBOX_ADMIN_URL.")
+    str | None,
+    Parameter(name=["--admin", "-a"], help="Admin interface, host:port or http://login:passcode@host:port; else STOMPBOX_ADMIN_URL."),
 ]
-AsJson = Annotated[bool, Parameter(name="--json", help="Print JSON.", negative="")]
+AsJson = Annotated[bool, Parameter(name="--json", help="Print JSON.", negative="", show_default=False)]
 
 
 def ask(admin: str | None, path: str, body: Mapping[str, object] | None = None) -> Any:
     """The answer of the API to a GET, or to a POST with a body. Raises what `connecting.leaving` turns into an exit code."""
     url = admin or os.environ.get("STOMPBOX_ADMIN_URL") or DEFAULT_ADMIN
+    url = url if "://" in url else f"http://{url}"
     connection, headers = _connection(url)
     shown = f"{urlsplit(url).scheme}://{connection.host}:{connection.port}"
     from http.client import HTTPException
@@ -63,7 +65,7 @@ def _connection(url: str) -> tuple[HTTPConnection, dict[str, str]]:
     except ValueError:  # whose text may show a piece of the passcode
         raise UsageError("bad-argument", f"--admin is {redacted(url)!r}, whose host and port cannot be read") from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError("bad-argument", f"--admin is {redacted(url)}; allowed is http://login:passcode@host:port")
+        raise UsageError("bad-argument", f"--admin is {redacted(url)}; allowed is host:port, or http://login:passcode@host:port")
     login = unquote(parts.username) if parts.username is not None else os.environ.get("STOMPBOX_LOGIN")
     passcode = unquote(parts.password) if parts.password is not None else os.environ.get("STOMPBOX_PASSCODE", "")
     headers = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cyclopts import App
 
 from stompbox.cli import streams
-from stompbox.cli.connecting import AsJson, Header, SelectorText, ShowHeaders, Url, parse_headers, run, url_or_default
+from stompbox.cli.connecting import AsJson, Header, SelectorText, ShowHeaders, Url, at_least, leaving, parse_headers, run, url_or_default
 from stompbox.cli.subscribe import BATCH, Form, form_of
 
 app = App(name="browse")
@@ -16,6 +16,7 @@ BROWSER = "browser"  # header of the SUBSCRIBE, and of the MESSAGE that says tha
 @app.default
 def browse(
     destination: str,
+    /,
     *,
     url: Url = None,
     header: Header = None,
@@ -33,6 +34,8 @@ def browse(
     count
         So many at most.
     """
+    with leaving("browse"):
+        at_least("count", count, 1, "a number")
     form = form_of(json_lines=json_lines, show_headers=show_headers)
     run("browse", _browse(destination, url_or_default(url), header, selector=selector, count=count, form=form))
 

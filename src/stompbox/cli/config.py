@@ -20,7 +20,7 @@ BAD_CONFIGURATION = 2
 app = App(name="config")
 
 ConfigFile = Annotated[Path | None, Parameter(name="--config", help="The TOML file; else STOMPBOX_CONFIG, else ./stompbox.toml if there.")]
-AsJson = Annotated[bool, Parameter(name="--json", help="Print JSON.", negative="")]
+AsJson = Annotated[bool, Parameter(name="--json", help="Print JSON.", negative="", show_default=False)]
 
 
 @app.command(name="check")

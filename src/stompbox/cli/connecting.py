@@ -24,15 +24,22 @@ _HEADER_HELP = "A header of the frame, name:value; may be given several times."
 _JSON_HELP = "One JSON object a line: headers, and body as text (or body_base64 when it is not UTF-8)."
 
 # Parameters of several commands, with their help
+Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 Url = Annotated[str | None, Parameter(name=["--url", "-u"], help=_URL_HELP)]
 Header = Annotated[list[str] | None, Parameter(name=["--header", "-H"], consume_multiple=False, negative="", help=_HEADER_HELP)]
 SelectorText = Annotated[str | None, Parameter(name="--selector", help="Only messages whose headers match.")]
-AsJson = Annotated[bool, Parameter(name="--json", negative="", help=_JSON_HELP)]
-ShowHeaders = Annotated[bool, Parameter(name="--headers", negative="", help="Headers before each body.")]
+AsJson = Annotated[bool, Parameter(name="--json", negative="", show_default=False, help=_JSON_HELP)]
+ShowHeaders = Annotated[bool, Parameter(name="--headers", negative="", show_default=False, help="Headers before each body.")]
 
 
 def url_or_default(given: str | None) -> str:
     return given or os.environ.get("STOMPBOX_URL") or DEFAULT_URL
+
+
+def at_least(name: str, value: float | None, least: float, what: str) -> None:
+    """Raises UsageError for a number that is given and less, or none at all."""
+    if value is not None and not value >= least:
+        raise UsageError("bad-argument", f"--{name} is {value:g}; allowed is {what} from {least:g}")
 
 
 def parse_headers(given: Iterable[str] | None) -> dict[str, str]:

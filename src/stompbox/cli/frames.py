@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from cyclopts import App, Parameter
+from cyclopts import App
 
 from stompbox.cli.asking import Admin, AsJson, ask, plain, print_json
-from stompbox.cli.connecting import leaving
+from stompbox.cli.connecting import Flag, leaving
 from stompbox.errors import UsageError
 
 app = App(name="frames", help="Log the frames of a connection, a user or an address of a running broker.")
@@ -20,7 +18,7 @@ def frames(
     user: str | None = None,
     peer: str | None = None,
     address: str | None = None,
-    off: Annotated[bool, Parameter(negative="")] = False,
+    off: Flag = False,
     admin: Admin = None,
     as_json: AsJson = False,
 ) -> None:

@@ -25,7 +25,7 @@ _STAY: Final = {
 
 
 @purge_app.default
-def purge(queue: QueueName, *, admin: Admin = None, as_json: AsJson = False) -> None:
+def purge(queue: QueueName, /, *, admin: Admin = None, as_json: AsJson = False) -> None:
     """Drop all that waits in a queue; what is being delivered stays."""
     with leaving("purge"):
         found = ask(admin, "queues/purge", {"queue": queue})
@@ -38,7 +38,7 @@ def purge(queue: QueueName, *, admin: Admin = None, as_json: AsJson = False) -> 
 
 
 @move_app.default
-def move(queue: QueueName, to: str, *, count: Count = None, admin: Admin = None, as_json: AsJson = False) -> None:
+def move(queue: QueueName, to: str, /, *, count: Count = None, admin: Admin = None, as_json: AsJson = False) -> None:
     """Move what waits in a queue to another address, which is made if need be.
 
     Parameters
@@ -52,7 +52,7 @@ def move(queue: QueueName, to: str, *, count: Count = None, admin: Admin = None,
 
 
 @redrive_app.default
-def redrive(queue: QueueName, *, count: Count = None, admin: Admin = None, as_json: AsJson = False) -> None:
+def redrive(queue: QueueName, /, *, count: Count = None, admin: Admin = None, as_json: AsJson = False) -> None:
     """Send the messages of a dead letter queue back to the queues that could not deliver them."""
     with leaving("redrive"):
         found = ask(admin, "queues/redrive", {"queue": queue, "count": _checked(count)})

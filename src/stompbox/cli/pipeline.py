@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 from cyclopts import App, Parameter
 
-from stompbox.cli.connecting import FAILED, INTERRUPTED, NOT_REACHED, WRONG_USE
+from stompbox.cli.connecting import FAILED, INTERRUPTED, NOT_REACHED, WRONG_USE, Flag
 from stompbox.errors import ConfigError, ConnectionLost, StompboxError, UsageError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ app = App(name="pipeline")
 
 
 @app.command
-def init(file: Path = Path("pipeline.toml")) -> None:
+def init(file: Path = Path("pipeline.toml"), /) -> None:
     """Write an example with every kind of step, which runs as it is.
 
     Parameters
@@ -49,7 +49,7 @@ def init(file: Path = Path("pipeline.toml")) -> None:
 
 
 @app.command
-def check(file: Path) -> None:
+def check(file: Path, /) -> None:
     """Say whether the file is right; asks neither the broker nor Spark.
 
     Parameters
@@ -65,11 +65,12 @@ def check(file: Path) -> None:
 @app.command
 def run(
     file: Path,
+    /,
     *,
-    dry_run: Annotated[bool, Parameter(negative="")] = False,
-    once: Annotated[bool, Parameter(negative="")] = False,
-    step: Annotated[list[str] | None, Parameter(consume_multiple=False)] = None,
-    json_lines: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    dry_run: Flag = False,
+    once: Flag = False,
+    step: Annotated[list[str] | None, Parameter(consume_multiple=False, negative="")] = None,
+    json_lines: Annotated[bool, Parameter(name="--json", negative="", show_default=False)] = False,
 ) -> None:
     """Run the steps of a file; archives and transforms go on until SIGINT or SIGTERM.
 

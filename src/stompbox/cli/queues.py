@@ -13,13 +13,16 @@ app = App(name="queues")
 groups_app = App(name="groups")
 
 Match = Annotated[str, Parameter(help="Only those whose name holds this text.")]
+EveryKind = Annotated[
+    bool, Parameter(name="--all", negative="", show_default=False, help="Also those that go with their connection.")
+]
 
 
 @app.default
 def queues(
     match: Match = "",
     *,
-    every_kind: Annotated[bool, Parameter(name="--all", negative="", help="Also those that go with their connection.")] = False,
+    every_kind: EveryKind = False,
     admin: Admin = None,
     as_json: AsJson = False,
 ) -> None:

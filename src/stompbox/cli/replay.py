@@ -46,6 +46,7 @@ _ALLOWED: Final = "earliest, latest, an offset, or a time with its zone such as 
 def replay(
     source: str,
     destination: str,
+    /,
     *,
     url: Url = None,
     first: Annotated[str, Parameter(name="--from")] = EARLIEST,
@@ -53,7 +54,7 @@ def replay(
     rate: float | None = None,
     header: Header = None,
     window: int = 1000,
-    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    as_json: Annotated[bool, Parameter(name="--json", negative="", show_default=False)] = False,
 ) -> None:
     """Copy messages of an address; returns when the broker has confirmed all of them.
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App, Parameter
 
 from stompbox.cli import streams
-from stompbox.cli.connecting import Header, Url, leaving, parse_headers, run, url_or_default
+from stompbox.cli.connecting import Flag, Header, Url, at_least, leaving, parse_headers, run, url_or_default
 from stompbox.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,11 +28,12 @@ app = App(name="send")
 def send(
     destination: str,
     body: str | None = None,
+    /,
     *,
     url: Url = None,
     header: Header = None,
     file: Annotated[Path | None, Parameter(name=["--file", "-f"])] = None,
-    lines: Annotated[bool, Parameter(negative="")] = False,
+    lines: Flag = False,
     count: int = 1,
     window: int = 1000,
 ) -> None:
@@ -54,14 +55,14 @@ def send(
         Confirmations that may be outstanding.
     """
     with leaving("send"):
-        _check(body, file, lines=lines, count=count)
+        _check(body, file, lines=lines, count=count, window=window)
     run("send", _send(destination, _bodies(body, file, lines=lines, count=count), url_or_default(url), header, window))
 
 
-def _check(body: str | None, file: Path | None, *, lines: bool, count: int) -> None:
+def _check(body: str | None, file: Path | None, *, lines: bool, count: int, window: int) -> None:
     """Raises UsageError; and says on a terminal what it waits for."""
-    if count < 1:
-        raise UsageError("bad-argument", f"--count is {count}; allowed is a number from 1")
+    at_least("count", count, 1, "a number")
+    at_least("window", window, 1, "a number")
     if body is not None and file is not None:
         raise UsageError("bad-argument", "a body and --file cannot be given together")
     if body is not None or file is not None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NoReturn
 
 from cyclopts import App, Parameter
 
+from stompbox.cli.connecting import Flag
 from stompbox.cli.logs import set_up_logging
 from stompbox.config import Configuration, read
 from stompbox.config.checks import is_admin_asked as is_asked
@@ -33,12 +34,12 @@ FAULT = 70  # exit code after a fault of its own: EX_SOFTWARE of sysexits.h
 def serve(
     *,
     config: Path | None = None,
-    listen: Annotated[list[str] | None, Parameter(consume_multiple=False)] = None,
+    listen: Annotated[list[str] | None, Parameter(consume_multiple=False, negative="")] = None,
     data: Path | None = None,
     memory: Annotated[bool | None, Parameter(negative="")] = None,
     admin: str | None = None,
-    no_admin: Annotated[bool, Parameter(negative="")] = False,
-    accept_loss: Annotated[bool, Parameter(negative="")] = False,
+    no_admin: Flag = False,
+    accept_loss: Flag = False,
     log_level: Literal["debug", "info", "warning", "error"] | None = None,
     log_format: Literal["text", "json"] | None = None,
 ) -> None:

@@ -33,7 +33,7 @@ app = App(name="store")
 
 Data = Annotated[Path | None, Parameter(name="--data", help="The data folder; else what the configuration says, stompbox-data by default.")]
 ConfigFile = Annotated[Path | None, Parameter(name="--config", help="The TOML file; else STOMPBOX_CONFIG, else ./stompbox.toml if there.")]
-AsJson = Annotated[bool, Parameter(name="--json", help="Print JSON.", negative="")]
+AsJson = Annotated[bool, Parameter(name="--json", help="Print JSON.", negative="", show_default=False)]
 
 
 @app.command
@@ -93,7 +93,7 @@ def compact(*, data: Data = None, config: ConfigFile = None, as_json: AsJson = F
 
 
 @app.command
-def backup(target: Path, *, data: Data = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
+def backup(target: Path, /, *, data: Data = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
     """Copy the store into a new folder, as of now, and read the copy through. A broker may be running on the store.
 
     Parameters
@@ -106,7 +106,7 @@ def backup(target: Path, *, data: Data = None, config: ConfigFile = None, as_jso
 
 
 @app.command
-def restore(source: Path, *, data: Data = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
+def restore(source: Path, /, *, data: Data = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
     """Copy a backup into the data folder, which must be new or empty, and read the copy through.
 
     Parameters

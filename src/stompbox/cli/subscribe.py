@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from cyclopts import App
 
 from stompbox.cli import streams
-from stompbox.cli.connecting import AsJson, Header, SelectorText, ShowHeaders, Url, parse_headers, run, url_or_default
+from stompbox.cli.connecting import AsJson, Header, SelectorText, ShowHeaders, Url, at_least, leaving, parse_headers, run, url_or_default
 from stompbox.errors import UsageError
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ app = App(name="subscribe")
 @app.default
 def subscribe(
     destination: str,
+    /,
     *,
     url: Url = None,
     header: Header = None,
@@ -57,6 +58,9 @@ def subscribe(
     timeout
         Stop when nothing came for so many seconds.
     """
+    with leaving("subscribe"):
+        at_least("count", count, 1, "a number")
+        at_least("timeout", timeout, 0, "a number")
     work = _subscribe(
         destination,
         url=url_or_default(url),

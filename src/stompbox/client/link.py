@@ -250,7 +250,7 @@ class Link:
         self.counters["connections-lost"] += 1
         self.state = LinkState.RECONNECTING
         self._changed.clear()
-        level = logging.WARNING if connection.protocol.refusal is None else logging.INFO  # an ERROR has been told, and closes in STOMP 1.2
+        level = logging.INFO if connection.protocol.was_refused else logging.WARNING  # an ERROR has been told, and closes in STOMP 1.2
         log.log(level, "connection lost, connecting again: %s", error.message)
         self._task = asyncio.get_running_loop().create_task(self._reconnect(policy))
 

@@ -33,6 +33,7 @@ REQUESTS: Final = "stompbox.requests"  # destination of requests to the broker, 
 TOLERANCE: Final = 2.0  # STOMP 1.2, Heart-beating: be tolerant and allow an error margin; intervals of silence until the end
 BEAT_AFTER: Final = 0.5  # intervals of own silence after which a heart-beat goes out
 MOST_RETIRED: Final = 1000  # ended subscriptions and given up receipts remembered: nothing is on its way for long
+_HTTP: Final = b"HTTP/"  # how its answers begin (RFC 9112, 4)
 DOUBT: Final = 2.0  # seconds in which an ERROR without receipt-id may still turn out to concern none of the open calls
 
 
@@ -249,6 +250,8 @@ class ClientProtocol:
                 else:
                     self._frame(item, events)  # type: ignore[arg-type]
         except PeerError as error:
+            if self.state is State.CONNECTING and data.startswith(_HTTP):
+                error = PeerError(error.code, "what answers there is a server of HTTP, and no STOMP broker")
             self.state = State.CLOSED
             events.append(Broken(error))
         return events

@@ -56,8 +56,9 @@ class WebSocketWire:
         refused, broken = self._socket.handshake_exc, self._socket.parser_exc
         if isinstance(refused, InvalidStatus):
             response = refused.response
-            body = bytes(response.body or b"")[:200].decode("utf-8", "replace").strip()
-            answer = f"HTTP {response.status_code} {response.reason_phrase}: {body}"
+            answer = f"HTTP {response.status_code} {response.reason_phrase}"
+            if response.headers.get("Content-Type", "text/plain").startswith("text/plain"):  # a page says nothing in one line
+                answer += f": {bytes(response.body or b'')[:200].decode('utf-8', 'replace').strip()}"
             raise ConnectionLost("websocket-refused", f"the server answered the WebSocket handshake with {answer}")
         if refused is not None:
             raise ConnectionLost("websocket-refused", f"no WebSocket handshake: {refused}") from refused

@@ -10,7 +10,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, cast
 
 from stompbox.config import Listener
-from stompbox.errors import ConfigError, FrameError, IllegalFrame, PeerError, Refused
+from stompbox.errors import ConfigError, FrameError, IllegalFrame, PeerError, Refused, reason_of
 from stompbox.server import proxy
 from stompbox.server.admission import Admission
 from stompbox.server.connection import Connection
@@ -296,6 +296,6 @@ async def listen(broker: Broker, listener: Listener) -> asyncio.Server:
     try:
         server = await broker.loop.create_server(door.receive, listener.host, listener.port, backlog=1024, reuse_address=True)
     except OSError as error:
-        raise ConfigError("cannot-listen", f"cannot listen on {listener}: {error.strerror or error}") from None
+        raise ConfigError("cannot-listen", f"cannot listen on {listener}: {reason_of(error)}") from None
     broker.doors.append(door)
     return server

@@ -73,6 +73,8 @@ def naming(file: Path) -> Iterator[None]:
 
 def prepare_folder(path: Path) -> None:
     """Makes the folder if need be. One that was there and is not empty keeps its mode: it may be somebody else's too."""
+    if path.is_file():
+        raise store_refused(NotADirectoryError(errno.ENOTDIR, "a file is there, and no folder"), f"data folder {path}")
     try:
         new = [folder for folder in (path, *path.parents) if not folder.exists()]
         path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
