@@ -9,8 +9,10 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 from typing import Final, Protocol
 
+from stompbox import selectors
 from stompbox.config import Configuration
 from stompbox.errors import ConfigError
 from stompbox.server.broker import Broker
@@ -94,6 +96,7 @@ async def serve(
     sys.setswitchinterval(SWITCH_INTERVAL)
     if on_ready is not None and not broker.has_failed:
         on_ready(broker, urls)
+    Thread(target=selectors.load, name="selectors").start()  # in slices, so that the first SUBSCRIBE with one does not hold up the loop
     try:
         if not broker.has_failed:
             await stopped.wait()

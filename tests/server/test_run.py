@@ -1,0 +1,33 @@
+"""The process of a broker: what it has done when it is ready, and what it does then."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+STORY = """
+import asyncio, os, signal, sys
+from stompbox.config import Configuration, ListenerTable
+from stompbox.server.run import serve
+
+LATE = ("stompbox.selectors.codegen", "stompbox.selectors.parser", "stompbox.selectors.xpath")
+
+def ready(broker, urls):
+    print([name for name in LATE if name in sys.modules], flush=True)
+    asyncio.get_running_loop().call_later(0.01, look, 3000)
+
+def look(times):
+    if times and not all(name in sys.modules for name in LATE):
+        asyncio.get_running_loop().call_later(0.01, look, times - 1)
+    else:
+        print(all(name in sys.modules for name in LATE), flush=True)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+asyncio.run(serve(Configuration(memory=True, listeners=(ListenerTable(url="tcp://127.0.0.1:0"),)), on_ready=ready))
+"""
+
+
+def test_the_compiler_of_selectors_is_loaded_when_the_broker_is_ready() -> None:
+    """Neither the start nor the first SUBSCRIBE with a selector waits for it."""
+    said = subprocess.run([sys.executable, "-c", STORY], capture_output=True, text=True, timeout=60, check=False)
+    assert said.stdout.split("\n")[:2] == ["[]", "True"], said.stderr
