@@ -495,7 +495,7 @@ class Address:
     def wanted_of(self, selector: Selector, segment: Segment, queue: int) -> list[Range]:
         """The ranges of a segment, which waits in the queue of this id, that a consumer's selector takes."""
         if not selector.is_per_message:
-            return wanted(selector, segment.run, segment.first, segment.stop, self)
+            return wanted_within(selector, segment.run, segment.first, segment.stop, self, limit=None) or []
         return one_by_one(selector, segment.run, segment.first, segment.stop, self, segment=segment, queue=queue) or []
 
     def verdicts(self, queue: Queue, run: Run, first: int, stop: int) -> Iterator[tuple[int, int, bool]]:
