@@ -192,7 +192,7 @@ class Model:
         oldest = min(parts, key=lambda part: part[1].turn)
         for _, copy in [part for part in parts if part is not oldest]:
             copy.deliveries -= 1
-            copy.is_suspect = True
+            copy.is_suspect = copy.is_disordered = True
         self.give_back([oldest], is_failure=True)
         self.give_back([part for part in parts if part is not oldest], is_failure=False)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from stompbox.broker.browsing import NO_END, Browser, browse
 from stompbox.broker.consumer import AckMode, Consumer
 from stompbox.broker.subscriptions import start
@@ -220,3 +222,24 @@ def test_a_non_destructive_queue_gives_its_window_back_whatever_it_holds() -> No
     assert world.queue("q").is_paged
     world.on_queue(world.consumer("c"), "q")
     assert shown(world.settle(), "c") == ["0", "1"]
+
+
+@pytest.mark.parametrize("is_late", [True, False])
+def test_a_reader_is_shown_a_scheduled_message_once_wherever_it_lay(*, is_late: bool) -> None:
+    """It is due when a reader finds it in the log, and the queue itself has not read it yet; or the other way round."""
+    world = World(AddressSetting(match="q", default_non_destructive=True), page_size=1500, chunk_bytes=100)
+    for number in range(6):
+        headers = {"AMQ_SCHEDULED_DELAY": "1000"} if number in (1, 4) else {}
+        world.send("q", b"%d" % number + bytes(1000), headers=headers)
+    world.commit()
+    world = world.restart()
+    if is_late:
+        world.engine.now += 2000
+    consumer = world.on_queue(world.consumer("c"), "q")
+    found = [got.body[:1] for got in world.settle()]
+    world.tick(2000)
+    found += [got.body[:1] for got in world.settle()]
+    world.tick(2000)
+    found += [got.body[:1] for got in world.settle()]
+    assert sorted(found) == [b"%d" % number for number in range(6)]
+    world.close(consumer)

@@ -321,3 +321,18 @@ def test_those_in_the_log_come_while_an_earlier_one_is_unacknowledged() -> None:
     again = world.restart()
     again.on_queue(again.consumer(), "q")
     assert again.settle() == []
+
+
+def test_what_the_log_alone_has_comes_before_what_was_to_wait_longer() -> None:
+    """Although the one must be read when it is due, and the other is at hand."""
+    world = World(page_size=3000, chunk_bytes=100)
+    world.send("q", b"1".ljust(2500), headers={"AMQ_SCHEDULED_DELAY": "90"})
+    world.send("q", b"2".ljust(2000), headers={"AMQ_SCHEDULED_DELAY": "100"})  # for which there is no room
+    world.send("q", b"3", headers={"AMQ_SCHEDULED_DELAY": "110"})
+    world.commit()
+    assert world.queue("q").later is not None
+    consumer = world.on_queue(world.consumer(), "q")
+    world.engine.tick(world.engine.now + 200)
+    found = world.out() + world.settle()
+    assert [got.body[:1] for got in found] == [b"1", b"2", b"3"]
+    world.close(consumer)

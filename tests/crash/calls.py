@@ -12,6 +12,8 @@ import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from dis import opmap
+from inspect import CO_GENERATOR
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -25,6 +27,7 @@ from stompbox.stomp.frames import SERVER_COMMANDS, Frame
 from stompbox.stomp.versions import VERSIONS
 from stompbox.store.base import Store
 
+_YIELD = opmap["YIELD_VALUE"]
 SOURCE = str(Path(stompbox.__file__).parent)
 FLOORS = ("broker", "store", "server", "stomp")
 WITHIN = 20.0  # seconds for the story
@@ -87,6 +90,8 @@ class Raising:
         if not self.is_on and (self.is_over or threading.get_ident() == self._loop):
             return
         if code.co_name.startswith("<") or code.co_name == "__repr__":
+            return
+        if code.co_flags & CO_GENERATOR and code.co_code[frame.f_lasti] == _YIELD:  # it is closed, where nobody hears what it raises
             return
         caller = frame.f_back
         site = (

@@ -48,7 +48,7 @@ SOURCES = {
 EXCLUSIVE = (*SOURCES[TOPIC], RESULTS)
 SETTINGS = ("", 'global-max-size = "64KiB"\n', "persist-delivery-count-before-delivery = true\n", "max-commit-delay = 0\n")  # of a broker
 CONFIGURATION = '[[address-setting]]\nmatch = "#"\nmax-delivery-attempts = -1\n'  # nothing dies here, it must all come out
-SENDERS = ("producer", "pricer")  # roles
+SENDERS = ("producer", "pricer", "sink", "watcher", "caller")  # roles
 MOST = 60  # dots between two kills
 WITHIN = 60.0  # seconds for a dot to come, and for an actor to end
 

@@ -27,9 +27,21 @@ class Opened(Struct, frozen=True, tag=True):
     link: str
 
 
+class Started(Struct, frozen=True, tag=True):
+    """A broker is about to be started. `limited`: sources that may be full; `counts_first`: attempts are stored before deliveries."""
+
+    time: int
+    limited: list[str]
+    counts_first: bool
+
+
 class Closed(Struct, frozen=True, tag=True):
+    """`is_abrupt`: without DISCONNECT, so that the oldest message of each subscription has failed; `sources`: what it subscribed to."""
+
     time: int
     link: str
+    is_abrupt: bool = False
+    sources: list[str] = []
 
 
 class Traits(Struct, frozen=True):
@@ -43,6 +55,7 @@ class Traits(Struct, frozen=True):
     key: str = ""  # of a last-value queue
     retained: bool = False
     again: bool = False  # sent with an id for duplicate detection: may be sent once more, and must be there once
+    delay: int = 0  # ms for which it is to wait
 
 
 class Sent(Struct, frozen=True, tag=True):
@@ -89,6 +102,8 @@ class Got(Struct, frozen=True, tag=True):
     message: str
     redelivered: bool
     id: str = ""  # its message-id
+    reason: str = ""  # of a dead letter
+    offset: int = -1  # in the log, where the reader is told
 
 
 class Retained(Struct, frozen=True, tag=True):
@@ -115,6 +130,8 @@ class Answered(Struct, frozen=True, tag=True):
     messages: list[str]
     transaction: str = ""
     is_good: bool = True
+    is_failure: bool = False  # a NACK, which counts; what is merely given back does not
+    is_final: bool = False  # a dead letter at once
 
 
 class Acknowledged(Struct, frozen=True, tag=True):
@@ -126,7 +143,48 @@ class Acknowledged(Struct, frozen=True, tag=True):
     messages: list[str]
 
 
-Event = Opened | Closed | Sent | Ended | Confirmed | Refused | Got | Retained | Waiting | Answered | Acknowledged
+class Shown(Struct, frozen=True, tag=True):
+    """What a reader who takes nothing from anybody was shown, in order: all that was confirmed before `asked` must be among it. `start`:
+    the offset from which it read a log, which tells `offsets`."""
+
+    asked: int
+    link: str
+    source: str
+    messages: list[str]
+    start: int = 0
+    offsets: list[int] = []
+
+
+class Moving(Struct, frozen=True, tag=True):
+    """A reader group is about to be told to go on to an offset."""
+
+    link: str
+    group: str
+    position: int
+
+
+class Moved(Struct, frozen=True, tag=True):
+    """It has been confirmed."""
+
+    time: int
+    link: str
+    group: str
+    position: int
+
+
+class Stood(Struct, frozen=True, tag=True):
+    """Where a reader group is, as the broker says; `asked`: when it was about to be asked."""
+
+    asked: int
+    link: str
+    group: str
+    position: int
+
+
+Event = (
+    Started | Opened | Closed | Sent | Ended | Confirmed | Refused | Got | Retained | Waiting | Answered | Acknowledged
+    | Shown | Moving | Moved | Stood
+)  # fmt: skip
 
 
 class Journal:

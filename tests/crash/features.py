@@ -20,7 +20,8 @@ RING: Final = 20
 ATTEMPTS: Final = 2
 DEAD, EXPIRED = "all.dead", "all.expired"
 NEWS, NEWS_ADDRESS = "/topic/all.news", "all.news"
-PRICES = "/topic/all.prices"  # has a retained message
+PRICES = "/topic/all.prices.*"
+PRICED: Final = tuple([f"/topic/all.prices.{name}" for name in "abc"])  # each has a retained message
 STREAM = f"/stream/{NEWS_ADDRESS}"
 SUBSCRIBERS: Final = {"anna": "", "bert": "kind = 'x'", "carl": ""}  # client-ids, with the selector of the durable subscription `news`
 WILD: Final = "/topic/*.news"  # carl's
@@ -73,7 +74,9 @@ DURABLE: Final = tuple(
 )
 FILTERED: Final = Source("all.filtered", f"/topic/{NEWS_ADDRESS}::all.filtered", takes="y")
 LOG: Final = Source(STREAM, STREAM)
-BY_NAME: Final = {source.name: source for source in (*QUEUES, *DURABLE, FILTERED, LOG)}
+NAMED: Final = Source("nora.stream", STREAM)  # a reader of the log with a stored position
+TEMPORARY: Final = Source("temporary", "/temp-queue/answers")  # each, by the name `temporary:<its owner's link>`
+BY_NAME: Final = {source.name: source for source in (*QUEUES, *DURABLE, FILTERED, LOG, NAMED)}
 PLAIN: Final = tuple([source.destination for source in QUEUES if source.name not in (DEAD, EXPIRED, "all.taken")])
 COMPOSITES: Final = (
     f"/queue/all.mixed,{NEWS}",
@@ -84,13 +87,17 @@ DESTINATIONS: Final = (*PLAIN, NEWS, *COMPOSITES)
 UNREFUSED: Final = tuple([each for each in DESTINATIONS if "fail" not in each and "block" not in each])
 
 
+def rules_of(source: str) -> Source:
+    return TEMPORARY if source.startswith(f"{TEMPORARY.name}:") else BY_NAME[source]
+
+
 def sources_of(sent: Sent) -> Iterator[str]:
     """All that must get a message."""
     kind = sent.traits.kind
     for destination in sent.destination.split(","):
         if destination == NEWS:
-            yield from [source.name for source in (*DURABLE, FILTERED, LOG) if not source.takes or source.takes == kind]
-        elif destination == PRICES:
+            yield from [source.name for source in (*DURABLE, FILTERED, LOG, NAMED) if not source.takes or source.takes == kind]
+        elif destination in PRICED:
             pass
         elif destination == "/queue/all.alone" and kind == "z":  # an exclusive divert takes it
             yield "all.taken"
@@ -105,6 +112,17 @@ def broker_settings(random: Random) -> str:
     return random.choice(("", 'global-max-size = "256KiB"\n', 'global-max-size = "1MiB"\n')) + random.choice(
         ("", "persist-delivery-count-before-delivery = true\n", "max-commit-delay = 0\n")
     )
+
+
+def limited(configuration: str) -> list[str]:
+    """The sources whose address may be full, with such a configuration."""
+    top, *tables = configuration.split("[[address-setting]]\n")
+    found = []
+    for source in QUEUES if "global-max-size" not in top else ():
+        [table] = [table for table in tables if table.startswith(f'match = "{source.name}"\n')]
+        if "max-size" in table or "page-limit" in table:
+            found.append(source.name)
+    return found if "global-max-size" not in top else [source.name for source in QUEUES]
 
 
 def address_settings(random: Random, *, is_last: bool = False) -> str:

@@ -8,6 +8,9 @@ import sys
 import time
 from collections import deque
 from collections.abc import Mapping
+from typing import Any
+
+from msgspec import json
 
 from stompbox.stomp.codec import Decoder, encode
 from stompbox.stomp.frames import SERVER_COMMANDS, Frame
@@ -48,6 +51,7 @@ class Link:
         self.journal = journal
         self.control = control
         self.frames: deque[Frame] = deque()
+        self.requests = 0
         while True:
             try:
                 self._connect(port, client_id)
@@ -68,8 +72,29 @@ class Link:
         self.journal.note(Opened(time.monotonic_ns(), self.name))
 
     def close(self) -> None:
+        """Without a word."""
+        self.journal.note(Closed(time.monotonic_ns(), self.name, is_abrupt=True))
+        self.socket.close()
+
+    def disconnect(self) -> list[Frame]:
+        """In peace; what was under way before the RECEIPT."""
+        self.write(self.frame("DISCONNECT", {"receipt": "bye"}))
+        left = []
+        while (frame := self.receive()).headers.get("receipt-id") != "bye":
+            left.append(frame)
         self.journal.note(Closed(time.monotonic_ns(), self.name))
         self.socket.close()
+        return left
+
+    def ask(self, request: str, headers: Mapping[str, str], body: bytes = b"") -> Any:
+        """The answer to a request, read from JSON. Nothing else must be under way."""
+        self.requests += 1
+        head = {"destination": "stompbox.requests", "request": request, "request-id": str(self.requests), **headers}
+        self.write(self.frame("SEND", head, body))
+        frame = self.receive()
+        assert frame.headers.get("request-id") == str(self.requests), frame
+        assert frame.headers["status"] == "ok", (frame.headers, frame.body)
+        return json.decode(frame.body)
 
     def frame(self, command: str, headers: Mapping[str, str], body: bytes = b"") -> bytes:
         return encode(Frame(command, dict(headers), body), self.version)

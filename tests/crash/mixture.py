@@ -4,7 +4,8 @@
 
 It goes in rounds of ROUND seconds. Each has a store of its own, all that drill.py does (kills, also at start; backups), and ends with
 a broker that is stopped in peace; the next one has room for everything, and all queues are taken out to the last message. What must
-have become of each is in fates.py, who takes part in players.py, what the addresses are in features.py.
+have become of each is in fates.py and readings.py, who takes part in players.py, askers.py and readers.py, what the addresses are in
+features.py.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
+from stompbox.stomp.frames import Frame
 from tests.conftest import end
 from tests.crash.drill import Drill, faults
-from tests.crash.events import Acknowledged, Answered, Got, Journal, Waiting
+from tests.crash.events import Acknowledged, Answered, Got, Journal, Shown, Started, Waiting
 from tests.crash.fates import Fates
 from tests.crash.features import (
     BY_NAME,
@@ -28,12 +30,14 @@ from tests.crash.features import (
     FILTERED,
     FIXED,
     LOG,
+    NAMED,
     NEWS,
     QUEUES,
     SUBSCRIBERS,
     Source,
     address_settings,
     broker_settings,
+    limited,
 )
 from tests.crash.link import Link
 from tests.crash.players import DELAY, message_in, source_of
@@ -45,13 +49,33 @@ CAST = (
     *(("worker", name) for name in "uvw"),
     *(("subscriber", name) for name in SUBSCRIBERS),
     ("pricer", "z"),
+    ("sink", "s"),
+    ("caller", "c"),
+    *(("watcher", name) for name in "kl"),
+    ("grouper", "g"),
+    ("follower", "nora"),
+    ("replayer", "e"),
 )
+
+
+class Found(NamedTuple):
+    """A message that was shown or came."""
+
+    source: str
+    message: str
+    id: str
+    reason: str
+
+
+def found_in(frame: Frame, source: Source) -> Found:
+    reason = frame.headers.get("dead-letter-reason", "")
+    return Found(source_of(frame, source.name), message_in(frame.body), frame.headers["message-id"], reason)
 
 
 @dataclass
 class Mixture(Drill):
     cast = CAST
-    actors_module = "tests.crash.players"
+    actors_module = "tests.crash.cast"
     most: ClassVar[int] = 30
     is_last: bool = False
 
@@ -59,8 +83,10 @@ class Mixture(Drill):
         return Fates()
 
     def configuration(self) -> str:
-        top = "" if self.is_last else broker_settings(self.random)
-        return top + address_settings(self.random, is_last=self.is_last) + FIXED
+        text = ("" if self.is_last else broker_settings(self.random)) + address_settings(self.random, is_last=self.is_last) + FIXED
+        with Journal(self.folder / "brokers.journal") as journal:
+            journal.note(Started(time.monotonic_ns(), limited(text), "persist-delivery-count" in text))
+        return text
 
     def make_subscriptions(self) -> None:
         with Journal(self.folder / "first.journal") as journal:
@@ -80,13 +106,17 @@ class Mixture(Drill):
                 while time.monotonic() < settled:  # the broker answers meanwhile
                     self._look(link, BY_NAME["all.ring"])
                 for source in (source for source in QUEUES if source.is_kept):
-                    self._note(link, self._look(link, source))
+                    asked, found = time.monotonic_ns(), self._look(link, source)
+                    self._note(link, found)
+                    journal.note(Shown(asked, link.name, source.name, [one.message for one in found]))
             idle = 0
             while idle < 2:  # what expired is in its queue with the next commit
                 taken = sum(self._take_out(journal, source) for source in (*QUEUES, FILTERED, *DURABLE))
                 idle = 0 if taken else idle + 1
             with self.link(journal) as link:
                 self._read_log(link)
+            with self.link(journal, NAMED.name.partition(".")[0]) as link:
+                self._read_named(link)
 
     def _take_out(self, journal: Journal, source: Source) -> int:
         """All that waits in a queue now; how many."""
@@ -106,35 +136,35 @@ class Mixture(Drill):
                     raise AssertionError(f"{source.name} has {found}, not all of which come: {error}") from error
         return len(found)
 
-    def _settle(self, link: Link, source: Source) -> list[tuple[str, str, str]]:
+    def _settle(self, link: Link, source: Source) -> list[Found]:
         """What is left when the queue has read all that the log has for it, which it does for a consumer. He gives back what he got."""
         self._subscribe(link, source, {"ack": "client", "prefetch-count": "1"})
         frame = link.receive()
-        mine = source_of(frame, source.name), message_in(frame.body), frame.headers["message-id"]
+        mine = found_in(frame, source)
         self._note(link, [mine], is_again=frame.headers["redelivered"] == "true")
         link.write(link.frame("NACK", {"id": frame.headers["ack"]}))
-        link.journal.note(Answered(link.name, mine[0], [mine[1]], is_good=False))
+        link.journal.note(Answered(link.name, mine.source, [mine.message], is_good=False))
         with self.link(link.journal) as other:
             found = self._look(other, source)
         self._unsubscribe(link, source)
-        link.journal.note(Waiting(source.name, [message for _, message, _ in found]))
+        link.journal.note(Waiting(source.name, [one.message for one in found]))
         return found
 
     def _unsubscribe(self, link: Link, source: Source) -> None:
         """What comes meanwhile goes back."""
         link.write(link.frame("UNSUBSCRIBE", {"id": source.name, "receipt": "u"}))
         while (frame := link.receive()).headers.get("receipt-id") != "u":
-            taken = source_of(frame, source.name), message_in(frame.body), frame.headers["message-id"]
+            taken = found_in(frame, source)
             self._note(link, [taken], is_again=frame.headers["redelivered"] == "true")
-            link.journal.note(Answered(link.name, taken[0], [taken[1]], is_good=False))
+            link.journal.note(Answered(link.name, taken.source, [taken.message], is_good=False))
 
     def _take(self, link: Link, source: Source, count: int) -> None:
         by_source: dict[str, list[str]] = {}
         for _ in range(count):
             frame = link.receive()
-            taken = source_of(frame, source.name), message_in(frame.body), frame.headers["message-id"]
+            taken = found_in(frame, source)
             self._note(link, [taken], is_again=frame.headers["redelivered"] == "true")
-            by_source.setdefault(taken[0], []).append(taken[1])
+            by_source.setdefault(taken.source, []).append(taken.message)
         for name, messages in by_source.items():
             link.journal.note(Answered(link.name, name, messages))
         link.write(link.frame("ACK", {"id": frame.headers["ack"], "receipt": "all"}))
@@ -151,18 +181,18 @@ class Mixture(Drill):
         )
         assert link.receive().headers["receipt-id"] == "s"
 
-    def _look(self, link: Link, source: Source) -> list[tuple[str, str, str]]:
-        """(source, message, id) of all that waits in a queue, which stays."""
+    def _look(self, link: Link, source: Source) -> list[Found]:
+        """All that waits in a queue; it stays."""
         self._subscribe(link, source, {"browser": "true"})
         found = []
         while (frame := link.receive()).headers.get("browser") != "end":
-            found.append((source_of(frame, source.name), message_in(frame.body), frame.headers["message-id"]))
+            found.append(found_in(frame, source))
         self._unsubscribe(link, source)
         return found
 
-    def _note(self, link: Link, found: list[tuple[str, str, str]], *, is_again: bool = False) -> None:
-        for source, message, name in found:
-            link.journal.note(Got(time.monotonic_ns(), link.name, source, message, is_again, name))
+    def _note(self, link: Link, found: list[Found], *, is_again: bool = False) -> None:
+        for one in found:
+            link.journal.note(Got(time.monotonic_ns(), link.name, one.source, one.message, is_again, one.id, one.reason))
 
     def _read_log(self, link: Link) -> None:
         """The stream of NEWS from its beginning, up to a mark that is sent now."""
@@ -170,7 +200,23 @@ class Mixture(Drill):
         assert link.receive().headers["receipt-id"] == "m"
         self._subscribe(link, LOG, {"x-stream-offset": "first"})
         while (frame := link.receive()).body != b"end":
-            self._note(link, [(LOG.name, message_in(frame.body), frame.headers["message-id"])])
+            name, offset = message_in(frame.body), int(frame.headers["x-stream-offset"])
+            link.journal.note(Got(time.monotonic_ns(), link.name, LOG.name, name, False, frame.headers["message-id"], "", offset))
+
+    def _read_named(self, link: Link) -> None:
+        """What the named reader of NEWS has not acknowledged, up to the same mark."""
+        headers = {"durable-subscription-name": NAMED.name.rpartition(".")[2], "ack": "client", "consumer-window-size": "-1"}
+        self._subscribe(link, NAMED, headers)
+        messages = []
+        while (frame := link.receive()).body != b"end":
+            messages.append(message_in(frame.body))
+            is_again, offset = frame.headers["redelivered"] == "true", int(frame.headers["x-stream-offset"])
+            got = Got(time.monotonic_ns(), link.name, NAMED.name, messages[-1], is_again, frame.headers["message-id"], "", offset)
+            link.journal.note(got)
+        link.journal.note(Answered(link.name, NAMED.name, messages))
+        link.write(link.frame("ACK", {"id": frame.headers["ack"], "receipt": "all"}))
+        assert link.receive().headers["receipt-id"] == "all"
+        link.journal.note(Acknowledged(time.monotonic_ns(), link.name, NAMED.name, messages))
 
 
 def main() -> int:

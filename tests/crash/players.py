@@ -1,6 +1,5 @@
-"""Those who take part in the drill with all features (features.py), each a process of its own that lives through any number of brokers.
-
-    python -m tests.crash.players ROLE NAME PORT JOURNAL SEED
+"""Those who take part in the drill with all features (features.py), each a process of its own (cast.py) that lives through any number of
+brokers. Readers that take nothing are in readers.py, who asks for things is in askers.py.
 
 | role       | does                                                                                                       |
 |------------|-------------------------------------------------------------------------------------------------------------|
@@ -8,17 +7,15 @@
 |            | duplicate detection and no answer is sent again to the next broker, and now and then what had one            |
 | worker     | takes from most queues: ACK, NACK, in transactions with SENDs, cumulative, leaves, lets go, comes back       |
 | subscriber | a durable subscription, as one of SUBSCRIBERS                                                                |
-| pricer     | retained messages, and new subscriptions to their topic                                                      |
+| pricer     | retained messages on several topics, and new subscriptions to one or all of them                             |
 """
 
 from __future__ import annotations
 
-import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
 
 from stompbox.stomp.frames import Frame
@@ -33,6 +30,7 @@ from tests.crash.features import (
     GROUPS,
     KEYS,
     KINDS,
+    PRICED,
     PRICES,
     QUEUES,
     SUBSCRIBERS,
@@ -75,6 +73,13 @@ class Player(Actor, ABC):
 
     def mixed(self, link: Link, destination: str, *, transaction: str = "") -> tuple[bytes, Sent]:
         """The frame of a new message with a random choice of headers, noted as sent."""
+        sent, headers, body = self.message(link, destination, transaction=transaction)
+        if not transaction:
+            headers["receipt"] = sent.message
+        return link.frame("SEND", headers, body), sent
+
+    def message(self, link: Link, destination: str, *, transaction: str = "") -> tuple[Sent, dict[str, str], bytes]:
+        """A new message with a random choice of headers, noted as sent."""
         random = self.random
         self.number += 1
         persistent = random.random() < 0.95 or "ring" in destination or "last" in destination
@@ -86,15 +91,11 @@ class Player(Actor, ABC):
         if transaction:
             headers["transaction"] = transaction
         size = LARGE if random.random() < 0.01 else random.choice(SIZES)
-        return self.frame(link, sent, headers, size), sent
-
-    def frame(self, link: Link, sent: Sent, headers: dict[str, str], size: int) -> bytes:
-        receipt = {} if sent.transaction else {"receipt": sent.message}
-        return link.frame("SEND", {"destination": sent.destination, **receipt, **headers}, body_of(sent.message, size))
+        return sent, {"destination": destination, **headers}, body_of(sent.message, size)
 
     def traits(self, destination: str, *, may_come_again: bool) -> tuple[Traits, dict[str, str]]:
         random, headers = self.random, {}
-        kind, priority, due, expires, group, key, again = random.choice(KINDS), 4, 0, 0, "", "", False
+        kind, priority, delay, due, expires, group, key, again = random.choice(KINDS), 4, 0, 0, 0, "", "", False
         headers["kind"] = kind
         if random.random() < 0.2:
             priority = random.randint(0, 9)
@@ -111,13 +112,14 @@ class Player(Actor, ABC):
             key = headers["key"] = f"k{random.randrange(KEYS)}"
         if may_come_again and random.random() < 0.3:
             again, headers["_AMQ_DUPL_ID"] = True, f"{self.name}.{self.number}"
-        return Traits(kind, priority, due, expires, group, key, False, again), headers
+        return Traits(kind, priority, due, expires, group, key, False, again, delay), headers
 
     def got(self, link: Link, frame: Frame, source: str) -> str:
         assert frame.command == "MESSAGE", frame
         headers, message = frame.headers, message_in(frame.body)
         is_again = headers["redelivered"] == "true"
-        self.journal.note(Got(time.monotonic_ns(), link.name, source, message, is_again, headers["message-id"]))
+        reason, offset = headers.get("dead-letter-reason", ""), int(headers.get("x-stream-offset", -1))
+        self.journal.note(Got(time.monotonic_ns(), link.name, source, message, is_again, headers["message-id"], reason, offset))
         return message
 
     def confirmed_unit(self, link: Link, unit: str, things: int = 1) -> None:
@@ -285,10 +287,11 @@ class Consumer(Player):
         by_source: dict[str, list[str]] = {}
         for one in covered:
             by_source.setdefault(one.source, []).append(one.message)
+        is_final = not is_good and len(covered) == 1 and "|" not in covered[0].source and self.random.random() < 0.1
         for source, messages in by_source.items():
-            self.journal.note(Answered(link.name, source, messages, transaction, is_good))
+            self.journal.note(Answered(link.name, source, messages, transaction, is_good, not is_good, is_final))
         headers = {"id": covered[-1].ack}
-        if not is_good and len(covered) == 1 and "|" not in covered[0].source and self.random.random() < 0.1:
+        if is_final:
             headers["requeue"] = "false"  # a dead letter at once
         if transaction:
             headers["transaction"] = transaction
@@ -363,8 +366,9 @@ class Worker(Consumer):
         """In peace, or without a word."""
         for name in self.taken:
             self.refuse(link, name)
-        self.journal.note(Closed(time.monotonic_ns(), link.name))
-        if self.random.random() < 0.5:
+        is_abrupt = self.random.random() < 0.5
+        self.journal.note(Closed(time.monotonic_ns(), link.name, is_abrupt, list(self.taken)))
+        if not is_abrupt:
             link.write(link.frame("DISCONNECT", {"receipt": "bye"}))
             while (frame := link.receive()).headers.get("receipt-id") != "bye":
                 self.take_no_more(link, frame, *self.taken)
@@ -389,58 +393,51 @@ class Subscriber(Consumer):
 
 class Pricer(Player):
     def work(self) -> None:
-        link = self.connect()
+        link, is_first = self.connect(), True
         while True:
-            data, waiting = b"", set()
-            for _ in range(self.random.randint(1, 5)):
-                data += self.price(link, waiting)
+            data, waiting = b"", set[str]()
+            for destination in PRICED if is_first else self.random.choices(PRICED, k=3):
+                data += self.price(link, waiting, destination)
             link.write(data)
             while waiting:
                 unit = link.receive().headers["receipt-id"]
                 waiting.discard(unit)
                 self.confirmed_unit(link, unit)
+            is_first = False
             self.look()
             if self.control.is_over():
                 raise Stopped
 
-    def price(self, link: Link, waiting: set[str]) -> bytes:
-        """A SEND, or a transaction with one."""
-        self.number += 1
-        message, transaction = f"{self.name}.{self.number}", self.next_serial("t") if self.random.random() < 0.3 else ""
-        self.journal.note(Sent(link.name, message, PRICES, transaction, True, time.monotonic_ns(), Traits(retained=True)))
-        headers = {"destination": PRICES, "retain": "set"}
-        waiting.add(transaction or message)
-        if not transaction:
-            return link.frame("SEND", {**headers, "receipt": message}, body_of(message, 10))
+    def price(self, link: Link, waiting: set[str], destination: str) -> bytes:
+        """A SEND, to several topics now and then, or a transaction with two."""
+        if self.random.random() < 0.2:
+            destination = ",".join(PRICED)
+        if self.random.random() < 0.7:
+            return self.send(link, waiting, destination)
+        transaction = self.next_serial("t")
+        data = link.frame("BEGIN", {"transaction": transaction})
+        for where in (destination, self.random.choice(PRICED)):
+            data += self.send(link, waiting, where, transaction)
         self.journal.note(Ended(link.name, transaction, commits=True))
-        send = link.frame("SEND", {**headers, "transaction": transaction}, body_of(message, 10))
-        begin, commit = [
-            link.frame(word, {"transaction": transaction, **more}) for word, more in (("BEGIN", {}), ("COMMIT", {"receipt": transaction}))
-        ]
-        return begin + send + commit
+        waiting.add(transaction)
+        return data + link.frame("COMMIT", {"transaction": transaction, "receipt": transaction})
+
+    def send(self, link: Link, waiting: set[str], destination: str, transaction: str = "") -> bytes:
+        self.number += 1
+        message = f"{self.name}.{self.number}"
+        self.journal.note(Sent(link.name, message, destination, transaction, True, time.monotonic_ns(), Traits(retained=True)))
+        if not transaction:
+            waiting.add(message)
+        asked = {"transaction": transaction} if transaction else {"receipt": message}
+        return link.frame("SEND", {"destination": destination, "retain": "set", **asked}, body_of(message, 10))
 
     def look(self) -> None:
-        """With another connection, because a subscription is new once."""
+        """With another connection, because a subscription is new once; each topic has something by now."""
         asked = time.monotonic_ns()
         other = Link(self.port, self.journal, self.control)
-        other.write(other.frame("SUBSCRIBE", {"destination": PRICES, "id": "1"}))
-        message = message_in(other.receive().body)
-        self.journal.note(Retained(asked, other.name, PRICES, message))
+        destination = self.random.choice((PRICES, *PRICED))
+        other.write(other.frame("SUBSCRIBE", {"destination": destination, "id": "1"}))
+        for _ in PRICED if destination == PRICES else (destination,):
+            frame = other.receive()
+            self.journal.note(Retained(asked, other.name, frame.headers["destination"], message_in(frame.body)))
         other.close()
-
-
-ROLES: dict[str, Callable[[str, int, Journal, Random], Player]] = {
-    "producer": Producer,
-    "worker": Worker,
-    "subscriber": Subscriber,
-    "pricer": Pricer,
-}
-
-
-def main(role: str, name: str, port: int, path: Path, seed: int) -> None:
-    with Journal(path) as journal:
-        ROLES[role](name, port, journal, Random(f"{seed} {name}")).live()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), Path(sys.argv[4]), int(sys.argv[5]))

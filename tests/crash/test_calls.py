@@ -40,6 +40,13 @@ def check(told: Told, there: dict[str, list[bytes]], hit: str) -> None:
     assert told.written_after == 0, f"something was said after the broker had stopped: {hit}"
 
 
+async def ended(broker: Broker) -> None:
+    """It has stopped, and the commit that the store was at is over: it may land after the last word, and not while somebody looks."""
+    await broker.stop()
+    while broker.committer.is_alive:
+        await asyncio.sleep(0)
+
+
 def is_known(broker: Broker) -> bool:
     """Whether the exception became what docs/durability.md says: the broker has stopped, or one connection, or one queue."""
     return broker.has_failed or bool(broker.errors["internal-fault"]) or bool(broker.errors["store-failed"])
@@ -49,7 +56,7 @@ async def in_memory(folder: Path, site: Site | None = None, time: int = 1) -> Ra
     store = MemoryStore()
     with Raising(site, time, ("broker", "server", "stomp")) as raising:  # this store cannot break off: it has no crash to survive
         broker, told = await played(configuration(folder), store, raising)
-    await broker.stop()
+    await ended(broker)
     assert not raising.hit or is_known(broker), f"nobody has seen the exception: {raising.hit}"
     check(told, await left(configuration(folder), store), raising.hit)
     return raising
@@ -60,11 +67,8 @@ async def on_disk(folder: Path, site: Site | None = None, time: int = 1) -> Rais
     store: Store = PatientStore(Path(settings.data))
     with Raising(site, time) as raising:
         broker, told = await played(settings, store, raising)
-    if not broker.has_failed:
-        await broker.stop()
+    await ended(broker)
     copytree(settings.data, after.data)  # what a crash would leave
-    if broker.has_failed:
-        await broker.stop()
     assert not raising.hit or is_known(broker), f"nobody has seen the exception: {raising.hit}"
     check(told, await left(after, PatientStore(Path(after.data))), raising.hit)
     store.close()

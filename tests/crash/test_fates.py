@@ -12,21 +12,26 @@ from tests.crash.events import (
     Ended,
     Event,
     Got,
+    Moved,
+    Moving,
     Opened,
     Refused,
     Retained,
     Sent,
+    Shown,
+    Started,
+    Stood,
     Traits,
     Waiting,
 )
 from tests.crash.fates import SLACK, Fates
-from tests.crash.features import DEAD, EXPIRED, NEWS, PRICES, RING, STREAM
+from tests.crash.features import DEAD, EXPIRED, NEWS, PRICED, RING, STREAM
 
 S = 1_000_000_000
 MIXED, GROUPS, LAST, RINGS, ALONE, DROP, FAIL, KEPT = [
     f"/queue/all.{name}" for name in ["mixed", "groups", "last", "ring", "alone", "drop", "fail", "kept"]
 ]
-WATCHED = ("anna.news", "carl.news")
+WATCHED = ("anna.news", "carl.news", "nora.stream")
 COPIES, TAKEN, FILTERED = "all.copies", "all.taken", "all.filtered"
 # Who sends, and two who receive, each on a connection to the first broker and on one to the second; the third one drains
 P1, P2, V1, V2, W1, W2, LAST1 = "1-1", "2-1", "1-2", "2-2", "1-3", "2-3", "3-1"
@@ -69,6 +74,35 @@ def all_of(number: int, *sources: str) -> list[Event]:
     return [event for source in sources for event in used(number, source)]
 
 
+def dead(number: int, reason: str, link: str = V1, *, at: int = 30) -> list[Event]:
+    source = f"{DEAD}|all.mixed"
+    answered = Answered(link, source, [f"p.{number}"])
+    return [Got(at * S, link, source, f"p.{number}", False, "", reason), answered]
+
+
+def failed(number: int, link: str, *, at: int, final: bool = False, again: bool = False) -> list[Event]:
+    return [*got(number, link=link, at=at, again=again), Answered(link, "all.mixed", [f"p.{number}"], "", False, True, final)]
+
+
+def answered(number: int, owner: str = V1, *, at: int = 20) -> list[Event]:
+    """One that came to the owner of a temporary queue."""
+    return got(number, f"temporary:{owner}", owner, at=at)
+
+
+def shown(*numbers: int, asked: int = 30, source: str = "all.kept", start: int = 0, offsets: tuple[int, ...] = ()) -> list[Event]:
+    return [Shown(asked * S, V1, source, [f"p.{number}" for number in numbers], start, list(offsets))]
+
+
+def on_log(*numbers: int) -> list[Told]:
+    """Sent to the topic, and all but read again."""
+    everywhere: list[list[Event]] = [event for number in numbers for event in (sent(number, NEWS), all_of(number, *WATCHED))]
+    return [*everywhere, *[got(number, STREAM, LAST1, at=101) for number in numbers]]
+
+
+def move(position: int, *, confirmed: int = 21) -> list[Event]:
+    return [Moving(V1, "g", position), *([Moved(confirmed * S, V1, "g", position)] if confirmed else [])]
+
+
 def problems(*told: Told) -> list[str]:
     audit = Fates()
     audit.add([*OPEN, *[each for event in told for each in (event if isinstance(event, list) else [event])]])
@@ -77,10 +111,47 @@ def problems(*told: Told) -> list[str]:
 
 X, Y, Z = Traits("x"), Traits("y"), Traits("z")
 GROUP, KEY = Traits(group="g"), Traits(key="k")
-LATE, BRIEF = Traits(due=30 * S), Traits(expires=30 * S)
+LATE, BRIEF = Traits(due=30 * S, delay=20_000), Traits(expires=30 * S)
 AGAIN = Traits(again=True)
 
+ROOM = [Started(0, [], False)]
+FULL = [Started(0, ["all.drop", "all.fail"], False)]
+TEMPORARY = f"temporary:{V1}"
+
 FINE: dict[str, list[Told]] = {
+    "dropped where it may have been full": [FULL, sent(1, DROP)],
+    "refused where it may have been full": [FULL, sent(1, FAIL, confirmed=0), [Refused(P1, "p.1")]],
+    "scheduled, the earlier one to wait longer": [
+        sent(1, MIXED, Traits(due=40 * S, delay=30_000)), sent(2, MIXED, LATE), used(2, at=31), used(1, at=41),
+    ],
+    "died of two refusals": [
+        sent(1), failed(1, V1, at=20), failed(1, W1, at=21, again=True), dead(1, "max-delivery-attempts"),
+    ],
+    "died of a refusal and a lost connection": [
+        sent(1), failed(1, V1, at=20), got(1, link=W1, at=21, again=True), [Closed(22 * S, W1, True, ["all.mixed"])],
+        dead(1, "max-delivery-attempts"),
+    ],
+    "died of brokers that count first": [
+        [Started(0, [], True), Started(55 * S, [], True)], sent(1), dead(1, "max-delivery-attempts", V2, at=70),
+    ],
+    "refused for good": [sent(1), failed(1, V1, at=20, final=True), dead(1, "rejected")],
+    "answers to a temporary queue": [sent(1, TEMPORARY), answered(1)],
+    "answers whose owner went first": [sent(1, TEMPORARY, confirmed=0)],
+    "answers whose broker went first": [sent(1, "temporary:3-1", at=101, confirmed=102)],
+    "a batch, told again to the next broker": [
+        transaction((1, MIXED), (2, MIXED)), [Sent(P2, "p.1", MIXED, "t", True, 65 * S), Sent(P2, "p.2", MIXED, "t", True, 65 * S)],
+        [Confirmed(66 * S, P2, "t")], used(1, link=V2, at=70), used(2, link=V2, at=71),
+    ],
+    "shown to everybody": [sent(1, KEPT), sent(2, KEPT), shown(1, 2), shown(1, 2, asked=31), got(1, "all.kept"), got(2, "all.kept")],
+    "sent after a reader asked": [sent(1, KEPT), sent(2, KEPT, at=40, confirmed=41), shown(1), got(1, "all.kept"), got(2, "all.kept")],
+    "read again": [*on_log(1, 2), shown(1, 2, source=STREAM, offsets=(4, 5)), shown(2, source=STREAM, start=5, offsets=(5,))],
+    "another in the place of one that was not stored": [
+        sent(1, NEWS, confirmed=0), shown(1, source=STREAM, offsets=(4,)),
+        *[sent(2, NEWS, at=61, confirmed=62, link=P2), *[used(2, source, V2, at=70) for source in WATCHED], got(2, STREAM, LAST1, at=101)],
+        [Shown(80 * S, V2, STREAM, ["p.2"], 0, [4])],
+    ],
+    "a group goes on": [move(3), move(7, confirmed=0), [Stood(22 * S, V1, "g", 3), Stood(65 * S, V2, "g", 7)]],
+    "a group that was never moved": [[Stood(22 * S, V1, "g", 0)]],
     "consumed": [sent(1), used(1)],
     "diverted": [sent(1, MIXED, X), all_of(1, "all.mixed", COPIES)],
     "diverted alone": [sent(1, ALONE, Z), used(1, TAKEN)],
@@ -117,8 +188,10 @@ FINE: dict[str, list[Told]] = {
         sent(1, GROUPS, GROUP), used(1, "all.groups"), [Closed(25 * S, V1)], sent(2, GROUPS, GROUP, at=12, confirmed=13),
         used(2, "all.groups", W1, at=30),
     ],
-    "retained": [sent(1, PRICES), [Retained(12 * S, V1, PRICES, "p.1")]],
-    "retained, a newer one not confirmed yet": [sent(1, PRICES), sent(2, PRICES, confirmed=15), [Retained(12 * S, V1, PRICES, "p.2")]],
+    "retained": [sent(1, PRICED[0]), [Retained(12 * S, V1, PRICED[0], "p.1")]],
+    "retained, a newer one not confirmed yet": [
+        sent(1, PRICED[0]), sent(2, PRICED[0], confirmed=15), [Retained(12 * S, V1, PRICED[0], "p.2")],
+    ],
     "looked at in a queue that keeps": [sent(1, KEPT), got(1, "all.kept", LAST1, at=101)],
     "one of each key waits": [sent(1, LAST, KEY), [Waiting("all.last", ["p.1"])], used(1, "all.last")],
     "not persistent in a transaction": [
@@ -127,6 +200,48 @@ FINE: dict[str, list[Told]] = {
 }  # fmt: skip
 
 BROKEN: dict[str, tuple[str, list[Told]]] = {
+    "dropped where there was room": ("lost", [ROOM, sent(1, DROP)]),
+    "refused where there was room": ("unfounded", [ROOM, sent(1, FAIL, confirmed=0), [Refused(P1, "p.1")]]),
+    "scheduled, in the wrong order": ("disorder", [sent(1, MIXED, LATE), sent(2, MIXED, LATE), used(2, at=31), used(1, at=32)]),
+    "behind one that had to wait": ("disorder", [sent(1), sent(2, MIXED, LATE), used(2, at=31), used(1, at=32)]),
+    "died of one refusal": ("unexplained", [sent(1), failed(1, V1, at=20), dead(1, "max-delivery-attempts")]),
+    "died although the lost connection had an older one": (
+        "unexplained",
+        [sent(1), sent(2), got(1, at=19), got(2, at=20), [Closed(22 * S, V1, True, ["all.mixed"])], got(1, link=W1, at=23, again=True),
+         done(1, link=W1), failed(2, W1, at=24, again=True), dead(2, "max-delivery-attempts", W1)],
+    ),
+    "died as if refused for good": ("unexplained", [sent(1), failed(1, V1, at=20), dead(1, "rejected")]),
+    "delivered after all attempts": (
+        "overtried",
+        [sent(1), failed(1, V1, at=20), failed(1, W1, at=21, again=True), got(1, at=22, again=True), done(1)],
+    ),
+    "an answer that never came": ("lost", [sent(1, TEMPORARY)]),
+    "an answer that came to somebody else": ("stolen", [sent(1, TEMPORARY), got(1, TEMPORARY, W1)]),
+    "half of the answers": ("lost", [transaction((1, TEMPORARY), (2, TEMPORARY), confirmed=15), answered(1)]),
+    "a batch that is lost": ("lost", [transaction((1, MIXED), (2, GROUPS), confirmed=15), used(1)]),
+    "a batch published twice": (
+        "doubled twice",
+        [transaction((1, MIXED), confirmed=15), [Sent(P1, "p.1", MIXED, "t", True, 16 * S)], got(1, id="1-1"),
+         got(1, link=W1, at=21, id="1-2"), done(1, link=W1)],
+    ),
+    "what lost in a batch": ("void", [[Sent(P1, "p.1", MIXED, "lost", True, 10 * S), Ended(P1, "lost", False)], used(1)]),
+    "not shown": ("unshown", [sent(1, KEPT), sent(2, KEPT), shown(1), got(1, "all.kept"), got(2, "all.kept")]),
+    "shown twice": ("repeated disorder", [sent(1, KEPT), shown(1, 1), got(1, "all.kept")]),
+    "shown in the wrong order": ("disorder", [sent(1, KEPT), sent(2, KEPT), shown(2, 1), got(1, "all.kept"), got(2, "all.kept")]),
+    "left out of a log": (
+        "unshown",
+        [*on_log(1, 2, 3), shown(1, 2, 3, source=STREAM, offsets=(4, 5, 6)), shown(1, 3, source=STREAM, offsets=(4, 6))],
+    ),
+    "at another offset": ("moved", [*on_log(1), shown(1, source=STREAM, offsets=(4,)), shown(1, source=STREAM, offsets=(5,))]),
+    "two at one offset": ("moved unshown", [*on_log(1, 2), shown(1, source=STREAM, offsets=(4,)), shown(2, source=STREAM, offsets=(4,))]),
+    "before the offset that was asked for": ("moved", [*on_log(1), shown(1, source=STREAM, start=5, offsets=(4,))]),
+    "a group behind": ("behind", [move(3), move(7), [Stood(65 * S, V2, "g", 3)]]),
+    "a group ahead": ("ahead", [move(3), [Stood(65 * S, V2, "g", 4)]]),
+    "an old retained one of another topic": (
+        "stale",
+        [sent(1, PRICED[1]), sent(2, ",".join(PRICED)), sent(3, PRICED[0]), [Retained(12 * S, V1, PRICED[1], "p.1")]],
+    ),
+    "what a named reader was never given": ("lost", [sent(1, NEWS), all_of(1, *WATCHED[:2]), got(1, STREAM, LAST1, at=101)]),
     "confirmed and gone": ("lost", [sent(1)]),
     "confirmed with a delay and gone": ("lost", [sent(1, MIXED, LATE)]),
     "a large ring pushes nothing out": ("lost hole", [sent(1, RINGS), sent(2, RINGS, at=12, confirmed=13), used(2, "all.ring")]),
@@ -192,7 +307,7 @@ BROKEN: dict[str, tuple[str, list[Told]]] = {
         "replaced",
         [sent(1, LAST, KEY), sent(2, LAST, KEY), all_of(1, "all.last"), all_of(2, "all.last"), [Waiting("all.last", ["p.1", "p.2"])]],
     ),
-    "an old retained one": ("stale", [sent(1, PRICES), sent(2, PRICES), [Retained(12 * S, V1, PRICES, "p.1")]]),
+    "an old retained one": ("stale", [sent(1, PRICED[0]), sent(2, PRICED[0]), [Retained(12 * S, V1, PRICED[0], "p.1")]]),
     "a body that is not what was sent": ("invented", [[Got(20 * S, V1, "all.mixed", "broken-p.1.0", False)]]),
     "not persistent, after a restart": (
         "resurrected", [[Sent(P1, "p.1", MIXED, "t", False, 10 * S), Ended(P1, "t", commits=True)], used(1, link=V2, at=70)],

@@ -23,22 +23,25 @@ STEP: Final = 32  # segments whose time has come together: about a millisecond, 
 
 
 def arrive(queue: Queue, run: Run, first: int, stop: int) -> None:
-    due, now = _due(run), queue.engine.now
+    due, now = due_of(run), queue.engine.now
     if due <= now:
         queue.show(run, first, stop)
     if queue.paged_from >= 0:
         if queue.intake is not None:
-            queue.intake.came_to_log(queue, stop - first)
+            queue.intake.came_to_log(queue, Segment(run, first, stop), is_due=due <= now)
         seeking.seek(queue.engine, queue)
         return
     if queue.is_durable:
         queue.reach_to(first, stop)
     segment = Segment(run, first, stop)
     if due > now:
-        _wait(queue, segment, due, is_new=True)
+        wait_for(queue, segment, due, is_new=True)
         return
     for part in _admitted(queue, segment):
-        queue.offer_lanes(part)
+        if queue.paged_from < 0:
+            queue.offer_lanes(part)
+        elif queue.intake is not None:  # for the part before it there was no room
+            queue.intake.left(part)
     if queue.intake is not None:
         queue.intake.settle(queue)
     if queue.paged_from >= 0:  # since just now: what is behind the part for which there was no room may be for somebody
@@ -52,9 +55,9 @@ def take(queue: Queue, segment: Segment) -> None:
         return
     if queue.intake is not None:
         queue.intake.paged -= min(queue.intake.paged, len(segment))
-    due = _due(run)
-    if due > queue.engine.now:
-        _wait(queue, segment, due, is_new=False)
+    due = due_of(run)
+    if due > queue.engine.now or (due and queue.later is not None):  # one that was to come before it may still be in the log alone
+        wait_for(queue, segment, due, is_new=False)
         return
     if due > run.arrived:  # browsers were not shown it then
         queue.show(run, segment.first, segment.stop)
@@ -124,13 +127,13 @@ def wake_one(queue: Queue, segment: Segment) -> None:
         queue.backlog.put_back(part)
 
 
-def _due(run: Run) -> int:
+def due_of(run: Run) -> int:
     """When its messages are to be delivered, ms since the epoch; 0 at once."""
     special = run.shape.special
     return special.delivery_time(run.arrived) if special is not None else 0
 
 
-def _wait(queue: Queue, segment: Segment, due: int, *, is_new: bool) -> None:
+def wait_for(queue: Queue, segment: Segment, due: int, *, is_new: bool) -> None:
     """Until it is due, or expires."""
     expires = segment.run.shape.expires
     when = min(due, expires) if expires else due

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from stompbox.broker import paging
+from stompbox.broker import arrivals, paging
 from stompbox.broker.cursor import Cursor
 from stompbox.broker.matching import wanted
 from stompbox.broker.queue import Kind, Queue
 from stompbox.broker.segments import Segment
 from stompbox.message import Run, Shape
+from stompbox.ranges import Ranges
 
 if TYPE_CHECKING:
     from stompbox.broker.consumer import Consumer
@@ -29,15 +30,19 @@ NO_END: Final = -1
 class Browser(Queue):
     """What one consumer has still to see of another queue. `end`: the offset where the log ended when it began; NO_END: it goes on."""
 
-    __slots__ = ("destination", "end", "shown")
+    __slots__ = ("destination", "end", "found", "shown")
 
     def __init__(self, engine: Engine, shown: Queue, consumer: Consumer, cursor: Cursor, *, end: int) -> None:
         super().__init__(engine, shown.address, consumer.queue_name, kind=Kind.BROWSER, cursor=cursor, selector=consumer.selector)
         self.shown = shown
         self.end = end
+        self.found = Ranges()  # scheduled messages that it found in the log itself, whatever the queue does with them
         self.destination = consumer.destination or shown.name
 
     def offer(self, run: Run, first: int, stop: int) -> None:
+        if _is_scheduled(run):
+            self._show_woken(run, first, stop)
+            return
         if self.paged_from >= 0:
             self.engine.log_run(self.address, run)  # the queue itself may not need it there
             return
@@ -50,6 +55,13 @@ class Browser(Queue):
                 return
             self.backlog.push(part)
 
+    def _show_woken(self, run: Run, first: int, stop: int) -> None:
+        """It comes in its own time, and is shown once: here, or when the log is read to there."""
+        for low, high in list(self.found.gaps(first, stop if self.paged_from < 0 else min(stop, self.paged_from))):
+            for part in _seen(self.selector, self, Segment(run, low, high)):
+                self.backlog.push(part)
+        self.dispatch()
+
     def _take_in(self, run: Run, first: int, stop: int) -> None:
         shown = self.shown
         if paging.is_gone(shown, run, first):
@@ -61,9 +73,13 @@ class Browser(Queue):
                         self._add(seen)
 
     def _add(self, segment: Segment) -> None:
-        special = segment.run.shape.special
-        is_early = special is not None and special.delivery_time(segment.run.arrived) > self.engine.now
+        due = arrivals.due_of(segment.run)
+        is_early = due > self.engine.now
         is_over = 0 < segment.run.shape.expires <= self.engine.now
+        if _is_scheduled(segment.run) and segment.first >= self.paged_from >= 0:
+            self.found.add(segment.first, segment.stop)
+            if is_early and self.end == NO_END:
+                arrivals.wait_for(self, segment, due, is_new=False)
         if not is_early and not is_over:
             self.backlog.push(segment)
 
@@ -118,6 +134,10 @@ def _seen(selector: Selector | None, browser: Queue, segment: Segment) -> list[S
         return [segment]
     ranges = wanted(selector, segment.run, segment.first, segment.stop, browser.address, queue=browser.id)
     return [Segment(segment.run, low, high) for low, high in ranges]
+
+
+def _is_scheduled(run: Run) -> bool:
+    return arrivals.due_of(run) > run.arrived
 
 
 def _offset(segment: Segment) -> int:

@@ -34,7 +34,7 @@ def offer(queue: Queue, segment: Segment) -> None:
         if not paging.fits(queue, backlog.size, part):
             paging.page(queue.engine, queue, part.run, part.first)
             if queue.intake is not None:
-                queue.intake.paged += segment.stop - part.first
+                queue.intake.left(part if part.stop == segment.stop else segment.part(part.first, segment.stop))
             return
         if lane is None:
             backlog.leave(part)

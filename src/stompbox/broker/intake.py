@@ -1,35 +1,48 @@
 """Queues that do not simply keep what arrives: last value, ring, purged without consumers.
 
-    last value   a newer message takes the place of the waiting one with the same key; what is being delivered is left alone, and
-                 is dropped instead of delivered again when a newer one has come
+    last value   a newer message takes the place of the waiting one with the same key, also of one that the log alone has; what is being
+                 delivered is left alone, and is dropped instead of delivered again when a newer one has come
     ring         so many wait at most; the oldest of what waits is dropped
     purged       nothing comes in while nobody consumes
     disabled     nothing comes in at all
+
+Of what a last-value queue has in the log alone memory has the keys, each with an offset. After a restart they are not known: the queue
+reads through what it has there, a portion at a time, and forgets the bodies again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from stompbox.broker import paging
 from stompbox.broker.columns import values_of
 from stompbox.broker.kinds import Rules
-from stompbox.broker.segments import Segment
+from stompbox.broker.segments import Segment, octets_of
 
 if TYPE_CHECKING:
     from stompbox.broker.queue import Queue
+    from stompbox.message import Run
+
+
+class Left(NamedTuple):
+    """The newest message of a key, which the log alone has."""
+
+    first: int
+    size: int  # as tallies count (limits.py)
 
 
 class Intake:
-    """Of one queue. `paged` counts what came while the rest was in the log alone."""
+    """Of one queue. `paged` counts what the log alone has."""
 
-    __slots__ = ("_is_enabled", "_is_purged", "_key", "_latest", "_ring_size", "paged")
+    __slots__ = ("_is_enabled", "_is_purged", "_key", "_latest", "_ring_size", "_unknown", "is_reading", "paged")
 
     def __init__(self, rules: Rules, queue: Queue) -> None:
         self._key = rules.last_value_key
         self._ring_size = rules.ring_size
-        self._latest: dict[bytes, Segment] = {}  # each of one message, by key
+        self._latest: dict[bytes, Segment | Left] = {}  # each of one message, by key
+        self._unknown = (0, 0)  # offsets in the log whose keys are to be looked at
+        self.is_reading = False
         self._is_purged = rules.is_purged
         self._is_enabled = rules.is_enabled
         self.paged = 0
@@ -52,11 +65,38 @@ class Intake:
             if not key:
                 yield part
                 continue
-            older = self._latest.get(key)
-            if older is not None and older.home is not None:
-                queue.drop(queue.backlog.remove(older), "replaced")
+            if self._is_old(key, part):
+                queue.drop(part, "replaced")
+                continue
+            self._replace(queue, key, part.first)
             self._latest[key] = part
             yield part
+
+    def _is_old(self, key: bytes, part: Segment) -> bool:
+        """Whether the log has a newer one. What was to wait for its time is as new as its time."""
+        latest = self._latest.get(key)
+        return isinstance(latest, Left) and latest.first > part.first and not _is_scheduled(part)
+
+    def _replace(self, queue: Queue, key: bytes, by: int) -> None:
+        """The message of the key that waits goes; the one at the offset `by` takes its place."""
+        older = self._latest.get(key)
+        if isinstance(older, Left):
+            if older.first != by:
+                self.paged -= min(self.paged, 1)
+                queue.engine.counters["replaced"] += 1
+                if queue.tally is not None:
+                    queue.tally.less(older.size, 1)
+                queue.skip(older.first, older.first + 1)
+        elif older is not None and older.home is not None:
+            queue.drop(queue.backlog.remove(older), "replaced")
+
+    def left(self, segment: Segment) -> None:
+        """These are in the log alone from now on, and were admitted."""
+        self.paged += len(segment)
+        for key, part in self._by_key(segment) if self._key else ():
+            latest = self._latest.get(key)
+            if latest is not None and latest.first == part.first:
+                self._latest[key] = _left(part)
 
     def _by_key(self, segment: Segment) -> Iterator[tuple[bytes, Segment]]:
         values = values_of(segment.run, self._key, segment.first, segment.stop)
@@ -95,17 +135,77 @@ class Intake:
         if excess > 0 and queue.paged_from >= 0:
             paging.load(queue.engine, queue)
 
-    def came_to_log(self, queue: Queue, count: int) -> None:
-        """So many more are in the log alone."""
-        self.paged += count
+    def came_to_log(self, queue: Queue, segment: Segment, *, is_due: bool) -> None:
+        """Messages that the log alone has got just now."""
+        if self._key and is_due:
+            for key, part in self._by_key(segment):
+                if key:
+                    self._replace(queue, key, part.first)
+                    self._latest[key] = _left(part)
+        self.paged += len(segment)
         self.settle(queue)
 
     def count(self, queue: Queue) -> None:
         """What is in the log alone was there before: it came before a restart, or before the queue had these rules."""
         first, stop = queue.paged_from, queue.address.log.next
+        self._unknown = (0, 0)
         if 0 <= first < stop:
             self.paged = sum([high - low for low, high in queue.cursor.ahead.gaps(max(first, queue.cursor.position), stop)])
+            self._unknown = (first, stop) if self._key else (0, 0)
+
+    # What is in the log alone, after a restart
+
+    def look(self, queue: Queue) -> None:
+        """Reads the next portion of what has keys that are not known."""
+        start, stop = max(self._unknown[0], queue.paged_from), self._unknown[1]
+        if self.is_reading or queue.paged_from < 0 or start >= stop:
+            return
+        found = paging.read(queue.engine, queue, start, _found, stop)
+        if found is None:
+            self.is_reading = True
+        else:
+            self.learn(queue, *found, start=start)
+
+    def learn(self, queue: Queue, runs: list[Run], until: int, *, start: int) -> None:
+        """The keys of what was read, complete up to `until`: of each only the newest stays."""
+        self.is_reading = False
+        self._unknown = (until, self._unknown[1])
+        for run in runs:
+            for first, stop in queue.still_in_log(max(run.first, start), min(run.stop, until)):
+                for segment, is_wanted in paging.sifted(queue, run, first, stop):
+                    if is_wanted and not _is_scheduled(segment):
+                        self._learn(queue, segment)
+        if until < self._unknown[1]:
+            queue.engine.dispatch_later(queue)
+
+    def _learn(self, queue: Queue, segment: Segment) -> None:
+        for key, part in self._by_key(segment):
+            latest = self._latest.get(key)
+            if not key or (latest is not None and latest.first == part.first):
+                continue
+            if latest is not None and latest.first > part.first:
+                self.paged -= min(self.paged, 1)
+                queue.drop(part, "replaced")
+            else:
+                self._replace(queue, key, part.first)
+                self._latest[key] = _left(part)
 
     def clear(self) -> None:
         self._latest.clear()
+        self._unknown = (0, 0)
         self.paged = 0
+
+
+def _left(part: Segment) -> Left:
+    return Left(part.first, part.size + octets_of(part.run.shape))
+
+
+def _is_scheduled(segment: Segment) -> bool:
+    special = segment.run.shape.special
+    return special is not None and special.delivery_time(segment.run.arrived) > 0
+
+
+def _found(queue: Queue, runs: list[Run], start: int, until: int) -> None:
+    """What was read for `look`."""
+    if queue.intake is not None:
+        queue.intake.learn(queue, runs, until, start=start)

@@ -166,8 +166,12 @@ class Tally:
             self.size += run.size if count == len(run.bodies) else sum(map(len, run.bodies[start : start + count]))
 
     def gone(self, size: int, count: int, shape: Shape) -> None:
+        self.less(size + octets_of(shape) * count, count)
+
+    def less(self, size: int, count: int) -> None:
+        """`size`: with the octets of headers."""
         self.count -= count
-        self.size -= size + octets_of(shape) * count
+        self.size -= size
 
     def clear(self) -> None:
         self.size = self.count = 0

@@ -249,6 +249,8 @@ class Queue(Waiting):
             dispatching.dispatch(self)
         if self.later is not None:
             scheduling.read_due(self, self.later)
+        if self.intake is not None:
+            self.intake.look(self)
         if self.paged_from >= 0 and (self.takers or paging.reads_for_itself(self)):
             if paging.wants_more(self):
                 paging.load(self.engine, self)

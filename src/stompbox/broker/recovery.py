@@ -57,7 +57,7 @@ def recover(engine: Engine, recovered: Recovered) -> None:
             queue.doubted_below = doubts.get(str(queue.id), 0)
     _tidy(engine)
     for queue in engine.queues.values():
-        if queue.rules.is_non_destructive and queue.paged_from >= 0:
+        if (queue.rules.is_non_destructive or queue.rules.last_value_key) and queue.paged_from >= 0:
             engine.dispatch_later(queue)  # no consumer makes it read what has expired or was replaced
 
 

@@ -47,7 +47,9 @@ class Later:
 
 
 def fits(queue: Queue, segment: Segment) -> bool:
-    """Whether a message for later is kept in memory."""
+    """Whether a message for later is kept in memory. Not behind one that is not: it would be at hand when the other one must be read."""
+    if queue.later is not None:
+        return False
     cost = segment.cost
     return queue.waits.size + cost <= min(MOST, queue.engine.page_size) and queue.address.memory.takes(cost, len(segment))
 

@@ -46,7 +46,8 @@ def give_back(queue: Queue) -> None:
     if not queue.count and not queue.has_waits:
         return
     log, out = queue.address.log, [segment for binding in queue.bindings for segment in binding.taken()]
-    is_special = queue.intake is not None or queue.groups is not None or queue.redrive is not None or queue.kind is Kind.BROWSER
+    has_marks = queue.groups is not None and bool(queue.groups.rules.group_first_key)  # of what was given out; the log has them not
+    is_special = has_marks or queue.redrive is not None or queue.kind is Kind.BROWSER
     is_special = is_special or queue in queue.engine.returning  # something long is done with its messages just now
     if is_special or sum(map(len, out)) != queue.delivering:  # else a transaction has some, and may give them back
         return
@@ -63,7 +64,10 @@ def give_back(queue: Queue) -> None:
     if not queue.is_durable:  # its cursor does not say what was never for it
         queue.cursor.pass_over(first, queue.paged_from if queue.paged_from >= 0 else log.next)
     for segment in sorted(gone, key=_first, reverse=True):
-        _log(queue, queue.backlog.remove(segment))
+        left = queue.backlog.remove(segment)
+        _log(queue, left)
+        if queue.intake is not None:
+            queue.intake.left(left)
         if not queue.is_durable:
             queue.cursor.revoke(segment.first, segment.stop)
     for binding in queue.bindings:

@@ -59,6 +59,11 @@ class Committer:
         self.is_busy = True
         self._jobs.put(commit)
 
+    @property
+    def is_alive(self) -> bool:
+        """The thread is there, and may be at a commit, also after `abandon`."""
+        return self._thread.is_alive()
+
     def halt(self) -> None:
         """No commit is begun any more. One that the disk works on may land; nobody is told."""
         self.is_halted = True
