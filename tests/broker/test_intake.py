@@ -160,3 +160,17 @@ def test_a_full_address_takes_no_more_of_a_key_than_of_others() -> None:
     windows.give_back(world.queue("q"))
     put(world, "a", b"x")
     assert sorted(all_of(world)) == [b"a", b"b", b"c"]
+
+
+def test_a_ring_drops_nothing_for_messages_that_a_restart_has_ended() -> None:
+    """What is not persistent is gone; the log does not say so before it is read."""
+    world = World(RING, page_size=1000)
+    for number in range(5):
+        world.send("q", b"old %d" % number + bytes(SIZE), persistent=False)
+        world.commit()
+    assert world.queue("q").is_paged
+    world = world.restart()
+    for number in range(4):
+        world.send("q", b"%d" % number)
+    world.settle()
+    assert all_of(world) == [b"0", b"1", b"2", b"3"]

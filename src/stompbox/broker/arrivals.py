@@ -54,7 +54,7 @@ def take(queue: Queue, segment: Segment) -> None:
         queue.backlog.push(segment)
         return
     if queue.intake is not None:
-        queue.intake.paged -= min(queue.intake.paged, len(segment))
+        queue.intake.loaded(segment)
     due = due_of(run)
     if due > queue.engine.now or (due and queue.later is not None):  # one that was to come before it may still be in the log alone
         wait_for(queue, segment, due, is_new=False)

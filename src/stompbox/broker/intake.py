@@ -33,9 +33,9 @@ class Left(NamedTuple):
 
 
 class Intake:
-    """Of one queue. `paged` counts what the log alone has."""
+    """Of one queue. `paged` counts what the log alone has and came since the start: of what was there before, nobody knows what is gone."""
 
-    __slots__ = ("_is_enabled", "_is_purged", "_key", "_latest", "_ring_size", "_unknown", "is_reading", "paged")
+    __slots__ = ("_doubted_below", "_is_enabled", "_is_purged", "_key", "_latest", "_ring_size", "_unknown", "is_reading", "paged")
 
     def __init__(self, rules: Rules, queue: Queue) -> None:
         self._key = rules.last_value_key
@@ -45,7 +45,7 @@ class Intake:
         self.is_reading = False
         self._is_purged = rules.is_purged
         self._is_enabled = rules.is_enabled
-        self.paged = 0
+        self.paged = self._doubted_below = 0  # what is in the log alone below this offset is not counted
         self.count(queue)
 
     # Last value
@@ -124,6 +124,11 @@ class Intake:
 
     # Ring
 
+    def loaded(self, segment: Segment) -> None:
+        """The log alone had these."""
+        if segment.first >= self._doubted_below:
+            self.paged -= min(self.paged, len(segment))
+
     def settle(self, queue: Queue) -> None:
         """Drops the oldest of what waits where that is more than the ring takes."""
         backlog = queue.backlog
@@ -132,7 +137,8 @@ class Intake:
             segment = backlog.pop_oldest(excess)
             excess -= len(segment)
             queue.drop(segment, "overwritten")
-        if excess > 0 and queue.paged_from >= 0:
+        is_doubted = self._ring_size >= 0 and bool(self.paged) and queue.paged_from < self._doubted_below
+        if (excess > 0 or is_doubted) and queue.paged_from >= 0:
             paging.load(queue.engine, queue)
 
     def came_to_log(self, queue: Queue, segment: Segment, *, is_due: bool) -> None:
@@ -148,9 +154,9 @@ class Intake:
     def count(self, queue: Queue) -> None:
         """What is in the log alone was there before: it came before a restart, or before the queue had these rules."""
         first, stop = queue.paged_from, queue.address.log.next
-        self._unknown = (0, 0)
+        self._unknown, self._doubted_below, self.paged = (0, 0), 0, 0
         if 0 <= first < stop:
-            self.paged = sum([high - low for low, high in queue.cursor.ahead.gaps(max(first, queue.cursor.position), stop)])
+            self._doubted_below = stop
             self._unknown = (first, stop) if self._key else (0, 0)
 
     # What is in the log alone, after a restart
