@@ -21,6 +21,9 @@ from stompbox.spark import versions
 from stompbox.spark.datasource import StompSource
 from tests.spark.fake_broker import FakeBroker
 
+# An older pyspark leaves the socket of collect() to the collector of garbage.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+
 WITHIN = 120  # s, for one query
 READ = r"a streaming read of format stomp needs Spark 4\.2 or newer"
 WRITE = r"a streaming write of format stomp needs Spark 4\.1 or newer"

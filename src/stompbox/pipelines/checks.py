@@ -50,6 +50,9 @@ def check(plan: Plan) -> None:
     except UsageError as error:
         _refuse_option(plan, (), error)
     _check_files(plan)
+    for path, value in _paths(plan, steps):
+        if fullmatch(r"[A-Za-z][\w+.-]*://.*", value):
+            plan.origins.refuse(path, f"{shown(value)} is a URL; expected a folder, or a file, that driver and executors share")
     for path, step in steps:
         if isinstance(step, ArchiveTable):
             _check_archive(plan, path, step)
@@ -70,6 +73,18 @@ def _check_files(plan: Plan) -> None:
                 plan.path(text).read_bytes()
         except OSError as fault:
             plan.origins.refuse((key.replace("_", "-"),), f"{plan.path(text)} cannot be read: {fault.strerror}")
+
+
+def _paths(plan: Plan, steps: list[tuple[Path, Step]]) -> Iterator[tuple[Path, str]]:
+    """Each path of the file, with its key. Where it would be taken for a folder called `s3a:`, nobody finds what was written."""
+    yield ("folder",), plan.pipeline.folder
+    for path, step in steps:
+        sources = step.sources if isinstance(step, TransformTable) else ()
+        placed = [(path, step), *(((*path, "source", number), source) for number, source in enumerate(sources))]
+        for place, each in placed:
+            for key in ("table", "output", "sent"):
+                if value := getattr(each, key, None):
+                    yield (*place, key), value
 
 
 def _placed(plan: Plan) -> Iterator[tuple[Path, Step]]:
