@@ -10,6 +10,7 @@ import ast
 import asyncio
 import importlib.util
 import inspect
+import json
 import os
 import re
 import selectors
@@ -31,11 +32,15 @@ from stompbox.config import read
 from stompbox.server.verifying import verify
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "bench" / "README.md", *(ROOT / "docs").rglob("*.md")])
+FOLDERS = ("docs", "examples", "packages")
+PAGES = sorted(
+    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "bench" / "README.md"]
+    + [page for folder in FOLDERS for page in (ROOT / folder).rglob("*.md")]
+)
 MOST_NOT_RUN = 1
 WITHIN = 60.0  # seconds
 URL = re.compile(r"stomps?://[^\"'/ ]*")
-OTHERS = {"git", "curl", "spark-submit", "env/bin/pip", "env/bin/venv-pack"}  # programs that are not ours
+OTHERS = {"git", "curl", "export", "spark-submit", "spark-pipelines", "env/bin/pip", "env/bin/venv-pack"}  # programs that are not ours
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +185,7 @@ SAYS = {  # what a whole program prints, and which then goes on, or ends
 
 
 def is_about_spark(snippet: Snippet) -> bool:
-    return "stompbox.spark" in snippet.text or snippet.page == "docs/spark.md"
+    return "stompbox.spark" in snippet.text or snippet.page in ("docs/spark.md", "packages/pyspark-stomp/README.md")
 
 
 @pytest.mark.parametrize(
@@ -225,3 +230,51 @@ def _run_until(program: Path, words: str) -> str:
                 said += octets
         process.kill()
     return said.decode()
+
+
+# --- All of them ----------------------------------------------------------------------------------------------------------------
+
+ELSEWHERE = {  # blocks that need more than is here, by page and language: the tests that play them
+    ("README.md", "python"): "tests/test_packaging.py",
+    ("packages/pyspark-stomp/README.md", "python"): "tests/test_packaging.py",
+    ("docs/spark.md", "python"): "tests/spark/test_printed.py",
+    ("docs/pipelines.md", "sql"): "tests/pipelines/test_staging.py",
+}
+WITHOUT_SNIPPETS = {"CHANGELOG.md"}  # says what was printed once, too
+NAMED_ONLY = {"yaml"}  # the configuration of another program: tests/admin/test_metrics.py reads what it would scrape
+
+
+def test_every_page_with_a_block_is_looked_at() -> None:
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("no git checkout")
+    pages = {page.relative_to(ROOT).as_posix() for page in PAGES}
+    assert [page for page in listed.stdout.split() if page not in pages | WITHOUT_SNIPPETS and "```" in (ROOT / page).read_text()] == []
+
+
+def test_every_block_is_played_or_exempt_by_name() -> None:
+    """Command lines, TOML, JSON and programs are played above; what is marked says why it is not."""
+    left = []
+    for each in SNIPPETS:
+        is_played = each.language in ("bash", "", "toml", "json") or (each.language == "python" and not is_about_spark(each))
+        if not (is_played or each.is_marked or each.language in NAMED_ONLY or (each.page, each.language) in ELSEWHERE):
+            left.append(str(each))
+    assert left == []
+
+
+@pytest.mark.parametrize(("page", "test"), [(page, test) for (page, _), test in ELSEWHERE.items()])
+def test_what_is_played_elsewhere_is_read_there(page: str, test: str) -> None:
+    text = (ROOT / test).read_text(encoding="utf-8")
+    assert Path(page).name in text or page in text
+
+
+def test_no_block_is_indented_out_of_sight() -> None:
+    """A fence within a list would not be found by `snippets`."""
+    for page in PAGES:
+        assert re.findall(r"^[ \t]+```", page.read_text(encoding="utf-8"), re.MULTILINE) == [], page
+
+
+@those("json")
+def test_json_is_json(snippet: Snippet) -> None:
+    assert [json.loads(line) for line in snippet.text.splitlines()]
