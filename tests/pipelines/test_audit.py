@@ -91,3 +91,40 @@ def test_an_audit_says_when_there_was_nothing_to_compare() -> None:
     assert _text(none, {}).endswith("there was nothing to compare, neither on the broker nor in the table")
     assert _text(none | {"archived": 5}, {}).endswith("no difference; nothing is in both, so no body was compared")
     assert _text(none | {"stored": 5, "archived": 5, "compared": 5}, {}).endswith(": no difference")
+
+
+def test_what_sums_say_is_so(spark: Any) -> None:
+    """Each way in which a part of a log may differ, and those in which it may not: `gaps` is one where a selector leaves offsets out."""
+    from stompbox.pipelines.audit import _PARTS, PART
+
+    whole = range(PART - 3, PART + 3)  # over the border of two parts
+    cases = {
+        "good": (whole, whole), "archived-alone": (whole, ()), "double": ([1, 2, 2, 4], ()), "thrice": ([1, 2, 2, 2, 3], [1, 2, 3]),
+        "missing": ([1, 3], [1, 2, 3]), "deleted": ([1, 2, 3], [1, 3]), "beyond": ([7, 8], [7, 8]), "waits": ((), [1]),
+        "gaps": ([1, 3], [1, 3]), "changed": ([1, 2], [1, -2]), "exchanged": ([1, 2], [1, -3]),
+    }  # fmt: skip
+    session = spark.newSession()
+    for name, side in (("archived", 0), ("stored", 1)):
+        rows = [(address, abs(offset), b"%d" % offset) for address, sides in cases.items() for offset in sides[side]]
+        session.createDataFrame(rows, "address STRING, offset BIGINT, body BINARY").createOrReplaceTempView(name)
+    places = [(address, 0, 8 if address == "beyond" else None) for address in cases]
+    session.createDataFrame(places, "address STRING, position BIGINT, next BIGINT").createOrReplaceTempView("places")
+    for anywhere in ("false", "true"):
+        parts = session.sql(_PARTS.format(anywhere=anywhere)).collect()
+        good = {row["address"] for row in parts} - {row["address"] for row in parts if not row["is_good"]}
+        assert good == {"good", "archived-alone"} | ({"gaps"} if anywhere == "true" else set())
+    assert sum(row["address"] == "good" for row in parts) == 2
+
+
+def test_an_audit_looks_at_an_archive_that_goes_on_from_behind(run: Run, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """First how far it has come, then what it has, then what the broker has: else what comes meanwhile is missing, or beyond."""
+    from stompbox.pipelines import audit
+
+    order: list[str] = []
+    for name in ("positions", "read", "describe"):
+        looked = getattr(audit, name)
+        monkeypatch.setattr(audit, name, lambda *given, name=name, looked=looked, **more: order.append(name) or looked(*given, **more))
+    send(url, "/queue/audit", [b"x"])
+    record(tmp_path / "sent.jsonl", [])
+    run(TEXT, "audit")
+    assert order == ["positions", "read", "describe"]

@@ -9,11 +9,15 @@
 and with a record of what was sent (`sent`): unarchived (and not stored either), twice (the table has an id more often than it was sent),
 other-body, unsent (the table has it, the record has not). What is stored and not yet archived is no difference: it waits.
 
+Most of a table is as it should be, which sums say of many offsets at once: only those parts are compared message by message whose sums
+differ, as they do where messages still wait.
+
 Decides what counts as a difference; changes nothing.
 """
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,24 +35,50 @@ from stompbox.spark.requests import describe
 SHOWN: Final = 20  # differences in the answer; all are in `output`
 _HASHES: Final = {Checksum.SHA256: "sha2(body, 256)", Checksum.MD5: "md5(body)", Checksum.CRC32: "lpad(lower(hex(crc32(body))), 8, '0')"}
 
-_COMPARED: Final = """
-  SELECT coalesce(t.address, s.address) AS address, coalesce(t.offset, s.offset) AS offset, t.copies, t.low, t.high, s.sum,
-         s.offset IS NOT NULL AS stored, p.position, p.next
-  FROM (SELECT address, offset, count(*) AS copies, min(xxhash64(body)) AS low, max(xxhash64(body)) AS high
-        FROM archived GROUP BY address, offset) t
-  FULL OUTER JOIN (SELECT address, offset, xxhash64(body) AS sum FROM stored) s ON t.address = s.address AND t.offset = s.offset
-  LEFT JOIN places p ON p.address = coalesce(t.address, s.address)
+PART: Final = 32_768  # offsets that are compared by their sums first
+_BODIES: Final = "address STRING, offset BIGINT, body BINARY"
+_WHOLE: Final = "address STRING, offset BIGINT, headers MAP<STRING, STRING>, body BINARY"
+
+_PARTS: Final = f"""
+  SELECT s.*, coalesce(next > last, true) AND (
+           copies = stored AND sum = stored_sum AND ({{anywhere}} OR is_whole) OR stored = 0 AND is_whole) AS is_good
+  FROM (SELECT *, copies = last - first + 1
+                  AND offsets_sum = aggregate(sequence(first, last), 0L, (sum, offset) -> sum ^ xxhash64(offset)) AS is_whole
+        FROM (SELECT address, offset DIV {PART} AS part, min(offset) AS first, max(offset) AS last,
+                     count_if(kept) AS copies, count_if(NOT kept) AS stored, bit_xor(if(kept, xxhash64(offset), 0)) AS offsets_sum,
+                     bit_xor(if(kept, sum, 0)) AS sum, bit_xor(if(kept, 0, sum)) AS stored_sum
+              FROM (SELECT address, offset, xxhash64(offset, body) AS sum, true AS kept FROM archived
+                    UNION ALL SELECT address, offset, xxhash64(offset, body), false FROM stored)
+              GROUP BY address, part)) s
+  LEFT JOIN places p ON p.address = s.address
+"""
+"""A part is good where the table has each offset once, and the broker the same bodies or none of them any more. `anywhere`: offsets may be
+left out, and the broker must have the same ones."""
+_COMPARED: Final = f"""
+  SELECT c.address, offset, offset AS last, copies, low, high, sum, int(stored) AS stored_rows, copies AS kept_rows,
+         int(stored AND copies IS NOT NULL) AS compared_rows, p.position, p.next
+  FROM (SELECT coalesce(t.address, s.address) AS address, coalesce(t.offset, s.offset) AS offset, t.copies, t.low, t.high, s.sum,
+               s.offset IS NOT NULL AS stored
+        FROM (SELECT address, offset, count(*) AS copies, min(xxhash64(body)) AS low, max(xxhash64(body)) AS high
+              FROM archived LEFT SEMI JOIN bad ON bad.address = archived.address AND bad.part = offset DIV {PART}
+              GROUP BY address, offset) t
+        FULL OUTER JOIN (SELECT address, offset, xxhash64(body) AS sum
+                         FROM again LEFT SEMI JOIN bad ON bad.address = again.address AND bad.part = offset DIV {PART}) s
+        ON t.address = s.address AND t.offset = s.offset) c
+  LEFT JOIN places p ON p.address = c.address
+  UNION ALL
+  SELECT address, first, last, 1, NULL, NULL, NULL, stored, copies, stored, NULL, NULL FROM parts WHERE is_good
 """
 _DIFFERENCES: Final = {
-    "missing": """SELECT 'missing' AS kind, address, offset, offset AS last, '' AS id FROM compared
+    "missing": """SELECT 'missing' AS kind, address, offset, last, '' AS id FROM compared
                   WHERE copies IS NULL AND offset < position""",
-    "gap": """SELECT 'gap' AS kind, address, offset + 1 AS offset, after - 1 AS last, '' AS id FROM
-                (SELECT address, offset, lead(offset) OVER (PARTITION BY address ORDER BY offset) AS after FROM compared)
-              WHERE after > offset + 1""",
-    "double": "SELECT 'double' AS kind, address, offset, offset AS last, '' AS id FROM compared WHERE copies > 1",
-    "changed": """SELECT 'changed' AS kind, address, offset, offset AS last, '' AS id FROM compared
-                  WHERE copies IS NOT NULL AND (low != high OR (stored AND low != sum))""",
-    "beyond": """SELECT 'beyond' AS kind, address, offset, offset AS last, '' AS id FROM compared
+    "gap": """SELECT 'gap' AS kind, address, last + 1 AS offset, after - 1 AS last, '' AS id FROM
+                (SELECT address, last, lead(offset) OVER (PARTITION BY address ORDER BY offset) AS after FROM compared)
+              WHERE after > last + 1""",
+    "double": "SELECT 'double' AS kind, address, offset, last, '' AS id FROM compared WHERE copies > 1",
+    "changed": """SELECT 'changed' AS kind, address, offset, last, '' AS id FROM compared
+                  WHERE copies IS NOT NULL AND (low != high OR (stored_rows = 1 AND low != sum))""",
+    "beyond": """SELECT 'beyond' AS kind, address, offset, last, '' AS id FROM compared
                  WHERE copies IS NOT NULL AND offset >= next""",
 }
 _SENT: Final = """
@@ -75,20 +105,23 @@ def run(spark: Any, plan: Plan, step: AuditTable) -> Finished:
 
 
 def _audited(session: Any, plan: Plan, step: AuditTable, archive: ArchiveTable) -> Finished:
+    done = positions(plan.state(archive.name) / "checkpoint")  # first how far it has come, then the table, then the logs: it may go on
+    table = open_table(archive.format, plan.path(archive.table))
+    kept = read(session, table, merge=bool(step.sent))
     extents = _extents(plan, archive)
-    _views(session, plan, archive, extents)
-    compared = session.sql(_COMPARED).cache()
-    compared.createOrReplaceTempView("compared")
-    kept = [compared]  # each is asked several times, and each time would read everything
+    views = _Views(session, plan, archive, kept, extents)
+    views.places(done)
+    compared = views.compared()
+    cached = [compared]  # each is asked several times, and each time would read everything
     kinds = {kind: text for kind, text in _DIFFERENCES.items() if kind != "gap" or not archive.selector}
     if step.sent:
-        kept.append(_sent_views(session, step, plan.path(step.sent)))
+        cached.append(_sent_views(views, step, plan.path(step.sent)))
         kinds |= _SENT_DIFFERENCES
     found = session.sql(" UNION ALL ".join(kinds.values())).cache()
     try:
         return _finished(step, plan, compared, found, session)
     finally:
-        for frame in (found, *kept):
+        for frame in (found, *cached, *views.cached):
             frame.unpersist()
 
 
@@ -97,27 +130,62 @@ def _extents(plan: Plan, archive: ArchiveTable) -> dict[str, Extent]:
         return describe(link, ",".join(archive.destinations), create=False).extents
 
 
-def _views(session: Any, plan: Plan, archive: ArchiveTable, extents: dict[str, Extent]) -> None:
-    """archived, stored, places: per address how far the archive has come, and where the log ends."""
-    rows = read(session, open_table(archive.format, plan.path(archive.table)))
-    kept = "address STRING, offset BIGINT, headers MAP<STRING, STRING>, body BINARY"
-    archived = session.createDataFrame([], kept) if rows is None else rows.select("address", "offset", "headers", "body")
-    archived.createOrReplaceTempView("archived")
-    if extents:
-        options = {**plan.connection(), "destination": ",".join(archive.destinations), "failOnDataLoss": "false"}
-        if archive.selector:
-            options["selector"] = archive.selector
-        stored = session.read.format("stomp").options(**options).schema(kept).load()
-    else:
-        stored = session.createDataFrame([], kept)
-    stored.createOrReplaceTempView("stored")
-    done = positions(plan.state(archive.name) / "checkpoint")
-    places = [(address, done.get(address, 0), extents[address].next if address in extents else None) for address in {*done, *extents}]
-    session.createDataFrame(places, "address STRING, position BIGINT, next BIGINT").createOrReplaceTempView("places")
+class _Views:
+    """What an audit compares, as views of a session."""
 
+    def __init__(self, session: Any, plan: Plan, archive: ArchiveTable, kept: Any, extents: dict[str, Extent]) -> None:
+        self.session: Final = session
+        self.cached: Final[list[Any]] = []
+        self._plan: Final = plan
+        self._archive: Final = archive
+        self._kept: Final = kept
+        self._extents: Final = extents
 
-def _sent_views(session: Any, step: AuditTable, file: Path) -> Any:
+    def archived(self, columns: str) -> Any:
+        """Rows of the table with these columns (DDL)."""
+        none = self.session.createDataFrame([], columns)
+        return none if self._kept is None else self._kept.select(*none.columns)
+
+    def stored(self, columns: str, **bounds: str) -> Any:
+        """Rows of the broker, likewise; `bounds` are options of the source."""
+        if not self._extents:
+            return self.session.createDataFrame([], columns)
+        options = {**self._plan.connection(), "destination": ",".join(self._archive.destinations), "failOnDataLoss": "false", **bounds}
+        if self._archive.selector:
+            options["selector"] = self._archive.selector
+        return self.session.read.format("stomp").options(**options).schema(columns).load()
+
+    def places(self, done: dict[str, int]) -> None:
+        """Per address how far the archive has come, and where the log ends."""
+        rows = [(name, done.get(name, 0), self._extents[name].next if name in self._extents else None) for name in {*done, *self._extents}]
+        self.session.createDataFrame(rows, "address STRING, position BIGINT, next BIGINT").createOrReplaceTempView("places")
+
+    def compared(self) -> Any:
+        """Each part in which all is well is a row, and each offset of the others, which are read again."""
+        self.archived(_BODIES).createOrReplaceTempView("archived")
+        self.stored(_BODIES).createOrReplaceTempView("stored")
+        parts = self.session.sql(_PARTS.format(anywhere=str(bool(self._archive.selector)).lower())).cache()
+        self.cached.append(parts)
+        parts.createOrReplaceTempView("parts")
+        bad = parts.where("NOT is_good")
+        bad.createOrReplaceTempView("bad")
+        spans = self.session.sql("SELECT address, min(part) AS low, max(part) AS high FROM bad GROUP BY address").collect()
+        self._again({row["address"]: (row["low"] * PART, (row["high"] + 1) * PART) for row in spans}).createOrReplaceTempView("again")
+        found = self.session.sql(_COMPARED).cache()
+        found.createOrReplaceTempView("compared")
+        return found
+
+    def _again(self, spans: dict[str, tuple[int, int]]) -> Any:
+        """What the broker has between these offsets, and nothing of other addresses."""
+        if not spans.keys() & self._extents.keys():
+            return self.session.createDataFrame([], _BODIES)
+        bounds = {name: spans.get(name, (extent.next, extent.next)) for name, extent in self._extents.items()}
+        starting, ending = (json.dumps({name: bound[end] for name, bound in bounds.items()}) for end in (0, 1))
+        return self.stored(_BODIES, startingOffsets=starting, endingOffsets=ending)
+
+def _sent_views(views: _Views, step: AuditTable, file: Path) -> Any:
     """sent, known, waiting, both; both, which is kept."""
+    session = views.session
     if not file.exists():
         raise UsageError("no-such-file", f"audit {step.name!r}: the record {file} is not there")
     reader = {".parquet": session.read.parquet, ".csv": session.read.option("header", "true").csv, ".jsonl": session.read.json}[file.suffix]
@@ -128,8 +196,8 @@ def _sent_views(session: Any, step: AuditTable, file: Path) -> Any:
     record.selectExpr("CAST(id AS STRING) AS id", "checksum").createOrReplaceTempView("sent")
     header = step.id_header.replace("'", "\\'")
     columns = (f"headers['{header}'] AS id", "address", "offset", f"{_HASHES[step.checksum]} AS sum")
-    session.table("archived").selectExpr(*columns).where("id IS NOT NULL").createOrReplaceTempView("known")
-    session.table("stored").selectExpr(*columns).where("id IS NOT NULL").createOrReplaceTempView("waiting")
+    views.archived(_WHOLE).selectExpr(*columns).where("id IS NOT NULL").createOrReplaceTempView("known")
+    views.stored(_WHOLE).selectExpr(*columns).where("id IS NOT NULL").createOrReplaceTempView("waiting")
     both = session.sql(_SENT).cache()
     both.createOrReplaceTempView("both")
     return both
@@ -140,8 +208,8 @@ def _finished(step: AuditTable, plan: Plan, compared: Any, found: Any, session: 
               .agg({"n": "sum", "kind": "count"}).selectExpr("kind", "coalesce(`sum(n)`, `count(kind)`) AS count").collect()}  # fmt: skip
     listed = [row.asDict() for row in found.orderBy("kind", "address", "offset", "id").limit(SHOWN).collect()]
     figures = compared.selectExpr(
-        "count_if(stored) AS stored", "sum(copies) AS archived", "count_if(copies IS NULL AND offset >= coalesce(position, 0)) AS waiting",
-        "count_if(stored AND copies IS NOT NULL) AS compared",
+        "sum(stored_rows) AS stored", "sum(kept_rows) AS archived",
+        "count_if(copies IS NULL AND offset >= coalesce(position, 0)) AS waiting", "sum(compared_rows) AS compared",
     ).first()  # fmt: skip
     facts = {name: figures[name] or 0 for name in ("stored", "archived", "waiting", "compared")}
     if step.sent:

@@ -25,13 +25,16 @@ from stompbox.spark.requests import describe
 
 MOST_HOURS: Final = 2_000  # drawn one by one; where there are more, by the day
 _HOURS: Final = """
-  SELECT archive, address, date_trunc('hour', timestamp) AS hour, count(*) AS messages, sum(length(body)) AS bytes,
-         min(length(body)) AS size_min, avg(length(body)) AS size_avg, percentile_approx(length(body), 0.5) AS size_p50,
-         percentile_approx(length(body), 0.99) AS size_p99, max(length(body)) AS size_max,
-         percentile_approx(wait, 0.5) AS wait_p50, percentile_approx(wait, 0.99) AS wait_p99, max(wait) AS wait_max,
-         min(offset) AS first_offset, max(offset) AS last_offset
-  FROM (SELECT *, greatest(0, unix_millis(archived) - unix_millis(timestamp)) AS wait FROM rows)
-  GROUP BY archive, address, hour ORDER BY archive, address, hour
+  SELECT archive, address, hour, messages, bytes, size_min, size_avg, sizes[0] AS size_p50, sizes[1] AS size_p99, size_max,
+         waits[0] AS wait_p50, waits[1] AS wait_p99, wait_max, first_offset, last_offset
+  FROM (SELECT archive, address, date_trunc('hour', timestamp) AS hour, count(*) AS messages, sum(size) AS bytes,
+               min(size) AS size_min, avg(size) AS size_avg, percentile_approx(size, array(0.5, 0.99)) AS sizes, max(size) AS size_max,
+               percentile_approx(wait, array(0.5, 0.99)) AS waits, max(wait) AS wait_max,
+               min(offset) AS first_offset, max(offset) AS last_offset
+        FROM (SELECT archive, address, offset, timestamp, length(body) AS size,
+                     greatest(0, unix_millis(archived) - unix_millis(timestamp)) AS wait FROM rows)
+        GROUP BY archive, address, hour)
+  ORDER BY archive, address, hour
 """
 _DRAWN: Final = """
   SELECT date_trunc('{unit}', hour) AS hour, if(address IN (SELECT address FROM largest), address, 'others') AS address,
