@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -17,6 +19,15 @@ from tests.pipelines.lake import expected, staged
 
 ROOT = Path(__file__).parents[2]
 POLICY = Policy(files=2, small=1 << 20, target=1 << 24)
+BATCHES = 60
+
+
+def live_query(folder: Path) -> tuple[str, str]:
+    """What the page says to DuckDB for the live files of a table: the variable, and the query."""
+    page = (ROOT / "docs" / "pipelines.md").read_text()
+    [snippet] = [text.partition("```")[0] for text in page.split("```sql\n")[1:] if "read_text" in text]
+    assign, _, query = snippet.replace("lake/orders", str(folder)).partition(");\n")
+    return assign + ")", query
 
 
 def test_readers_of_parquet_that_began_before_a_compaction_come_to_their_end(spark: Any, tmp_path: Path) -> None:
@@ -52,11 +63,9 @@ def test_the_documented_query_of_the_live_files_in_duckdb(tmp_path: Path) -> Non
         table.append(staged(table, Format.PARQUET, batch), "query", batch)
         if batch == 2:
             compact(table, POLICY)
-    page = (ROOT / "docs" / "pipelines.md").read_text()
-    [snippet] = [text.partition("```")[0] for text in page.split("```sql\n")[1:] if "read_text" in text]
-    assign, _, query = snippet.replace("lake/orders", str(folder)).partition(");\n")
+    assign, query = live_query(folder)
     with duckdb.connect() as connection:
-        connection.execute(assign + ")")
+        connection.execute(assign)
         assert connection.sql(query).fetchall() == [(32,)]
         assert len(connection.sql("SELECT unnest(getvariable('live'))").fetchall()) == len(table.files()) == 4
 
@@ -70,3 +79,45 @@ def test_spark_reads_the_log_while_it_is_written(spark: Any, tmp_path: Path) -> 
         rows = spark.read.parquet(str(folder))
         compact(table, POLICY)
         assert rows.count() == 8 * (batch + 1)
+
+
+def test_readers_in_a_loop_beside_a_writer_that_compacts_see_whole_files_and_all_that_counts(spark: Any, tmp_path: Path) -> None:
+    """By the log (Spark, ourselves, DuckDB as documented) each read has whole batches; by listing, whole files, and nothing is missing."""
+    import duckdb
+
+    folder = tmp_path / "table"
+    table = open_table(Format.PARQUET, folder)
+    table.append(staged(table, Format.PARQUET, 0), "query", 0)
+    done, failed = [1], list[BaseException]()
+
+    def write() -> None:
+        try:
+            for batch in range(1, BATCHES):
+                table.append(staged(table, Format.PARQUET, batch), "query", batch)
+                compact(table, POLICY)
+                done[0] = batch + 1
+        except BaseException as fault:
+            failed.append(fault)
+
+    listed = f"SELECT count(*) FROM read_parquet(['{folder}/**/*.parquet'])"
+    assign, query = live_query(folder)
+    readers: dict[str, Callable[[duckdb.DuckDBPyConnection], Any]] = {
+        "listing": lambda link: link.sql(listed).fetchall()[0],
+        "live": lambda link: (link.execute(assign), link.sql(query).fetchall()[0])[1],
+        "spark": lambda _: [spark.read.parquet(str(folder)).count()],
+        "own": lambda _: [read(spark, open_table(Format.PARQUET, folder)).count()],
+    }
+    seen = dict.fromkeys(readers, 0)
+    writer = threading.Thread(target=write)
+    writer.start()
+    with duckdb.connect() as link:
+        while writer.is_alive() or not all(seen.values()):
+            for name, look in readers.items():
+                before, [rows], after = done[0], look(link), done[0]
+                assert 8 * before <= rows <= 8 * (after + 1), name
+                assert name == "listing" or rows % 8 == 0, name
+                seen[name] += 1
+    writer.join()
+    assert failed == []
+    assert done == [BATCHES]
+    assert len(table.files()) < BATCHES, "nothing was rewritten"
