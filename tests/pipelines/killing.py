@@ -1,6 +1,7 @@
-"""`stompbox pipeline run FILE --once --json` that kills itself: `python -m tests.pipelines.killing FILE [FORMAT POINT NUMBER]`.
+"""`stompbox pipeline run FILE --once --json` that kills itself: `python -m tests.pipelines.killing FILE [STEP POINT NUMBER]`.
 
-With SIGKILL, at the NUMBERth time (from 0 on) that an archive of FORMAT comes to POINT. Without a point it is the command as it is.
+With SIGKILL, at the NUMBERth time (from 0 on) that the archive STEP comes to POINT. Its table is STEP-table.
+Without a point it is the command as it is.
 
     staged     the files of a batch are written, and wait
     moving     a file of data is about to get its name in the table
@@ -27,6 +28,7 @@ from stompbox.cli.pipeline import run
 from stompbox.pipelines import archive, disk, tables
 from stompbox.pipelines.settings import Format
 
+STEPS: Final = (*(kept.value for kept in Format), "java")
 POINTS: Final = ("staged", "moving", "committing", "committed", "done", "next", "merged", "exchanging", "exchanged")
 
 Place = Callable[..., bool]
@@ -67,9 +69,22 @@ def after(owner: Any, name: str, death: _Death, *, here: Place = lambda *_, **__
     setattr(owner, name, dying)
 
 
-def files_of(kept: Format) -> Any:
-    """The class of the tables of a format."""
-    return type(tables.open_table(kept, Path("nowhere")))
+def format_of(step: str) -> Format:
+    return Format.PARQUET if step == "java" else Format(step)
+
+
+def writer_of(step: str) -> str:
+    return "java" if step == "java" else "arrow"
+
+
+def files_of(step: str) -> Any:
+    """The class of the table of a step."""
+    return type(tables.open_table(format_of(step), Path("nowhere")))
+
+
+def is_of(step: str) -> Place:
+    """Is this call of the table of the step?"""
+    return lambda table, *_, **__: table.folder.name == f"{step}-table"
 
 
 def commit_of(kept: Format) -> tuple[Any, str, Place]:
@@ -85,12 +100,14 @@ def commit_of(kept: Format) -> tuple[Any, str, Place]:
     return disk, "write", lambda path, _: path.parent.name == "_spark_metadata"
 
 
-def inside(kept: Format, doing: str, call: tuple[Any, str, Place], death: _Death) -> None:
-    """Before a call (of whom, its name, which ones) in a thread in which a table of the format is `doing` something (append, replace)."""
+def inside(step: str, doing: str, call: tuple[Any, str, Place], death: _Death) -> None:
+    """Before a call (of whom, its name, which ones) in a thread in which the table of the step is `doing` something (append, replace)."""
     under_way: set[int] = set()
-    made, of_table = files_of(kept), getattr(files_of(kept), doing)
+    made, of_table = files_of(step), getattr(files_of(step), doing)
 
     def noted(*arguments: Any) -> Any:
+        if not is_of(step)(*arguments):
+            return of_table(*arguments)
         under_way.add(threading.get_ident())
         try:
             return of_table(*arguments)
@@ -106,25 +123,26 @@ def inside(kept: Format, doing: str, call: tuple[Any, str, Place], death: _Death
     before(owner, name, death, here=is_here)
 
 
-def arm(kept: Format, point: str, number: int) -> None:
+def arm(name: str, point: str, number: int) -> None:
     """Lays death in wait."""
-    death = _Death(number)
+    death, kept, files = _Death(number), format_of(name), files_of(name)
     move: tuple[Any, str, Place] = (disk, "move", lambda *_: True)
-    of_step: Place = lambda *_, step, **__: step.format is kept  # noqa: E731
+    of_step: Place = lambda *_, step, **__: step.name == name  # noqa: E731
+    stager, place = ("stage", 1) if writer_of(name) == "java" else ("stage_messages", 2)  # which argument says where
     {
-        "staged": lambda: after(archive, "stage", death, here=lambda _, __, given, *___: given is kept),
-        "moving": lambda: inside(kept, "append", move, death),
-        "committing": lambda: inside(kept, "append", commit_of(kept), death),
-        "committed": lambda: after(files_of(kept), "append", death),
+        "staged": lambda: after(archive, stager, death, here=lambda *given: f"{name}-table" in str(given[place])),
+        "moving": lambda: inside(name, "append", move, death),
+        "committing": lambda: inside(name, "append", commit_of(kept), death),
+        "committed": lambda: after(files, "append", death, here=is_of(name)),
         "done": lambda: after(archive, "_write", death, here=of_step),
         "next": lambda: before(archive, "_write", death, here=of_step),
-        "merged": lambda: inside(kept, "replace", move, death),
-        "exchanging": lambda: inside(kept, "replace", commit_of(kept), death),
-        "exchanged": lambda: after(files_of(kept), "replace", death),
+        "merged": lambda: inside(name, "replace", move, death),
+        "exchanging": lambda: inside(name, "replace", commit_of(kept), death),
+        "exchanged": lambda: after(files, "replace", death, here=is_of(name)),
     }[point]()
 
 
 if __name__ == "__main__":
     if len(sys.argv) > 2:
-        arm(Format(sys.argv[2]), sys.argv[3], int(sys.argv[4]))
+        arm(sys.argv[2], sys.argv[3], int(sys.argv[4]))
     run(Path(sys.argv[1]), once=True, json_lines=True)

@@ -17,7 +17,7 @@ def test_a_batch_says_where_most_waits() -> None:
     ends = {**dict.fromkeys(latest, 100), "a14": 114}
     source = SimpleNamespace(endOffset=json.dumps(ends), latestOffset=json.dumps(latest))
     table = SimpleNamespace(endOffset="7", latestOffset=None)
-    progress = SimpleNamespace(batchId=3, numInputRows=50, durationMs={"triggerExecution": 500}, sources=[source, table])
-    found = batch_of("orders", progress, 80)
+    progress = SimpleNamespace(batchId=3, durationMs={"triggerExecution": 500}, sources=[source, table])
+    found = batch_of("orders", progress, 50, 80)
     assert (found.rows, found.total, found.rate, found.lag) == (50, 80, 100.0, sum(range(14)))
     assert found.lags == {f"a{number}": number for number in range(13, 13 - MOST_LAGS, -1)}

@@ -57,6 +57,7 @@ REFUSED = [  # options of a batch read, code, words of the text
     ({"numPartitions": "-1"}, "bad-option", ["'numPartitions'"]),
     ({"numPartitions": "٣"}, "bad-option", ["'numPartitions'"]),
     ({"failOnDataLoss": "yes"}, "bad-option", ["'failOnDataLoss'", "'yes'", "true and false"]),
+    ({"includeHeaders": "no"}, "bad-option", ["'includeHeaders'", "'no'", "true and false"]),
     ({"bodyFormat": "json"}, "missing-option", ["'bodyFormat'", "'schema'"]),
     ({"bodyFormat": "xml", "schema": "a INT"}, "bad-option", ["'bodyFormat'", "'xml'", "json and csv"]),
     ({"startingOffsets": "newest"}, "bad-option", ["'startingOffsets'", "earliest, latest"]),

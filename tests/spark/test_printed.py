@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,17 @@ def run(snippet: Snippet, spark: Any, broker: tuple[str, int], folder: Path, **a
     return names
 
 
-def test_three_are_printed() -> None:
-    assert [re.findall("readStream|writeStream|def both", each.text)[0] for each in PRINTED] == ["readStream", "writeStream", "def both"]
+def test_four_are_printed() -> None:
+    known = ["readStream", "to_parquet", "writeStream", "def both"]
+    assert [re.findall("|".join(known), each.text)[0] for each in PRINTED] == known
+
+
+def test_a_batch_read_becomes_files(spark: Any, broker: tuple[str, int], tmp_path: Path) -> None:
+    with blocking.connect(f"stomp://{broker[0]}:{broker[1]}") as client:
+        client.send("/queue/flights.copied", b"1")
+    snippet = replace(PRINTED[1], text=PRINTED[1].text.replace("/topic/flights.#", "/queue/flights.copied"))
+    assert run(snippet, spark, broker, tmp_path)["rows"] == 1
+    assert [bytes(row.body) for row in spark.read.parquet(str(tmp_path / "lake/copy")).collect()] == [b"1"]
 
 
 def test_a_topic_becomes_a_table(spark: Any, broker: tuple[str, int], tmp_path: Path) -> None:
@@ -52,7 +62,7 @@ def test_rows_become_messages(spark: Any, broker: tuple[str, int], tmp_path: Pat
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "1.json").write_text('{"hour": 5, "flights": 7}\n')
     results = spark.readStream.schema("hour INT, flights INT").json(str(tmp_path / "in"))
-    run(PRINTED[1], spark, broker, tmp_path, results=results)
+    run(PRINTED[2], spark, broker, tmp_path, results=results)
     [query] = spark.streams.active
     with blocking.connect(f"stomp://{broker[0]}:{broker[1]}") as client, client.subscribe("/queue/results") as messages:
         try:
@@ -65,7 +75,7 @@ def test_rows_become_messages(spark: Any, broker: tuple[str, int], tmp_path: Pat
 
 
 def test_a_replayed_batch_is_published_once(spark: Any, broker: tuple[str, int], tmp_path: Path) -> None:
-    both = run(PRINTED[2], spark, broker, tmp_path)["both"]
+    both = run(PRINTED[3], spark, broker, tmp_path)["both"]
     rows = spark.createDataFrame([("x",)], "body STRING")
     with blocking.connect(f"stomp://{broker[0]}:{broker[1]}") as client, client.subscribe("/queue/a") as messages:
         for batch in (0, 0, 1):

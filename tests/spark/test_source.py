@@ -12,7 +12,7 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows, SupportsTriggerAvailableNow
-from pyspark.sql.types import IntegerType, LongType, MapType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, IntegerType, LongType, MapType, StringType, StructField, StructType
 
 from stompbox.errors import Refused, SelectorError, UsageError
 from stompbox.spark.datasource import StompSource
@@ -64,6 +64,18 @@ def test_the_schema() -> None:
     assert StompSource({**options, "schema": "carrier STRING"}).schema().endswith("body binary, carrier STRING")
     assert StompSource.name() == "stomp"
     assert ", ".join(f"{name} {kind}" for name, kind in TYPES.items()) == StompSource(options).schema()
+
+
+def test_headers_are_left_out_where_nobody_wants_them(fake: FakeBroker) -> None:
+    """The column is not there, as in Spark's source for Kafka; who names it all the same is told so."""
+    fake.send("/topic/a", [b"x", b"y"], id="1")
+    without = source(fake, destination="/topic/a", includeHeaders="FALSE")
+    assert without.schema() == source(fake).schema().replace("headers map<string,string>, ", "")
+    columns = StructType([StructField("offset", LongType()), StructField("body", BinaryType())])
+    reader = without.reader(schema=columns)
+    assert [row for part in reader.partitions() for batch in reader.read(part) for row in batch.column("body").to_pylist()] == [b"x", b"y"]
+    with pytest.raises(UsageError, match="'headers', which the option includeHeaders=false leaves out"):
+        without.reader(schema=StructType([StructField("headers", MapType(StringType(), StringType()))]))
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,15 @@ Each batch is staged, then committed under (query, batch): what Spark does again
 to a table that is not has a frontier: per address the last offset and time in the table. What the group gives again below it is left out,
 so that a lost checkpoint doubles nothing; a log that was made anew has later times and is taken.
 
-Decides what a row of an archive is: the source's columns, `archived` (when the batch was made) and `date` (the day of arrival, UTC).
+A row of an archive has the source's columns, `archived` (when the batch was made) and `date` (the day of arrival, UTC). Its files are
+written by the tasks (tasks.py, `writer = "arrow"`), or by Java, which the rows are handed to (staging.py). What they read, and how they are
+committed, is the same, and a checkpoint of the one goes on with the other.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -18,13 +20,19 @@ from typing import Any, Final
 from stompbox.pipelines import disk
 from stompbox.pipelines.checkpoints import query_id
 from stompbox.pipelines.progress import Compacted, Report
-from stompbox.pipelines.settings import ArchiveTable, Plan, Stream, TransformTable, Written
-from stompbox.pipelines.staging import forget, read, stage
-from stompbox.pipelines.tables import Policy, Retention, Table, compact, open_table, tidy
+from stompbox.pipelines.settings import ArchiveTable, Plan, Stream, TransformTable, Writer, Written
+from stompbox.pipelines.staging import attempt, forget, read, stage
+from stompbox.pipelines.tables import Policy, Retention, Staged, Table, compact, open_table, tidy
+from stompbox.pipelines.tasks import ARCHIVED, DAY, Frontier, Source, stage_messages
+from stompbox.spark.options import Given, source_options
 
 FRONTIER: Final = "frontier.json"
-Frontier = dict[str, tuple[int, str]]
-"""Per address the offset after the last one in the table, and the time of that last one."""
+
+IN_TABLE: Final = -1
+Counts = MutableMapping[int, int]
+"""Rows by batch, where Spark does not know: they did not come through Java, or (IN_TABLE) the batch was in the table already."""
+Stager = Callable[[Any, str, Frontier], tuple[Staged, int | None]]
+"""What makes files of a batch, under a name, of those rows that lie beyond what the table has; and how many it had (None: Spark knows)."""
 
 
 def policy_of(step: Written) -> Policy:
@@ -42,16 +50,55 @@ def group_of(plan: Plan, step: ArchiveTable) -> str:
     return step.group or f"{plan.name}-{step.name}"
 
 
-def start(spark: Any, plan: Plan, step: ArchiveTable, report: Report, *, once: bool) -> Any:
-    """The streaming query of an archive."""
+def start(spark: Any, plan: Plan, step: ArchiveTable, report: Report, counts: Counts, *, once: bool) -> Any:
+    """The streaming query of an archive. `counts` gets the rows of batches of which Spark does not know them."""
+    table = written_table(step, plan.path(step.table))
+    rows, stager = (_by_arrow if step.writer is Writer.ARROW else _by_java)(spark, plan, step, table)
+    checkpoint = plan.state(step.name) / "checkpoint"
+    write = partial(_write, table=table, step=step, checkpoint=checkpoint, stager=stager, report=report, counts=counts)
+    return started(rows, plan, step, write, once=once)
+
+
+def _by_arrow(spark: Any, plan: Plan, step: ArchiveTable, table: Table) -> tuple[Any, Stager]:
+    """The ranges of a batch as rows, and who makes files of what they stand for."""
+    from stompbox.spark.ranges import FORMAT, RangeSource
+
+    options = plan.stream_options(step, step, group_of(plan, step))
+    source = source_of(options)
+    spark.dataSource.register(RangeSource)
+
+    def staged(frame: Any, name: str, known: Frontier) -> tuple[Staged, int | None]:
+        return stage_messages(frame, source, attempt(table.folder, name), step.format, known)
+
+    return spark.readStream.format(FORMAT).options(**options).load(), staged
+
+
+def source_of(options: dict[str, str]) -> Source:
+    """What these options of the data source read, and a table has of it."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import DateType, StructType, TimestampType
+
+    from stompbox.spark.datasource import StompSource
+    from stompbox.spark.source import view_of
+
+    given = source_options(Given(options), streaming=True)
+    schema = StructType.fromDDL(StompSource(options).schema())
+    view = view_of(schema, given)
+    whole = StructType([*schema.fields]).add(ARCHIVED, TimestampType(), nullable=False).add(DAY, DateType())
+    return Source(given, view, to_arrow_schema(whole, timezone="UTC"))
+
+
+def _by_java(spark: Any, plan: Plan, step: ArchiveTable, table: Table) -> tuple[Any, Stager]:
+    """The rows of a batch, which Spark writes itself."""
     from pyspark.sql.functions import col, current_timestamp, to_date
 
     rows = spark.readStream.format("stomp").options(**plan.stream_options(step, step, group_of(plan, step))).load()
-    rows = rows.withColumn("archived", current_timestamp()).withColumn("date", to_date(col("timestamp")))
-    table = written_table(step, plan.path(step.table))
-    checkpoint = plan.state(step.name) / "checkpoint"
-    write = partial(_write, table=table, step=step, checkpoint=checkpoint, report=report)
-    return started(rows, plan, step, write, once=once)
+    rows = rows.withColumn(ARCHIVED, current_timestamp()).withColumn(DAY, to_date(col("timestamp")))
+
+    def staged(frame: Any, name: str, known: Frontier) -> tuple[Staged, int | None]:
+        return stage(beyond(frame, known), table.folder, step.format, name, DAY), None
+
+    return rows, staged
 
 
 def started(rows: Any, plan: Plan, step: Stream, write: Callable[[Any, int], None], *, once: bool, mode: str = "append") -> Any:
@@ -64,19 +111,23 @@ def started(rows: Any, plan: Plan, step: Stream, write: Callable[[Any, int], Non
     return writer.trigger(processingTime=f"{round(step.trigger * 1000)} milliseconds").start()
 
 
-def _write(frame: Any, batch: int, *, table: Table, step: ArchiveTable, checkpoint: Path, report: Report) -> None:
+def _write(
+    frame: Any, batch: int, *, table: Table, step: ArchiveTable, checkpoint: Path, stager: Stager, report: Report, counts: Counts
+) -> None:
     query = query_id(checkpoint)
     if table.last_batch(query) >= batch:
+        counts[batch] = IN_TABLE
         return
-    rows = beyond(frame, frontier_of(frame.sparkSession, table, query, checkpoint))
-    commit_batch(rows, (query, batch), table, step, "date")
+    staged, count = stager(frame, f"{query}-{batch}", frontier_of(frame.sparkSession, table, query, checkpoint))
+    if count is not None:
+        counts[batch] = count
+    commit_batch(staged, (query, batch), table)
     maintain(table, step, report)
 
 
-def commit_batch(rows: Any, place: tuple[str, int], table: Table, step: ArchiveTable | TransformTable, partition_by: str) -> None:
-    """Stages the rows of a batch, which is a query's and has a number, and makes them part of the table."""
+def commit_batch(staged: Staged, place: tuple[str, int], table: Table) -> None:
+    """Makes the staged rows of a batch, which is a query's and has a number, part of the table."""
     query, batch = place
-    staged = stage(rows, table.folder, step.format, f"{query}-{batch}", partition_by)
     if staged.files:
         table.append(staged, query, batch)
     forget(staged)
@@ -94,7 +145,7 @@ def frontier_of(spark: Any, table: Table, query: str, checkpoint: Path) -> Front
     try:
         kept = json.loads(file.read_text())
         if kept["query"] == query:
-            return {address: (offset, time) for address, (offset, time) in kept["frontier"].items()}
+            return {address: (offset, moment) for address, (offset, moment) in kept["frontier"].items()}
     except FileNotFoundError:
         pass
     found = frontier(spark, table)
@@ -103,23 +154,23 @@ def frontier_of(spark: Any, table: Table, query: str, checkpoint: Path) -> Front
 
 
 def frontier(spark: Any, table: Table) -> Frontier:
-    from pyspark.sql.functions import col
+    from pyspark.sql.functions import col, unix_micros
     from pyspark.sql.functions import max as highest
 
     with disk.reading(table.folder):
         rows = read(spark, table)
         if rows is None:
             return {}
-        ends = rows.groupBy("address").agg(highest("offset").alias("offset"), highest("timestamp").cast("string").alias("time"))
-        return {row["address"]: (row["offset"] + 1, row["time"]) for row in ends.select(col("address"), "offset", "time").collect()}
+        ends = rows.groupBy("address").agg(highest("offset").alias("offset"), unix_micros(highest("timestamp")).alias("moment"))
+        return {row["address"]: (row["offset"] + 1, row["moment"]) for row in ends.select(col("address"), "offset", "moment").collect()}
 
 
 def beyond(rows: Any, known: Frontier) -> Any:
     """The rows that are not in the table yet."""
-    from pyspark.sql.functions import col, lit
+    from pyspark.sql.functions import col, lit, timestamp_micros
 
     condition = lit(True)
-    for address, (offset, time) in known.items():
-        there = (col("address") == address) & (col("offset") < offset) & (col("timestamp") <= lit(time).cast("timestamp"))
+    for address, (offset, moment) in known.items():
+        there = (col("address") == address) & (col("offset") < offset) & (col("timestamp") <= timestamp_micros(lit(moment)))
         condition = condition & ~there
     return rows.where(condition) if known else rows

@@ -141,6 +141,8 @@ def _check_table_source(plan: Plan, path: Path, source: SourceTable) -> None:
     for name in ("watermark", "schema", "body_format", "mode", "column_name_of_corrupt_record", "selector", "group"):
         if getattr(source, name):
             plan.origins.refuse((*path, name.replace("_", "-")), "is for sources with destinations, not for tables", "config-conflict")
+    if not source.include_headers:
+        plan.origins.refuse((*path, "include-headers"), "is for sources with destinations, not for tables", "config-conflict")
 
 
 def _check_source(plan: Plan, path: Path, step: Stream, source: ArchiveTable | SourceTable) -> None:
@@ -177,6 +179,9 @@ def _check_reading(plan: Plan, path: Path, step: ReportTable | AuditTable) -> No
         _check_known(plan, (*path, "archive"), step.archive)
         if step.sent and FilePath(step.sent).suffix not in (".parquet", ".csv", ".jsonl"):
             plan.origins.refuse((*path, "sent"), f"expected a file .parquet, .csv or .jsonl, not {shown(step.sent)}")
+        if step.sent and not plan.pipeline.archive(step.archive).include_headers:
+            problem = f"the ids of what was sent are headers, which archive {step.archive!r} leaves out (include-headers = false)"
+            plan.origins.refuse((*path, "sent"), problem, "config-conflict")
         return
     if not step.archives:
         plan.origins.refuse((*path, "archives"), "expected the name of at least one archive step")

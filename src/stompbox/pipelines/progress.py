@@ -77,10 +77,9 @@ class Finished(Event, frozen=True, kw_only=True, tag="finished"):
 Report = Callable[[Event], None]
 
 
-def batch_of(step: str, progress: Any, total: int) -> Batch:
-    """What Spark says of a batch (StreamingQueryProgress)."""
+def batch_of(step: str, progress: Any, rows: int, total: int) -> Batch:
+    """What Spark says of a batch (StreamingQueryProgress) of so many rows."""
     millis = progress.durationMs.get("triggerExecution", 0)
-    rows = int(progress.numInputRows)
     lags = Counter[str]()
     for source in progress.sources:
         lags.update(_lags(source))

@@ -97,7 +97,7 @@ def _prepare(spark: Any, plan: Plan, step: ReplayTable, folder: Path) -> State:
     """Sorts what is to be sent. The state file comes last: without it everything is made anew."""
     source, kept = plan.table_of(step)
     with disk.reading(source):
-        return _prepared(plan, step, folder, read(spark, open_table(kept, source)))
+        return _prepared(plan, step, folder, read(spark, open_table(kept, source), merge=True))
 
 
 def _prepared(plan: Plan, step: ReplayTable, folder: Path, rows: Any) -> State:
@@ -125,9 +125,9 @@ def _sorted(rows: Any, step: ReplayTable) -> Any:
         known = [row["address"] for row in rows.select("address").distinct().collect()]
         rows = rows.where(col("address").isin([name for name in known if _is_wanted(name, step.addresses)]))
     so_far = Window.partitionBy("address").orderBy("offset").rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    headers = map_filter("headers", lambda name, _: ~name.isin(*LEFT_OUT)).alias("headers")
+    headers = [map_filter("headers", lambda name, _: ~name.isin(*LEFT_OUT)).alias("headers")] if "headers" in rows.columns else []
     placed = rows.withColumn("time", highest("timestamp").over(so_far)).orderBy("time", "address", "offset")
-    return placed.select(*([] if step.destination else ["destination"]), headers, "body")
+    return placed.select(*([] if step.destination else ["destination"]), *headers, "body")
 
 
 def _is_wanted(address: str, patterns: tuple[str, ...]) -> bool:

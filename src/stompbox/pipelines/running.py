@@ -12,7 +12,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from subprocess import TimeoutExpired
@@ -25,7 +25,7 @@ from stompbox.pipelines import archive, audit, disk, replay, transform
 from stompbox.pipelines import report as reports
 from stompbox.pipelines.faults import named, plain, quieten
 from stompbox.pipelines.progress import Finished, Idle, Report, Started, Warned, batch_of
-from stompbox.pipelines.settings import KINDS, ArchiveTable, AuditTable, Plan, ReplayTable, ReportTable, Step, TransformTable
+from stompbox.pipelines.settings import KINDS, ArchiveTable, AuditTable, BodyMode, Plan, ReplayTable, ReportTable, Step, TransformTable
 from stompbox.spark import session
 from stompbox.spark.link import leased
 from stompbox.spark.offsets import between
@@ -168,11 +168,12 @@ def _finish(spark: Any, plan: Plan, step: Step, report: Report, stop: Event) -> 
 
 
 class _Stream:
-    """One query, and what was said of it."""
+    """One query, and what was said of it. `counts` has the rows of those batches whose rows Spark did not see."""
 
-    def __init__(self, step: Streaming, query: Any) -> None:
+    def __init__(self, step: Streaming, query: Any, counts: Mapping[int, int]) -> None:
         self.step: Final = step
         self.query: Final = query
+        self._counts: Final = counts
         self.rows = 0
         self.skipped = 0  # offsets that held no message any more
         self._last = -1
@@ -183,11 +184,12 @@ class _Stream:
     def tell(self, report: Report) -> None:
         """The batches that are done since the last time."""
         for progress in self.query.recentProgress:
-            if progress.batchId > self._last and progress.numInputRows:
-                self.rows += int(progress.numInputRows)
-                report(batch_of(self.step.name, progress, self.rows))
+            rows = self._counts.get(progress.batchId, int(progress.numInputRows))
+            if progress.batchId > self._last and rows > 0:
+                self.rows += rows
+                report(batch_of(self.step.name, progress, rows, self.rows))
                 self._busy, self._is_idle = monotonic(), False
-            if progress.batchId > self._last and (count := self._skipped(progress)):
+            if progress.batchId > self._last and (count := self._skipped(progress, rows)):
                 self.skipped += count
                 report(Warned(step=self.step.name, text=f"batch {progress.batchId}: {count:,} offsets held no message any more, skipped"))
             self._last = max(self._last, progress.batchId)
@@ -206,12 +208,16 @@ class _Stream:
             self._is_idle = True
             report(Idle(step=self.step.name))
 
-    def _skipped(self, progress: Any) -> int:
-        """Offsets of a batch that are no rows of it. With a selector nobody knows, and a step that fails on loss has none."""
+    def _skipped(self, progress: Any, rows: int) -> int:
+        """Offsets of a batch that are no rows of it. With a selector nobody knows, nor where malformed bodies are dropped. A step that
+        fails on loss has none, and a batch that was in the table already has said so before."""
         sources = [self.step] if isinstance(self.step, ArchiveTable) else self.step.sources
-        if self.step.fail_on_data_loss or any(source.selector for source in sources):
+        is_unknown = any(source.selector or source.mode is BodyMode.DROPMALFORMED for source in sources)
+        if self.step.fail_on_data_loss or is_unknown or rows == archive.IN_TABLE:
             return 0
-        return sum(max(0, offsets_of(source.startOffset, source.endOffset) - source.numInputRows) for source in progress.sources)
+        seen = [rows] if isinstance(self.step, ArchiveTable) else [source.numInputRows for source in progress.sources]
+        offsets = [offsets_of(source.startOffset, source.endOffset) for source in progress.sources]
+        return sum(max(0, each - count) for each, count in zip(offsets, seen, strict=True))
 
     def stop(self, deadline: float) -> None:
         """Between two batches, if there is such a moment before the deadline."""
@@ -233,8 +239,12 @@ def _stream(spark: Any, plan: Plan, steps: Sequence[Streaming], report: Report, 
     try:
         for step in steps:
             with named(step, report):
-                starter: Callable[..., Any] = archive.start if isinstance(step, ArchiveTable) else transform.start
-                streams.append(_Stream(step, starter(spark, plan, step, report, once=once)))
+                counts: dict[int, int] = {}
+                if isinstance(step, ArchiveTable):
+                    query = archive.start(spark, plan, step, report, counts, once=once)
+                else:
+                    query = transform.start(spark, plan, step, report, once=once)
+                streams.append(_Stream(step, query, counts))
             report(Started(step=step.name, kind=KINDS[type(step)]))
         while all(stream.query.isActive or (once and stream.query.exception() is None) for stream in streams):
             if stop.wait(POLL) or not any(stream.query.isActive for stream in streams):

@@ -29,6 +29,11 @@ class Format(Word):
     ICEBERG = "iceberg"
 
 
+class Writer(Word):
+    ARROW = "arrow"
+    JAVA = "java"
+
+
 class BodyFormat(Word):
     JSON = "json"
     CSV = "csv"
@@ -83,6 +88,8 @@ class ArchiveTable(Written, frozen=True, kw_only=True):
     mode: Annotated[BodyMode, key("What becomes of rows whose body `schema` cannot decode.")] | None = None
     column_name_of_corrupt_record: Annotated[str, key("The column of `schema` that gets such a body as text.", kind="name")] | None = None
     selector: Annotated[str | None, key("Only messages that it accepts (SQL-92 on headers).")] = None
+    include_headers: Annotated[bool, key("Has the table a column of headers? Without it an archive is faster and smaller.")] = True
+    writer: Annotated[Writer, key("Who writes the files: the tasks that read the messages; or Java, which gets the rows.")] = Writer.ARROW
 
 
 class SourceTable(Table, frozen=True, kw_only=True):
@@ -97,6 +104,7 @@ class SourceTable(Table, frozen=True, kw_only=True):
     mode: Annotated[BodyMode, key("What becomes of rows whose body `schema` cannot decode.")] | None = None
     column_name_of_corrupt_record: Annotated[str, key("The column of `schema` that gets such a body as text.", kind="name")] | None = None
     selector: Annotated[str | None, key("Only messages that it accepts.")] = None
+    include_headers: Annotated[bool, key("Have its rows a column of headers? Without it they are read faster.")] = True
     watermark: Annotated[str | None, key("How late a message may be: `10 minutes`. Windows end so long after their time.")] = None
     watermark_column: Annotated[str, key("The column whose time counts.")] = "timestamp"
 
@@ -236,6 +244,7 @@ class Plan(Struct, frozen=True):
         options = {
             **self.connection(), "destination": ",".join(source.destinations), "group": source.group or group,
             "startingOffsets": source.starting, "failOnDataLoss": str(step.fail_on_data_loss).lower(),
+            "includeHeaders": str(source.include_headers).lower(),
         }  # fmt: skip
         if step.max_rows:
             options["maxRowsPerTrigger"] = str(step.max_rows)

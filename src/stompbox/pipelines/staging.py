@@ -24,14 +24,11 @@ _COPY: Final = "__partition"
 
 
 def stage(frame: Any, folder: Path, kept: Format, batch: str, partition_by: str = "") -> Staged:
-    """The rows of a batch as files; none when it has no rows.
-
-    In a folder of this attempt alone: after a kill of the driver Java may still write what an earlier one began.
-    """
+    """The rows of a batch as files; none when it has no rows."""
     from pyspark.sql.functions import col
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    staging = staging_of(folder) / f"{batch}-{uuid.uuid4().hex[:8]}"
+    staging = attempt(folder, batch)
     frame.sparkSession.conf.set(*TIMESTAMPS)  # INT96, Spark's default, is nothing that Delta or Iceberg know
     schema = to_arrow_schema(frame.schema, timezone="UTC")
     if not partition_by:
@@ -47,6 +44,11 @@ def stage(frame: Any, folder: Path, kept: Format, batch: str, partition_by: str 
         if file.rows:
             files.append(file)
     return Staged(staging, tuple(files), schema, partition_by)
+
+
+def attempt(folder: Path, batch: str) -> Path:
+    """A staging folder of this attempt alone: after a kill of the driver Java, or a task, may still write what an earlier one began."""
+    return staging_of(folder) / f"{batch}-{uuid.uuid4().hex[:8]}"
 
 
 def write(frame: Any, folder: Path, *partition_by: str) -> None:

@@ -3,7 +3,7 @@
     append(…)    the files of one batch join the table; the same batch of the same query a second time changes nothing
     replace(…)   one file in place of several small ones, the rows being the same
 
-Spark's tasks write the files into a staging folder of the table (staging.py); what makes them count is the commit, here in the driver:
+Spark's tasks write the files into a staging folder of the table (tasks.py, staging.py); what makes them count is the commit, in the driver:
 
     parquet   a log of one file, in the form of Spark's own (`_spark_metadata`), so that Spark reads exactly the live files   parquet.py
     delta     a version of the Delta log, the batch as its application transaction                                           delta.py

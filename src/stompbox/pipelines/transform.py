@@ -16,7 +16,7 @@ from stompbox.pipelines.archive import commit_batch, maintain, started, written_
 from stompbox.pipelines.checkpoints import query_id
 from stompbox.pipelines.progress import Report
 from stompbox.pipelines.settings import Plan, SourceTable, TransformTable
-from stompbox.pipelines.staging import read
+from stompbox.pipelines.staging import read, stage
 from stompbox.pipelines.tables import Table, open_table
 from stompbox.spark.rows import COLUMNS
 
@@ -79,5 +79,6 @@ def _send(frame: Any, batch: int, *, options: dict[str, str], checkpoint: Path) 
 def _write(frame: Any, batch: int, *, table: Table, step: TransformTable, checkpoint: Path, report: Report) -> None:
     query = query_id(checkpoint)
     if table.last_batch(query) < batch:
-        commit_batch(frame, (query, batch), table, step, step.partition_by or "")
+        staged = stage(frame, table.folder, step.format, f"{query}-{batch}", step.partition_by or "")
+        commit_batch(staged, (query, batch), table)
         maintain(table, step, report)

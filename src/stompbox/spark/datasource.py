@@ -52,7 +52,8 @@ class StompSource(DataSource):  # type: ignore[misc]
     def schema(self) -> str:
         """Asked for by load(): what is wrong for any read is refused there, before a query is started."""
         given = check_reading(self._given).text("schema")
-        own = ", ".join(f"{name} {kind}" for name, kind in TYPES.items())
+        left_out = () if self._given.boolean("includeHeaders") else ("headers",)
+        own = ", ".join(f"{name} {kind}" for name, kind in TYPES.items() if name not in left_out)
         return f"{own}, {given}" if check_columns(given) else own
 
     @plain

@@ -85,6 +85,7 @@ OPTIONS: Final[Mapping[str, tuple[Role, str, str]]] = {
     "minPartitions": (Role.READ, "", "tasks, at least and about, that a read is dealt out to, however few rows each has"),
     "maxRecordsPerPartition": (Role.READ, "", "rows, at most, that one task reads; makes more tasks than numPartitions where it must"),
     "failOnDataLoss": (Role.READ, "true", "fail when messages to read are no longer there? true or false: go on with those that are"),
+    "includeHeaders": (Role.READ, "true", "has a row the column headers? true or false: it is left out, and reading is faster"),
     "selector": (Role.READ, "", "only messages that this selector (SQL-92 on headers) accepts"),
     "schema": (Role.READ, "", "columns to decode from the body, as Spark DDL: carrier STRING, delay INT"),
     "bodyFormat": (Role.READ, "json", "how the body is written that schema decodes: json or csv"),
@@ -164,6 +165,7 @@ class SourceOptions:
     max_records: int = 0  # of one partition; 0: no limit
     fail_on_data_loss: bool = True
     selector: str = ""
+    include_headers: bool = True
     body_format: str = ""  # "": bodies are not decoded
     mode: str = "PERMISSIVE"
     corrupt: str = "_corrupt_record"
@@ -299,6 +301,7 @@ def check_reading(given: Given) -> Given:
         given.bound(side)
     given.boolean("failOnDataLoss")
     _partitions(given)
+    given.boolean("includeHeaders")
     _body_format(given)
     return given
 
@@ -324,6 +327,7 @@ def source_options(given: Given, *, streaming: bool) -> SourceOptions:
         max_records=max_records,
         fail_on_data_loss=given.boolean("failOnDataLoss"),
         selector=given.text("selector"),
+        include_headers=given.boolean("includeHeaders"),
         body_format=_body_format(given),
         mode=given.choice("mode", MODES),
         corrupt=given.required("columnNameOfCorruptRecord"),

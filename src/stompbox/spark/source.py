@@ -55,13 +55,15 @@ try:
 except ImportError:  # Spark 4.0 and 4.1, whose streams datasource.py refuses
     ReadAllAvailable = ReadLimit = ReadMaxBytes = ReadMaxRows = SupportsTriggerAvailableNow = object
 
-SIZED_ROWS: Final = 10_000  # from here on it is worth a request to know how large a micro-batch is
+SIZED_ROWS: Final = 256  # from here on it is worth a request to know how large a micro-batch is: so many bodies of 1 MiB are its limit
 
 
 def view_of(schema: StructType, options: SourceOptions) -> View:
     """What a schema asks for: it may be a part of all the columns. Raises UsageError naming the column or option that is wrong."""
     selection_of(options.selector)  # a wrong selector is refused here, where the user sees it, and not in a task
     decoded = []
+    if not options.include_headers and "headers" in schema.fieldNames():
+        raise UsageError("bad-schema", "the schema names the column 'headers', which the option includeHeaders=false leaves out")
     for field in schema.fields:
         kind = field.dataType.simpleString()
         if field.name not in TYPES and options.body_format:
