@@ -1,13 +1,15 @@
 """How fast messages become rows and rows messages, end to end: `python bench/spark_pipeline.py [--rows source,sink] [--messages 2000000]`.
 
-    source      batch and stream, to nothing (noop) and to Parquet         neighbour   what another client notices of an archive
-    sink        a batch of rows, and a stream copied to another address    peer        the same archive by stomp.py and pyarrow
-    trigger     what a micro-batch costs that has one row
+    source      batch and stream, to nothing (noop) and to Parquet, by Java and by the tasks (arrow), with headers and without
+    sink        a batch of rows, and a stream copied to another address    neighbour   what another client notices of archives and writes
+    trigger     what a micro-batch costs that has one row                  peer        the same archive by stomp.py and pyarrow
+    lake        `stompbox pipeline run --once` of an archive, a report and an audit of all messages: `--rows lake --messages 10000000`
 
 A broker in its own process (durable, fsync), messages of 200 bytes with three headers beside the destination on four topics, and a local
-Spark on two cores. `whole` is a whole query with its start, the best of the runs; `steady` counts the rows and the time of its
-micro-batches without the first. Beside it stand the processor seconds that a million rows cost Spark, its workers and the broker
-together: they say more on a busy machine.
+Spark on two cores. `cold` is the first run of this query, `warm` the best of those after it (Spark's code is compiled while it runs), each
+whole, with its start; `steady` counts the rows and the time of micro-batches without the first. Of `lake`, cold is the whole command, with
+the start of its Java, and warm the same step in a session that has done it once. Beside it stand the processor seconds that a million rows
+cost Spark, its workers and the broker together: they say more on a busy machine.
 """
 
 from __future__ import annotations
@@ -32,8 +34,12 @@ from uuid import uuid4
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench.run import OUT, build_stompload
+from stompbox.pipelines import running
+from stompbox.pipelines.progress import Batch, Event
+from stompbox.pipelines.settings import read_plan
 from stompbox.spark import session
 from stompbox.spark.bounds import EARLIEST
+from stompbox.spark.export import to_parquet
 from stompbox.spark.link import leased
 from stompbox.spark.options import Given, target_of
 from stompbox.spark.requests import open_group
@@ -41,7 +47,7 @@ from stompbox.spark.requests import open_group
 BODY = b"x" * 200
 TOPICS = 4
 FRAMES = 1000  # sent at a time
-ROWS = ("source", "sink", "trigger", "neighbour", "peer")
+ROWS = ("source", "sink", "trigger", "neighbour", "peer", "lake")
 RATE = 2000  # messages/s of the neighbour
 NEIGHBOUR_MESSAGES = 4000
 NEIGHBOUR_LOOKS = 5  # one stall of the machine should not be the figure
@@ -111,25 +117,25 @@ def processor_seconds() -> float:
 
 
 def rate(name: str, bench: Bench, run: Callable[[Path], float | None]) -> None:
-    """Prints the best of the runs. `run` returns its steady rate, if it has one."""
-    best = cost = float("inf")
+    """Prints the first run, and the best of those after it. `run` returns its steady rate, if it has one."""
+    took, costs = [], []
     steady = 0.0
-    for _ in range(bench.runs):
+    for _ in range(1 + bench.runs):
         with tempfile.TemporaryDirectory() as folder:
             start, before = time.perf_counter(), processor_seconds()
             steady = max(steady, run(Path(folder)) or 0.0)
-            best = min(best, time.perf_counter() - start)
-            cost = min(cost, processor_seconds() - before)
-    whole = f"{bench.messages / best:10,.0f} whole {f'{steady:10,.0f} steady' if steady else ' ' * 17}"
-    print(f"{name:36} {whole} rows/s {cost * 1e6 / bench.messages:6.2f} s per million", flush=True)
+            took.append(time.perf_counter() - start)
+            costs.append(processor_seconds() - before)
+    whole = f"{bench.messages / took[0]:10,.0f} cold {bench.messages / min(took[1:]):10,.0f} warm"
+    beside = f"{steady:10,.0f} steady" if steady else " " * 17
+    print(f"{name:36} {whole} {beside} rows/s {min(costs) * 1e6 / bench.messages:6.2f} s per million", flush=True)
 
 
-def archive(bench: Bench, form: str, size: int = 0, tasks: int = 2) -> Callable[[Path], float]:
-    """A stream of all that is there, `size` rows in a micro-batch (0: the default), into a table of this form; the steady rate."""
+def archive(bench: Bench, form: str, **more: str) -> Callable[[Path], float]:
+    """A stream of all that is there into a table of this form, which Java writes; the steady rate."""
 
     def run(folder: Path) -> float:
-        given = {"url": bench.url, "destination": "/topic/bench.#", "numPartitions": str(tasks)}
-        given |= {"maxRowsPerTrigger": str(size)} if size else {}
+        given = {"url": bench.url, "destination": "/topic/bench.#", "numPartitions": "2", **more}
         rows = bench.spark.readStream.format("stomp").options(**given).load()
         writer = rows.writeStream.format(form).option("checkpointLocation", str(folder / "checkpoint"))
         query = writer.option("path", str(folder / "table")).trigger(availableNow=True).start()
@@ -147,29 +153,60 @@ def steady(query: Any) -> float:
     return float(sum(one["numInputRows"] for one in later) * 1000 / max(1, sum(one["batchDuration"] for one in later)))
 
 
+def by_tasks(bench: Bench, more: str = "") -> Callable[[Path], float]:
+    """The same stream as an archive of a pipeline, whose tasks write the files."""
+
+    def run(folder: Path) -> float:
+        said = steps_of(bench, lake(bench, folder, f"name = 'bench-{uuid4().hex}'", more), "archive")
+        batches = [event for event in said if isinstance(event, Batch)]
+        seen = sum(batch.rows for batch in batches)
+        assert seen == bench.messages, f"{seen} rows instead of {bench.messages}"
+        return sum(batch.rows for batch in batches[1:]) / max(0.001, sum(batch.seconds for batch in batches[1:]))
+
+    return run
+
+
 def source(bench: Bench) -> None:
-    def batch(form: str) -> Callable[[Path], None]:
+    def batch(form: str, **more: str) -> Callable[[Path], None]:
         def run(folder: Path) -> None:
-            rows = bench.spark.read.format("stomp").options(url=bench.url, destination="/topic/bench.#").load()
+            rows = bench.spark.read.format("stomp").options(url=bench.url, destination="/topic/bench.#", **more).load()
             rows.write.format(form).mode("overwrite").save(*([str(folder / "table")] if form == "parquet" else []))
 
         return run
 
-    batch("noop")(Path())  # Spark's code is compiled while it runs
+    def export(**more: str) -> Callable[[Path], None]:
+        def run(folder: Path) -> None:
+            written = to_parquet(bench.spark, folder / "table", url=bench.url, destination="/topic/bench.#", **more)
+            assert written == bench.messages, f"{written} rows instead of {bench.messages}"
+
+        return run
+
+    without = {"includeHeaders": "false"}
     rate("batch to noop", bench, batch("noop"))
-    rate("batch to Parquet", bench, batch("parquet"))
+    rate("batch to noop, no headers", bench, batch("noop", **without))
+    rate("batch to Parquet, java", bench, batch("parquet"))
+    rate("batch to Parquet, java, no headers", bench, batch("parquet", **without))
+    rate("batch to Parquet, arrow", bench, export())
+    rate("batch to Parquet, arrow, no headers", bench, export(**without))
     rate("stream to noop", bench, archive(bench, "noop"))
-    rate("stream to noop, 100,000 per batch", bench, archive(bench, "noop", 100_000))
-    rate("stream to Parquet", bench, archive(bench, "parquet"))
-    rate("stream to Parquet, 500,000 per batch", bench, archive(bench, "parquet", 500_000))
+    rate("stream to noop, no headers", bench, archive(bench, "noop", **without))
+    rate("stream to noop, 100,000 per batch", bench, archive(bench, "noop", maxRowsPerTrigger="100000"))
+    rate("stream to Parquet, java", bench, archive(bench, "parquet"))
+    rate("stream to Parquet, java, no headers", bench, archive(bench, "parquet", **without))
+    rate("stream to Parquet, arrow", bench, by_tasks(bench))
+    rate("stream to Parquet, arrow, no headers", bench, by_tasks(bench, "include-headers = false"))
 
 
-def sink(bench: Bench) -> None:
-    def write(folder: Path) -> None:
+def write(bench: Bench) -> Callable[[Path], None]:
+    def run(folder: Path) -> None:
         rows = bench.spark.range(0, bench.messages, 1, 2)
         rows = rows.selectExpr("repeat('x', 200) AS body", "map('id', CAST(id AS STRING), 'carrier', 'UA', 'origin', 'EWR') AS headers")
         rows.write.format("stomp").mode("append").options(url=bench.url, destination="/topic/sink").save()
 
+    return run
+
+
+def sink(bench: Bench) -> None:
     def copy(folder: Path) -> float:
         rows = bench.spark.readStream.format("stomp").options(url=bench.url, destination="/topic/bench.#").load().drop("destination")
         writer = rows.writeStream.format("stomp").options(url=bench.url, destination="/topic/sink")
@@ -178,7 +215,7 @@ def sink(bench: Bench) -> None:
         return steady(query)
 
     hold(bench.url, "/topic/sink")
-    rate("batch write", bench, write)
+    rate("batch write", bench, write(bench))
     rate("stream copied", bench, copy)
 
 
@@ -201,10 +238,9 @@ def trigger(bench: Bench) -> None:
 
 
 def neighbour(bench: Bench) -> None:
-    """Latencies of another client at RATE messages/s, alone and beside an archive at full speed."""
+    """Latencies of another client at RATE messages/s, alone and beside work at full speed."""
     OUT.mkdir(exist_ok=True)
     load, port = str(build_stompload()), bench.url.rpartition(":")[2]
-    warm, over = threading.Event(), threading.Event()
 
     def latencies(name: str) -> None:
         command = [load, "--port", port, "--dest", f"/queue/n-{uuid4().hex}", "--msgs", str(NEIGHBOUR_MESSAGES), "--rate", str(RATE)]
@@ -216,22 +252,85 @@ def neighbour(bench: Bench) -> None:
         p99, p50 = sorted(looks)[NEIGHBOUR_LOOKS // 2]
         print(f"neighbour, {name:25} {p50:8.2f} ms p50 {p99:8.2f} ms p99 ({min(looks)[0]:.2f} to {max(looks)[0]:.2f})", flush=True)
 
-    def archives() -> None:
-        while not over.is_set():
-            with tempfile.TemporaryDirectory() as folder:
-                archive(bench, "parquet")(Path(folder))
-            warm.set()
+    def beside(name: str, work: Callable[[Path], object]) -> None:
+        warm, over = threading.Event(), threading.Event()
+
+        def again() -> None:
+            while not over.is_set():
+                with tempfile.TemporaryDirectory() as folder:
+                    work(Path(folder))
+                warm.set()
+
+        busy = threading.Thread(target=again)
+        busy.start()
+        try:
+            while not warm.wait(1):  # Spark's code is compiled while it runs
+                assert busy.is_alive(), f"{name}: failed"
+            latencies(f"beside {name}")
+        finally:
+            over.set()
+            busy.join()
 
     latencies("alone")
-    busy = threading.Thread(target=archives)
-    busy.start()
-    try:
-        while not warm.wait(1):  # Spark's code is compiled while it runs
-            assert busy.is_alive(), "the archive failed"
-        latencies("beside an archive")
-    finally:
-        over.set()
-        busy.join()
+    beside("an archive, arrow", by_tasks(bench))
+    beside("a stream to Parquet, java", archive(bench, "parquet"))
+    hold(bench.url, "/topic/sink")
+    beside("a batch write", write(bench))
+
+
+LAKE = """
+url = "{url}"
+{head}
+[spark]
+cores = 2
+[[archive]]
+name = "archive"
+destinations = ["/topic/bench.#"]
+table = "table"
+{more}
+[[report]]
+name = "report"
+archives = ["archive"]
+[[audit]]
+name = "audit"
+archive = "archive"
+"""
+
+
+def lake(bench: Bench, folder: Path, head: str = "", more: str = "") -> Path:
+    """A pipeline of an archive, its report and its audit."""
+    file = folder / "lake.toml"
+    file.write_text(LAKE.format(url=bench.url, head=head, more=more))
+    return file
+
+
+def steps_of(bench: Bench, file: Path, *names: str) -> list[Event]:
+    """Runs these steps in this session, and returns what they said."""
+    plan = read_plan(file, {})
+    said: list[Event] = []
+    running.run(bench.spark, plan, running.chosen(plan, names, once=True)[0], said.append, threading.Event(), once=True)
+    return said
+
+
+def pipeline(bench: Bench) -> None:
+    """Each step once as a command, and once in a session that has done it before."""
+    cold: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        file = lake(bench, Path(folder), "name = 'cold'")
+        for name in ("archive", "report", "audit"):
+            start = time.perf_counter()
+            subprocess.run([sys.executable, "-m", "stompbox", "pipeline", "run", str(file), "--once", "--json", "--step", name], check=True)
+            cold[name] = time.perf_counter() - start
+    warm: dict[str, float] = {}
+    for number in range(2):
+        with tempfile.TemporaryDirectory() as folder:
+            file = lake(bench, Path(folder), f"name = 'warm-{number}'")
+            for name in cold:
+                start = time.perf_counter()
+                steps_of(bench, file, name)
+                warm[name] = time.perf_counter() - start
+    for name, seconds in cold.items():
+        print(f"{name} of {bench.messages:,} messages {seconds:10.1f} s cold, as a command {warm[name]:10.1f} s warm", flush=True)
 
 
 def peer(bench: Bench) -> None:
@@ -276,7 +375,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", default=",".join(ROWS))
     parser.add_argument("--messages", type=int, default=2_000_000)
-    parser.add_argument("--runs", type=int, default=2)
+    parser.add_argument("--runs", type=int, default=2, help="warm ones, after the first")
     parser.add_argument("--nice", type=int, default=session.NICE, help="how much Spark gives way to the broker, 0 to 20")
     given = parser.parse_args()
     wanted = given.rows.split(",")
@@ -288,7 +387,7 @@ def main() -> None:
         spark = None if wanted == ["peer"] else session.local("bench", cores=2, nice=given.nice)
         if spark is not None:
             spark.sparkContext.setLogLevel("ERROR")
-        measures = {"source": source, "sink": sink, "trigger": trigger, "neighbour": neighbour, "peer": peer}
+        measures = {"source": source, "sink": sink, "trigger": trigger, "neighbour": neighbour, "peer": peer, "lake": pipeline}
         for name in wanted:
             measures[name](Bench(spark, url, given.messages, given.runs))
         if spark is not None:
