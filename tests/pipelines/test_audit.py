@@ -124,7 +124,7 @@ def test_an_audit_looks_at_an_archive_that_goes_on_from_behind(run: Run, url: st
     for name in ("positions", "read", "describe"):
         looked = getattr(audit, name)
         monkeypatch.setattr(audit, name, lambda *given, name=name, looked=looked, **more: order.append(name) or looked(*given, **more))
-    send(url, "/queue/audit", [b"x"])
-    record(tmp_path / "sent.jsonl", [])
+    send(url, "/queue/audit", [b"0"])
+    record(tmp_path / "sent.jsonl", [0])
     run(TEXT, "audit")
     assert order == ["positions", "read", "describe"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,8 +16,9 @@ from stompbox.errors import LocalError, UsageError
 from stompbox.pipelines import running
 from stompbox.pipelines.example import EXAMPLE
 from stompbox.pipelines.faults import plain, quieten
+from stompbox.pipelines.progress import Event, Failed, Started
 from stompbox.pipelines.running import chosen
-from stompbox.pipelines.settings import read_plan
+from stompbox.pipelines.settings import ArchiveTable, read_plan
 
 STACK = "\tat org.apache.spark.Somewhere.run(Somewhere.scala:1)\n"
 PYTHON = 'Traceback (most recent call last):\n  File "worker.py", line 1, in main\n    process()\n'
@@ -146,3 +148,40 @@ def test_the_command_names_the_process_before_spark_starts(
     assert ended.value.code == 1
     said = capsys.readouterr().err
     assert f"by process {holder.pid}" in said and "Traceback" not in said
+
+
+class Query:
+    """A streaming query that has ended with this fault."""
+
+    isActive = False
+    recentProgress = ()
+
+    def __init__(self, fault: str) -> None:
+        self._fault = fault
+
+    def exception(self) -> Exception:
+        return Exception(self._fault)
+
+    def stop(self) -> None:
+        """It has ended."""
+
+
+@pytest.mark.parametrize(("fault", "starts"), [("x: Python worker failed to connect back.\n", running.STARTS), ("another", 1)])
+def test_a_stream_that_only_a_busy_machine_has_ended_is_started_again(
+    fault: str, starts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lake.toml").write_text(TWO)
+    plan, said = read_plan(tmp_path / "lake.toml", {}), list[Event]()
+    started: list[str] = []
+
+    def start(_: object, __: object, step: ArchiveTable, *___: object, **____: object) -> Query:
+        started.append(step.name)
+        if len(started) == 2:  # that which plans it may come too late as well
+            raise LookupError(fault)
+        return Query(fault)
+
+    monkeypatch.setattr("stompbox.pipelines.archive.start", start)
+    with pytest.raises(LocalError, match=r"archive 'orders': "):
+        running.run(None, plan, [plan.pipeline.archives[0]], said.append, threading.Event(), once=True)
+    assert started == ["orders"] * starts
+    assert isinstance(said[0], Started) and isinstance(said[1], Failed) and len(said) == 2

@@ -13,6 +13,10 @@ import pytest
 pytest.importorskip("pyspark")
 
 from stompbox import blocking
+from stompbox.spark.bounds import EARLIEST
+from stompbox.spark.link import leased
+from stompbox.spark.options import Given, target_of
+from stompbox.spark.requests import describe, open_group
 from tests.test_snippets import SNIPPETS, Snippet
 
 PRINTED = [each for each in SNIPPETS if each.page == "docs/spark.md" and each.language == "python" and not each.is_marked]
@@ -33,7 +37,11 @@ def test_four_are_printed() -> None:
 
 
 def test_a_batch_read_becomes_files(spark: Any, broker: tuple[str, int], tmp_path: Path) -> None:
-    with blocking.connect(f"stomp://{broker[0]}:{broker[1]}") as client:
+    place = f"stomp://{broker[0]}:{broker[1]}"
+    with leased(target_of(Given({"url": place}))) as link:  # in memory a broker keeps what a group reads
+        describe(link, "/queue/flights.copied", create=True)
+        open_group(link, "copied", "/queue/flights.copied", EARLIEST)
+    with blocking.connect(place) as client:
         client.send("/queue/flights.copied", b"1")
     snippet = replace(PRINTED[1], text=PRINTED[1].text.replace("/topic/flights.#", "/queue/flights.copied"))
     assert run(snippet, spark, broker, tmp_path)["rows"] == 1

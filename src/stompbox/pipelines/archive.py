@@ -144,12 +144,12 @@ def frontier_of(spark: Any, table: Table, query: str, checkpoint: Path) -> Front
     file = checkpoint / FRONTIER
     try:
         kept = json.loads(file.read_text())
-        if kept["query"] == query:
-            return {address: (offset, moment) for address, (offset, moment) in kept["frontier"].items()}
+        if kept["query"] == query and "ends" in kept:  # an older one has texts for times, and is as well found anew
+            return {address: (offset, moment) for address, (offset, moment) in kept["ends"].items()}
     except FileNotFoundError:
         pass
     found = frontier(spark, table)
-    disk.write(file, json.dumps({"query": query, "frontier": found}).encode())
+    disk.write(file, json.dumps({"query": query, "ends": found}).encode())
     return found
 
 

@@ -12,8 +12,9 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from subprocess import TimeoutExpired
 from threading import Event
@@ -39,6 +40,8 @@ DYING: Final = 0.5  # s
 LOOK_EVERY: Final = 1.0  # s between two looks for whether a stream has something to do
 IDLE_AFTER: Final = 5.0  # s without anything to do
 FINISH_WITHIN: Final = 30.0  # s for the batch under way after a stop
+LATE_WORKER: Final = "Python worker failed to connect back"  # within 10 s, which Spark has no setting for
+STARTS: Final = 5  # of a query that this has ended, in one run
 
 Streaming = ArchiveTable | TransformTable
 
@@ -170,9 +173,11 @@ def _finish(spark: Any, plan: Plan, step: Step, report: Report, stop: Event) -> 
 class _Stream:
     """One query, and what was said of it. `counts` has the rows of those batches whose rows Spark did not see."""
 
-    def __init__(self, step: Streaming, query: Any, counts: Mapping[int, int]) -> None:
+    def __init__(self, step: Streaming, start: Callable[[], Any], counts: Mapping[int, int]) -> None:
         self.step: Final = step
-        self.query: Final = query
+        self._start: Final = start
+        self._starts = 0
+        self.query = self._started()
         self._counts: Final = counts
         self.rows = 0
         self.skipped = 0  # offsets that held no message any more
@@ -180,6 +185,28 @@ class _Stream:
         self._busy = self._looked = monotonic()  # when it last had something to do, and when that was looked for
         self._has_begun = False
         self._is_idle = False
+
+    def _started(self) -> Any:
+        """The query, whose plan needs workers of Spark's already."""
+        while True:
+            self._starts += 1
+            try:
+                return self._start()
+            except Exception as fault:
+                if not self._is_late(fault):
+                    raise
+
+    def _is_late(self, fault: Exception | None) -> bool:
+        """Did a worker come too late, and may it be waited for once more? Nothing is wrong but that the machine is busy."""
+        return fault is not None and LATE_WORKER in str(fault) and self._starts < STARTS
+
+    def start_again(self, report: Report) -> bool:
+        """Where nothing but such a worker has ended the query. The checkpoint says where it was."""
+        if self.query.isActive or not self._is_late(self.query.exception()):
+            return False
+        self.tell(report)
+        self.query = self._started()
+        return True
 
     def tell(self, report: Report) -> None:
         """The batches that are done since the last time."""
@@ -241,16 +268,19 @@ def _stream(spark: Any, plan: Plan, steps: Sequence[Streaming], report: Report, 
             with named(step, report):
                 counts: dict[int, int] = {}
                 if isinstance(step, ArchiveTable):
-                    query = archive.start(spark, plan, step, report, counts, once=once)
+                    start = partial(archive.start, spark, plan, step, report, counts, once=once)
                 else:
-                    query = transform.start(spark, plan, step, report, once=once)
-                streams.append(_Stream(step, query, counts))
+                    start = partial(transform.start, spark, plan, step, report, once=once)
+                streams.append(_Stream(step, start, counts))
             report(Started(step=step.name, kind=KINDS[type(step)]))
-        while all(stream.query.isActive or (once and stream.query.exception() is None) for stream in streams):
-            if stop.wait(POLL) or not any(stream.query.isActive for stream in streams):
-                break
+        while not stop.wait(POLL):
             for stream in streams:
                 stream.tell(report)
+            if any(stream.start_again(report) for stream in streams):
+                continue
+            has_failed = any(not stream.query.isActive and not (once and stream.query.exception() is None) for stream in streams)
+            if has_failed or not any(stream.query.isActive for stream in streams):
+                break
     finally:
         deadline = monotonic() + FINISH_WITHIN
         failed = [stream for stream in streams if stream.query.exception() is not None]
