@@ -157,6 +157,36 @@ def test_two_writes_of_one_batch_to_two_destinations_are_both_published_once(tmp
     play(tmp_path, MemoryStore(), story)
 
 
+def test_two_writes_of_one_batch_that_are_staged_at_once(tmp_path: Path) -> None:
+    by = {"once-per": "destination"}
+
+    async def story(world: World) -> None:
+        for partition, name in enumerate("ab"):
+            assert await world.stage(chunk(run_to(f"/queue/{name}", name.encode())), partition, **by) == ""
+        for partition in range(2):
+            wanted = b'{"attempts": [[%d, 1]]}' % partition
+            assert (await world.ask("publish", wanted, sink="lake", batch="0", **by))[1] == {"published": 1, "already": False}
+        assert {name: world.there()[name] for name in "ab"} == {"a": [b"a"], "b": [b"b"]}
+        assert await world.stage(chunk(numbered("/queue/a", 1)), batch=1) == ""
+        assert (await world.publish(batch=1))[1]["published"] == 1
+        assert world.broker.sinks.batches == {}
+
+    play(tmp_path, MemoryStore(), story)
+
+
+def test_duplicates_need_no_room(tmp_path: Path) -> None:
+    def with_ids(*ids: bytes) -> bytes:
+        return chunk(Run(Shape({"destination": "/queue/small"}, holes=("_AMQ_DUPL_ID",)), [b"x"] * len(ids), (list(ids),)))
+
+    async def story(world: World) -> None:
+        for batch, ids in enumerate(([b"1", b"2", b"3", b"4"], [b"3", b"4", b"5"], [b"5", b"1"], [b"6"])):
+            assert await world.stage(with_ids(*ids), batch=batch) == ""
+            assert (await world.publish(batch=batch))[0] == ("address-full" if b"6" in ids else "")
+        assert len(world.there()["small"]) == 5
+
+    play(tmp_path, MemoryStore(), story, FULL)
+
+
 def test_without_that_a_second_write_of_a_batch_is_told_that_it_was_published(tmp_path: Path) -> None:
     async def story(world: World) -> None:
         await world.stage(chunk(numbered("/queue/a", 1)))

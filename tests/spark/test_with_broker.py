@@ -263,19 +263,20 @@ def test_bytes_limit_a_batch(spark: Any, url: str, tmp_path: Path) -> None:
 
 
 def test_each_batch_is_written_once_from_foreach_batch(spark: Any, url: str, tmp_path: Path) -> None:
-    hold(url, "lake", "/topic/f.a,/queue/copy")
+    hold(url, "lake", "/topic/f.a,/queue/copy,/queue/other")
     send(url, "/topic/f.a", range(20))
 
     def copy(frame: Any, batch: int) -> None:
         writer = frame.select("body", "headers").write.format("stomp").mode("append")
-        for _ in range(2):  # the second time is a replay
-            writer.options(url=url, destination="/queue/copy", sinkId="copy", batchId=str(batch)).save()
+        for name in ("copy", "other") * 2:  # the second time is a replay
+            writer.options(url=url, destination=f"/queue/{name}", sinkId="copy", batchId=str(batch)).save()
 
     rows = spark.readStream.format("stomp").options(url=url, destination="/topic/f.a", group="lake", maxRowsPerTrigger="10").load()
     writer = rows.writeStream.foreachBatch(copy).option("checkpointLocation", str(tmp_path))
     assert writer.trigger(availableNow=True).start().awaitTermination(WITHIN)
-    rows = spark.read.format("stomp").options(url=url, destination="/queue/copy", schema="n INT").load()
-    assert sorted(row.n for row in rows.collect()) == list(range(20))
+    for name in ("copy", "other"):
+        rows = spark.read.format("stomp").options(url=url, destination=f"/queue/{name}", schema="n INT").load()
+        assert sorted(row.n for row in rows.collect()) == list(range(20))
 
 
 def test_other_readers_see_the_same_table(spark: Any, url: str, tmp_path: Path) -> None:

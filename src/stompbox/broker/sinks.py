@@ -26,10 +26,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from itertools import islice
 from typing import Any, Final
 
 from stompbox.broker.engine import Engine
@@ -159,13 +158,8 @@ class Publication:
     is_whole: bool = False
 
     @property
-    def left(self) -> Iterator[Attempt]:
-        """Those that are not published, or not all of them."""
-        return islice(self.attempts, self.published - self.stored, None)
-
-    @property
-    def has_more(self) -> bool:
-        return self.published - self.stored < len(self.attempts)
+    def total(self) -> int:
+        return self.stored + len(self.attempts)
 
     def entry(self) -> dict[str, object]:
         bodies = [attempt.body.id for attempt in self.attempts]
@@ -326,7 +320,7 @@ class Sinks:
 
     def reached(self, publication: Publication) -> None:
         """So much of it is published: with the commit that has it."""
-        if publication.has_more:
+        if publication.published < publication.total:
             self.engine.put(DONE, publication.sink, [publication.published, publication.done])
             return
         publication.is_whole = True
@@ -334,7 +328,8 @@ class Sinks:
         for kind in (PUBLISHING, DONE):
             self.engine.put(kind, publication.sink, None)
         self._remember(publication.sink, publication.after)
-        self.discard(publication.sink, publication.batch)
+        others_may_follow = publication.after.addresses is not None  # writes of the same batch, which may be staged already
+        self.discard(publication.sink, publication.batch - others_may_follow)
 
     def stored(self, publication: Publication) -> None:
         """What it has reached is in the store: what was staged of that goes."""
@@ -374,6 +369,12 @@ class Sinks:
         """Forgets what is staged of this batch and of older ones."""
         for key in [key for key in self.batches if key[0] == sink and key[1] <= batch]:
             self._drop_batch(key)
+
+    def discard_parts(self, sink: str, batch: int, parts: Iterable[Part]) -> None:
+        """Forgets these alone."""
+        found = self.batches.get((sink, batch), Batch("")).attempts
+        for part in set(parts).intersection(found):
+            self._drop(found.pop(part))
 
     def forget(self, sink: str) -> None:
         """The sink is done with: what it has staged goes, and which batch it published last."""

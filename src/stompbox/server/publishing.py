@@ -21,21 +21,21 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from msgspec import msgpack
 
-from stompbox.broker import temporaries
+from stompbox.broker import retained, temporaries
 from stompbox.broker.address import Address
 from stompbox.broker.destinations import Destination
+from stompbox.broker.duplicates import new_ones
 from stompbox.broker.limits import Fitting
 from stompbox.broker.sinks import Attempt, Publication, Published, Reading
 from stompbox.broker.undelivered import NO_ROUTE, Fate
 from stompbox.config import ListenerOptions
 from stompbox.errors import IllegalFrame, StompboxError, StoreError
 from stompbox.message import Large, Run, Shape
-from stompbox.server.answers import stored
+from stompbox.server.answers import in_turns, stored
 from stompbox.server.incoming import Kind, runs_of
 from stompbox.server.naming import Names
 from stompbox.server.routing import addressed, made_queue, require_all
@@ -50,7 +50,9 @@ log = logging.getLogger("stompbox.sinks")
 
 PORTION: Final = 1 << 20  # octets of messages that are read ahead, and that are published before the disk is waited for
 STEP: Final = 128 << 10  # octets of messages of one run after which the clock is looked at
-LOOKED_AT: Final = 64  # summaries that are read at once
+LOOKED_AT: Final = 64  # summaries, or attempts, that are read at once
+LEAST_READ: Final = 4 << 10  # octets for which an attempt counts at least that is read ahead
+MOST_SEEN: Final = 100_000  # values that find duplicates within a batch
 MOST_GATHERED: Final = 1 << 20  # bytes of small runs that become one
 WINDOW: Final = 4 << 20  # octets of what is staged that are on their way to the disk
 AGAIN: Final = 1.0  # seconds until what could not be read is read again
@@ -92,23 +94,21 @@ def _summaries(read_part: Callable[[int, int], bytes], attempts: Sequence[Attemp
     return [_decode(read_part(attempt.body.id, 0)) for attempt in attempts]
 
 
-def _messages(read_part: Callable[[int, int], bytes], attempt: Attempt) -> list[Run]:
-    """The same each time, however often it is read."""
-    pieces = [read_part(attempt.body.id, 1 + number) for number in range(-(-attempt.body.size // PIECE))]
-    chunk = b"".join(pieces)
-    return gather(runs_of(chunk) if attempt.is_given else decode(chunk, 0))
+async def _read(broker: Broker, attempt: Attempt) -> list[Run]:
+    """The same each time, however often it is read. Others who read wait for the disk alone."""
+    read_part = broker.committer.store.read_part
+    if attempt.body.size <= PIECE:
+        return await broker.committer.do(lambda: _decoded(_chunk(read_part, attempt.body), attempt.is_given))
+    chunk = await broker.committer.do(partial(_chunk, read_part, attempt.body))
+    return await broker.loop.run_in_executor(None, _decoded, chunk, attempt.is_given)
 
 
-def _ahead(read_part: Callable[[int, int], bytes], attempts: Sequence[Attempt]) -> list[list[Run]]:
-    """The messages of as many of these as make a portion."""
-    found: list[list[Run]] = []
-    size = 0
-    for attempt in attempts:
-        found.append(_messages(read_part, attempt))
-        size += attempt.body.size
-        if size >= PORTION:
-            break
-    return found
+def _chunk(read_part: Callable[[int, int], bytes], body: Large) -> bytes:
+    return b"".join([read_part(body.id, 1 + number) for number in range(-(-body.size // PIECE))])
+
+
+def _decoded(chunk: bytes, is_given: bool) -> list[Run]:
+    return gather(runs_of(chunk) if is_given else decode(chunk, 0))
 
 
 def gather(runs: Sequence[Run]) -> list[Run]:
@@ -150,16 +150,34 @@ class Look:
     fitting: Fitting = field(default_factory=Fitting)
     addresses: set[str] = field(default_factory=set)
     temporary: dict[str, Address] = field(default_factory=dict)
+    seen: dict[Address, dict[bytes, None]] = field(default_factory=dict)  # values of _AMQ_DUPL_ID that it has
 
     def at(self, shape: Shape, count: int, size: int, last: int) -> bool:
-        """Raises as a SEND of these would. True where their sizes do not say enough, and the messages themselves must be looked at."""
-        engine = self.connection.broker.engine
+        """Raises as a SEND of these would. False where their sizes do not say enough, and the messages themselves must be looked at."""
+        special = shape.special
+        if shape.retain or (special is not None and (special.repeats or special.is_numbered)):
+            return False
         for address, run in routed(self.connection, Run(shape, [b""], tuple([[b""]] * len(shape.holes)))):
             self._note(address, run)
-            engine.require_disk(address, run)
-            self.fitting.take(address, shape, count, size, last)
-        special = shape.special
-        return bool(shape.retain) or (special is not None and (special.repeats or special.is_numbered))
+            self._take(address, run, count, size, last)
+        return True
+
+    def closer(self, run: Run) -> None:
+        """The same of messages that are there: duplicates need no room, and what repeats or is retained needs some elsewhere."""
+        engine = self.connection.broker.engine
+        for address, sent in routed(self.connection, run):
+            self._note(address, sent)
+            if sum(map(len, self.seen.values())) > MOST_SEEN:
+                self.seen.clear()  # one that comes again later in the batch is then thought to need room
+            new = [run.bodies[index] for index in new_ones(address, sent, self.seen.setdefault(address, {}))]
+            if new:
+                self._take(address, sent, len(new), sum(map(len, new)), len(new[-1]))
+            engine.schedules.require([(address, sent)])
+            retained.check([(address, sent)])
+
+    def _take(self, address: Address, run: Run, count: int, size: int, last: int) -> None:
+        address.engine.require_disk(address, run)
+        self.fitting.take(address, run.shape, count, size, last)
 
     def _note(self, address: Address, run: Run) -> None:
         self.addresses.add(f"{address.name}::{run.queue}" if run.queue else address.name)
@@ -181,17 +199,25 @@ async def looked_at(connection: Connection, attempts: Sequence[Attempt]) -> Look
     for first in range(0, len(attempts), LOOKED_AT):
         some = attempts[first : first + LOOKED_AT]
         for attempt, summary in zip(some, await broker.committer.do(partial(_summaries, read, some)), strict=True):
-            whole = False
+            is_enough = True
             for key, *sizes in summary:
                 broker.engine.now = broker.now()
-                whole |= look.at(shape_of(key), *sizes)
+                is_enough &= look.at(shape_of(key), *sizes)
                 if broker.turns.clock() > until:
                     until = await broker.turns.give_way()
-            if whole:
-                broker.engine.prepare(
-                    [sent for run in await broker.committer.do(partial(_messages, read, attempt)) for sent in routed(connection, run)]
-                )
+            if not is_enough:
+                await _closer(look, attempt)
     return look
+
+
+async def _closer(look: Look, attempt: Attempt) -> None:
+    """At each message of an attempt that has some of which sizes do not say enough."""
+    broker = look.connection.broker
+    async for run in in_turns(broker.turns, _steps(await _read(broker, attempt))):
+        special = run.shape.special
+        if run.shape.retain or (special is not None and (special.repeats or special.is_numbered)):
+            broker.engine.now = broker.now()
+            look.closer(run)
 
 
 # On its way
@@ -285,7 +311,8 @@ class _Way:
     async def _all(self) -> None:
         broker, publication = self.publications.broker, self.publication
         while not publication.is_whole:
-            await self._read_ahead()
+            if not self._runs:
+                await self._read_ahead()
             broker.engine.now = broker.now()
             is_first = not publication.is_decided
             if is_first:
@@ -377,12 +404,12 @@ class _Way:
     async def _read_ahead(self) -> None:
         """What cannot be read now is read again until it can; what is damaged ends the batch, and is told."""
         broker, publication = self.publications.broker, self.publication
-        said = False
-        while not self._runs and publication.has_more:
-            rest = list(islice(publication.left, LOOKED_AT))
+        said, size = False, 0
+        while size < PORTION and len(self._runs) < LOOKED_AT and publication.published + len(self._runs) < publication.total:
+            attempt = publication.attempts[publication.published + len(self._runs) - publication.stored]
             try:
-                found = await broker.committer.do(partial(_ahead, broker.committer.store.read_part, rest))
-            except StoreError as error:
+                runs = await _read(broker, attempt)
+            except StompboxError as error:
                 if not publication.is_decided:
                     raise
                 if not said:
@@ -391,8 +418,10 @@ class _Way:
                     log.error("batch %d of sink %r: its rest cannot be read: %s (%s)", *where, extra={"code": error.code})
                 await asyncio.sleep(AGAIN)
                 continue
-            self._runs = deque(deque(_steps(runs)) for runs in found)
-            self._pass_over(publication.done)
+            self._runs.append(deque(_steps(runs)))
+            size += max(LEAST_READ, attempt.body.size)
+            if len(self._runs) == 1:
+                self._pass_over(publication.done)
 
     def _pass_over(self, count: int) -> None:
         """What was published of the first attempt before a restart."""

@@ -172,7 +172,7 @@ async def publish(connection: Connection, frame: Frame) -> Answer:
     try:
         publication, look = await _wanted(connection, sink, batch, parts, is_by_destination=is_by_destination)
         if publication is None:
-            connection.broker.sinks.discard(sink, batch)
+            connection.broker.sinks.discard_parts(sink, batch, parts)
             return json_answer({"published": 0, "already": True})
         if frame.headers.get("single") == "true":
             publication.after = replace(publication.after, until=connection.broker.now() + connection.broker.sinks.timeout)
