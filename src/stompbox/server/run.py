@@ -20,6 +20,7 @@ from stompbox.server.faults import told
 from stompbox.server.reloading import Read, reload
 from stompbox.server.stopping import drain
 from stompbox.server.tcp import listen
+from stompbox.server.trimming import trimming
 from stompbox.store.base import Store
 from stompbox.store.losses import Losses
 from stompbox.store.memory import MemoryStore
@@ -94,6 +95,7 @@ async def serve(
     gc.set_threshold(*GC_THRESHOLDS)
     gc.enable()
     sys.setswitchinterval(SWITCH_INTERVAL)
+    giving_back = trimming(broker)
     if on_ready is not None and not broker.has_failed:
         on_ready(broker, urls)
     Thread(target=selectors.load, name="selectors").start()  # in slices, so that the first SUBSCRIBE with one does not hold up the loop
@@ -105,6 +107,8 @@ async def serve(
         if not broker.has_failed:
             await drain(broker, hurry)
     finally:
+        if giving_back is not None:
+            giving_back.stop()
         await stop(broker, servers)
         if attached is not None:  # until now it has said that the broker stops
             await _close(attached, broker)

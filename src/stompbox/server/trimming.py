@@ -1,0 +1,90 @@
+"""Memory that clients have left goes back to the system, within seconds.
+
+What Python frees stays with the C library, which gives back by itself only what lies at the very end of its heap. So the process would
+stay as large as it was in its worst hour, for other processes of the machine as well. Every PERIOD it is looked whether the process has
+become larger than what it keeps (ledger.py) explains; if so the C library is told to give back what is free, in a thread: it takes some
+ms for each 100 MB. Where that has not helped, something is kept that nobody counts, and the next look is PATIENCE later.
+
+Only where the system says how large a process is (/proc) and the C library can do it (glibc: malloc_trim).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from stompbox.server.broker import Broker
+
+log = logging.getLogger("stompbox")
+
+PERIOD: Final = 2.0  # seconds
+PATIENCE: Final = 6.0
+LEAST: Final = 4 << 20  # octets for which it is worth while
+CONNECTION: Final = 10 << 10  # octets that an idle connection takes at the most
+_STATM: Final = Path("/proc/self/statm")
+
+
+class Trimming:
+    """Of one process. `resident` is its size in octets now, `trim` gives back what is free."""
+
+    def __init__(self, broker: Broker, resident: Callable[[], int], trim: Callable[[], object]) -> None:
+        self.broker = broker
+        self._resident = resident
+        self._trim = trim
+        self._least = self._unexplained()
+        self._running: asyncio.Task[None] | None = None
+        self._timer = broker.loop.call_later(PERIOD, self._look)
+
+    def _unexplained(self) -> int:
+        """Octets of the process that are not kept for anybody, the code itself among them."""
+        kept = sum(self.broker.ledger.by_kind.values()) + CONNECTION * len(self.broker.sockets)
+        return self._resident() - kept
+
+    def _look(self) -> None:
+        self._timer = self.broker.loop.call_later(PERIOD, self._look)
+        before = self._unexplained()
+        self._least = min(self._least, before)
+        if before > self._least + LEAST and self._running is None:
+            self._running = self.broker.loop.create_task(self._give_back(before))
+
+    async def _give_back(self, before: int) -> None:
+        await self.broker.loop.run_in_executor(None, self._trim)
+        after = self._unexplained()
+        log.debug("%d octets of memory went back to the system", max(0, before - after))
+        if after > self._least + LEAST:
+            await asyncio.sleep(PATIENCE)
+        self._running = None
+
+    def stop(self) -> None:
+        self._timer.cancel()
+        if self._running is not None:
+            self._running.cancel()
+
+    def __repr__(self) -> str:
+        return f"<Trimming {self._least} octets that nothing explains>"
+
+
+def trimming(broker: Broker) -> Trimming | None:
+    """Where it is possible, from now on."""
+    trim = _malloc_trim()
+    return Trimming(broker, _resident, trim) if trim is not None and _STATM.exists() else None
+
+
+def _resident() -> int:
+    return int(_STATM.read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _malloc_trim() -> Callable[[], object] | None:
+    """Of glibc: malloc_trim(3)."""
+    try:
+        import ctypes
+
+        found = ctypes.CDLL(None).malloc_trim
+    except (ImportError, OSError, TypeError, AttributeError):
+        return None
+    return lambda: found(ctypes.c_size_t(0))

@@ -1,0 +1,112 @@
+"""What clients have left goes back to the system: when it is worth while, beside the loop, and not again and again for nothing."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from stompbox.server import trimming
+from stompbox.server.trimming import LEAST, Trimming
+from tests.conftest import Serve
+from tests.server.world import House, configured, play
+from tests.system.doors import resident, wait_until
+from tests.system.plain import Plain
+
+IDLE = 100 << 20
+
+
+class Process:
+    """A process that has a size, and a C library."""
+
+    def __init__(self) -> None:
+        self.size = IDLE
+        self.free = 0
+        self.looks = 0
+        self.trims: list[int] = []  # by which thread
+
+    def resident(self) -> int:
+        self.looks += 1
+        return self.size
+
+    def trim(self) -> None:
+        self.trims.append(threading.get_ident())
+        self.size -= self.free
+        self.free = 0
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trimming, "PERIOD", 0.001)
+    monkeypatch.setattr(trimming, "PATIENCE", 1000.0)
+
+
+async def looked(house: House, process: Process, times: int = 3) -> None:
+    until = process.looks + times
+    await house.until(lambda: process.looks >= until, "it was looked at")
+
+
+def test_what_is_free_is_given_back_in_a_thread(tmp_path: Path) -> None:
+    async def story(house: House) -> None:
+        process = Process()
+        giving_back = Trimming(house.broker, process.resident, process.trim)
+        process.size, process.free = IDLE + LEAST, LEAST
+        await looked(house, process)
+        assert not process.trims, "it is not worth while"
+        process.size, process.free = IDLE + 50 * LEAST, 50 * LEAST
+        await house.until(lambda: process.trims, "it is given back")
+        await looked(house, process)
+        assert (process.size, len(process.trims)) == (IDLE, 1)
+        assert process.trims != [threading.get_ident()]
+        process.size, process.free = IDLE + 50 * LEAST, 50 * LEAST
+        await house.until(lambda: len(process.trims) == 2, "and again")
+        giving_back.stop()
+
+    play(configured(tmp_path), story)
+
+
+def test_what_is_kept_is_not_asked_for(tmp_path: Path) -> None:
+    async def story(house: House) -> None:
+        process, memory = Process(), house.broker.engine.memory
+        giving_back = Trimming(house.broker, process.resident, process.trim)
+        memory.size, process.size = 50 * LEAST, IDLE + 50 * LEAST
+        await looked(house, process)
+        assert not process.trims
+        memory.size, process.free = 0, 50 * LEAST
+        await house.until(lambda: process.size == IDLE, "what was kept is free now, and is given back")
+        giving_back.stop()
+
+    play(configured(tmp_path), story)
+
+
+def test_where_it_does_not_help_it_is_not_done_at_each_look(tmp_path: Path) -> None:
+    async def story(house: House) -> None:
+        process = Process()
+        giving_back = Trimming(house.broker, process.resident, process.trim)
+        process.size = IDLE + 50 * LEAST
+        await house.until(lambda: process.trims, "it is tried")
+        await looked(house, process, 20)
+        assert len(process.trims) == 1
+        giving_back.stop()
+
+    play(configured(tmp_path), story)
+
+
+@pytest.mark.skipif(trimming._malloc_trim() is None, reason="the C library cannot give back")
+def test_memory_of_clients_that_are_gone_is_back_soon(serve: Serve) -> None:
+    """Transactions that are open, of many messages and connections, and then nobody."""
+    served = serve("--memory", "--no-admin")
+    with Plain(served.port) as first:
+        first.sync()
+        idle = resident(served)
+        clients = [Plain(served.port).__enter__() for _ in range(10)]
+        for client in clients:
+            client.send("BEGIN", {"transaction": "t"})
+            frame = b"SEND\ndestination:/queue/never\ntransaction:t\ncontent-length:3000\n\n" + b"x" * 3000 + b"\0"
+            client.socket.sendall(frame * 1000)
+            client.sync()
+        assert resident(served) > idle + (20 << 20)
+        for client in clients:
+            client.socket.close()
+        wait_until(lambda: resident(served) <= idle * 1.1 + (2 << 20), "it is as small as it was")
