@@ -18,7 +18,7 @@ from stompbox.server import broker as server_broker
 from stompbox.server import committer, delivering, requests
 from stompbox.server.broker import Broker
 from stompbox.server.tcp import Door, Socket
-from stompbox.stomp.codec import encode
+from stompbox.stomp.codec import Decoder, encode
 from stompbox.stomp.frames import Frame
 from stompbox.stomp.versions import VERSIONS
 from stompbox.store.base import Commit
@@ -304,7 +304,8 @@ def test_a_staged_chunk_that_cannot_be_decoded_ends_one_connection(tmp_path: Pat
 def test_a_fault_in_parsing_ends_one_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(world: World) -> None:
         client, other = world.client(), world.client()
-        monkeypatch.setattr(client.socket._receiver.decoder, "receive", lambda _: map(raising, [1]))  # type: ignore[union-attr]
+        failing, receive = client.socket._receiver.decoder, Decoder.receive  # type: ignore[union-attr]
+        monkeypatch.setattr(Decoder, "receive", lambda self, data: map(raising, [1]) if self is failing else receive(self, data))
         client.say("SEND", {"destination": "/queue/q", "receipt": "1"}, b"1")
         assert_contained(world, client)
         await world.confirmed(other, b"goes on")

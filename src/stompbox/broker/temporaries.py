@@ -33,6 +33,8 @@ _SHOWN_BY_OPENMQ: Final = MappingProxyType(
 class Temporaries:
     """Of one connection. `owner` is its session, `token` a word that is nobody else's, `most` how many it may have."""
 
+    __slots__ = ("_by_name", "_last", "engine", "most", "owner", "space", "token")
+
     def __init__(self, engine: Engine, owner: int, token: str, most: int) -> None:
         self.engine = engine
         self.owner = owner

@@ -57,6 +57,13 @@ log = logging.getLogger("stompbox.connection")
 class Connection:
     """`peer` is the client's address for logs and limits."""
 
+    __slots__ = (
+        "__weakref__", "_afterwards", "_timer", "account", "allowance", "answered", "broker", "client_id", "consumers", "decoder",
+        "doubtful", "frames", "host", "is_ended", "is_entered", "is_gone", "is_leaving", "is_lost", "listener", "names", "options",
+        "out", "outgoing", "peer", "pending", "proof", "pulse", "reading", "requests", "session", "session_id", "since", "stamps",
+        "temporaries", "timed_out", "transacted", "transactions", "transform", "transport", "unflushed", "unread", "upload", "user",
+    )  # fmt: skip
+
     def __init__(self, broker: Broker, listener: Listener, transport: Transport, peer: str) -> None:
         options = listener.options
         self.broker = broker

@@ -38,12 +38,17 @@ SLACK: Final = 4  # octets beyond the limit of a stranger's frame, by which the 
 class Reading:
     """Of one connection."""
 
+    __slots__ = (
+        "_before_login", "_frame", "connection", "events", "has_sent", "holding", "is_held", "is_paused", "is_waiting", "left", "steps",
+        "turns",
+    )  # fmt: skip
+
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.turns = connection.broker.turns
         self.events: Iterator[object] | None = None  # the rest of a read
         self.steps: Iterator[None] | None = None  # the rest of a frame before it
-        self.left: deque[bytes] = deque()  # what came after it
+        self.left: deque[bytes] | None = None  # what came after it
         self.is_held = False
         self.is_waiting = False
         self.is_paused = False
@@ -116,7 +121,7 @@ class Reading:
     def clear(self) -> None:
         """Nothing more is obeyed; a frame that is half done is done."""
         steps, self.events, self.steps = self.steps, None, None
-        self.left.clear()
+        self.left = None
         if steps is not None:
             self.turns.run(_whole(steps), _nothing)
 
@@ -125,7 +130,7 @@ class Reading:
     def receive(self, data: bytes) -> None:
         """Octets from the client."""
         if self.is_held or self.is_waiting:  # what the transport had read already: the next WebSocket message, the next TLS record
-            self.left.append(data)
+            self._put_off(data)
             return
         if self.connection.decoder.logged_in:
             self._feed(data, self.turns.allowance() if len(data) > SMALL else FOREVER)
@@ -134,6 +139,15 @@ class Reading:
         if (self.events is not None or self.steps is not None or self.left) and self._is_over():
             self._wait()
         self.connection.broker.flush()
+
+    def _put_off(self, data: bytes, *, is_next: bool = False) -> None:
+        """For later, behind what waits already; `is_next`: before it."""
+        if self.left is None:
+            self.left = deque()
+        if is_next:
+            self.left.appendleft(data)
+        else:
+            self.left.append(data)
 
     def _is_over(self) -> bool:
         """Its turn was over before all was obeyed."""
@@ -163,6 +177,7 @@ class Reading:
         """What has come, as far as there is time."""
         while self._is_over():
             if self.events is None and self.steps is None:
+                assert self.left
                 data = self.left.popleft()
                 if self.connection.decoder.logged_in:
                     self._feed(data, until)
@@ -189,7 +204,7 @@ class Reading:
         room = most - self._before_login
         self._before_login += len(data)
         if len(data) > room:
-            self.left.appendleft(data[room:])
+            self._put_off(data[room:], is_next=True)
         self._feed(data[:room], FOREVER)
         if connection.is_ended or connection.decoder.logged_in or self.is_held:
             return

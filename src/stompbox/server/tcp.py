@@ -37,6 +37,11 @@ class Socket(asyncio.Protocol):
     From here on it has `handshakeTimeout` for all that comes before its login: TLS, PROXY header, WebSocket and CONNECT.
     """
 
+    __slots__ = (
+        "__weakref__", "_awaits_proxy", "_closing", "_deadline", "_dropped", "_first", "_is_half_closed", "_is_readable", "_raw",
+        "_receiver", "_transport", "admission", "broker", "is_clogged", "listener", "peer",
+    )  # fmt: skip
+
     def __init__(self, broker: Broker, door: Door) -> None:
         self.broker = broker
         self.listener = door.listener

@@ -25,6 +25,7 @@ import re
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import Final, Protocol
 
 from stompbox.errors import FrameError, UsageError
@@ -62,6 +63,12 @@ class RunReader(Protocol):
         """Told of each SEND that was read the careful way."""
 
 
+@cache
+def _by_octets(commands: frozenset[str]) -> Mapping[bytes, str]:
+    """One for all decoders."""
+    return {command.encode(): command for command in commands}
+
+
 class Decoder:
     """Feed bytes, take frames. `version` may change between two frames: a CONNECT decides how the next one reads.
 
@@ -69,8 +76,13 @@ class Decoder:
     before the next call. After an error it must not be fed again.
     """
 
+    __slots__ = (
+        "_body", "_body_at", "_most", "_needed", "_rest", "_seen", "_streams_at", "commands", "large_from", "limits", "logged_in",
+        "may_stream", "runs", "version",
+    )  # fmt: skip
+
     def __init__(self, commands: frozenset[str] = CLIENT_COMMANDS, limits: Limits = Limits()) -> None:
-        self.commands = {command.encode(): command for command in commands}
+        self.commands = _by_octets(commands)
         self.limits = limits
         self.version: Version = V10
         self.runs: RunReader | None = None
