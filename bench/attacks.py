@@ -298,6 +298,134 @@ def overlapping_wildcards(port: int) -> list[socket.socket]:
     return [link]
 
 
+# Very many at once
+
+MANY = 100_000
+
+
+def filled(link: socket.socket, destination: str, *, headers: str = "", count: int = MANY) -> None:
+    """So many messages, of seven shapes in turn, so that hardly two of them are a run."""
+    for start in range(0, count, 10_000):
+        frames = [send(destination, b"x", headers=f"name-{n % 7}:1\npersistent:false\n{headers}") for n in range(start, start + 10_000)]
+        pour(link, [b"".join(frames)])
+    settle(link)
+
+
+def until(when: float) -> None:
+    time.sleep(max(0.0, when + 2.0 - time.time()))
+
+
+_STAYING = '[[address-setting]]\nmatch = "#"\nauto-delete-queues = false\nauto-delete-addresses = false\n'
+
+
+@attack("100,000 messages with one `expires`, and a consumer", toml=_STAYING + 'expiry-address = "expired"\n')
+def expiry(port: int) -> list[socket.socket]:
+    link = connected(port)
+    when = time.time() + 30
+    filled(link, "/queue/expiring", headers=f"expires:{int(when * 1000)}\n")
+    until(when)
+    settle(link)
+    return [link]
+
+
+@attack("100,000 messages scheduled for one time", is_ours=True)
+def scheduled(port: int) -> list[socket.socket]:
+    link = connected(port)
+    when = time.time() + 30
+    filled(link, "/queue/scheduled", headers=f"AMQ_SCHEDULED_TIME:{int(when * 1000)}\n")
+    until(when)
+    settle(link)
+    return [link]
+
+
+@attack("a queue of 100,000 messages, purged when its last consumer leaves", toml=_STAYING + "default-purge-on-no-consumers = true\n")
+def purge(port: int) -> list[socket.socket]:
+    link = connected(port)
+    pour(link, [subscribe(1, "/queue/purged", headers="ack:client\nconsumer-window-size:1\n")])
+    filled(link, "/queue/purged")
+    pour(link, [b"UNSUBSCRIBE\nid:1\n\n\0"])
+    settle(link)
+    return [link]
+
+
+@attack(
+    "a queue of 100,000 messages that goes with its last consumer",
+    toml='[[address-setting]]\nmatch = "#"\nauto-delete-queues-message-count = -1\n',
+)
+def dropped_queue(port: int) -> list[socket.socket]:
+    link = connected(port)
+    pour(link, [subscribe(1, "/queue/dropped", headers="ack:client\nconsumer-window-size:1\n")])
+    filled(link, "/queue/dropped")
+    pour(link, [b"UNSUBSCRIBE\nid:1\n\n\0"])
+    settle(link)
+    return [link]
+
+
+@attack("one ACK for 100,000 messages, and an ABORT that gives them back")
+def cumulative_ack(port: int) -> list[socket.socket]:
+    link = connected(port, "1.1")
+    link.sendall(subscribe(1, "/queue/cumulative", headers="ack:client\nconsumer-window-size:-1\n"))
+    got = b""
+    for start in range(0, MANY, 1000):
+        link.setblocking(True)
+        link.sendall(b"".join([send("/queue/cumulative", b"x", headers=f"name-{n % 7}:1\n") for n in range(start, start + 1000)]))
+        link.settimeout(0.5)
+        with contextlib.suppress(OSError):
+            while more := link.recv(MEGABYTE):
+                got = (got + more)[-2000:]
+    last = got.rpartition(b"message-id:")[2].partition(b"\n")[0]
+    for number in range(5):
+        ack = b"ACK\nsubscription:1\nmessage-id:%b\ntransaction:%d\n\n\0" % (last, number)
+        pour(link, [b"BEGIN\ntransaction:%d\n\n\0%bABORT\ntransaction:%d\n\n\0" % (number, ack, number)])
+        settle(link)
+    return [link]
+
+
+def _addressed(link: socket.socket, prefix: str, count: int, *, headers: str = "") -> None:
+    for start in range(0, count, 1000):
+        pour(link, [b"".join([send(f"/topic/{prefix}.{n}", b"x", headers=headers) for n in range(start, start + 1000)])])
+    settle(link)
+
+
+@attack("a durable subscription to a wildcard over 15,000 addresses, which is made and dropped", is_ours=True, toml=_STAYING)
+def durable_wildcard(port: int) -> list[socket.socket]:
+    link = opened(port)
+    link.sendall(b"CONNECT\naccept-version:1.2\nhost:/\nlogin:guest\npasscode:guest\nclient-id:wide\n\n\0")
+    _addressed(link, "wide", 15_000, headers="retain:set\npersistent:false\n")
+    pour(link, [subscribe(1, "/topic/wide.#", headers="durable-subscription-name:wide\n")])
+    settle(link)
+    pour(link, [b"UNSUBSCRIBE\nid:1\ndurable-subscription-name:wide\n\n\0"])
+    settle(link)
+    return [link]
+
+
+@attack("a SUBSCRIBE to a wildcard over 15,000 topics that each retain a message", is_ours=True, toml=_STAYING)
+def retained_wildcard(port: int) -> list[socket.socket]:
+    link = connected(port)
+    _addressed(link, "kept", 15_000, headers="retain:set\npersistent:false\n")
+    pour(link, [subscribe(1, "/topic/kept.#")])
+    settle(link)
+    drain(link)
+    return [link]
+
+
+@attack("100 messages to a topic of 20,000 subscriptions")
+def broad_topic(port: int) -> list[socket.socket]:
+    links = [connected(port) for _ in range(40)]
+    for link in links:
+        pour(link, [b"".join([subscribe(n, "/topic/broad") for n in range(500)])])
+        settle(link)
+    sender = connected(port)
+    for _ in range(100):
+        sender.sendall(send("/topic/broad", b"x", headers="persistent:false\n"))
+        for link in links:
+            link.setblocking(False)
+            with contextlib.suppress(OSError):
+                link.recv(MEGABYTE)
+    settle(sender)
+    return [*links, sender]
+
+
 # Memory
 
 
@@ -362,8 +490,8 @@ def unread_messages(port: int) -> list[socket.socket]:
 
 @attack("400 retained messages of 1 MB", is_ours=True)
 def retained(port: int) -> list[socket.socket]:
-    link = connected(port)
-    pour(link, [send(f"/topic/retained.{n}", b"x" * 90_000, headers="retain:set\npersistent:false\n") for n in range(4000)])
+    link = connected(port, "1.1")  # in which one that is refused does not end the others
+    pour(link, (send(f"/topic/retained.{n}", b"x" * 1_000_000, headers="retain:set\npersistent:false\n") for n in range(400)))
     settle(link)
     return [link]
 

@@ -10,9 +10,13 @@ from stompbox.broker import durables
 from stompbox.broker.closing import PART
 from stompbox.broker.consumer import AckMode, Consumer
 from stompbox.broker.subscriptions import JOINED
+from stompbox.config import Configuration
+from stompbox.config.tables import PermissionTable
 from stompbox.errors import Refused
 from stompbox.server import transactions
 from stompbox.server.answers import in_turns
+from stompbox.server.configuring import permissions_of
+from stompbox.server.revoking import revoking
 from stompbox.server.turns import SHARES
 from stompbox.store.base import Commit
 from tests.server.turning import LOOKS, Client, World
@@ -573,3 +577,25 @@ def test_a_durable_subscription_that_a_crash_has_left_half_made_is_made_whole() 
     assert client.confirmed() == ["done"]
     assert queues_of(world) == len(half.queues) == WIDE
     assert {queue.address.name for queue in half.queues} == {f"wide.{n}" for n in range(WIDE)}
+
+
+def test_very_many_connections_are_held_to_new_rights_in_portions() -> None:
+    world = World()
+    clients = [world.client() for _ in range(100)]
+    for client in clients:
+        client.say(("SUBSCRIBE", {"id": "1", "destination": "/topic/t"}), ("SUBSCRIBE", {"id": "2", "destination": "/topic/other"}))
+    world.until_idle()
+    world.broker.permissions = permissions_of(Configuration(memory=True, permissions=(PermissionTable(match="t", consume=("nobody",)),)))
+    told: list[str] = []
+    world.broker.turns.run(revoking(world.broker), lambda: told.append("done"))
+    ended = len([client for client in clients if client.errors()])
+    assert ended <= LOOKS
+    assert told == []
+    clients[-1].socket.connection_lost(None)
+    while world.broker.turns.waiting:
+        world.turn()
+        before, ended = ended, len([client for client in clients if client.errors()])
+        assert ended - before <= LOOKS + 1
+    assert told == ["done"]
+    assert ended == 99
+    assert "t" not in world.broker.engine.addresses, "nobody is subscribed any more"

@@ -4,13 +4,14 @@ What is wrong in it, and what only a restart can do, is named in the log, and no
 users are gone, and its sockets are still open to everybody) would be what nobody has configured.
 
 Users, permissions, virtual hosts, address settings, limits, addresses and diverts change at once, for connections that are there as
-well: what is no longer allowed ends (revoking.py).
+well: what is no longer allowed ends (revoking.py), one connection after the other, and the log says so when all are held to it.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from stompbox.broker import limits
@@ -20,7 +21,7 @@ from stompbox.errors import ConfigError
 from stompbox.security import Users
 from stompbox.server import configuring
 from stompbox.server.hosts import Hosts
-from stompbox.server.revoking import revoke
+from stompbox.server.revoking import revoking
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -56,6 +57,11 @@ def reload(broker: Broker, read: Read) -> None:
     for door, listener, context in changes:
         door.change(listener, context)
     stays = take(broker, found)
+    broker.turns.run(revoking(broker), partial(_done, stays))
+    broker.flush()
+
+
+def _done(stays: list[str]) -> None:
     for line in stays[:STAYING]:
         log.warning("%s", line)
     log.warning("the configuration was read again")
@@ -84,10 +90,8 @@ def take(broker: Broker, configuration: Configuration) -> list[str]:
     broker.pressure.relieve()
     broker.logins.obey(configuration)
     broker.turns.obey(configuration)
-    revoke(broker)
     logging.getLogger().setLevel(configuration.log_level.value.upper())
     broker.frames.look_again()
-    broker.flush()
     return stays
 
 

@@ -15,8 +15,10 @@ changed while they were answered (requests.py); the admin interface asks with ea
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
 
+from stompbox.broker import closing
 from stompbox.broker.consumer import Consumer
 from stompbox.broker.transaction import Transaction
 from stompbox.errors import Refused, StompboxError
@@ -27,19 +29,27 @@ if TYPE_CHECKING:
     from stompbox.server.broker import Broker
     from stompbox.server.connection import Connection
 
+STEP: Final = 100  # queues of a subscription for which one step asks for the right
 
-def revoke(broker: Broker) -> None:
-    """Users, virtual hosts and permissions are those of the new configuration."""
-    for connection in [one for one in broker.connections if one.session.is_open]:
+
+def revoking(broker: Broker) -> Iterator[None]:
+    """Users, virtual hosts and permissions are those of the new configuration, which one connection after the other is held to. What a
+    transaction holds by now is asked for again at its COMMIT, wherever this has come to."""
+    connections = [one for one in broker.connections if one.session.is_open]
+    for connection in connections:
+        connection.doubtful = set(connection.transactions.values())
+    for connection in connections:
+        yield
+        if connection.is_ended:
+            continue
         try:
             connection.user = broker.users.again(connection.user.name, connection.proof)
             _require_host(connection)
         except StompboxError as error:
             _close(connection, error)
             continue
-        connection.doubtful = set(connection.transactions.values())
         for name, consumer in list(connection.consumers.items()):
-            look_at(connection, name, consumer)
+            yield from looking_at(connection, name, consumer)
         connection.write_out()
 
 
@@ -56,17 +66,23 @@ def _close(connection: Connection, error: StompboxError) -> None:
     connection.write_out()
 
 
-def look_at(connection: Connection, name: str, consumer: Consumer) -> None:
-    """Ends a subscription that reaches what its user may not have any more."""
-    if connection.is_ended:
-        return
+def looking_at(connection: Connection, name: str, consumer: Consumer) -> Iterator[None]:
+    """Ends a subscription that reaches what its user may not have any more, in steps."""
     try:
-        for binding in consumer.bindings.values():
+        for number, binding in enumerate(list(consumer.bindings.values()), 1):
+            if consumer.is_closed:
+                return
             _require(connection, _right(consumer), binding.queue.address.name, owner=binding.queue.address.owner)
+            if number % STEP == 0:
+                yield
     except Refused as error:
+        if consumer.is_closed or connection.consumers.get(name) is not consumer:
+            return
         del connection.consumers[name]
         connection.transacted.pop(consumer, None)
-        connection.broker.engine.close_consumer(consumer, is_failure=False)
+        yield from closing.closing(connection.broker.engine, consumer, is_failure=False)
+        if connection.is_ended:
+            return
         which = f"subscription {name[:80]!r}" if not name.startswith("\0") else f"the subscription to {consumer.destination[:80]!r}"
         connection.refuse(Refused(error.code, f"{which} is ended: {error.message} any more"))
 

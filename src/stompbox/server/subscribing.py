@@ -92,7 +92,7 @@ def _subscribing(
     waits = engine.is_durable and engine.commits.changes > before and "receipt" in headers
     connection.answer(frame, waits=waits, consumer=consumer, extra=granted)
     if broker.permissions is not permissions:
-        revoking.look_at(connection, consumer.name, consumer)
+        yield from revoking.looking_at(connection, consumer.name, consumer)
 
 
 def _name(connection: Connection, frame: Frame) -> str:
