@@ -424,6 +424,26 @@ def test_a_large_abort_gives_back_in_portions_what_was_acknowledged(mode: str) -
         assert [id(segment) for _, segment in consumer.ledger] == before, "in the order in which they were sent"
 
 
+@pytest.mark.parametrize("mode", ["client", "client-individual"])
+def test_what_an_abort_gives_back_to_a_subscription_that_ends_goes_to_its_queue(mode: str) -> None:
+    world = World()
+    holder, _ = loaded(world, MANY_SENT, {"ack": mode})
+    consumer, queue = holder.connection.consumers["1"], world.broker.engine.addresses["q"].anycast["q"]
+    ids = [frame.headers["message-id"] for frame in holder.heard() if frame.command == "MESSAGE"]
+    ends = ids if mode == "client-individual" else ids[-1:]
+    holder.say(("BEGIN", {"transaction": "t"}), *[("ACK", {"message-id": id, "subscription": "1", "transaction": "t"}) for id in ends])
+    world.until_idle()
+    transactions.time_out(holder.connection, holder.connection.transactions["t"])
+    assert 0 < consumer.messages_out < MANY_SENT
+    holder.socket.connection_lost(None)
+    world.until_idle()
+    world.turn(5)
+    assert consumer.messages_out == 0
+    assert queue.backlog.count == MANY_SENT
+    assert sum(len(segment) for segment in queue.backlog.segments()) == MANY_SENT
+    assert world.broker.engine.unacknowledged.size == 0
+
+
 def test_a_cumulative_answer_in_a_transaction_that_ends_meanwhile_is_none() -> None:
     world = World()
     holder, _ = loaded(world, MANY_SENT, {"ack": "client"})

@@ -6,14 +6,12 @@ messages come back hands out nothing before all of them are there, so that they 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from stompbox.broker import lifetimes
 from stompbox.broker.attempts import Outcome, giving_back
-from stompbox.broker.consumer import AckMode, order
 from stompbox.broker.cursor import FAR
 from stompbox.broker.queue import Kind, Queue
 from stompbox.broker.work import COPY
@@ -91,12 +89,6 @@ def aborting(engine: Engine, transaction: Transaction, *, is_failure: bool) -> I
 
 def unholding(engine: Engine, consumer: Consumer, sent: list[Sent], *, is_failure: bool = False) -> Iterator[None]:
     """What a transaction had acknowledged of one subscription is not."""
-    is_ordered = consumer.ack is not AckMode.INDIVIDUAL
-    sent = sorted(sent, key=order) if is_ordered else sent
-    parts = deque([sent[at : at + PART] for at in range(0, len(sent), PART)])
-    while parts and not consumer.is_closed:
-        consumer.hold_again(parts.pop() if is_ordered else parts.popleft())  # in order, the earlier ones belong before the later
-        yield
-    if parts:
-        left = [one for part in parts for one in part]
+    left = sent if consumer.is_closed else (yield from consumer.holding_again(sent, PART))
+    if left:
         yield from giving_back(engine, left, Outcome.LOST if is_failure else Outcome.RETURNED, FAR)

@@ -8,7 +8,7 @@ the operating system has it (`Engine.flushed`), so one that never left the proce
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
@@ -216,16 +216,47 @@ class Consumer:
 
     def hold_again(self, sent: list[Sent]) -> None:
         """What aborted ACKs had taken is unacknowledged again, in the order in which it was sent."""
-        sent = [(binding, segment) for binding, segment in sent if self.bindings.get(binding.queue.id) is binding]
+        for _ in self.holding_again(sent, len(sent)):
+            pass
+
+    def holding_again(self, sent: list[Sent], most: int) -> Generator[None, None, list[Sent]]:
+        """The same in steps. What it does not get because it is closed meanwhile."""
+        is_ordered = self.ack is not AckMode.INDIVIDUAL
+        sent = sorted(sent, key=order) if is_ordered else sent
+        counted: list[Sent] = []
+        for at in range(0, len(sent), max(1, most)):
+            if self.is_closed:
+                self._released(counted)
+                return sent if is_ordered else sent[at:]
+            counted += self._counted(sent[at : at + most])
+            yield
+        if is_ordered and self.is_closed:
+            self._released(counted)
+            return sent
+        if is_ordered:
+            there = [self.bindings.get(binding.queue.id) is binding for binding, _ in counted]
+            self._released([one for one, is_there in zip(counted, there, strict=True) if not is_there])
+            self._put_back([one for one, is_there in zip(counted, there, strict=True) if is_there])
+        return []
+
+    def _counted(self, sent: list[Sent]) -> list[Sent]:
+        """Those of them that it may still have count again; what stands in the ledger is to be put there."""
+        counted = []
         for binding, segment in sent:
+            if self.bindings.get(binding.queue.id) is not binding:
+                continue
             self._count(segment)
             if self.ack is AckMode.INDIVIDUAL:
                 binding.held.add(segment)
-            elif self.ack is AckMode.CLIENT:
+                continue
+            counted.append((binding, segment))
+            if self.ack is AckMode.CLIENT:
                 binding.unacked.add(segment.first, segment.stop)
-        if self.ack is AckMode.INDIVIDUAL or not sent:
+        return counted
+
+    def _put_back(self, sent: list[Sent]) -> None:
+        if not sent:
             return
-        sent.sort(key=order)
         if not self.ledger or order(sent[-1]) < order(self.ledger[0]):  # cumulative ones are older than all that is left
             self.ledger.extendleft(reversed(sent))
         else:

@@ -129,6 +129,8 @@ def _taking(
         sent += part
         yield
     sent += consumer.take(queue, offset, offset + 1)[0]
+    if not sent:  # a transaction that is being aborted gives it back just now
+        raise _unknown_message(f"{queue}-{offset}")
     is_over = transaction is not None and connection.transactions.get(transaction.name) is not transaction
     if consumer.is_closed or connection.is_ended or is_over:
         yield from closing.unholding(connection.broker.engine, consumer, sent)
