@@ -4,6 +4,8 @@
 |---------------------------------------------------------------|-----------------------------|------------------------------|
 | frames of one read (reading.py)                                | an event: a frame, or a run | the rest of the read         |
 | COMMIT, ABORT, UNSUBSCRIBE and what else is long of itself    | some of its messages        | the rest of the frame        |
+| SUBSCRIBE to a wildcard                                       | some of what it covers      | the rest of the frame        |
+| a reload (revoking.py)                                        | a connection                | the others                   |
 | a connection that ends (leaving.py)                           | some of what it had         | the rest of it               |
 | messages to be encoded and written (delivering.py)            | some subscriptions          | the others                   |
 | RECEIPTs that a commit has let out (releasing.py)             | a connection                | the others                   |
