@@ -18,24 +18,33 @@ from dataclasses import dataclass
 
 WITHIN = 60.0  # seconds that one attack writes, at the most
 MEGABYTE = 1 << 20
+CLIENTS = 256  # MiB: max-client-memory, which all that is kept for connections has together
+MESSAGES = 128  # MiB: global-max-size
+REMEMBERED = 32  # MiB: max-retained-memory, and max-id-cache-memory as well
 
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """`run(port)` returns what must stay open until the end. `is_ours`: needs what other brokers have not. `toml`: settings."""
+    """`run(port)` returns what must stay open until the end. `is_ours`: needs what other brokers have not. `toml`: settings.
+
+    `limits`: MiB that the limits with names allow it at the defaults; `stays`: of that, what is not the client's and stays when it goes."""
 
     run: Callable[[int], list[socket.socket]]
     what: str
     is_ours: bool = False
     toml: str = ""
+    limits: int = CLIENTS
+    stays: int = 0
 
 
 ATTACKS: dict[str, Attack] = {}
 
 
-def attack(what: str, *, is_ours: bool = False, toml: str = "") -> Callable[[Callable[[int], list[socket.socket]]], object]:
+def attack(
+    what: str, *, is_ours: bool = False, toml: str = "", limits: int = CLIENTS, stays: int = 0
+) -> Callable[[Callable[[int], list[socket.socket]]], object]:
     def note(run: Callable[[int], list[socket.socket]]) -> object:
-        ATTACKS[run.__name__] = Attack(run, what, is_ours, toml)
+        ATTACKS[run.__name__] = Attack(run, what, is_ours, toml, limits, stays)
         return run
 
     return note
@@ -227,7 +236,7 @@ def long_selectors(port: int) -> list[socket.socket]:
     return [link]
 
 
-@attack("50 consumers with selectors on a queue of 30,000 messages")
+@attack("50 consumers with selectors on a queue of 30,000 messages", limits=MESSAGES, stays=MESSAGES)
 def selectors_on_backlog(port: int) -> list[socket.socket]:
     link = connected(port)
     pour(link, [b"".join([send("/queue/backlog", b"x" * 100, headers=f"n:{n}\n") for n in range(30_000)])])
@@ -477,7 +486,7 @@ def bodies_of_others(port: int) -> list[socket.socket]:
     return links
 
 
-@attack("five subscriptions with consumer-window-size:-1 that do not read, 500 MB sent to them")
+@attack("five subscriptions with consumer-window-size:-1 that do not read, 500 MB sent to them", limits=MESSAGES)
 def unread_messages(port: int) -> list[socket.socket]:
     links = [connected(port) for _ in range(5)]
     for link in links:
@@ -487,7 +496,7 @@ def unread_messages(port: int) -> list[socket.socket]:
     return [*links, sender]
 
 
-@attack("400 retained messages of 1 MB", is_ours=True)
+@attack("400 retained messages of 1 MB", is_ours=True, limits=REMEMBERED + MESSAGES, stays=REMEMBERED)
 def retained(port: int) -> list[socket.socket]:
     link = connected(port, "1.1")  # in which one that is refused does not end the others
     pour(link, (send(f"/topic/retained.{n}", b"x" * 1_000_000, headers="retain:set\npersistent:false\n") for n in range(400)))
@@ -495,7 +504,7 @@ def retained(port: int) -> list[socket.socket]:
     return [link]
 
 
-@attack("4,000 duplicate ids of 60 KB", is_ours=True)
+@attack("4,000 duplicate ids of 60 KB", is_ours=True, limits=REMEMBERED, stays=REMEMBERED)
 def duplicate_ids(port: int) -> list[socket.socket]:
     link = connected(port)
     pour(link, [send("/topic/once", b"x", headers=f"_AMQ_DUPL_ID:{n:060000d}\n") for n in range(4000)])

@@ -1,12 +1,14 @@
 """How other clients fare beside a hostile one: a pair of normal clients, one attack after the other.
 
     python -m bench.hostile [--rows ws_pings,churn] [--peers artemis,rabbitmq] [--quiet-seconds 3] [--json FILE]
+    python -m bench.hostile soak [--connections 5000] [--minutes 10]     (soak.py)
 
 For each attack a broker is started anew. The pair sends 200 messages a second through a queue of its own and takes them; its waits are
 counted from when a message should have been sent, so that a stall counts for each message that it held up. Three columns are the
 pair's (p99 when quiet, p99 and the longest wait under attack), two the broker's memory: at its highest, and 10 s after the attacker left.
 
-Goals: p99 at most 3 times the quiet one, no wait above 50 ms, the memory given back. Exit status 1 where Stompbox misses one.
+Goals: p99 at most 3 times the quiet one, no wait above 50 ms; memory within what it is when idle and the limits with names that the attack
+can fill (Attack.limits), and 10 % more, and given back to the same without these. Exit status 1 where Stompbox misses one.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ RATE = 200  # messages a second
 GONE = 10.0  # seconds after which memory must be given back
 LONGEST = 180.0  # seconds that an attack may take
 FACTOR, WORST = 3.0, 50.0  # the goals: times the quiet p99, ms
+MARGIN, LEFT = 1.1, 25.0  # of memory: 10 %; MiB that may stay in the allocator after very much
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,16 @@ class Row:
 
     @property
     def is_good(self) -> bool:
-        return self.p99 <= max(FACTOR * self.quiet_p99, 2.0) and self.worst <= WORST
+        return self.p99 <= max(FACTOR * self.quiet_p99, 2.0) and self.worst <= WORST and self.is_small
+
+    @property
+    def most(self) -> float:
+        """What it may have at its highest, in MiB."""
+        return (self.idle + ATTACKS[self.attack].limits) * MARGIN
+
+    @property
+    def is_small(self) -> bool:
+        return self.highest <= self.most and self.afterwards <= (self.idle + ATTACKS[self.attack].stays) * MARGIN + LEFT
 
 
 def main() -> int:
@@ -62,14 +74,14 @@ def main() -> int:
             return 2
     peers = [name for name in options.peers.split(",") if name]
     rows: list[Row] = []
-    print("| attack | broker | quiet p99 ms | p99 ms | longest wait ms | took s | MiB idle | MiB highest | MiB 10 s after | |")
-    print("|---|---|---|---|---|---|---|---|---|---|")
+    print("| attack | broker | quiet p99 ms | p99 ms | longest wait ms | took s | MiB idle | MiB highest | of at most | MiB 10 s after | |")
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
     for name in names:
         for broker in ("stompbox", *(() if ATTACKS[name].is_ours else peers)):
             row = measured(name, broker, options.quiet_seconds)
             rows.append(row)
             times = f"{row.quiet_p99:.2f} | {row.p99:.2f} | {row.worst:.0f} | {row.seconds:.1f}"
-            memory = f"{row.idle:.0f} | {row.highest:.0f} | {row.afterwards:.0f}"
+            memory = f"{row.idle:.0f} | {row.highest:.0f} | {row.most:.0f} | {row.afterwards:.0f}"
             print(f"| {ATTACKS[name].what} (`{name}`) | {row.broker} | {times} | {memory} | {row.outcome} |", flush=True)
     if options.json:
         Path(options.json).write_text(json.dumps([asdict(row) for row in rows], indent=1))
@@ -89,7 +101,7 @@ def measured(name: str, broker_name: str, quiet: float) -> Row:
     """One attack on one broker."""
     with tempfile.TemporaryDirectory() as folder, _running(broker_name, ATTACKS[name], Path(folder)) as broker:
         idle = memory_mib(broker.pid, "VmRSS")
-        with _Pair(broker.port) as pair:
+        with Pair(broker.port) as pair:
             pair.wait(quiet)
             quiet_p99, _ = pair.taken()
             begun = time.monotonic()
@@ -138,7 +150,7 @@ def _wait(attacker: subprocess.Popen[str], broker: Broker, begun: float) -> floa
     return highest
 
 
-class _Pair:
+class Pair:
     """A normal client's sending and taking, in a process of its own."""
 
     def __init__(self, port: int) -> None:
@@ -146,7 +158,7 @@ class _Pair:
             [sys.executable, "-m", "bench.hostile", "--pair", str(port)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
-    def __enter__(self) -> _Pair:
+    def __enter__(self) -> Pair:
         assert self._process.stdout is not None
         if self._process.stdout.readline() != "ready\n":
             raise BenchError("the pair of normal clients could not connect")
@@ -227,5 +239,9 @@ def _figures(waits: list[float], waiting: dict[int, float]) -> tuple[float, floa
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--pair"]:
         pair(int(sys.argv[2]))
+    elif sys.argv[1:2] == ["soak"]:
+        from bench import soak
+
+        sys.exit(soak.main(sys.argv[2:]))
     else:
         sys.exit(main())
