@@ -259,12 +259,12 @@ def _busy(queue: Queue) -> Refused:
 def _refusal(carrying: Redrive, user: str) -> Refused:
     """Why nothing went: what most of the messages had to stay for."""
     [(code, count)] = carrying.stayed.most_common(1)
-    reason = {
-        "not-permitted": f"came from an address where user {user!r} has the right 'send'",
-        "address-blocked": "goes to an address that an operator has not blocked",
-        "address-full": "goes to an address that has room",
-    }[code]
-    return Refused(code, f"not one of {count} messages of queue {carrying.queue.name!r} {reason}; they stay")
+    text = f"not one of {count} messages of queue {carrying.queue.name!r}"
+    if code == "address-blocked":
+        return Refused("address-blocked", f"{text} goes to an address that an operator has not blocked; they stay")
+    if code == "address-full":
+        return Refused("address-full", f"{text} goes to an address that has room; they stay")
+    return Refused("not-permitted", f"{text} came from an address where user {user!r} has the right 'send'; they stay")
 
 
 async def pause_queue(going: Going) -> object:
