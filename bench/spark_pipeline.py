@@ -319,7 +319,8 @@ def pipeline(bench: Bench) -> None:
         file = lake(bench, Path(folder), "name = 'cold'")
         for name in ("archive", "report", "audit"):
             start = time.perf_counter()
-            subprocess.run([sys.executable, "-m", "stompbox", "pipeline", "run", str(file), "--once", "--json", "--step", name], check=True)
+            command = [sys.executable, "-m", "stompbox", "pipeline", "run", str(file), "--once", "--step", name]
+            subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
             cold[name] = time.perf_counter() - start
     warm: dict[str, float] = {}
     for number in range(2):
