@@ -281,3 +281,26 @@ def test_many_xpaths_and_many_messages_are_asked_in_many_turns(asked: list[str],
     for consumer in {one.consumer for one in got}:
         bodies = [one.body for one in got if one.consumer == consumer]
         assert bodies == sorted(bodies)
+
+
+def test_what_was_read_of_the_log_has_a_portion_of_its_own() -> None:
+    """The store answers when nobody's turn goes on; what the last turn has left over is no measure."""
+    taken = []
+    for spent in (0, PORTION):
+        world = World(page_size=3000)
+        send(world, 100)
+        world.commit()
+        busy = world.on_queue(world.consumer("c", prefetch=10), "q")
+        while world.engine.dispatch_rest():
+            pass
+        for got in world.out():
+            world.ack(busy, got)
+        while not world.engine.loads:
+            for got in world.out():
+                world.ack(busy, got)
+        world.engine.work.begin()
+        world.engine.work.spend(spent)
+        before = world.queue("q").count + world.queue("q").delivering
+        assert world.serve()
+        taken.append(world.queue("q").count + world.queue("q").delivering - before)
+    assert taken[0] == taken[1] > 1

@@ -53,13 +53,16 @@ class Output:
 
 
 class Binding:
-    """One consumer on one queue. `head` belongs to the server: how MESSAGE frames begin for it."""
+    """One consumer on one queue, the queue's `number`th. `head` belongs to the server: how MESSAGE frames begin for it.
 
-    __slots__ = ("_head", "consumer", "done", "held", "queue", "seen", "sought", "unacked")
+    `rank` orders the queue's consumers: those of a higher priority come first, and of one priority those that came earlier."""
 
-    def __init__(self, consumer: Consumer, queue: Queue) -> None:
+    __slots__ = ("_head", "consumer", "done", "held", "queue", "rank", "seen", "sought", "unacked")
+
+    def __init__(self, consumer: Consumer, queue: Queue, number: int) -> None:
         self.consumer = consumer
         self.queue = queue
+        self.rank = number - (consumer.priority << 64)
         self.held = Held() if consumer.ack is AckMode.INDIVIDUAL else _NOTHING
         self.unacked = Spans() if consumer.ack is AckMode.CLIENT else _NONE  # offsets in the ledger, which nobody looks through for others
         self.done = 0  # messages that were acknowledged

@@ -562,10 +562,11 @@ class Engine:
     # Paging
 
     def loaded(self, load: Load, runs: list[Run], stop: int) -> None:
-        """What was read for a Load; complete up to `stop`."""
+        """What was read for a Load; complete up to `stop`. It has a portion of its own: nobody's turn is going on."""
         if load.queue.id not in self.queues:
             return
         self.bodies.adopt(runs)
+        self.work.begin()
         load.then(load.queue, runs, load.start, stop)
 
     # Commits

@@ -6,11 +6,15 @@ selector or for one that comes. Beside these, a consumer has a lane of its own w
 When consumers come or go, nothing is moved: the lanes of before become what is `unsorted`, with the selectors that were asked already,
 and are sorted into the new lanes portion by portion, the oldest first, each message asking only those selectors that it has not met.
 What arrives meanwhile, or when the turn's work is used up, is left to be sorted, too; so everybody gets his messages in order.
+
+Each selector has a number, by when it came to the queue. So one number says which were asked about a message; who comes or goes asks
+nothing about the others. The name of a lane may have selectors in it that have left: nobody takes its messages for their sake.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, TypeVar, Union
 
 from stompbox.broker.backlog import Backlog
@@ -47,11 +51,11 @@ def swept(first: int, stop: int, taken: Mapping[T, Iterable[tuple[int, int]]]) -
 
 
 class Unsorted:
-    """Messages that are to be sorted: the selectors `asked` were asked before, and those of `takers` took all of them."""
+    """Messages that are to be sorted: the selectors up to the number `asked` were asked before, and those of `takers` took all of them."""
 
     __slots__ = ("asked", "backlog", "takers")
 
-    def __init__(self, backlog: Backlog, asked: frozenset[Selector] = NONE, takers: frozenset[Selector] = NONE) -> None:
+    def __init__(self, backlog: Backlog, asked: int = 0, takers: frozenset[Selector] = NONE) -> None:
         self.backlog = backlog
         self.asked = asked
         self.takers = takers
@@ -61,8 +65,8 @@ class Lanes:
     """Segments by lane. `common` is the lane of none, and the only one as long as no consumer has a selector or a lane of its own."""
 
     __slots__ = (
-        "_most_lanes", "_size", "address", "by_lane", "common", "expiring", "is_heavy", "is_ranked", "queue", "selectors", "steps",
-        "unsorted",
+        "_in_order", "_last", "_most_lanes", "_numbers", "_owned", "_size", "_steps", "_uses", "address", "by_lane", "common", "expiring",
+        "is_heavy", "is_ranked", "queue", "selectors", "steps", "unsorted",
     )  # fmt: skip
 
     def __init__(self, address: Address, expiring: Expiring | None = None, *, queue: int = 0, is_ranked: bool = True) -> None:
@@ -72,7 +76,13 @@ class Lanes:
         self.is_ranked = is_ranked
         self.common = self._backlog()
         self.by_lane: dict[Lane, Backlog] = {NONE: self.common}
-        self.selectors: frozenset[Selector] = NONE
+        self.selectors: dict[Selector, int] = {}  # of the consumers, each with its number
+        self._uses: dict[Selector, int] = {}  # by how many consumers
+        self._in_order: list[Selector] = []  # by number
+        self._numbers: list[int] = []
+        self._last = 0  # number that was given
+        self._steps = 0  # that they take, XPATH and LIKE apart
+        self._owned: set[Lane] = set()  # lanes of consumers of their own
         self.unsorted: list[Unsorted] = []
         self._size = 0  # of all but the common one
         self.steps = 0  # that a message takes at the most which all selectors are asked about
@@ -102,11 +112,14 @@ class Lanes:
             if len(self.by_lane) >= self._most_lanes:
                 self._forget_empty()
             found = self.by_lane[lane] = self._backlog()
+            if not isinstance(lane, frozenset):
+                self._owned.add(lane)
         return found
 
     def _forget_empty(self) -> None:
         """Each message may be taken by others than the one before, so there could be ever more lanes."""
         self.by_lane = {lane: backlog for lane, backlog in self.by_lane.items() if backlog.count or backlog is self.common}
+        self._owned &= self.by_lane.keys()
         self._most_lanes = LANES + 2 * len(self.by_lane)
 
     def push(self, segment: Segment) -> None:
@@ -209,7 +222,7 @@ class Lanes:
         most = max(1, work.left // self.steps)
         return segment if len(segment) <= most else segment.cut(segment.first + most)
 
-    def parted(self, segment: Segment, selectors: frozenset[Selector]) -> Iterator[tuple[frozenset[Selector], Segment]]:
+    def parted(self, segment: Segment, selectors: Collection[Selector]) -> Iterator[tuple[frozenset[Selector], Segment]]:
         """The segment in parts, by offset, each with those of the selectors that take it."""
         if not selectors:
             yield NONE, segment
@@ -249,8 +262,8 @@ class Lanes:
         if self.is_heavy:
             self._sort_one(front, left)
             return
-        known = left.takers & self.selectors
-        for lane, part in self.parted(front, self.selectors - left.asked):
+        known = self._known(left)
+        for lane, part in self.parted(front, self._in_order[bisect_right(self._numbers, left.asked) :]):
             backlog = self.lane(lane | known)
             backlog.insert(part)
             if backlog is not self.common:
@@ -259,19 +272,19 @@ class Lanes:
     def _sort_one(self, message: Segment, left: Unsorted) -> None:
         """Asks as many selectors about one message as there is work left for, and remembers which. It stays the oldest."""
         work = self.address.engine.work
-        missing = self.selectors - left.asked
-        asked: list[Selector] = []
+        at = bisect_right(self._numbers, left.asked)
         takers: list[Selector] = []
-        for selector in missing:
-            asked.append(selector)
+        while at < len(self._in_order):
+            selector = self._in_order[at]
+            at += 1
             if self.address.wanted_of(selector, message, self.queue):
                 takers.append(selector)
             if work.is_over:
                 break
-        known = (left.takers & self.selectors).union(takers)
-        work.spend(len(self.selectors) // 4)
-        if len(asked) < len(missing):
-            rest = Unsorted(self._backlog(), left.asked.union(asked), known)
+        known = self._known(left).union(takers)
+        work.spend(len(known) // 4)
+        if at < len(self._in_order):
+            rest = Unsorted(self._backlog(), self._numbers[at - 1], known)
             rest.backlog.push(message)
             self.unsorted.insert(0, rest)
             self._size += message.cost
@@ -281,28 +294,63 @@ class Lanes:
         if backlog is not self.common:
             self._size += message.cost
 
+    def _known(self, left: Unsorted) -> frozenset[Selector]:
+        """Those of the consumers' selectors that are known to take what is to be sorted."""
+        return frozenset(left.takers & self.selectors.keys()) if left.takers else NONE
+
+    def release_all(self) -> None:
+        """All consumers' own lanes go."""
+        for lane in list(self._owned):
+            self.release(lane)
+
     def release(self, lane: Lane) -> None:
         """A consumer's own lane goes; what waits in it waits for everybody."""
+        self._owned.discard(lane)
         backlog = self.by_lane.pop(lane, None)
         if backlog is not None and backlog.count:
             self.unsorted.append(Unsorted(backlog))
             self._later()
 
-    def select(self, selectors: Iterable[Selector]) -> None:
-        """The consumers' selectors are these now: what waits is to be sorted anew, when they have changed."""
-        wanted = frozenset(selectors)
-        if wanted == self.selectors:
+    def add(self, selector: Selector) -> None:
+        """A consumer with this selector has come: what waits is to be sorted anew, when it is the first of them."""
+        uses = self._uses[selector] = self._uses.get(selector, 0) + 1
+        if uses > 1:
             return
+        self._unsort()
+        self._last += 1
+        self.selectors[selector] = self._last
+        self._in_order.append(selector)
+        self._numbers.append(self._last)
+        self._count(selector, 1)
+
+    def discard(self, selector: Selector) -> None:
+        """A consumer with this selector has gone. What waits stays in its lanes, but when nobody has a selector any more."""
+        self._uses[selector] -= 1
+        if self._uses[selector]:
+            return
+        del self._uses[selector]
+        at = bisect_left(self._numbers, self.selectors.pop(selector))
+        del self._numbers[at], self._in_order[at]
+        self._count(selector, -1)
+        if not self.selectors:
+            self._unsort()
+
+    def _count(self, selector: Selector, uses: int) -> None:
+        work = self.address.engine.work
+        self.steps += uses * selector.most_steps
+        self._steps += uses * selector.steps
+        self.is_heavy = self.steps > work.most or self._steps > work.portion
+
+    def _unsort(self) -> None:
+        """What waits is to be sorted: each lane was, so its messages pay for this."""
+        self._size += self.common.size
         for lane, backlog in self.by_lane.items():
             if backlog.count:
-                self.unsorted.append(Unsorted(backlog, self.selectors, lane) if isinstance(lane, frozenset) else Unsorted(backlog))
-        self.common = self._backlog()
-        self.by_lane = {NONE: self.common}
-        self.selectors = wanted
-        work = self.address.engine.work
-        self.steps = sum([selector.most_steps for selector in wanted])
-        self.is_heavy = self.steps > work.most or sum([selector.steps for selector in wanted]) > work.portion
-        self._size = sum([left.backlog.size for left in self.unsorted])
+                self.unsorted.append(Unsorted(backlog, self._last, lane) if isinstance(lane, frozenset) else Unsorted(backlog))
+        if self.common.count or len(self.by_lane) > 1:
+            self.common = self._backlog()
+            self.by_lane = {NONE: self.common}
+            self._owned.clear()
         if self.unsorted:
             self._later()
 

@@ -45,11 +45,12 @@ class Part:
 class Groups:
     """Of one queue."""
 
-    __slots__ = ("_owners", "_turn", "is_pausing", "rules")
+    __slots__ = ("_keys", "_owners", "_turn", "is_pausing", "rules")
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
         self._owners: dict[Key, Binding] = {}
+        self._keys: dict[Binding, set[Key]] = {}  # the groups of each owner
         self._turn = 0
         self.is_pausing = False  # nothing goes out until nothing is in flight
 
@@ -81,19 +82,24 @@ class Groups:
         self._turn += 1
         owner = candidates[self._turn % len(candidates)]
         if len(self._owners) >= MOST:
-            del self._owners[next(iter(self._owners))]
+            self.end(next(iter(self._owners)))
         self._owners[key] = owner
+        self._keys.setdefault(owner, set()).add(key)
         return owner
 
     def end(self, key: Key) -> None:
-        self._owners.pop(key, None)
+        owner = self._owners.pop(key, None)
+        if owner is not None:
+            self._keys[owner].discard(key)
 
     def leave(self, binding: Binding) -> None:
         """A consumer goes: its groups are free."""
-        self._owners = {key: owner for key, owner in self._owners.items() if owner is not binding}
+        for key in self._keys.pop(binding, ()):
+            del self._owners[key]
 
     def clear(self) -> None:
         self._owners.clear()
+        self._keys.clear()
 
     def marked(self, segment: Segment) -> list[Segment]:
         """The segment that a new owner begins with, its first message with the header that says so."""

@@ -9,7 +9,6 @@ there is room. Whatever a queue wants of others it asks of its engine.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from stompbox.broker import arrivals, choosing, dispatching, emptying, messagegroups, paging, scheduling, seeking, slowness
@@ -45,10 +44,10 @@ class Queue(Waiting):
     """
 
     __slots__ = (
-        "__weakref__", "_no_local", "_takers", "_turns", "bindings", "counts", "delivering", "doubted_below", "first_use", "groups",
-        "has_tiers", "intake", "is_auto", "is_halfway", "is_loading", "is_open", "is_paused", "is_simple", "is_watched", "later", "moved",
-        "name", "owner", "paged_from", "readers", "redrive", "rules", "selector", "sought", "suspect_below", "takers", "tally", "turn",
-        "unasked", "unread", "unsearched", "used", "uses",
+        "__weakref__", "_no_local", "_takers", "_turns", "bindings", "counts", "delivering", "doubted_below", "exclusive", "first_use",
+        "groups", "has_tiers", "intake", "is_auto", "is_halfway", "is_loading", "is_open", "is_paused", "is_simple", "is_watched",
+        "later", "moved", "name", "owner", "paged_from", "readers", "redrive", "rules", "selector", "sought", "suspect_below", "takers",
+        "tally", "turn", "unasked", "unread", "unsearched", "used", "uses",
     )  # fmt: skip
 
     def __init__(
@@ -58,7 +57,8 @@ class Queue(Waiting):
         self.name = name
         self.selector = selector
         self._no_local = 0
-        self.bindings: list[Binding] = []
+        self.bindings: list[Binding] = []  # by rank
+        self.exclusive: list[Binding] = []  # the exclusive ones of them
         self.takers: list[Binding] = self.bindings  # those of them that get messages now
         self.readers: tuple[Queue, ...] = ()  # browsers that get copies of what arrives
         self.tally: Tally | None = None  # what it has not consumed, where that is limited (limits.py)
@@ -90,7 +90,7 @@ class Queue(Waiting):
         self.redrive: Redrive | None = None  # takes its messages back to where they came from
         self.moved = 0  # when a reader group's position last went on, ms since the epoch; 0: not since the start
         self.first_use = 0  # and had when the first of those that are there came
-        self._takers: dict[Lane, list[Binding]] | None = None
+        self._takers: dict[Lane, list[Binding]] | None = None  # of all its consumers, whoever gets messages now
         self._turns: dict[Lane, int] | None = None
         if kind not in READS_THE_LOG:
             self.obey(rules_of(address.settings_of(name)) if kind is Kind.ANYCAST else address.rules)
@@ -288,10 +288,14 @@ class Queue(Waiting):
         return ready
 
     def takers_of(self, lane: Lane) -> list[Binding]:
+        if self.takers is not self.bindings:  # one or none
+            return choosing.takers_of(lane, self.takers, is_shared=self.is_shared)
         if self._takers is None:
             self._takers = {}
         found = self._takers.get(lane)
         if found is None:
+            if isinstance(lane, Binding):
+                return [lane]  # it goes with its consumer
             if len(self._takers) >= LANES:
                 self._takers, self._turns = {}, {}
             found = self._takers[lane] = choosing.takers_of(lane, self.takers, is_shared=self.is_shared)
@@ -417,28 +421,31 @@ class Queue(Waiting):
     def bind(self, consumer: Consumer) -> Binding:
         consumer.allowance.require_bindings(consumer)  # who makes a queue for it asks before
         consumer.allowance.bind(1)
-        binding = consumer.bindings[self.id] = Binding(consumer, self)
-        self.bindings.append(binding)
         self.uses += 1
+        binding = consumer.bindings[self.id] = Binding(consumer, self, self.uses)
+        self._join(binding)
         if len(self.bindings) == 1:
             self.first_use = self.uses
         slowness.watch(self.engine, self)
         if not self.is_open:
             choosing.open_when_due(self)
         if self.groups is not None and self.rules.group_rebalance:
-            self._free_groups(self.bindings)
+            self.groups.clear()
+            self.backlog.release_all()
             self.groups.is_pausing = self.rules.group_pause and self.delivering > 0
         self.consumers_changed()
         return binding
 
     def unbind(self, binding: Binding) -> None:
         """What the consumer still has of this queue must have been taken from it, or the queue goes."""
-        self.bindings.remove(binding)
+        self._leave(binding)
         binding.consumer.forget(binding)
         binding.consumer.starved.pop(self, None)
         del binding.consumer.bindings[self.id]
         binding.consumer.allowance.bind(-1)
-        self._free_groups([binding])
+        if self.groups is not None:  # they are to be given out anew
+            self.groups.leave(binding)
+            self.backlog.release(binding)
         if not self.bindings:
             self.is_open = self.rules.consumers_before_dispatch == 0
             if self.rules.is_purged:
@@ -447,13 +454,25 @@ class Queue(Waiting):
             self.engine.dispatch_later(self)  # others may take over
         self.consumers_changed()
 
-    def _free_groups(self, owners: Iterable[Binding]) -> None:
-        """Their groups are to be given out anew."""
-        if self.groups is not None:
-            for owner in owners:
-                self.groups.leave(owner)
-                if self._backlog is not None:
-                    self._backlog.release(owner)
+    def _join(self, binding: Binding) -> None:
+        choosing.add(self.bindings, binding)
+        if binding.consumer.is_exclusive:
+            choosing.add(self.exclusive, binding)
+        for takers in choosing.lists_with(self._takers, binding, is_shared=self.is_shared):
+            choosing.add(takers, binding)
+        if self.is_shared and binding.consumer.selector is not None:
+            self.backlog.add(binding.consumer.selector)
+
+    def _leave(self, binding: Binding) -> None:
+        choosing.remove(self.bindings, binding)
+        if binding.consumer.is_exclusive:
+            choosing.remove(self.exclusive, binding)
+        for takers in choosing.lists_with(self._takers, binding, is_shared=self.is_shared):
+            choosing.remove(takers, binding)
+        if self._turns is not None:
+            self._turns.pop(binding, None)
+        if self.is_shared and binding.consumer.selector is not None:
+            self.backlog.discard(binding.consumer.selector)
 
     def pause(self) -> None:
         """Nothing goes out until `resume`; what is out stays out."""
@@ -480,13 +499,8 @@ class Queue(Waiting):
         self.consumers_changed()
 
     def consumers_changed(self) -> None:
-        self._takers = self._turns = None
         self.takers = choosing.chosen(self)
         self.has_tiers = choosing.has_tiers(self.takers)
-        if self.is_shared:
-            wanted = [binding.consumer.selector for binding in self.bindings if binding.consumer.selector is not None]
-            if wanted or self._backlog is not None:
-                self.backlog.select(wanted)
         self.sorted_out()
 
     def sorted_out(self) -> None:
