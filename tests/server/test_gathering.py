@@ -7,8 +7,8 @@ import random
 import pytest
 
 from stompbox.message import Run, Shape
-from stompbox.server import sinks
-from stompbox.server.sinks import gather
+from stompbox.server import publishing
+from stompbox.server.publishing import gather
 from stompbox.stomp.shapes import shape_of
 
 
@@ -43,7 +43,7 @@ def test_what_stands_between_two_of_a_shape_stays_there() -> None:
 
 
 def test_runs_do_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sinks, "MOST_GATHERED", 3 * (sinks.EACH + 10))
+    monkeypatch.setattr(publishing, "MOST_GATHERED", 3 * (publishing.EACH + 10))
     same = shape("/queue/a")
     found = gather([Run(same, [b"x" * 10], ([b"1"],)) for _ in range(7)])
     assert [len(run) for run in found] == [3, 3, 1]
