@@ -19,11 +19,13 @@ from stompbox.message import Run
 from stompbox.selectors import Selector
 
 if TYPE_CHECKING:
+    from stompbox.broker.choosing import RoundRobin
     from stompbox.broker.queue import Queue
 
 MOST_OUT: Final = 64 << 20  # body bytes that a subscription without a window may have unacknowledged
 _NONE: Final = Spans()  # of those who need none
 _NOTHING: Final = Held()  # the same
+_PRIORITY: Final = 64  # bits of a rank below those of the priority
 COST: Final = 3 << 10  # octets of memory that a subscription takes beside its texts, at a guess
 AUTO_WINDOW: Final = 2 << 20  # octets of bodies and headers on their way to the socket of an auto subscription
 
@@ -55,14 +57,16 @@ class Output:
 class Binding:
     """One consumer on one queue, the queue's `number`th. `head` belongs to the server: how MESSAGE frames begin for it.
 
-    `rank` orders the queue's consumers: those of a higher priority come first, and of one priority those that came earlier."""
+    `rank` orders the queue's consumers: those of a higher priority come first, and of one priority those that came earlier. One that
+    had no credit when it was its turn is `missing` in those lists of takers until it is fed."""
 
-    __slots__ = ("_head", "consumer", "done", "held", "queue", "rank", "seen", "sought", "unacked")
+    __slots__ = ("_head", "consumer", "done", "held", "missing", "queue", "rank", "seen", "sought", "unacked")
 
     def __init__(self, consumer: Consumer, queue: Queue, number: int) -> None:
         self.consumer = consumer
         self.queue = queue
-        self.rank = number - (consumer.priority << 64)
+        self.rank = number - (consumer.priority << _PRIORITY)
+        self.missing: list[RoundRobin] | None = None
         self.held = Held() if consumer.ack is AckMode.INDIVIDUAL else _NOTHING
         self.unacked = Spans() if consumer.ack is AckMode.CLIENT else _NONE  # offsets in the ledger, which nobody looks through for others
         self.done = 0  # messages that were acknowledged
@@ -83,6 +87,11 @@ class Binding:
 
     def __repr__(self) -> str:
         return f"<Binding {self.consumer.name} on {self.queue.name}>"
+
+
+def end_of_priority(rank: int) -> int:
+    """All consumers of the same priority have ranks below this one."""
+    return ((rank >> _PRIORITY) + 1) << _PRIORITY
 
 
 Sent = tuple[Binding, Segment]

@@ -16,7 +16,7 @@ from stompbox.broker.work import MESSAGE
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from stompbox.broker.consumer import Binding
+    from stompbox.broker.choosing import RoundRobin
     from stompbox.broker.engine import Engine
     from stompbox.broker.queue import Queue
     from stompbox.broker.segments import Segment
@@ -98,11 +98,11 @@ def _heads(queue: Queue) -> _Heads:
     return heads
 
 
-def _next(queue: Queue, heads: _Heads) -> list[Binding]:
+def _next(queue: Queue, heads: _Heads) -> RoundRobin | None:
     """Those who may have what the first lane has; lanes that nobody with credit takes are left out."""
     while heads:
-        takers = queue.ready(heads[0][2])
+        takers = queue.takers_of(heads[0][2])
         if takers:
             return takers
         heappop(heads)
-    return []
+    return None

@@ -490,13 +490,13 @@ class Engine:
     def recall(self, consumer: Consumer) -> None:
         """What a consumer has and did not acknowledge goes back, and it stays."""
         attempts.give_back(self, self.take_written(consumer), Outcome.RETURNED, FAR)
+        self.feed(consumer)
 
     def feed(self, consumer: Consumer) -> None:
         consumer.feed()
 
     def close_consumer(self, consumer: Consumer, *, is_failure: bool) -> None:
-        """Ends a subscription: what it had and did not acknowledge goes back; queues of its own go with it. `is_failure`: its connection
-        was lost, which is an attempt of the oldest message that it had."""
+        """Ends a subscription at once (closing.py). `is_failure`: its connection was lost."""
         for _ in closing.closing(self, consumer, is_failure=is_failure):
             pass
 

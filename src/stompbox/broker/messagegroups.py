@@ -12,10 +12,12 @@ does the consumer's leaving; then the next message finds a consumer anew.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
+from stompbox.broker import choosing
+from stompbox.broker.choosing import RoundRobin
 from stompbox.broker.columns import values_of
 from stompbox.broker.kinds import Rules
 from stompbox.broker.segments import Segment
@@ -23,6 +25,7 @@ from stompbox.message import GROUP, GROUP_SEQUENCE, Run, Shape
 
 if TYPE_CHECKING:
     from stompbox.broker.consumer import Binding
+    from stompbox.broker.lanes import Lane
     from stompbox.broker.queue import Queue
 
 MOST: Final = 100_000  # groups of a queue whose consumers are remembered; beyond, the oldest is given out anew
@@ -77,15 +80,22 @@ class Groups:
     def owner(self, key: Key) -> Binding | None:
         return self._owners.get(key)
 
-    def give(self, key: Key, candidates: Sequence[Binding]) -> Binding:
-        """The group gets an owner: each of the candidates in turn."""
+    def next(self, queue: Queue, takers: RoundRobin) -> Binding | None:
+        """Who of the takers is the next owner: each that has credit in turn."""
         self._turn += 1
-        owner = candidates[self._turn % len(candidates)]
+        while takers:
+            found = takers[self._turn % len(takers)]
+            if found.consumer.has_credit:
+                return found
+            choosing.leave_out(queue, found, takers)
+        return None
+
+    def give(self, key: Key, owner: Binding) -> None:
+        """The group gets an owner."""
         if len(self._owners) >= MOST:
             self.end(next(iter(self._owners)))
         self._owners[key] = owner
         self._keys.setdefault(owner, set()).add(key)
-        return owner
 
     def end(self, key: Key) -> None:
         owner = self._owners.pop(key, None)
@@ -128,36 +138,35 @@ def _with_header(run: Run, offset: int, name: str) -> Run:
     return Run(changed, [run.bodies[index]], first=offset, arrived=run.arrived, routing=run.routing, sender=run.sender)
 
 
-def hand_out(queue: Queue, groups: Groups, segment: Segment, takers: Sequence[Binding], wanting: Sequence[Binding]) -> bool:
-    """Each group to its owner, or into the owner's lane. False when nobody has credit: then `segment` is what is left. `wanting`: all
-    whose selectors take the segment, with credit or without."""
+def hand_out(queue: Queue, groups: Groups, segment: Segment, lane: Lane, takers: RoundRobin) -> bool:
+    """Each group to its owner, or into the owner's lane. False when nobody has credit: then `segment` is what is left. `takers`: those of
+    the segment's lane."""
     for part in list(groups.parts(segment)):
-        ready = [binding for binding in takers if binding.consumer.has_credit]
         owner = groups.owner(part.key) if part.key is not None else None
-        is_unwanted = owner is not None and owner not in wanting  # its selector leaves it: the group stays its own, this one is anybody's
-        if is_unwanted:
+        is_unwanted = owner is not None and not choosing.may_take(queue, owner, lane)  # its selector leaves it: the group stays its own,
+        if is_unwanted:  # this one is anybody's
             owner = None
-        if owner is None and not ready:
-            for binding in takers:
-                binding.consumer.starved[queue] = None
+        next = groups.next(queue, takers) if owner is None else None
+        if owner is None and next is None:
             if part.segment is not segment:
                 segment.cut(part.segment.first)
             return False
         pieces = [part.segment]
-        if owner is None and part.key is not None and not is_unwanted:
-            owner = groups.give(part.key, ready)
+        if next is not None and part.key is not None and not is_unwanted:
+            owner = next
+            groups.give(part.key, owner)
             pieces = groups.marked(part.segment)
         for piece in pieces:
-            _hand_to(queue, piece, owner, ready)
+            _hand_to(queue, piece, owner, takers)
         if part.ends and part.key is not None:
             groups.end(part.key)
     return True
 
 
-def _hand_to(queue: Queue, piece: Segment, owner: Binding | None, ready: Sequence[Binding]) -> None:
+def _hand_to(queue: Queue, piece: Segment, owner: Binding | None, takers: RoundRobin) -> None:
     """To the owner, or to its place in what waits for it: another lane may have given what is newer before. Without one to anybody."""
     if owner is None:
-        if queue.share(piece, list(ready)):
+        if queue.share(piece, takers):
             queue.backlog.put_back(piece)
-    elif queue.backlog.lane(owner).count or queue.share(piece, [owner]):
+    elif queue.backlog.lane(owner).count or queue.share(piece, RoundRobin([owner])):
         queue.backlog.put_back_to(owner, piece)

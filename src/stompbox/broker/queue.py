@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stompbox.broker import arrivals, choosing, dispatching, emptying, messagegroups, paging, scheduling, seeking, slowness
+from stompbox.broker.choosing import RoundRobin
 from stompbox.broker.consumer import Binding, Consumer
 from stompbox.broker.cursor import Cursor
 from stompbox.broker.intake import Intake
@@ -44,10 +45,10 @@ class Queue(Waiting):
     """
 
     __slots__ = (
-        "__weakref__", "_no_local", "_takers", "_turns", "bindings", "counts", "delivering", "doubted_below", "exclusive", "first_use",
-        "groups", "has_tiers", "intake", "is_auto", "is_halfway", "is_loading", "is_open", "is_paused", "is_simple", "is_watched",
-        "later", "moved", "name", "owner", "paged_from", "readers", "redrive", "rules", "selector", "sought", "suspect_below", "takers",
-        "tally", "turn", "unasked", "unread", "unsearched", "used", "uses",
+        "__weakref__", "_no_local", "bindings", "candidates", "counts", "delivering", "doubted_below", "exclusive", "first_use", "groups",
+        "has_tiers", "intake", "is_auto", "is_halfway", "is_loading", "is_open", "is_paused", "is_simple", "is_watched", "lane_takers",
+        "later", "moved", "name", "owner", "paged_from", "readers", "ready", "redrive", "rules", "selector", "sought", "suspect_below",
+        "takers", "tally", "turn", "unasked", "unread", "unsearched", "used", "uses",
     )  # fmt: skip
 
     def __init__(
@@ -57,9 +58,11 @@ class Queue(Waiting):
         self.name = name
         self.selector = selector
         self._no_local = 0
-        self.bindings: list[Binding] = []  # by rank
-        self.exclusive: list[Binding] = []  # the exclusive ones of them
-        self.takers: list[Binding] = self.bindings  # those of them that get messages now
+        self.bindings = RoundRobin()
+        self.exclusive: RoundRobin | None = None  # the exclusive ones of them
+        self.candidates = self.bindings  # those of them that are not known to be without credit; of a single one nobody remembers
+        self.takers = self.bindings  # those that get messages now
+        self.ready = self.bindings  # and are not known to be without credit
         self.readers: tuple[Queue, ...] = ()  # browsers that get copies of what arrives
         self.tally: Tally | None = None  # what it has not consumed, where that is limited (limits.py)
         self.later: Later | None = None  # messages for later that the log alone has (scheduling.py)
@@ -90,8 +93,7 @@ class Queue(Waiting):
         self.redrive: Redrive | None = None  # takes its messages back to where they came from
         self.moved = 0  # when a reader group's position last went on, ms since the epoch; 0: not since the start
         self.first_use = 0  # and had when the first of those that are there came
-        self._takers: dict[Lane, list[Binding]] | None = None  # of all its consumers, whoever gets messages now
-        self._turns: dict[Lane, int] | None = None
+        self.lane_takers: dict[Lane, RoundRobin] | None = None  # of the candidates
         if kind not in READS_THE_LOG:
             self.obey(rules_of(address.settings_of(name)) if kind is Kind.ANYCAST else address.rules)
 
@@ -172,7 +174,7 @@ class Queue(Waiting):
             self.reach_to(first, stop)
         segment = Segment(run, first, stop)
         backlog = self._backlog
-        if (backlog is None or not backlog.common.count) and self.takers and not self.share(segment, self.takers):
+        if (backlog is None or not backlog.common.count) and self.ready and not self.share(segment, self.ready):
             return
         common = self.backlog.common
         if not paging.fits(self, common.size, segment):
@@ -239,12 +241,14 @@ class Queue(Waiting):
 
     def _hand_out(self, only: Binding | None) -> None:
         self.is_halfway = False
+        if only is not None and only.missing:
+            choosing.readmit(only)
         if self.takers:
             self.used = self.engine.now
         if self.is_simple:
             if self.takers:
-                is_one = only is not None and self.takers is self.bindings
-                self._dispatch_common([only] if is_one and only is not None else self.takers)
+                is_one = only is not None and len(self.ready) > 1
+                self._dispatch_common(RoundRobin([only]) if is_one and only is not None else self.ready)
         else:
             dispatching.dispatch(self)
         if self.later is not None:
@@ -257,8 +261,8 @@ class Queue(Waiting):
             elif not self.is_simple:
                 seeking.seek(self.engine, self)
 
-    def _dispatch_common(self, bindings: list[Binding]) -> None:
-        if self._backlog is None:
+    def _dispatch_common(self, bindings: RoundRobin) -> None:
+        if self._backlog is None or not bindings:
             return
         backlog, work = self._backlog.common, self.engine.work
         left = work.rounds
@@ -277,77 +281,64 @@ class Queue(Waiting):
         self.is_halfway = True
         self.engine.dispatch_later(self)
 
-    def ready(self, lane: Lane) -> list[Binding]:
-        """Those who take the lane's messages and have credit; the others will be fed when they have."""
-        takers = self.takers_of(lane)
-        ready = [binding for binding in takers if binding.consumer.has_credit]
-        if len(ready) < len(takers):
-            for binding in takers:
-                if not binding.consumer.has_credit:
-                    binding.consumer.starved[self] = None
-        return ready
-
-    def takers_of(self, lane: Lane) -> list[Binding]:
+    def takers_of(self, lane: Lane) -> RoundRobin:
+        """Those who take the lane's messages and are not known to be without credit; the others will be fed when they have."""
         if self.takers is not self.bindings:  # one or none
-            return choosing.takers_of(lane, self.takers, is_shared=self.is_shared)
-        if self._takers is None:
-            self._takers = {}
-        found = self._takers.get(lane)
+            return choosing.takers_of(lane, choosing.with_credit(self, self.takers), is_shared=self.is_shared)
+        if self.lane_takers is None:
+            self.lane_takers = {}
+        found = self.lane_takers.get(lane)
         if found is None:
             if isinstance(lane, Binding):
-                return [lane]  # it goes with its consumer
-            if len(self._takers) >= LANES:
-                self._takers, self._turns = {}, {}
-            found = self._takers[lane] = choosing.takers_of(lane, self.takers, is_shared=self.is_shared)
-            self.engine.work.spend(len(self.takers) // 4)
+                return choosing.with_credit(self, [lane])  # it goes with its consumer
+            if len(self.lane_takers) >= LANES:
+                choosing.forget_lanes(self)
+                self.lane_takers = {}
+            found = self.lane_takers[lane] = choosing.takers_of(lane, self.bindings, is_shared=self.is_shared)
+            found.is_lasting = True
+            self.engine.work.spend(len(self.bindings) // 4)
         return found
 
-    def give_lane(self, lane: Lane, segment: Segment, takers: list[Binding]) -> bool:
+    def give_lane(self, lane: Lane, segment: Segment, takers: RoundRobin) -> bool:
         """True when all of it went. Each lane takes turns of its own, so that lanes that alternate do not favour anybody."""
         if not takers:
             return False
         if self.groups is not None and not isinstance(lane, Binding):
             special = segment.run.shape.special
             if special is not None and special.is_grouped:
-                return messagegroups.hand_out(self, self.groups, segment, takers, self.takers_of(lane))
-        if self._turns is None:
-            self._turns = {}
-        self.turn = self._turns.get(lane, 0)
-        is_left = self.share(segment, takers)
-        self._turns[lane] = self.turn
-        return not is_left
+                return messagegroups.hand_out(self, self.groups, segment, lane, takers)
+        return not self.share(segment, takers)
 
-    def share(self, segment: Segment, bindings: list[Binding]) -> bool:
+    def share(self, segment: Segment, takers: RoundRobin) -> bool:
         """Gives the segment to consumers with credit, in shares; True when something is left of it."""
         if 0 < segment.run.shape.expires <= self.engine.now:
             self.expired(segment)
             return False
-        if self.has_tiers:
-            return all(self._share_evenly(segment, tier) for tier in choosing.tiers(bindings))
-        return self._share_evenly(segment, bindings)
+        return choosing.share_by_priority(self, segment, takers) if self.has_tiers else self._share_evenly(segment, takers)
 
-    def _share_evenly(self, segment: Segment, bindings: list[Binding]) -> bool:
-        if len(bindings) == 1:
-            is_left = self._give(bindings[0], segment, len(segment))
+    def _share_evenly(self, segment: Segment, takers: RoundRobin) -> bool:
+        count = left = len(takers)
+        if count == 1:
+            only = takers[0]
+            is_left = self.give(only, segment, len(segment))
             if is_left:
-                bindings[0].consumer.starved[self] = None
+                only.consumer.starved[self] = None
+                if takers.is_lasting and takers is not self.ready and not only.consumer.has_credit:
+                    choosing.leave_out(self, only, takers)
             return is_left
-        count = left = len(bindings)
-        idle = 0
-        while idle < count:
-            self.turn = (self.turn + 1) % count
-            before = segment.first
-            if not self._give(bindings[self.turn], segment, -(-len(segment) // left)):
+        while count:
+            at = takers.turn = (takers.turn + 1) % count
+            if not self.give(takers[at], segment, -(-len(segment) // left), takers):
                 return False
+            count = count if takers.turn == at else len(takers)
             left = left - 1 or count  # shares differ by one at most, when all have credit
-            idle = idle + 1 if segment.first == before else 0
         return True
 
-    def _give(self, binding: Binding, segment: Segment, most: int) -> bool:
-        """Up to `most` messages to one consumer; True when something is left."""
+    def give(self, binding: Binding, segment: Segment, most: int, takers: RoundRobin | None = None) -> bool:
+        """Up to `most` messages to one consumer; True when something is left. Without credit it is not among the `takers` any more."""
         consumer = binding.consumer
         if not consumer.has_credit:
-            consumer.starved[self] = None
+            choosing.leave_out(self, binding, takers)
             return True
         count = min(most, consumer.fitting(segment))
         is_left = count < len(segment)
@@ -423,7 +414,7 @@ class Queue(Waiting):
         consumer.allowance.bind(1)
         self.uses += 1
         binding = consumer.bindings[self.id] = Binding(consumer, self, self.uses)
-        self._join(binding)
+        choosing.join(self, binding)
         if len(self.bindings) == 1:
             self.first_use = self.uses
         slowness.watch(self.engine, self)
@@ -438,9 +429,11 @@ class Queue(Waiting):
 
     def unbind(self, binding: Binding) -> None:
         """What the consumer still has of this queue must have been taken from it, or the queue goes."""
-        self._leave(binding)
+        choosing.leave(self, binding)
         binding.consumer.forget(binding)
         binding.consumer.starved.pop(self, None)
+        if binding.consumer.starved and not binding.consumer.is_closed:  # what it had of this queue may be credit for another
+            self.engine.later.add((Consumer.feed, binding.consumer), binding.consumer.feed)
         del binding.consumer.bindings[self.id]
         binding.consumer.allowance.bind(-1)
         if self.groups is not None:  # they are to be given out anew
@@ -453,26 +446,6 @@ class Queue(Waiting):
         if not self.is_simple or self.takers is not self.bindings:
             self.engine.dispatch_later(self)  # others may take over
         self.consumers_changed()
-
-    def _join(self, binding: Binding) -> None:
-        choosing.add(self.bindings, binding)
-        if binding.consumer.is_exclusive:
-            choosing.add(self.exclusive, binding)
-        for takers in choosing.lists_with(self._takers, binding, is_shared=self.is_shared):
-            choosing.add(takers, binding)
-        if self.is_shared and binding.consumer.selector is not None:
-            self.backlog.add(binding.consumer.selector)
-
-    def _leave(self, binding: Binding) -> None:
-        choosing.remove(self.bindings, binding)
-        if binding.consumer.is_exclusive:
-            choosing.remove(self.exclusive, binding)
-        for takers in choosing.lists_with(self._takers, binding, is_shared=self.is_shared):
-            choosing.remove(takers, binding)
-        if self._turns is not None:
-            self._turns.pop(binding, None)
-        if self.is_shared and binding.consumer.selector is not None:
-            self.backlog.discard(binding.consumer.selector)
 
     def pause(self) -> None:
         """Nothing goes out until `resume`; what is out stays out."""
@@ -500,6 +473,7 @@ class Queue(Waiting):
 
     def consumers_changed(self) -> None:
         self.takers = choosing.chosen(self)
+        self.ready = self.candidates if self.takers is self.bindings else self.takers
         self.has_tiers = choosing.has_tiers(self.takers)
         self.sorted_out()
 

@@ -113,7 +113,7 @@ def _offer(queue: Queue, segment: Segment, start: int, seekers: list[Binding], w
         takers = [b for b in choosing.takers_of(lane, here, is_shared=queue.is_shared) if _sought(queue, b) <= part.first]
         ready = [binding for binding in takers if binding.consumer.has_credit]
         first, stop = part.first, part.stop
-        is_left = not ready or queue.share(part, ready)
+        is_left = not ready or choosing.share_among(queue, part, ready)
         reached = part.first if is_left else stop
         queue.sought.add(first, reached)
         if is_left:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from stompbox.broker import retained
+from stompbox.broker import choosing, retained
 from stompbox.broker.address import Address
 from stompbox.broker.browsing import browse
 from stompbox.broker.consumer import Consumer
@@ -54,6 +54,7 @@ def start(consumer: Consumer) -> None:
 def _starting(consumer: Consumer, queues: list[Queue]) -> Iterator[None]:
     for number, queue in enumerate(queues, 1):
         if queue.id in consumer.bindings:
+            choosing.readmit(consumer.bindings[queue.id])
             queue.dispatch()
         if number % JOINED == 0:
             queue.engine.work.spend(MESSAGE * JOINED)
