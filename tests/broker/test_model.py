@@ -85,6 +85,7 @@ class Life(RuleBasedStateMachine):
     def begin(self, page_size: int, is_durable: bool, portion: int, addresses: list[str]) -> None:
         """Few addresses in one life, so that much happens at each."""
         self.world = World(*RULES, page_size=page_size, is_durable=is_durable, portion=portion)
+        self.world.commits_itself = False
         self.addresses = addresses
 
     def draw(self, *choices: T) -> T:
@@ -422,8 +423,19 @@ class Life(RuleBasedStateMachine):
 
     def quiesce(self) -> None:
         self.receive(self.world.settle())
+        while self.is_unshown():
+            self.land(is_good=True)
+            self.save()
+            self.receive(self.world.settle())
         for client, box, copy in self.model.overdue():
             raise AssertionError(f"{copy.mail.key} waits in {box.key}, {client.name} has credit and wants it; {client.consumer!r}")
+
+    def is_unshown(self) -> bool:
+        """Something waits for the commit after which readers by offset are shown it."""
+        engine = self.world.engine
+        return any(address.streams and address.log.shown < address.log.next for address in engine.commits.dirty) or bool(
+            self.taken is not None and any(address.streams for address in engine.addresses.values())
+        )
 
     @precondition(lambda self: self.world.engine.is_durable)
     @rule(data=st.data(), is_stored=st.booleans())
@@ -438,6 +450,7 @@ class Life(RuleBasedStateMachine):
             self.stored = self.taken[1]
         self.taken = None
         self.world = self.world.restart()
+        self.world.commits_itself = False
         self.model.restart(self.stored)
         self.open = {}
         self.sessions = [max(self.sessions) + 1, max(self.sessions) + 2]

@@ -275,6 +275,7 @@ def test_many_xpaths_and_many_messages_are_asked_in_many_turns(asked: list[str],
         world.engine.work.begin()
         (world.send if kind == "queue" else world.send_to_topic)("t", DEEP + b"<!--%d-->" % number)
         most = max(most, world.engine.work.done)
+    world.commit()
     got, later = turns(world)
     assert max(most, later) < 80_000, "one evaluation, and five portions"
     assert len(got) == (8 if kind == "queue" else 48)

@@ -71,6 +71,7 @@ class World:
         self.engine.now = now
         self.engine.work.portion = portion  # steps of one turn
         self.loads: list[Load] = []  # that the store has not answered
+        self.commits_itself = True  # `settle` lets the disk have its turn for readers who wait for it
         recover(self.engine, self.store.recover())
 
     def restart(self) -> World:
@@ -220,6 +221,8 @@ class World:
         """Until nothing moves: everything that goes out meanwhile."""
         found = self.out()
         for _ in range(100_000):
+            if self.engine.commits.is_awaited and self.commits_itself:
+                self.commit()
             if not (self.engine.dispatch_rest() or self.serve(max_bytes=1) or self.engine.touched):
                 return found
             found += self.out()

@@ -89,27 +89,20 @@ class Readings:
         return (producer,) if got.source == LOG.name else (producer, str(sent.traits.priority))
 
     def _offsets(self) -> Iterator[str]:
-        """A message that outlived its broker has one offset for ever, and the offset one message. What was shown before it was stored may
-        be gone with its broker, and another one stand there."""
+        """An offset that was shown has one message for ever, whatever has become of its broker since; and a message that was sent once has
+        one offset."""
         self.offsets: dict[str, int] = {}
         at: dict[int, str] = {}
         pairs = [pair for event in self.shown for pair in zip(event.offsets, event.messages, strict=event.source == LOG.name)]
         pairs += [(got.offset, got.message) for deliveries in self.fates.got.values() for got in deliveries if got.offset >= 0]
         for offset, message in pairs:
-            if not self._is_stored(message):
-                continue
             if at.setdefault(offset, message) != message:
                 yield f"moved: {message} stands at {offset}, where {at[offset]} stood"
-            elif self.offsets.setdefault(message, offset) != offset:
+            elif message not in self.fates.repeated and self.offsets.setdefault(message, offset) != offset:
                 yield f"moved: {message} stands at {offset}, and stood at {self.offsets[message]}"
         for event in self.shown:
             wrong = [offset for offset in event.offsets if offset < event.start]
             yield from (f"moved: {event.link} was shown {offset} and began at {event.start}" for offset in wrong)
-
-    def _is_stored(self, message: str) -> bool:
-        unit = self.fates.unit_of.get(message)
-        is_one = unit is not None and message not in self.fates.repeated and message not in self.fates.volatile
-        return unit is not None and is_one and self.fates.is_stored(unit)
 
     # Groups
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 from weakref import WeakSet
 
-from stompbox.broker import facts, paging
+from stompbox.broker import facts, paging, readers
 from stompbox.broker.destinations import KINDS
 from stompbox.broker.expiry import is_ruled
 from stompbox.broker.kinds import rules_of
@@ -143,6 +143,7 @@ class Settings(Protocol):
 
 Targets = list[tuple[Queue, list[Range]]]
 
+
 class Address:
     """`kinds`: the routing that it was made for, ANYCAST, MULTICAST or both. `is_auto`: a frame made it. `owner`: engine.create_address."""
 
@@ -245,7 +246,7 @@ class Address:
             self.add_kind(ANYCAST)
             self.anycast[queue.name] = queue
         elif queue.kind is Kind.STREAM:
-            self.streams[queue.id] = queue
+            self.add_reader(queue)
         elif queue.kind is Kind.GROUP:
             self.groups[queue.name] = queue
         elif queue.kind is Kind.READER:
@@ -292,12 +293,12 @@ class Address:
             if queue.name in self.arguments:
                 self.ask(queue.name, {})
         elif queue.kind is Kind.STREAM:
-            del self.streams[queue.id]
+            self.remove_reader(queue)
         elif queue.kind is Kind.GROUP:
             del self.groups[queue.name]
         elif queue.kind is Kind.READER:
             del self.positions[queue.name]
-            self.streams.pop(queue.id, None)
+            self.remove_reader(queue)
         elif queue.kind is not Kind.BROWSER:
             del self.topics[queue.id]
             if self.named.get(queue.name) is queue:
@@ -308,6 +309,21 @@ class Address:
             if not same:
                 del self.by_selector[queue.selector]
                 self.steps -= queue.selector.steps if queue.selector is not None else 0
+        self.look_again()
+
+    def add_reader(self, queue: Queue) -> None:
+        """Somebody reads the log by offset from now on."""
+        self.streams[queue.id] = queue
+        self.log.has_readers = True
+        self.look_again()
+        if self in self.engine.commits.dirty:
+            readers.wait(self)
+
+    def remove_reader(self, queue: Queue) -> None:
+        if self.streams.pop(queue.id, None) is not None and not self.streams:
+            self.log.end_showing()
+            if self.log.trimmed < self.log.stored:  # what was kept to be shown may go
+                self.engine.commits.dirty[self] = None
         self.look_again()
 
     def take_reader(self, queue: Queue, name: str, owner: str) -> None:
@@ -334,7 +350,7 @@ class Address:
         return bool(run.routing & MULTICAST) and any(queue.is_durable for queue in self.topics.values())
 
     def targets(self, run: Run) -> Targets:
-        """The queues that take the run (its offsets are given), and which ranges of offsets."""
+        """The queues that take the run (its offsets are given), and which ranges of offsets; readers of the log get it from there."""
         whole = [(run.first, run.stop)]
         found: Targets = []
         limit = self.engine.work.done + self.engine.work.most
@@ -342,9 +358,14 @@ class Address:
             found += self._of_anycast(run, whole)
         if run.routing & MULTICAST and self.topics:
             found += self._of_topics(run, whole, limit)
-        for queue in self.streams.values():
-            found += [(queue, whole)] if queue.selector is None else self._of_reader(queue, queue.selector, run, limit)
         return found
+
+    def of_reader(self, queue: Queue, run: Run, limit: int) -> list[Range]:
+        """What a reader of the log is to be shown of a run; nothing, where its selector is to be asked later."""
+        if queue.selector is None:
+            return [(run.first, run.stop)]
+        found = self._of_reader(queue, queue.selector, run, limit)
+        return found[0][1] if found else []
 
     def _of_reader(self, queue: Queue, selector: Selector, run: Run, limit: int) -> Targets:
         """Of a queue that is asked by itself; later, where this turn has done too much."""
@@ -369,7 +390,7 @@ class Address:
         """The same for a run that names its queue."""
         whole = [(run.first, run.stop)]
         queue = (self.anycast if run.routing & ANYCAST else self.named).get(run.queue)
-        return [(queue, whole) for queue in (queue, *self.streams.values()) if queue is not None]
+        return [] if queue is None else [(queue, whole)]
 
     def others(self, run: Run) -> Iterator[Queue]:
         """Queues that would take a run if it did not name another."""

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from stompbox.broker import lifetimes, units
+from stompbox.broker import lifetimes, readers, units
 from stompbox.broker.log import UNUSED
 from stompbox.broker.units import Unit
 from stompbox.store.base import Commit, Delivered
@@ -65,8 +65,9 @@ class Commits:
 
     def may_be_held(self) -> bool:
         """Whether a unit may be done in steps now: not before a commit has been taken since the last one. That commit is wanted."""
-        self.is_awaited = not self.is_held and bool(self) and not self.may_hold and self.engine.trouble is None
-        return not (self.is_held or self.is_awaited)
+        is_due = not self.is_held and bool(self) and not self.may_hold and self.engine.trouble is None
+        self.is_awaited |= is_due
+        return not (self.is_held or is_due)
 
     def let_go(self) -> None:
         self.is_held = False
@@ -186,8 +187,11 @@ class Commits:
             cache.landed()
         self._caches = {}
         for address in self._addresses:
-            if address.log.retention is not None and self.engine.logs.get(address.log.id) is address:
-                self._let_go(address)
+            if self.engine.logs.get(address.log.id) is address:
+                if address.streams:
+                    readers.show(address)
+                if address.log.retention is not None:
+                    self._let_go(address)
         self._offsets, self._addresses, self._units = {}, [], []
         self._is_whole = True
 

@@ -28,6 +28,7 @@ from stompbox.broker import (
     lifetimes,
     limits,
     paging,
+    readers,
     retained,
     retention,
     transactions,
@@ -214,17 +215,9 @@ class Engine:
         self._next_cursor = max(self._next_cursor, used + 1)
 
     def new_queue(
-        self,
-        address: Address,
-        name: str,
-        kind: Kind,
-        selector: Selector | None = None,
-        *,
-        position: int = -1,
-        owner: str = "",
-        is_auto: bool = False,
-        is_durable: bool | None = None,
-    ) -> Queue:
+        self, address: Address, name: str, kind: Kind, selector: Selector | None = None, *, position: int = -1, owner: str = "",
+        is_auto: bool = False, is_durable: bool | None = None,
+    ) -> Queue:  # fmt: skip
         """A queue from `position` of the log on (-1: from the next message). The stored ones go into the next commit.
 
         `owner`: the durable subscription that it belongs to; of a named reader, whose it is. `is_auto`: it goes when nobody needs it.
@@ -246,7 +239,7 @@ class Engine:
             self.note_queue(queue)
         if kind in (Kind.GROUP, Kind.READER):
             cursor.reach = FAR
-        elif start < address.log.next:
+        elif start < queue.log_end:
             paging.leave_in_log(queue, start)
         if kind is Kind.ANYCAST and not address.owner:
             for watcher in list(self.watchers):
@@ -406,7 +399,7 @@ class Engine:
             only.offer(run, run.first, stop)
             return is_durable
         targets = address.exactly(run) if run.queue else address.targets(run)
-        if not targets and not address.is_read and not log.is_kept:
+        if not (targets or address.streams or address.is_read or log.is_kept):
             self.counters["unrouted"] += stop - run.first
             if address.settings.send_to_dla_on_no_route:
                 return deadletters.unrouted(self, address, run)
@@ -427,8 +420,10 @@ class Engine:
         is_wanted = address.log.is_kept or address.is_read
         if not is_wanted and not is_volatile and self.is_durable:
             is_wanted = any(queue.cursor.unsaved is not None for queue, _ in targets)
-        if is_wanted or any(queue.paged_from >= 0 for queue, _ in targets):
+        if is_wanted or address.streams or any(queue.paged_from >= 0 for queue, _ in targets):
             self.log_run(address, run, is_loose=not is_wanted)
+        if address.streams:
+            readers.wait(address)
         return is_wanted and not is_volatile and self.is_durable
 
     def log_run(self, address: Address, run: Run, *, is_loose: bool = False) -> None:

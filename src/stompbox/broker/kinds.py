@@ -27,6 +27,7 @@ class Kind(Enum):
 
 
 ROUTING: Final = {Kind.ANYCAST: ANYCAST, Kind.DURABLE: MULTICAST, Kind.TOPIC: MULTICAST}
+BY_OFFSET: Final = frozenset((Kind.STREAM, Kind.READER))  # of the log, and told the offset of each message (readers.py)
 READS_THE_LOG: Final = frozenset((Kind.STREAM, Kind.GROUP, Kind.READER, Kind.BROWSER))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from operator import attrgetter
@@ -35,7 +36,10 @@ class Log:
         self.incarnations = incarnations  # which messages its offsets mean
         self.first = first  # lowest offset that may be stored
         self.next = next  # the next message's offset
-        self.committed = next  # all below is on disk, or needs to be nowhere
+        self.committed = next  # all below is on disk, or needs to be nowhere; no restart gives its offsets to other messages
+        self.shown = next  # readers by offset were shown all below (readers.py)
+        self.unshown: deque[Run] = deque()  # what is on disk from there on
+        self.has_readers = False  # somebody is there who reads by offset
         self.stored = next  # after the last message that the store has, or is about to have
         self.reserved = next if is_known else 0  # the store knows: never again below this
         self.trimmed = first
@@ -67,7 +71,7 @@ class Log:
 
     def low_water(self) -> int:
         """Below it no cursor needs anything."""
-        low = self.next
+        low = self.shown if self.has_readers else self.next
         for cursor in self.cursors.values():
             low = min(low, cursor.settle(self.next))
         return low
@@ -99,6 +103,9 @@ class Log:
         """Puts what is new into a commit: runs that somebody still needs, the next offset, what may be deleted. `now`: for retention."""
         low = self.kept_from(now)
         runs = [run for run in self.pending if run.stop > low] if low else self.pending
+        if len(runs) < len(self.pending):
+            for run in self.pending:
+                run.is_logged = run.stop > low
         self.flying, self.pending = self.pending, []
         self._before = (self.stored, self.reserved, self.trimmed)
         if runs:
@@ -128,12 +135,23 @@ class Log:
         if self.retention is not None:
             for run in self.flying:
                 self.retention.note(run)
+        if self.has_readers:
+            self.unshown += [run for run in self.flying if run.is_logged and run.first >= self.committed]
+        else:
+            self.shown = next
         self.flying = []
         self.committed = next
+
+    def end_showing(self) -> None:
+        """Nobody reads by offset any more."""
+        self.has_readers, self.shown = False, self.committed
+        self.unshown.clear()
 
     def failed(self) -> None:
         """The commit that was given is not in the store: all of it waits for the next one."""
         self.stored, self.reserved, self.trimmed = self._before
+        for run in self.flying:
+            run.is_logged = True
         self.flying, self.pending = [], sorted(self.flying + self.pending, key=_FIRST)
 
     def forget_withdrawn(self) -> None:

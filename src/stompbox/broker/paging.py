@@ -151,7 +151,8 @@ def is_enough(queue: Queue) -> bool:
 
 def page(engine: Engine, queue: Queue, run: Run, first: int) -> None:
     """From here on the log alone has the queue's messages."""
-    engine.log_run(queue.address, run, is_loose=True)
+    if not run.is_logged:
+        engine.log_run(queue.address, run, is_loose=True)
     leave_in_log(queue, first)
 
 
@@ -201,11 +202,12 @@ def load(engine: Engine, queue: Queue) -> None:
 
 def read(engine: Engine, queue: Queue, start: int, then: Then, most: int = FAR) -> tuple[list[Run], int] | None:
     """What memory has of the log from `start` on, and up to where that is all; None: the disk is asked, up to `most`, and tells `then`."""
-    log = queue.address.log
+    log, end = queue.address.log, queue.log_end
     on_disk = log.on_disk(start)
     if on_disk <= start:
-        return log.in_memory(start)
-    engine.loads.append(Load(queue, start, min(most, on_disk), then))
+        runs, stop = log.in_memory(start)
+        return [run for run in runs if run.first < end], min(stop, end)
+    engine.loads.append(Load(queue, start, min(most, on_disk, end), then))
     return None
 
 

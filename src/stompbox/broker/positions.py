@@ -77,17 +77,15 @@ def to_position(engine: Engine, consumer: Consumer, address: Address, reader: Re
 def _come(queue: Queue, consumer: Consumer) -> None:
     address, cursor = queue.address, queue.cursor
     queue.selector = consumer.selector
-    address.streams[queue.id] = queue
-    address.look_again()
-    if cursor.position < address.log.next:
+    address.add_reader(queue)
+    if cursor.position < queue.log_end:
         paging.leave_in_log(queue, cursor.position)
     queue.bind(consumer)
 
 
 def _leave(queue: Queue) -> None:
     """What is in memory goes; the log has it, from the position on."""
-    queue.address.streams.pop(queue.id, None)
-    queue.address.look_again()
+    queue.address.remove_reader(queue)
     queue.clear()
     scheduling.forget(queue)
     queue.paged_from = -1

@@ -16,7 +16,7 @@ from stompbox.broker.choosing import RoundRobin
 from stompbox.broker.consumer import Binding, Consumer
 from stompbox.broker.cursor import Cursor
 from stompbox.broker.intake import Intake
-from stompbox.broker.kinds import PLAIN, READS_THE_LOG, ROUTING, Kind, Rules, rules_of
+from stompbox.broker.kinds import BY_OFFSET, PLAIN, READS_THE_LOG, ROUTING, Kind, Rules, rules_of
 from stompbox.broker.lanes import LANES, Lane
 from stompbox.broker.messagegroups import Groups
 from stompbox.broker.segments import Segment
@@ -123,6 +123,10 @@ class Queue(Waiting):
     def reads_the_log(self) -> bool:
         """It takes nothing from anybody: what expires or fails in its hands is passed over, and stays in the log."""
         return self.kind in READS_THE_LOG
+
+    @property
+    def log_end(self) -> int:
+        return self.address.log.shown if self.kind in BY_OFFSET else self.address.log.next  # readers.py
 
     @property
     def is_paged(self) -> bool:
@@ -533,14 +537,14 @@ class Queue(Waiting):
             self._loaded_to(stop)
 
     def _loaded_to(self, stop: int) -> None:
-        is_all = stop >= self.address.log.next
+        is_all = stop >= self.log_end
         self.paged_from = -1 if is_all else stop
         self.unasked.remove(0, stop)
         if self.sought:
             self.sought.add(stop, self.sought.take_prefix(stop))
         if not self.is_durable:
             self._pass_over(self.cursor.position, stop)  # what was set aside while it was paged is behind it
-        elif is_all:
+        elif is_all and self.kind not in BY_OFFSET:
             self.cursor.reach = stop
         paging.paged_on(self.engine, self)
 

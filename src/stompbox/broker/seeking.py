@@ -35,7 +35,7 @@ def seek(engine: Engine, queue: Queue) -> None:
     if not hungry:
         return
     start = min(_sought(queue, binding) for binding in hungry)
-    if start >= queue.address.log.next:
+    if start >= queue.log_end:
         return
     unsearched, queue.unsearched = queue.unsearched, None
     if unsearched is not None and unsearched.start <= start < unsearched.stop:
@@ -50,7 +50,7 @@ def seek(engine: Engine, queue: Queue) -> None:
 
 def _go_on(queue: Queue, runs: list[Run], start: int, stop: int) -> None:
     """With what was read; the rest of the log comes later, and so do those who were not asked."""
-    if _hand_out(queue, runs, start, stop) < queue.address.log.next or queue.backlog.is_heavy:
+    if _hand_out(queue, runs, start, stop) < queue.log_end or queue.backlog.is_heavy:
         queue.engine.dispatch_later(queue)
 
 
