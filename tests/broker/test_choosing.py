@@ -230,3 +230,28 @@ def test_who_loses_a_queue_has_its_credit_for_the_others() -> None:
     assert {(got.consumer, got.body) for got in world.settle()} == {("both", b"1"), ("other", b"2")}
     world.engine.drop_queue(world.queue("a"))
     assert [(got.consumer, got.body) for got in world.settle()] == [("both", b"3")]
+
+
+def test_a_reader_of_a_queue_that_keeps_its_messages_leaves_without_a_look_at_the_others() -> None:
+    """Each is a browser that goes on. Instructions are counted here: a search through a list calls nothing."""
+
+    def cost(count: int) -> int:
+        world = World(AddressSetting(match="q", default_non_destructive=True))
+        consumers = [world.on_queue(plain(world, number), "q") for number in range(count)]
+        instructions = [0]
+
+        def trace(frame: FrameType, event: str, _arg: object) -> object:
+            frame.f_trace_opcodes = True
+            instructions[0] += event == "opcode"
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)  # type: ignore[arg-type]
+        try:
+            world.close(consumers[-1])
+        finally:
+            sys.settrace(before)
+        assert world.queue("q").consumer_count == count - 1
+        return instructions[0]
+
+    assert cost(MANY) <= MARGIN * cost(FEW)

@@ -63,7 +63,7 @@ class Queue(Waiting):
         self.candidates = self.bindings  # those of them that are not known to be without credit; of a single one nobody remembers
         self.takers = self.bindings  # those that get messages now
         self.ready = self.bindings  # and are not known to be without credit
-        self.readers: tuple[Queue, ...] = ()  # browsers that get copies of what arrives
+        self.readers: dict[Queue, None] | None = None  # browsers that get copies of what arrives
         self.tally: Tally | None = None  # what it has not consumed, where that is limited (limits.py)
         self.later: Later | None = None  # messages for later that the log alone has (scheduling.py)
         self.delivering = 0  # messages that consumers have and have not acknowledged
@@ -149,7 +149,7 @@ class Queue(Waiting):
 
     @property
     def consumer_count(self) -> int:
-        return len(self.bindings) + (len(self.readers) if self.rules.is_non_destructive else 0)
+        return len(self.bindings) + (len(self.readers or ()) if self.rules.is_non_destructive else 0)
 
     @property
     def max_consumers(self) -> int:
@@ -193,7 +193,7 @@ class Queue(Waiting):
         cursor.reach = stop
 
     def show(self, run: Run, first: int, stop: int) -> None:
-        for reader in self.readers:
+        for reader in tuple(self.readers or ()):
             reader.offer(run, first, stop)
 
     def offer_lanes(self, segment: Segment) -> None:
@@ -468,11 +468,13 @@ class Queue(Waiting):
 
     def show_to(self, reader: Queue) -> None:
         """A browser that gets what arrives from now on."""
-        self.readers += (reader,)
+        self.readers = self.readers or {}
+        self.readers[reader] = None
         self.consumers_changed()
 
     def hide_from(self, reader: Queue) -> None:
-        self.readers = tuple([known for known in self.readers if known is not reader])
+        if self.readers is not None:
+            self.readers.pop(reader, None)
         self.consumers_changed()
 
     def consumers_changed(self) -> None:
