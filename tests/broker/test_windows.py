@@ -179,3 +179,22 @@ def test_they_come_with_the_next_start_as_if_nothing_had_been() -> None:
     for name in "abcd":
         world.on_queue(world.consumer(name), name)
     assert sorted(got.body[:4] for got in drained(world)) == sorted(b"%c %02d" % (name, n) for name in b"abcd" for n in range(20))
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_what_a_consumer_took_out_of_the_log_and_gave_back_comes_again(*, is_stored: bool) -> None:
+    """It was sought beyond what is in memory; back in the log alone, it is found there like the rest."""
+    world = World(page_size=1300)
+    consumer = world.on_queue(world.consumer(selector="word = '2'", prefetch=1), "q")
+    for word in "111112":
+        world.send("q", word.encode() + bytes(300), headers={"word": word})
+    if is_stored:
+        world.commit()
+    while world.engine.dispatch_rest() or world.serve():  # it has the message, which has not left
+        pass
+    assert 5 in world.queue("q").sought
+    world.close(consumer)
+    windows.give_back(world.queue("q"))
+    assert world.queue("q").count == 0
+    world.on_queue(world.consumer("other"), "q")
+    assert [got.offset for got in world.settle()] == list(range(6))

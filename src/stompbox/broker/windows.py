@@ -66,6 +66,7 @@ def give_back(queue: Queue) -> None:
     for segment in sorted(gone, key=_first, reverse=True):
         left = queue.backlog.remove(segment)
         _log(queue, left)
+        queue.sought.remove(left.first, left.stop)  # a consumer may have taken it out of the log and given it back
         if queue.intake is not None:
             queue.intake.left(left)
         if not queue.is_durable:
