@@ -30,14 +30,16 @@ class RoundRobin(list[Binding]):
 
     def add(self, binding: Binding) -> None:
         at = bisect_left(self, binding.rank, key=RANK)
+        if at <= self.turn and at < len(self):
+            self.turn += 1
         self.insert(at, binding)
-        self.turn += at <= self.turn
 
     def discard(self, binding: Binding) -> None:
         at = bisect_left(self, binding.rank, key=RANK)
         if at < len(self) and self[at] is binding:
             del self[at]
-            self.turn -= at <= self.turn
+            if at <= self.turn:
+                self.turn -= 1
 
     @property
     def equals(self) -> int:

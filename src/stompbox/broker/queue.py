@@ -93,7 +93,7 @@ class Queue(Waiting):
         self.redrive: Redrive | None = None  # takes its messages back to where they came from
         self.moved = 0  # when a reader group's position last went on, ms since the epoch; 0: not since the start
         self.first_use = 0  # and had when the first of those that are there came
-        self.lane_takers: dict[Lane, RoundRobin] | None = None  # of the candidates
+        self.lane_takers: dict[Lane, RoundRobin] | None = None  # those who take the messages of each lane
         if kind not in READS_THE_LOG:
             self.obey(rules_of(address.settings_of(name)) if kind is Kind.ANYCAST else address.rules)
 
