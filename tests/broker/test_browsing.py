@@ -243,3 +243,17 @@ def test_a_reader_is_shown_a_scheduled_message_once_wherever_it_lay(*, is_late: 
     found += [got.body[:1] for got in world.settle()]
     assert sorted(found) == [b"%d" % number for number in range(6)]
     world.close(consumer)
+
+
+def test_what_a_consumer_has_out_of_the_log_is_shown_once() -> None:
+    """It was sought beyond what is in memory, and is there and in the log."""
+    world = World(page_size=1300)
+    world.on_queue(world.consumer(selector="word = '2'", prefetch=1), "q")
+    for word in "111112":
+        world.send("q", word.encode() + bytes(300), headers={"word": word})
+    world.commit()
+    assert [got.offset for got in world.settle()] == [5]
+    browser = world.consumer("browser")
+    browser.is_started = True
+    world.engine.dispatch_later(browse(world.engine, world.queue("q"), browser, goes_on=False))
+    assert sorted(got.offset for got in world.settle() if "browser" not in got.headers) == list(range(6))

@@ -108,6 +108,8 @@ def browse(engine: Engine, shown: Queue, consumer: Consumer, *, goes_on: bool, f
     for segment in sorted(held(shown), key=_offset):
         start = max(segment.first, first)
         if start < segment.stop:
+            if segment.stop > left:  # a consumer has it out of the log, where it is not to be found once more
+                browser.sought.add(max(start, left), segment.stop)
             for part in _seen(browser.selector, browser, Segment(segment.run, start, segment.stop)):
                 browser._add(part)
     if left < next:
