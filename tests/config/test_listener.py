@@ -64,7 +64,7 @@ OPTIONS: list[tuple[str, Any, str, Any, list[str], str]] = [
     ("maxConnectionMemory", 64 * MIB, "1MiB", MIB, ["0"], SIZE.format(1)),
     ("maxConnectionsPerUser", -1, "3", 3, ["-2"], WHOLE.format(-1, "connections")),
     ("maxSubscriptions", 1000, "1", 1, ["0"], WHOLE.format(1, "subscriptions")),
-    ("maxBindings", 20_000, "-1", -1, ["-2"], WHOLE.format(-1, "queues")),
+    ("maxBindings", 30_000, "-1", -1, ["-2"], WHOLE.format(-1, "queues")),
     ("maxBindingsPerUser", -1, "7", 7, ["-2"], WHOLE.format(-1, "queues")),
     ("maxTransactions", 100, "1", 1, ["0"], WHOLE.format(1, "transactions")),
     ("maxTransactionSize", 100 * MIB, "1M", MIB, ["0"], SIZE.format(1)),

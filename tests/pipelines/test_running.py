@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -16,7 +18,7 @@ from stompbox.errors import LocalError, UsageError
 from stompbox.pipelines import running
 from stompbox.pipelines.example import EXAMPLE
 from stompbox.pipelines.faults import plain, quieten
-from stompbox.pipelines.progress import Event, Failed, Started
+from stompbox.pipelines.progress import Event, Failed, Started, progress_since
 from stompbox.pipelines.running import chosen
 from stompbox.pipelines.settings import ArchiveTable, read_plan
 
@@ -150,14 +152,65 @@ def test_the_command_names_the_process_before_spark_starts(
     assert f"by process {holder.pid}" in said and "Traceback" not in said
 
 
+class Progress:
+    """Java's, of one batch."""
+
+    def __init__(self, batch: int, asked: list[int]) -> None:
+        self._batch = batch
+        self._asked = asked
+
+    def batchId(self) -> int:
+        return self._batch
+
+    def timestamp(self) -> str:
+        return f"2026-03-01T00:00:0{self._batch}.000Z"
+
+    def json(self) -> str:
+        self._asked.append(self._batch)
+        source = {"description": "", "startOffset": None, "endOffset": None, "latestOffset": None, "numInputRows": 1,
+                  "inputRowsPerSecond": 1.0, "processedRowsPerSecond": 1.0}  # fmt: skip
+        return json.dumps({"id": str(UUID(int=1)), "runId": str(UUID(int=1)), "name": "q", "timestamp": self.timestamp(),
+                           "batchId": self._batch, "batchDuration": 1, "durationMs": {}, "eventTime": {}, "stateOperators": [],
+                           "sources": [source], "sink": {"description": "", "numOutputRows": 1}, "observedMetrics": {}})  # fmt: skip
+
+
+class Kept:
+    """What Java keeps of a query's progress: the last three."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+        self._kept: list[Progress] = []
+
+    def add(self, *batches: int) -> None:
+        self._kept = [*self._kept, *[Progress(batch, self.asked) for batch in batches]][-3:]
+
+    def recentProgress(self) -> list[Progress]:
+        return self._kept
+
+    def lastProgress(self) -> Progress | None:
+        return self._kept[-1] if self._kept else None
+
+
+def test_progress_comes_out_of_java_once() -> None:
+    """A batch's has the offsets of all addresses, which may be a megabyte, and is looked for ten times a second."""
+    query, seen, told = Query(""), ("", -1), list[list[int]]()
+    for batches in ((), (0,), (), (1, 2), (), (3, 4, 5, 6), ()):
+        query._jsq.add(*batches)
+        found = progress_since(query, seen)
+        told.append([progress.batchId for progress in found])
+        seen = (found[-1].timestamp, found[-1].batchId) if found else seen
+    assert told == [[], [0], [], [1, 2], [], [4, 5, 6], []], "3 is gone already"
+    assert sorted(query._jsq.asked) == [0, 1, 2, 4, 5, 6]
+
+
 class Query:
     """A streaming query that has ended with this fault."""
 
     isActive = False
-    recentProgress = ()
 
     def __init__(self, fault: str) -> None:
         self._fault = fault
+        self._jsq = Kept()
 
     def exception(self) -> Exception:
         return Exception(self._fault)

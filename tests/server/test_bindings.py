@@ -11,6 +11,7 @@ from stompbox.broker import subscriptions
 from stompbox.broker.allowance import BOUND
 from stompbox.broker.consumer import AckMode
 from stompbox.broker.destinations import Destination
+from stompbox.config.listener import MIB, ListenerOptions
 from stompbox.message import ANYCAST, MULTICAST
 from tests.broker.world import World
 from tests.server.world import Guest, House, configured, play
@@ -66,6 +67,28 @@ def test_what_a_wildcard_is_bound_to_counts_for_its_connection_until_it_goes(tmp
         assert house.broker.engine.unacknowledged.bindings == {"maker": 20}
 
     play(configured(tmp_path), story)
+
+
+def test_a_wildcard_over_25000_addresses_is_within_the_defaults() -> None:
+    """Those of a large application, and what its connection keeps besides does not meet another limit first."""
+    options = ListenerOptions()
+    assert options.max_bindings > 25_000
+    assert options.max_bindings * BOUND + 4 * MIB <= options.max_connection_memory
+
+
+def test_a_reader_group_is_bound_to_nothing(tmp_path: Path) -> None:
+    async def story(house: House) -> None:
+        guest = await house.client()
+        for number in range(20):
+            house.broker.engine.address(f"many.{number}", MULTICAST)
+        guest.say('SEND\ndestination:stompbox.requests\nrequest:group-open\nrequest-id:1\ngroup:g\nstarting:earliest\n\n'
+                  '{"destinations":"/topic/many.#"}\0')  # fmt: skip
+        said = await guest.hear(b'"many.19":')
+        assert b"status:ok\n" in said
+        assert house.connection().allowance.bindings == 0
+        assert all("g" in address.groups for address in house.broker.engine.addresses.values())
+
+    play(configured(tmp_path, "maxBindings=2"), story)
 
 
 @pytest.mark.parametrize(

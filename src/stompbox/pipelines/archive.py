@@ -166,11 +166,12 @@ def frontier(spark: Any, table: Table) -> Frontier:
 
 
 def beyond(rows: Any, known: Frontier) -> Any:
-    """The rows that are not in the table yet."""
-    from pyspark.sql.functions import col, lit, timestamp_micros
+    """The rows that are not in the table yet. A join: a condition per address is more than Spark can plan of thousands."""
+    from pyspark.sql.functions import broadcast, timestamp_micros
 
-    condition = lit(True)
-    for address, (offset, moment) in known.items():
-        there = (col("address") == address) & (col("offset") < offset) & (col("timestamp") <= timestamp_micros(lit(moment)))
-        condition = condition & ~there
-    return rows.where(condition) if known else rows
+    if not known:
+        return rows
+    ends = rows.sparkSession.createDataFrame([(name, *end) for name, end in known.items()], "name STRING, stop BIGINT, moment BIGINT")
+    name, stop, moment = ends["name"], ends["stop"], timestamp_micros(ends["moment"])  # a schema may have columns of these names
+    is_there = (rows["address"] == name) & (rows["offset"] < stop) & (rows["timestamp"] <= moment)
+    return rows.join(broadcast(ends), is_there, "left_anti")

@@ -77,6 +77,24 @@ class Finished(Event, frozen=True, kw_only=True, tag="finished"):
 Report = Callable[[Event], None]
 
 
+def progress_since(query: Any, seen: tuple[str, int]) -> list[Any]:
+    """A query's progress after the one of this time and batch, the oldest first.
+
+    Each has the offsets of all addresses, so only what is new is asked of Java: pyspark's own `recentProgress` gets all that Spark keeps.
+    """
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
+
+    last = query._jsq.lastProgress()
+    if last is None or (last.timestamp(), last.batchId()) == seen:
+        return []
+    found: list[Any] = []
+    for progress in reversed(list(query._jsq.recentProgress())):
+        if (progress.timestamp(), progress.batchId()) == seen:
+            break
+        found.insert(0, StreamingQueryProgress.fromJson(json.loads(progress.json())))
+    return found
+
+
 def batch_of(step: str, progress: Any, rows: int, total: int) -> Batch:
     """What Spark says of a batch (StreamingQueryProgress) of so many rows."""
     millis = progress.durationMs.get("triggerExecution", 0)

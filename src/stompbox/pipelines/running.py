@@ -25,7 +25,7 @@ from stompbox.errors import LocalError, UsageError
 from stompbox.pipelines import archive, audit, disk, replay, transform
 from stompbox.pipelines import report as reports
 from stompbox.pipelines.faults import named, plain, quieten
-from stompbox.pipelines.progress import Finished, Idle, Report, Started, Warned, batch_of
+from stompbox.pipelines.progress import Finished, Idle, Report, Started, Warned, batch_of, progress_since
 from stompbox.pipelines.settings import KINDS, ArchiveTable, AuditTable, BodyMode, Plan, ReplayTable, ReportTable, Step, TransformTable
 from stompbox.spark import session
 from stompbox.spark.link import leased
@@ -41,6 +41,10 @@ LOOK_EVERY: Final = 1.0  # s between two looks for whether a stream has somethin
 IDLE_AFTER: Final = 5.0  # s without anything to do
 FINISH_WITHIN: Final = 30.0  # s for the batch under way after a stop
 LATE_WORKER: Final = "Python worker failed to connect back"  # within 10 s, which Spark has no setting for
+SETTINGS: Final = {
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.streaming.numRecentProgressUpdates": "20",  # kept in Java, each with the offsets of all addresses, three times
+}
 STARTS: Final = 5  # of a query that this has ended, in one run
 
 Streaming = ArchiveTable | TransformTable
@@ -90,7 +94,7 @@ def reach(plan: Plan) -> None:
 @contextmanager
 def spark_of(plan: Plan) -> Any:
     """A local session for the pipeline, in a process group of its own: Ctrl-C is for us to handle. It writes to a log of its own."""
-    settings = {"spark.sql.shuffle.partitions": "4", **plan.pipeline.spark.settings}
+    settings = {**SETTINGS, **plan.pipeline.spark.settings}
     log = plan.path(plan.pipeline.folder) / LOG
     _launch_apart(log, settings, plan.pipeline.spark.nice)
     from py4j.protocol import Py4JError
@@ -181,7 +185,7 @@ class _Stream:
         self._counts: Final = counts
         self.rows = 0
         self.skipped = 0  # offsets that held no message any more
-        self._last = -1
+        self._seen = "", -1  # the progress that was asked for last
         self._busy = self._looked = monotonic()  # when it last had something to do, and when that was looked for
         self._has_begun = False
         self._is_idle = False
@@ -210,16 +214,16 @@ class _Stream:
 
     def tell(self, report: Report) -> None:
         """The batches that are done since the last time."""
-        for progress in self.query.recentProgress:
+        for progress in progress_since(self.query, self._seen):
+            self._seen = progress.timestamp, progress.batchId
             rows = self._counts.get(progress.batchId, int(progress.numInputRows))
-            if progress.batchId > self._last and rows > 0:
+            if rows > 0:
                 self.rows += rows
                 report(batch_of(self.step.name, progress, rows, self.rows))
                 self._busy, self._is_idle = monotonic(), False
-            if progress.batchId > self._last and (count := self._skipped(progress, rows)):
+            if count := self._skipped(progress, rows):
                 self.skipped += count
                 report(Warned(step=self.step.name, text=f"batch {progress.batchId}: {count:,} offsets held no message any more, skipped"))
-            self._last = max(self._last, progress.batchId)
         self._look(report, monotonic())
 
     def _look(self, report: Report, now: float) -> None:
