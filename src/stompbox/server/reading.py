@@ -132,10 +132,7 @@ class Reading:
         if self.is_held or self.is_waiting:  # what the transport had read already: the next WebSocket message, the next TLS record
             self._put_off(data)
             return
-        if self.connection.decoder.logged_in:
-            self._feed(data, self.turns.allowance() if len(data) > SMALL else FOREVER)
-        else:
-            self._feed_first(data)
+        self._take(data, self.turns.allowance() if len(data) > SMALL else FOREVER)
         if (self.events is not None or self.steps is not None or self.left) and self._is_over():
             self._wait()
         self.connection.broker.flush()
@@ -178,15 +175,17 @@ class Reading:
         while self._is_over():
             if self.events is None and self.steps is None:
                 assert self.left
-                data = self.left.popleft()
-                if self.connection.decoder.logged_in:
-                    self._feed(data, until)
-                else:
-                    self._feed_first(data)
+                self._take(self.left.popleft(), until)
             else:
                 self._obey_all(self.events or iter(()), until)
             if self.events is not None or self.steps is not None or self.turns.clock() > until:
                 return
+
+    def _take(self, data: bytes, until: float) -> None:
+        if self.connection.decoder.logged_in:
+            self._feed(data, until)
+        else:
+            self._feed_first(data)
 
     def _feed(self, data: bytes, until: float) -> None:
         """The one place where bytes meet the decoder: whatever it finds at fault, at once or later, is an ERROR and the close."""
