@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -23,12 +22,11 @@ POLICY = Policy(files=2, small=1 << 20, target=1 << 24)
 BATCHES = 60
 
 
-def live_query(folder: Path) -> tuple[str, str]:
-    """What the page says to DuckDB for the live files of a table: the variable, and the query."""
+def live_query(folder: Path) -> str:
+    """What the page says to DuckDB for the live files of a table; the last statement is the query."""
     page = (ROOT / "docs" / "pipelines.md").read_text()
     [snippet] = [text.partition("```")[0] for text in page.split("```sql\n")[1:] if "read_text" in text]
-    assign, _, query = snippet.replace("lake/orders", str(folder)).partition(");\n")
-    return assign + ")", query
+    return snippet.replace("lake/orders", str(folder))
 
 
 def test_readers_of_parquet_that_began_before_a_compaction_come_to_their_end(spark: Any, tmp_path: Path) -> None:
@@ -64,10 +62,8 @@ def test_the_documented_query_of_the_live_files_in_duckdb(tmp_path: Path) -> Non
         table.append(staged(table, Format.PARQUET, batch), "query", batch)
         if batch == 2:
             compact(table, POLICY)
-    assign, query = live_query(folder)
     with duckdb.connect() as connection:
-        connection.execute(assign)
-        assert connection.sql(query).fetchall() == [(32,)]
+        assert connection.execute(live_query(folder)).fetchall() == [(32,)]
         assert len(connection.sql("SELECT unnest(getvariable('live'))").fetchall()) == len(table.files()) == 4
 
 
@@ -83,9 +79,8 @@ def test_spark_reads_the_log_while_it_is_written(spark: Any, tmp_path: Path) -> 
 
 
 def test_readers_in_a_loop_beside_a_writer_that_compacts_see_whole_files_and_all_that_counts(spark: Any, tmp_path: Path) -> None:
-    """By the log (Spark, ourselves, DuckDB as documented) each read has whole batches; by listing, whole files, and nothing is missing."""
+    """By the log (Spark, ourselves, DuckDB as documented) each read has whole batches; by listing, whole files, none missing."""
     import duckdb
-    from py4j.protocol import Py4JJavaError
 
     folder = tmp_path / "table"
     table = open_table(Format.PARQUET, folder)
@@ -102,20 +97,11 @@ def test_readers_in_a_loop_beside_a_writer_that_compacts_see_whole_files_and_all
             failed.append(fault)
 
     listed = f"SELECT count(*) FROM read_parquet(['{folder}/**/*.parquet'])"
-    assign, query = live_query(folder)
-
-    def again(look: Callable[[duckdb.DuckDBPyConnection], Any], link: duckdb.DuckDBPyConnection) -> Any:
-        """Asks again, as docs/pipelines.md says, where the log was exchanged between its being listed and its being opened."""
-        while True:
-            try:
-                return look(link)
-            except (duckdb.IOException, Py4JJavaError) as error:
-                assert "_spark_metadata" in str(error)
-
+    live = live_query(folder)
     readers: dict[str, Callable[[duckdb.DuckDBPyConnection], Any]] = {
         "listing": lambda link: link.sql(listed).fetchall()[0],
-        "live": partial(again, lambda link: (link.execute(assign), link.sql(query).fetchall()[0])[1]),
-        "spark": partial(again, lambda _: [spark.read.parquet(str(folder)).count()]),
+        "live": lambda link: link.execute(live).fetchall()[0],
+        "spark": lambda _: [spark.read.parquet(str(folder)).count()],
         "own": lambda _: [read(spark, open_table(Format.PARQUET, folder)).count()],
     }
     seen = dict.fromkeys(readers, 0)

@@ -13,6 +13,7 @@ pytest.importorskip("pyarrow")
 
 from stompbox.errors import UsageError
 from stompbox.pipelines import disk
+from stompbox.pipelines.parquet import LOGS
 from stompbox.pipelines.settings import Format
 from stompbox.pipelines.tables import Policy, Retention, Table, compact, open_table, staging_of, tidy
 from tests.pipelines.lake import DAYS, expected, listed, offsets, staged
@@ -211,6 +212,14 @@ def test_a_table_of_sparks_own_sink_is_refused(tmp_path: Path) -> None:
     (log / "0").write_text("v1\n")
     with pytest.raises(UsageError, match="another folder"):
         open_table(Format.PARQUET, tmp_path).files()
+
+
+def test_the_last_logs_stay_for_those_who_have_listed_them(tmp_path: Path) -> None:
+    table = open_table(Format.PARQUET, tmp_path)
+    for batch in range(LOGS + 4):
+        table.append(staged(table, Format.PARQUET, batch), "query", batch)
+    assert sorted(int(path.stem) for path in (tmp_path / "_spark_metadata").iterdir()) == list(range(4, LOGS + 4))
+    assert offsets(table) == expected(*range(LOGS + 4))
 
 
 class Clock:

@@ -6,7 +6,7 @@
 
 Spark reads a folder with such a log by the log alone, never by listing: rows appear and files are exchanged at once, when the next number
 is renamed into place. Spark takes a file N.compact for the whole truth up to N; the numbers go on one by one, because it reckons its
-interval from the last two of them.
+interval from the last two of them. The last LOGS of them stay, so that whoever listed the log a moment ago can open what it found.
 
 Readers who list the folder instead see files that end in `.parquet`, which hold the same rows. So a compaction takes nothing away: the
 files that it replaced stay where they are for `keep` seconds, and the new file has until then a name that no such reader takes for data,
@@ -34,6 +34,7 @@ from stompbox.pipelines.tables import DataFile, Staged, file_of, put_in_place
 
 LOG: Final = "_spark_metadata"
 HIDDEN: Final = "_compacted="
+LOGS: Final = 16
 _VERSION: Final = "v1"
 _OURS: Final = "stompbox"
 
@@ -167,16 +168,16 @@ class ParquetFiles:
         lines = [json.dumps(_entry(file) | {_OURS: {"rows": file.rows}}) for file in files]
         text = "\n".join([_VERSION, json.dumps(_entry(first) | {_OURS: ours}), *lines])
         disk.write(self.folder / LOG / f"{state.number + 1}.compact", text.encode())
-        disk.remove(self.folder / LOG / f"{state.number}.compact")
+        disk.remove(self.folder / LOG / f"{state.number + 1 - LOGS}.compact")
         return replace(state, number=state.number + 1)
 
     def _name(self, path: Path) -> str:
         return path.relative_to(self.folder).as_posix()
 
     def _sweep(self, state: State) -> None:
-        """Removes what a writer or a compaction left that was killed: an older log, and files that do not count."""
+        """Removes what a writer or a compaction left that was killed: logs of long ago, and files that do not count."""
         for older in self._logs():
-            if older < state.number:
+            if older <= state.number - LOGS:
                 disk.remove(self.folder / LOG / f"{older}.compact")
         known = {*(file.path for file in state.files), *state.replaced}
         folders = [self.folder, *(path for path in self.folder.glob("*=*") if path.is_dir())]
