@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 # How a request of HTTP begins (RFC 9110, 9.3, RFC 5789; and the preface of HTTP/2). CONNECT is STOMP's word, too, and read as that
 HTTP = (b"GET ", b"HEAD ", b"POST ", b"PUT ", b"DELETE ", b"OPTIONS ", b"TRACE ", b"PATCH ", b"PRI ")
 TLS_HELLO = b"\x16\x03"  # how a TLS client begins (RFC 8446, 5.1: handshake, version 3.x)
-LAST_DATA = Struct("52xI")  # struct tcp_info of Linux: tcpi_last_data_recv, ms
+LAST_HEARD = Struct("52xII")  # struct tcp_info of Linux: tcpi_last_data_recv and tcpi_last_ack_recv, ms
+PROBES = 127  # unanswered ones after which the system gives up by itself; the most that Linux takes
 LAST_WORDS = 10.0  # seconds in which the disk must have what a peer waits for that says no more itself
 LINGER = 1.0  # seconds in which the peer may read what was last said (STOMP 1.2, Connection Lingering)
 DROPPED = 16 << 20  # octets that are read and dropped meanwhile; then nothing is read any more
@@ -219,12 +220,29 @@ class Socket(asyncio.Protocol):
 
     @property
     def silence(self) -> float | None:
+        heard = self._last_heard()
+        return None if heard is None else heard[0]
+
+    @property
+    def absence(self) -> float | None:
+        heard = self._last_heard()
+        return None if heard is None else min(heard)
+
+    def _last_heard(self) -> tuple[float, float] | None:
         raw = self._transport.get_extra_info("socket")
         try:
-            info = raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, LAST_DATA.size)  # tcp(7); Linux has it
+            info = raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, LAST_HEARD.size)  # tcp(7); Linux has it
         except (AttributeError, OSError):
             return None
-        return float(LAST_DATA.unpack(info)[0]) / 1000
+        data, answer = LAST_HEARD.unpack(info)
+        return data / 1000, answer / 1000
+
+    def probe(self, seconds: int) -> None:
+        raw = self._transport.get_extra_info("socket")
+        with suppress(AttributeError, OSError):
+            for option, value in ((socket.TCP_KEEPIDLE, seconds), (socket.TCP_KEEPINTVL, seconds), (socket.TCP_KEEPCNT, PROBES)):
+                raw.setsockopt(socket.IPPROTO_TCP, option, value)
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # RFC 9293, 3.8.4
 
     def write(self, data: bytes) -> None:
         if not (self.broker.has_failed or self._transport.is_closing()):

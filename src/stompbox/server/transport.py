@@ -37,3 +37,10 @@ class Transport(Protocol):
     @property
     def silence(self) -> float | None:
         """Seconds since the operating system got something from the peer, read or not; None where it does not say."""
+
+    @property
+    def absence(self) -> float | None:
+        """Seconds since the peer's system said anything, if only that it got something of ours; None where ours does not say."""
+
+    def probe(self, seconds: int) -> None:
+        """The peer's system is asked for an answer whenever it has said nothing for so long."""

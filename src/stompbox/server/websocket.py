@@ -374,6 +374,13 @@ class WebSocket:
     def silence(self) -> float | None:
         return self.socket.silence
 
+    @property
+    def absence(self) -> float | None:
+        return self.socket.absence
+
+    def probe(self, seconds: int) -> None:
+        self.socket.probe(seconds)
+
     def enter(self) -> None:
         self.socket.enter()
         self.protocol.max_message_size = self.listener.options.web_socket_max_frame_payload_length
