@@ -35,8 +35,8 @@ def configured(folder: Path, options: str = "", top: str = "") -> Configuration:
 class House:
     """One broker and its two ports."""
 
-    def __init__(self, configuration: Configuration, *, is_durable: bool = True) -> None:
-        self.broker = Broker(configuration, MemoryStore(), asyncio.get_running_loop(), is_durable=is_durable)
+    def __init__(self, configuration: Configuration, *, is_durable: bool = True, store: MemoryStore | None = None) -> None:
+        self.broker = Broker(configuration, store or MemoryStore(), asyncio.get_running_loop(), is_durable=is_durable)
         self.listeners = [table.parse() for table in configuration.listeners]
         self.servers: list[asyncio.Server] = []
         self.writers: list[asyncio.StreamWriter] = []
@@ -115,11 +115,18 @@ class Guest:
         self.writer.transport.abort()
 
 
-def play(configuration: Configuration, story: Callable[[House], Awaitable[None]], *, is_durable: bool = True, fast: bool = False) -> None:
-    """`fast`: in the loop that the broker has in earnest."""
+def play(
+    configuration: Configuration,
+    story: Callable[[House], Awaitable[None]],
+    *,
+    is_durable: bool = True,
+    fast: bool = False,
+    store: MemoryStore | None = None,
+) -> None:
+    """`fast`: in the loop that the broker has in earnest. `store`: what a broker before it has left."""
 
     async def run() -> None:
-        house = House(configuration, is_durable=is_durable)
+        house = House(configuration, is_durable=is_durable, store=store)
         await house.open()
         try:
             await story(house)

@@ -183,6 +183,8 @@ def _of_broker(broker: Broker) -> Iterator[Metric]:
     yield GaugeMetricFamily("stompbox_memory_messages", "The same by count", value=engine.memory.count)
     yield GaugeMetricFamily("stompbox_memory_limit_bytes", "global-max-size; -1: none", value=broker.configuration.global_max_size)
     yield GaugeMetricFamily("stompbox_addresses", "Addresses", value=len(engine.addresses))
+    text = "Addresses and queues that frames of the user made who has most of them, by kind"
+    yield _gauge("stompbox_user_made", text, "kind", engine.makers.most)
 
 
 def _of_disk(broker: Broker) -> Iterator[Metric]:

@@ -157,6 +157,7 @@ class Address:
         self.kinds = 0
         self.is_auto = False
         self.owner = 0
+        self.maker: str | None = None  # the user for whom it counts (makers.py)
         self.is_blocked = False  # an operator lets nothing in
         self.is_paused = False  # an operator lets nothing out (operations.py)
         self.uses = 0  # queues that it has had

@@ -19,6 +19,7 @@ from stompbox.errors import Refused
 
 if TYPE_CHECKING:
     from stompbox.broker.consumer import Consumer
+    from stompbox.broker.makers import Maker
     from stompbox.broker.segments import Segment
     from stompbox.message import Run
 
@@ -75,9 +76,10 @@ class Unacknowledged:
 
 class Allowance:
     """Of one session. `size`: octets of messages that are not acknowledged; `subscribed`: of its subscriptions themselves.
-    `bindings`: the queues that they are bound to; `most_bindings` of the session, and of all those of its `user`; -1: any number."""
+    `bindings`: the queues that they are bound to; `most_bindings` of the session, and of all those of its `user`; -1: any number.
+    `maker`: who asks, for whom the addresses and queues count that its frames make."""
 
-    __slots__ = ("bindings", "most", "most_bindings", "size", "subscribed", "user", "whole")
+    __slots__ = ("bindings", "maker", "most", "most_bindings", "size", "subscribed", "user", "whole")
 
     def __init__(self, whole: Unacknowledged | None = None, most: int = NO_LIMIT, most_bindings: tuple[int, int] = (-1, -1)) -> None:
         self.whole = whole if whole is not None else Unacknowledged()
@@ -87,6 +89,11 @@ class Allowance:
         self.bindings = 0
         self.most_bindings = most_bindings
         self.user = ""
+        self.maker: Maker | None = None
+
+    def enter(self, maker: Maker) -> None:
+        """The session is this user's from now on."""
+        self.user, self.maker = maker.user, maker
 
     def require_bindings(self, consumer: Consumer, count: int = 1) -> None:
         """Raises TooManyBindings where a subscription must not be bound to so many more queues."""

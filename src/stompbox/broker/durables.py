@@ -17,6 +17,7 @@ from stompbox.broker.address import Address
 from stompbox.broker.consumer import Consumer
 from stompbox.broker.engine import Engine
 from stompbox.broker.facts import selector_entry
+from stompbox.broker.makers import Maker, entry
 from stompbox.broker.queue import Kind, Queue
 from stompbox.broker.subscriptions import JOINED, MayReach, everything, is_there, reached
 from stompbox.broker.watching import Watcher, matcher
@@ -31,7 +32,7 @@ USER: Final = "\0"  # before the name of a user; no header of STOMP can hold it
 @dataclass(slots=True, eq=False)
 class DurableSubscription:
     """A named cursor per address that its destination covers; identity is (client-id, name), or (user, name) as RabbitMQ has it.
-    `owner`: the user who made it; empty: nobody's, the first who takes it up makes it his.
+    `owner`: the user who made it; empty: nobody's, the first who takes it up makes it his. `maker`: the user for whom it counts.
 
     `pattern`: addresses and wildcards, with commas between them. A user in place of a client-id begins with USER.
     `may_reach` says which addresses its owner may consume from; after a restart it is not known until the owner comes back.
@@ -46,6 +47,8 @@ class DurableSubscription:
     queues: list[Queue] = field(default_factory=list)
     consumer: Consumer | None = None
     may_reach: MayReach = everything
+    maker: str | None = None
+    counts: bool = False  # for its maker (makers.py)
     leavings: int = 0  # how often a subscriber has left
     is_ending: bool = False  # its queues go just now
 
@@ -97,11 +100,17 @@ def joining(engine: Engine, consumer: Consumer, wish: DurableSubscription) -> Ge
     known = engine.durables.get(wish.identity)
     if known is not None and (known.consumer is not None or known.is_ending):
         raise Refused("durable-in-use", f"durable subscription {wish.name!r} of {shown(wish.client_id)!r} has a subscriber already")
-    _make_addresses(engine, wish)  # what can be refused comes first
+    maker = consumer.allowance.maker
+    wish.maker = None if maker is None else maker.user
+    _require_made(engine, wish, maker, is_new=known is None)
+    _make_addresses(engine, wish, maker)  # what can be refused comes first
     durable = engine.durables.setdefault(wish.identity, wish)
     durable.may_reach, durable.consumer = wish.may_reach, consumer
     try:
-        consumer.allowance.require_bindings(consumer, len((yield from _covered(engine, wish))))
+        covered = yield from _covered(engine, wish)
+        consumer.allowance.require_bindings(consumer, len(covered))
+        missing = [address for address in covered if not _is_joined(address, durable)]
+        engine.makers.require(maker, queues=len(missing) + (known is None))
     except Refused:
         durable.consumer = None
         if known is None and engine.durables.get(wish.identity) is wish:
@@ -113,7 +122,7 @@ def joining(engine: Engine, consumer: Consumer, wish: DurableSubscription) -> Ge
         known, durable = None, wish
     _require_open(durable, consumer)
     if known is None:
-        _begin(engine, durable)
+        _begin(engine, durable, maker)
     elif wish.owner and not known.owner:
         known.owner = wish.owner
         engine.put("durable", known.key, entry_of(known))
@@ -129,18 +138,25 @@ def _require_open(durable: DurableSubscription, consumer: Consumer) -> None:
         raise IllegalFrame("no-such-subscription", f"durable subscription {durable.name!r} was ended while it was taken up")
 
 
-def _begin(engine: Engine, durable: DurableSubscription) -> None:
+def _begin(engine: Engine, durable: DurableSubscription, maker: Maker | None) -> None:
     """It is there from now on, and joins addresses as they are made."""
     engine.durables[durable.identity] = durable
+    engine.makers.made_durable(durable, is_there=True)
     engine.put("durable", durable.key, entry_of(durable))
-    _make_addresses(engine, durable)  # one may just have gone with the subscription that this one replaces
+    _make_addresses(engine, durable, maker and maker.counted)  # one may just have gone with the subscription that this one replaces
     watch_durable(engine, durable)
 
 
-def _make_addresses(engine: Engine, durable: DurableSubscription) -> None:
+def _require_made(engine: Engine, wish: DurableSubscription, maker: Maker | None, *, is_new: bool) -> None:
+    """Raises Refused where the addresses that it names are more than its user may make; a wildcard makes none."""
+    names = [name for name in dict.fromkeys(wish.patterns) if not engine.wildcards.is_wild(name) and name not in engine.addresses]
+    engine.makers.require(maker, addresses=len(names), queues=len(names) + is_new)
+
+
+def _make_addresses(engine: Engine, durable: DurableSubscription, maker: Maker | None) -> None:
     for pattern in durable.patterns:
         if not engine.wildcards.is_wild(pattern):
-            engine.address(pattern, MULTICAST)
+            engine.address(pattern, MULTICAST, maker)
 
 
 def _binding(engine: Engine, durable: DurableSubscription) -> Iterator[None]:
@@ -153,7 +169,7 @@ def _binding(engine: Engine, durable: DurableSubscription) -> Iterator[None]:
     covered = yield from _covered(engine, durable)
     for number, address in enumerate(covered, 1):
         if is_there(engine, address) and not durable.is_ending:
-            _join(engine, durable, address)
+            _join(engine, durable, address, is_asked=True)
         if number % JOINED == 0:
             yield
 
@@ -202,13 +218,17 @@ def watch_durable(engine: Engine, durable: DurableSubscription) -> None:
             engine.watchers.append(Watcher(engine.wildcards.words(pattern), partial(_join, engine, durable), lambda _: None, durable))
 
 
-def _join(engine: Engine, durable: DurableSubscription, address: Address) -> None:
+def _join(engine: Engine, durable: DurableSubscription, address: Address, *, is_asked: bool = False) -> None:
+    """`is_asked`: its SUBSCRIBE is being obeyed. What comes later counts for its user where that has made the address, too."""
     if address.owner or not durable.may_reach(address.name) or _is_joined(address, durable):
         return
     queue = _preconfigured(address, durable)
     if queue is None:
         position = address.replay_from()
-        queue = engine.new_queue(address, durable.queue_name, Kind.DURABLE, durable.selector, owner=durable.key, position=position)
+        maker = Maker(durable.maker) if durable.maker is not None and (is_asked or address.maker == durable.maker) else None
+        queue = engine.new_queue(
+            address, durable.queue_name, Kind.DURABLE, durable.selector, owner=durable.key, position=position, maker=maker
+        )
         retained.give(address, queue)
     durable.queues.append(queue)
     _bind(durable, queue)
@@ -254,6 +274,7 @@ def _dropping(engine: Engine, durable: DurableSubscription) -> Iterator[None]:
         if number % JOINED == 0:
             yield
     del engine.durables[durable.identity]
+    engine.makers.made_durable(durable, is_there=False)
     engine.put("durable", durable.key, None)
 
 
@@ -280,9 +301,11 @@ def entry_of(durable: DurableSubscription) -> dict[str, object]:
         "pattern": durable.pattern,
         "no_local": durable.no_local,
         "owner": durable.owner,
+        **entry(durable.maker),
         **selector_entry(durable.selector),
     }
 
 
-def recall(entry: dict[str, Any], selector: Selector | None) -> DurableSubscription:
-    return DurableSubscription(entry["client_id"], entry["name"], entry["pattern"], selector, entry["no_local"], entry.get("owner", ""))
+def recall(known: dict[str, Any], selector: Selector | None) -> DurableSubscription:
+    client_id, name, pattern, no_local = known["client_id"], known["name"], known["pattern"], known["no_local"]
+    return DurableSubscription(client_id, name, pattern, selector, no_local, known.get("owner", ""), maker=known.get("maker"))

@@ -27,6 +27,7 @@ from stompbox.broker import (
     expiry,
     lifetimes,
     limits,
+    makers,
     paging,
     readers,
     retained,
@@ -45,6 +46,7 @@ from stompbox.broker.consumer import Binding, Consumer, Sent
 from stompbox.broker.cursor import FAR, Cursor
 from stompbox.broker.facts import selector_entry
 from stompbox.broker.log import Log
+from stompbox.broker.makers import Maker, Makers
 from stompbox.broker.memory import Memory
 from stompbox.broker.paging import Load
 from stompbox.broker.queue import Kind, Queue
@@ -133,32 +135,38 @@ class Engine:
         self.trouble: Trouble | None = None  # nothing can be stored now
         self.counts_first = False  # what was handed out counts as delivered before it leaves
         self.chance: Callable[[], float] = lambda: 0.5  # 0 to 1, as random.random has it: what spreads redeliveries
-        self.ids, self.retained = duplicates.Ids(), retained.Retained()
+        self.ids, self.retained, self.makers = duplicates.Ids(), retained.Retained(), Makers()
         self.persists_ids = True  # what is remembered to find duplicates outlives a restart
 
     # Addresses
 
-    def address(self, name: str, kind: int = 0) -> Address:
-        """The address of this name and kind; made, or given the kind, when that is not there yet, as its settings allow."""
+    def address(self, name: str, kind: int = 0, maker: Maker | None = None) -> Address:
+        """The address of this name and kind; made, or given the kind, when that is not there yet, as its settings allow. `maker`: the
+        user whose frame asks; it must not have too many."""
         found = self.addresses.get(name)
         if found is None:
             settings = self.settings.resolve(name)
             if not settings.auto_create_addresses:
                 raise IllegalFrame("no-such-address", f"address {name!r} does not exist, and its settings do not let a frame make it")
-            found = self.create_address(name, is_auto=True)
+            self.makers.require(maker, addresses=1)
+            found = self.create_address(name, is_auto=True, maker=maker)
         if kind & ~found.kinds:
             found.require(kind)
             found.add_kind(kind)
         return found
 
-    def create_address(self, name: str, log: Log | None = None, *, is_auto: bool = False, owner: int = 0) -> Address:
-        """`is_auto`: it goes when nobody needs it. `owner`: the session whose temporary destination it is; wildcards do not reach it."""
+    def create_address(
+        self, name: str, log: Log | None = None, *, is_auto: bool = False, owner: int = 0, maker: Maker | None = None
+    ) -> Address:
+        """`is_auto`: it goes when nobody needs it. `owner`: the session whose temporary destination it is; wildcards do not reach it.
+        `maker`: the user for whom it counts."""
         if log is None:
             log = lifetimes.new_log(self, self._next_log, name, is_temporary=bool(owner))
             self._next_log += 1
         settings = self.settings.resolve(name)
         address = Address(self, name, log, settings)
         address.is_auto, address.owner = is_auto, owner
+        self.makers.made_address(address, maker)
         self.addresses[name] = address
         self.logs[log.id] = address
         retention.apply(address)
@@ -181,6 +189,7 @@ class Engine:
             self.drop_queue(queue)
         del self.addresses[address.name]
         del self.logs[address.log.id]
+        self.makers.made_address(address, None)
         if not address.owner:
             lifetimes.remember(self, address)
         self.commits.drop_log(address)
@@ -190,7 +199,7 @@ class Engine:
         if address.owner or (address.is_auto and not address.log.is_known):
             return
         self.commits.add_log(address.log)
-        self.put("address", str(address.log.id), {"kinds": address.kinds, "auto": address.is_auto})
+        self.put("address", str(address.log.id), {"kinds": address.kinds, "auto": address.is_auto, **makers.entry(address.maker)})
 
     def default_routing(self, name: str, *, of_queue: bool = False) -> int:
         """The kind of an address, or of a queue of it, of which nothing says the kind."""
@@ -216,11 +225,12 @@ class Engine:
 
     def new_queue(
         self, address: Address, name: str, kind: Kind, selector: Selector | None = None, *, position: int = -1, owner: str = "",
-        is_auto: bool = False, is_durable: bool | None = None,
+        is_auto: bool = False, is_durable: bool | None = None, maker: Maker | None = None,
     ) -> Queue:  # fmt: skip
         """A queue from `position` of the log on (-1: from the next message). The stored ones go into the next commit.
 
         `owner`: the durable subscription that it belongs to; of a named reader, whose it is. `is_auto`: it goes when nobody needs it.
+        `maker`: the user for whom it counts.
         """
         if is_durable is None:
             is_durable = kind in (Kind.ANYCAST, Kind.DURABLE, Kind.GROUP, Kind.READER)
@@ -233,6 +243,7 @@ class Engine:
             cursor = self.volatile_cursor(start)
         queue = Queue(self, address, name, kind=kind, cursor=cursor, selector=selector)
         queue.owner, queue.is_auto = owner, is_auto
+        self.makers.made_queue(queue, maker)
         self.add_queue(queue)
         if is_durable:
             self.commits.add_cursor(queue)
@@ -264,6 +275,7 @@ class Engine:
             return
         self.note_address(queue.address)
         entry: dict[str, object] = {"name": queue.name, "kind": queue.kind.value, "owner": queue.owner, "auto": queue.is_auto}
+        entry |= makers.entry(queue.maker)
         if queue.kind is Kind.ANYCAST and queue.name in queue.address.arguments:
             entry["arguments"] = dict(queue.address.arguments[queue.name])
         self.put("queue", str(queue.id), {**entry, **selector_entry(queue.selector)})
@@ -273,6 +285,7 @@ class Engine:
         for binding in list(queue.bindings):
             queue.unbind(binding)
         del self.queues[queue.id]
+        self.makers.made_queue(queue, None)
         if queue.id in queue.address.log.cursors:
             self.commits.dirty[queue.address] = None
         queue.address.remove(queue)
@@ -288,26 +301,23 @@ class Engine:
         """Writes an entry of the catalogue with the next commit; None deletes it."""
         self.commits.put(kind, key, value)
 
-    def anycast_queue(self, address: Address, name: str = "") -> Queue:
+    def anycast_queue(self, address: Address, name: str = "", maker: Maker | None = None) -> Queue:
         """The anycast queue of this name (default: the address's own), made when it is not there yet."""
         found = address.anycast.get(name or address.name)
-        if found is not None:
-            return found
-        if not address.settings.auto_create_queues:
-            text = f"queue {name or address.name!r} does not exist, and its settings do not let a frame make it"
-            raise IllegalFrame("no-such-queue", text)
-        return self.new_queue(address, name or address.name, Kind.ANYCAST, is_auto=True)
+        return self._auto_queue(address, name or address.name, Kind.ANYCAST, maker) if found is None else found
 
-    def exact_queue(self, address: Address, name: str, kind: int) -> Queue:
+    def exact_queue(self, address: Address, name: str, kind: int, maker: Maker | None = None) -> Queue:
         """The one queue that `address::queue` names, made when it is not there yet."""
         if kind == ANYCAST:
-            return self.anycast_queue(address, name)
+            return self.anycast_queue(address, name, maker)
         found = address.named.get(name)
-        if found is not None:
-            return found
+        return self._auto_queue(address, name, Kind.DURABLE, maker) if found is None else found
+
+    def _auto_queue(self, address: Address, name: str, kind: Kind, maker: Maker | None) -> Queue:
         if not address.settings.auto_create_queues:
             raise IllegalFrame("no-such-queue", f"queue {name!r} does not exist, and its settings do not let a frame make it")
-        return self.new_queue(address, name, Kind.DURABLE, is_auto=True)
+        self.makers.require(maker, queues=1)
+        return self.new_queue(address, name, kind, is_auto=True, maker=maker)
 
     # Sending
 
@@ -367,18 +377,9 @@ class Engine:
             return diverts.publish(self, address, run)
         return self.append(address, run)
 
-    def prepare(self, sends: Iterable[tuple[Address, Run]]) -> None:
+    def prepare(self, sends: Iterable[tuple[Address, Run]], maker: Maker | None = None) -> None:
         """Makes the queues that several sends need. Raises for what may not be made; the sends themselves will not then."""
-        sends = list(sends)
-        limits.require(sends)
-        self.schedules.require(sends)
-        retained.check(sends)
-        for address, run in sends:
-            self.require_disk(address, run)
-            if run.queue:
-                self.exact_queue(address, run.queue, run.routing)
-            elif run.routing & ANYCAST and not address.anycast:
-                self.anycast_queue(address)
+        transactions.prepare(self, list(sends), maker)
 
     def append(self, address: Address, run: Run) -> bool:
         """Into the log, and on to the queues."""

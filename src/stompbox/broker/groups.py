@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from stompbox.broker.address import Address
 from stompbox.broker.engine import Engine
+from stompbox.broker.makers import Maker
 from stompbox.broker.queue import Kind, Queue
 from stompbox.broker.watching import matcher
 from stompbox.errors import Refused
@@ -25,14 +26,14 @@ def open_group(engine: Engine, name: str, patterns: Sequence[str], starting: Sta
     return positions(engine, name)
 
 
-def make_group(engine: Engine, name: str, patterns: Sequence[str], *, owner: str = "") -> None:
+def make_group(engine: Engine, name: str, patterns: Sequence[str], *, owner: str = "", maker: Maker | None = None) -> None:
     """The group is there, without a position on any address that is there already; who comes later joins it.
 
-    `owner`: the user whose it is from now on, if it is nobody's yet.
+    `owner`: the user whose it is from now on, if it is nobody's yet. `maker`: for whom addresses count that are made for it.
     """
     for pattern in patterns:
         if not engine.wildcards.is_wild(pattern):
-            engine.address(pattern)  # what can be refused comes first
+            engine.address(pattern, maker=maker)  # what can be refused comes first
     known = engine.group_patterns.get(name, [])
     merged = list(dict.fromkeys([*known, *patterns]))
     whose = engine.group_owners.get(name, "")

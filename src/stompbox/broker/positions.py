@@ -64,7 +64,9 @@ def to_position(engine: Engine, consumer: Consumer, address: Address, reader: Re
     queue = reader.at(address)
     is_new = queue is None
     if queue is None:
-        queue = engine.new_queue(address, reader.queue_name, Kind.READER, position=start, owner=owner_entry(owner))
+        maker = consumer.allowance.maker
+        engine.makers.require(maker, queues=1)
+        queue = engine.new_queue(address, reader.queue_name, Kind.READER, position=start, owner=owner_entry(owner), maker=maker)
     elif queue.bindings:
         raise Refused("durable-in-use", f"reader {reader.name!r} of address {address.name!r} has a subscriber already")
     elif not user_of(queue):

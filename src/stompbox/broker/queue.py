@@ -47,8 +47,8 @@ class Queue(Waiting):
     __slots__ = (
         "__weakref__", "_no_local", "bindings", "candidates", "counts", "delivering", "doubted_below", "exclusive", "first_use", "groups",
         "has_tiers", "intake", "is_auto", "is_halfway", "is_loading", "is_open", "is_paused", "is_simple", "is_watched", "lane_takers",
-        "later", "moved", "name", "owner", "paged_from", "readers", "ready", "redrive", "rules", "selector", "sought", "suspect_below",
-        "takers", "tally", "turn", "unasked", "unread", "unsearched", "used", "uses",
+        "later", "maker", "moved", "name", "owner", "paged_from", "readers", "ready", "redrive", "rules", "selector", "sought",
+        "suspect_below", "takers", "tally", "turn", "unasked", "unread", "unsearched", "used", "uses",
     )  # fmt: skip
 
     def __init__(
@@ -86,6 +86,7 @@ class Queue(Waiting):
         self.has_tiers = False  # consumers differ in priority
         self.is_simple = True
         self.owner = ""  # the durable subscription that it belongs to; of a named reader, whose it is (positions.py)
+        self.maker: str | None = None  # the user for whom it counts (makers.py)
         self.is_auto = False  # a frame made it: it goes when nobody needs it (lifetimes.py)
         self.used = engine.now  # when it had something to hand out, or somebody to hand it to
         self.uses = 0  # consumers that it has had

@@ -18,6 +18,7 @@ from stompbox.message import ANYCAST
 if TYPE_CHECKING:
     from stompbox.broker.address import Settings
     from stompbox.broker.engine import Engine
+    from stompbox.broker.makers import Maker
 
 Arguments = Mapping[str, Any]  # by attribute name of config.AddressSettings
 _LIFE: Final = "max_expiry_delay"
@@ -69,15 +70,15 @@ def require_possible(engine: Engine, address: str, arguments: Arguments) -> None
         raise Refused("argument-not-allowed", f"messages of {address!r} never expire (no-expiry); x-message-ttl cannot change that")
 
 
-def make(engine: Engine, address: str, queue: str, arguments: Arguments) -> None:
+def make(engine: Engine, address: str, queue: str, arguments: Arguments, maker: Maker | None = None) -> None:
     """The queue, where it is not there yet: it stays, so that its arguments do, unless they say when it goes. Raises for what may not be
     made; nothing is left of the arguments then."""
     if is_there(engine, address, queue):
         return
-    found = engine.address(address, ANYCAST)
+    found = engine.address(address, ANYCAST, maker)
     found.ask(queue, {"auto_delete_queues": False, **arguments})
     try:
-        engine.anycast_queue(found, queue)
+        engine.anycast_queue(found, queue, maker)
     except StompboxError:
         found.ask(queue, {})
         raise

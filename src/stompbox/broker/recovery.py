@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from stompbox.broker import durables, lifetimes, retained
+from stompbox.broker import durables, lifetimes, makers, retained
 from stompbox.broker.counts import Counts
 from stompbox.broker.cursor import FAR, Cursor
 from stompbox.broker.duplicates import duplicates_of
@@ -86,6 +86,7 @@ def _addresses(engine: Engine, recovered: Recovered, entries: Entries) -> None:
         entry = known.get(str(stored.id), {"kinds": 0, "auto": True})
         address = engine.create_address(stored.name, log, is_auto=entry["auto"])
         address.kinds = entry["kinds"]
+        engine.makers.made_address(address, makers.recalled(entry))
         engine.next_log(stored.id)
         _note_unused(engine, log, stored, entries.get(UNUSED, {}).get(str(stored.id), []))
         if str(stored.id) in kept:
@@ -121,6 +122,7 @@ def _queue(engine: Engine, stored: StoredCursor, entry: dict[str, Any]) -> Queue
         address.ask(entry["name"], entry["arguments"])
     queue = Queue(engine, address, entry["name"], kind=Kind(entry["kind"]), cursor=cursor, selector=_selector(entry))
     queue.owner, queue.is_auto = entry["owner"], entry["auto"]
+    engine.makers.made_queue(queue, makers.recalled(entry))
     queue.suspect_below = queue.doubted_below = address.log.next
     queue.counts = Counts(stored.delivered) if stored.delivered else None
     if queue.kind in (Kind.GROUP, Kind.READER):
@@ -137,6 +139,7 @@ def _queue(engine: Engine, stored: StoredCursor, entry: dict[str, Any]) -> Queue
 def _durable(engine: Engine, entry: dict[str, Any]) -> DurableSubscription:
     durable = durables.recall(entry, _selector(entry))
     engine.durables[durable.identity] = durable
+    engine.makers.made_durable(durable, is_there=True)
     return durable
 
 

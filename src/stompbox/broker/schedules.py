@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cronsim import CronSim
 
+from stompbox.broker.makers import Maker
 from stompbox.broker.timers import Alarm
 from stompbox.config.settings import AddressFullPolicy
 from stompbox.errors import IllegalFrame, Refused, StompboxError
@@ -187,13 +188,14 @@ class Schedules:
 
     def _publish(self, schedule: Schedule) -> None:
         engine, run = self.engine, schedule.run
-        address = engine.addresses.get(schedule.address) or engine.create_address(schedule.address, is_auto=True)
+        maker = Maker(schedule.owner)  # it was taken once, and is not refused for what its user has made since
+        address = engine.addresses.get(schedule.address) or engine.create_address(schedule.address, is_auto=True, maker=maker)
         address.add_kind(run.routing)
         limits = address.limits
         if address.is_blocked or (limits is not None and limits.policy is AddressFullPolicy.BLOCK and limits.look()):
             raise Refused("address-full", f"address {address.name!r} takes nothing now")
         again = Run(run.shape, run.bodies, routing=run.routing, queue=run.queue)
-        engine.prepare([(address, again)])
+        engine.prepare([(address, again)], maker)
         engine.publish(address, again)
 
     def recall(self, id: str, entry: dict[str, Any], state: list[int]) -> None:

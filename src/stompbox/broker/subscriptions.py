@@ -16,6 +16,7 @@ from stompbox.broker.browsing import browse
 from stompbox.broker.consumer import Consumer
 from stompbox.broker.destinations import Destination
 from stompbox.broker.engine import Engine
+from stompbox.broker.makers import require_all
 from stompbox.broker.queue import Kind, Queue
 from stompbox.broker.watching import Watcher, is_reached
 from stompbox.broker.work import MESSAGE
@@ -117,7 +118,9 @@ def joining_queues(engine: Engine, consumer: Consumer, destination: Destination,
 
     if not destination.is_wild:
         kind = routing_of(engine, destination)
-        bind(engine.exact_queue(engine.address(destination.address, kind), destination.queue, kind), consumer)
+        maker = consumer.allowance.maker
+        require_all(engine, maker, [(destination.address, destination.queue, kind)])
+        bind(engine.exact_queue(engine.address(destination.address, kind, maker), destination.queue, kind, maker), consumer)
         return
     words = destination.words
     _watch(engine, consumer, Watcher(words, lambda _: None, join))
@@ -185,7 +188,7 @@ def joining_topics(
             join_topic(engine, consumer, address, wish)
 
     if not destination.is_wild:
-        address = engine.address(destination.address, MULTICAST)
+        address = engine.address(destination.address, MULTICAST, consumer.allowance.maker)
         if is_new(address):
             join_topic(engine, consumer, address, wish)
         return
@@ -218,5 +221,5 @@ def join_topic(engine: Engine, consumer: Consumer, address: Address, wish: Plain
 def to_stream(engine: Engine, consumer: Consumer, destination: Destination, position: int) -> None:
     """A reader of an address's log from an offset on; it takes nothing from anybody."""
     consumer.allowance.require_bindings(consumer)
-    address = engine.address(destination.address)
+    address = engine.address(destination.address, maker=consumer.allowance.maker)
     engine.new_queue(address, consumer.queue_name, Kind.STREAM, consumer.selector, position=position).bind(consumer)

@@ -6,6 +6,7 @@ from typing import Final
 
 from stompbox.broker.address import Address
 from stompbox.broker.consumer import Consumer, Sent
+from stompbox.broker.makers import Maker
 from stompbox.message import Run
 
 EMPTY: Final = 512  # octets of memory that one takes which holds nothing
@@ -14,10 +15,11 @@ EMPTY: Final = 512  # octets of memory that one takes which holds nothing
 class Transaction:
     """Nothing of it is visible before COMMIT; what its ACKs and NACKs name stays held until then, or until ABORT."""
 
-    __slots__ = ("acked", "is_refusable", "nacked", "name", "rejected", "sends", "size", "written")
+    __slots__ = ("acked", "is_refusable", "maker", "nacked", "name", "rejected", "sends", "size", "written")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, maker: Maker | None = None) -> None:
         self.name = name
+        self.maker = maker  # for whom what it makes counts
         self.sends: list[tuple[Address, Run]] = []
         self.acked: list[tuple[Consumer, list[Sent]]] = []
         self.nacked: list[tuple[Consumer, list[Sent]]] = []

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from stompbox.broker import limits
+from stompbox.broker import limits, retained
 from stompbox.broker.attempts import Outcome
+from stompbox.broker.makers import require_sends
 from stompbox.broker.undelivered import NO_ROUTE, Fate
 from stompbox.broker.units import Unit
 from stompbox.errors import StompboxError
+from stompbox.message import ANYCAST
 
 if TYPE_CHECKING:
     from stompbox.broker.address import Address
     from stompbox.broker.engine import Engine
+    from stompbox.broker.makers import Maker
     from stompbox.broker.transaction import Transaction
     from stompbox.message import Run
 
@@ -24,9 +27,11 @@ T = TypeVar("T")
 
 def commit(engine: Engine, transaction: Transaction, *, is_answered: bool) -> bool:
     """True when its receipt must wait for the next commit. When it raises it was aborted. `is_answered`: somebody waits for a receipt."""
-    transaction.sends = _still_there(engine, transaction.sends)
+    maker = transaction.maker
     try:
-        engine.prepare(transaction.sends)
+        require_sends(engine, maker, transaction.sends)
+        transaction.sends = _still_there(engine, transaction.sends, maker)
+        engine.prepare(transaction.sends, maker)
     except StompboxError:
         engine.abort(transaction)
         raise
@@ -60,7 +65,7 @@ def committing(engine: Engine, transaction: Transaction, *, is_answered: bool) -
     try:
         for part in _parts(transaction.sends):
             commits.resume(unit)
-            is_stored |= _publish_part(engine, part)
+            is_stored |= _publish_part(engine, part, transaction.maker)
             commits.suspend()
             yield
         transaction.is_refusable = is_stored and unit.is_refusable
@@ -85,20 +90,22 @@ def committing(engine: Engine, transaction: Transaction, *, is_answered: bool) -
 def _preparing(engine: Engine, transaction: Transaction) -> Iterator[None]:
     """Raises where something of it may not be sent, and nothing has been then."""
     found: list[tuple[Address, Run]] = []
+    maker = transaction.maker
+    require_sends(engine, maker, transaction.sends)
     for part in _parts(transaction.sends):
-        found += _still_there(engine, part)
+        found += _still_there(engine, part, maker)
         yield
     transaction.sends = found
     limits.require(found)
     for part in _parts(found):
-        engine.prepare(part)
+        engine.prepare(part, maker)
         yield
 
 
-def _publish_part(engine: Engine, part: list[tuple[Address, Run]]) -> bool:
+def _publish_part(engine: Engine, part: list[tuple[Address, Run]], maker: Maker | None) -> bool:
     """What has lost its queue since it was prepared, and may not make it again, has no route."""
     is_stored = False
-    for address, run in _still_there(engine, part):
+    for address, run in _still_there(engine, part, maker and maker.counted):
         try:
             is_stored |= engine.publish_prepared(address, run)
         except StompboxError:
@@ -110,6 +117,20 @@ def _publish_part(engine: Engine, part: list[tuple[Address, Run]]) -> bool:
 def is_long(transaction: Transaction) -> bool:
     """Whether its COMMIT is one for `committing`."""
     return len(transaction.sends) > STEP or len(transaction.answered) > STEP or any(len(sent) > STEP for _, sent in transaction.answered)
+
+
+def prepare(engine: Engine, sends: list[tuple[Address, Run]], maker: Maker | None) -> None:
+    """Makes the queues that several sends need. Raises for what may not be made, or not be sent now."""
+    require_sends(engine, maker, sends)
+    limits.require(sends)
+    engine.schedules.require(sends)
+    retained.check(sends)
+    for address, run in sends:
+        engine.require_disk(address, run)
+        if run.queue:
+            engine.exact_queue(address, run.queue, run.routing, maker)
+        elif run.routing & ANYCAST and not address.anycast:
+            engine.anycast_queue(address, maker=maker)
 
 
 def _parts(items: list[T]) -> Iterator[list[T]]:
@@ -131,7 +152,7 @@ def _publish(engine: Engine, transaction: Transaction, *, is_answered: bool) -> 
     return is_stored
 
 
-def _still_there(engine: Engine, sends: list[tuple[Address, Run]]) -> list[tuple[Address, Run]]:
+def _still_there(engine: Engine, sends: list[tuple[Address, Run]], maker: Maker | None) -> list[tuple[Address, Run]]:
     """Addresses that went meanwhile come again, but for temporary ones: those had only one who would have read it."""
     found = []
     for address, run in sends:
@@ -141,7 +162,7 @@ def _still_there(engine: Engine, sends: list[tuple[Address, Run]]) -> list[tuple
             engine.counters["dropped"] += len(run)
             engine.undelivered.note(address.name, NO_ROUTE, Fate.DROPPED, len(run))
         else:
-            again = engine.addresses.get(address.name) or engine.create_address(address.name, is_auto=True)
+            again = engine.addresses.get(address.name) or engine.create_address(address.name, is_auto=True, maker=maker)
             again.add_kind(run.routing)
             found.append((again, run))
     return found

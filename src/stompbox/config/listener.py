@@ -175,6 +175,20 @@ class ListenerOptions(Struct, frozen=True, kw_only=True, rename="camel"):
     max_bindings_per_user: Annotated[
         int, key("The same of all connections of one user; -1: no limit.", "queues", source=_OWN, at_least=-1)
     ] = -1
+    max_addresses_per_user: Annotated[
+        int,
+        key(
+            "Addresses that frames of one user (or of all without a login) have made and that are still there; beyond it no frame makes "
+            "one. -1: no limit.",
+            "addresses",
+            source=_OWN,
+            at_least=-1,
+        ),
+    ] = 28_000  # fewer than maxBindings, so that the addresses of one user alone never close the wildcard of another
+    max_queues_per_user: Annotated[
+        int,
+        key("The same of queues, durable subscriptions and named readers; -1: no limit.", "queues", source=_OWN, at_least=-1),
+    ] = 28_000
     max_transactions: Annotated[int, key("Transactions that one connection has open.", "transactions", source=_OWN, at_least=1)] = 100
     max_transaction_size: Annotated[
         int, key("Bodies that one transaction has in memory; all of it counts for `maxConnectionMemory`.", "bytes", source=_OWN, at_least=1)

@@ -190,7 +190,8 @@ def require(connection: Connection, keys: Keys, destinations: tuple[Destination,
 def make(connection: Connection, keys: Keys, destinations: tuple[Destination, ...]) -> None:
     """The queues, as the frame asks, where they are not there. `require` must have found nothing."""
     for destination in destinations if keys else ():
-        queuearguments.make(connection.broker.engine, destination.address, destination.queue or destination.address, keys)
+        queue, maker = destination.queue or destination.address, connection.allowance.maker
+        queuearguments.make(connection.broker.engine, destination.address, queue, keys, maker)
 
 
 def _require(connection: Connection, destination: Destination, keys: Keys) -> None:

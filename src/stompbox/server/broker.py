@@ -21,6 +21,7 @@ from stompbox.broker import limits, retention, windows
 from stompbox.broker.address import Address
 from stompbox.broker.consumer import Consumer
 from stompbox.broker.engine import Engine
+from stompbox.broker.makers import Maker
 from stompbox.broker.paging import Load
 from stompbox.broker.recovery import DOUBTS, identified, note_doubts, recover
 from stompbox.broker.sinks import Sinks
@@ -168,7 +169,8 @@ class Broker:
             raise Refused("too-many-connections", f"user {user.name!r} has {most} connections, which is the limit")
         connection.transport.enter()
         connection.user = user
-        connection.allowance.user = user.name
+        options = connection.options
+        connection.allowance.enter(Maker(user.name, options.max_addresses_per_user, options.max_queues_per_user))
         connection.account.enter(connection)
         connection.proof = login.proof
         connection.is_entered = True

@@ -14,6 +14,7 @@ from stompbox.broker import subscriptions
 from stompbox.broker.browsing import browse
 from stompbox.broker.consumer import Consumer
 from stompbox.broker.destinations import Destination
+from stompbox.broker.makers import require_all
 from stompbox.broker.queue import Queue
 from stompbox.errors import IllegalFrame
 from stompbox.message import ANYCAST
@@ -72,7 +73,9 @@ def _queue(connection: Connection, destinations: tuple[Destination, ...]) -> Que
     kind = subscriptions.routing_of(engine, destination)
     if kind != ANYCAST and not destination.queue:
         raise _no_queue(destination.text)
-    return engine.exact_queue(engine.address(destination.address, kind), destination.queue, kind)
+    maker = connection.allowance.maker
+    require_all(engine, maker, [(destination.address, destination.queue, kind)])
+    return engine.exact_queue(engine.address(destination.address, kind, maker), destination.queue, kind, maker)
 
 
 def _queue_of(durable: DurableSubscription) -> Queue:

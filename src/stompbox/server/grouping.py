@@ -64,7 +64,7 @@ async def group_open(connection: Connection, frame: Frame) -> Answer:
         async for address in in_turns(connection.broker.turns, joining):
             groups.require_within(name, address, starting(address))
     _require_own(connection, name)  # somebody else may have made it meanwhile
-    groups.make_group(engine, name, patterns, owner=owner_of(connection))
+    groups.make_group(engine, name, patterns, owner=owner_of(connection), maker=connection.allowance.maker)
     async for address in in_turns(connection.broker.turns, joining):
         groups.require_group(engine, name)  # somebody may have deleted it meanwhile
         groups.join(engine, name, address, starting)

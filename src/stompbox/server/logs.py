@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 from stompbox.broker import subscriptions
 from stompbox.broker.address import Address
 from stompbox.broker.destinations import Destination
+from stompbox.broker.makers import require_all
 from stompbox.broker.watching import matcher
 from stompbox.config.spaces import local
 from stompbox.errors import Refused
 from stompbox.incarnations import Position, difference
-from stompbox.message import MULTICAST
+from stompbox.message import ANYCAST, MULTICAST
 from stompbox.security import Right
 from stompbox.server.answers import (
     Answer,
@@ -170,13 +171,16 @@ def make(connection: Connection, destination: Destination) -> None:
     engine = connection.broker.engine
     if destination.address not in engine.addresses:
         connection.broker.permissions.require(connection.user, Right.CREATE_ADDRESS, destination.address)
-    address = engine.address(destination.address)
+    maker = connection.allowance.maker
+    if not subscriptions.routing_of(engine, destination) & MULTICAST:
+        require_all(engine, maker, [(destination.address, destination.queue, ANYCAST)])
+    address = engine.address(destination.address, maker=maker)
     if subscriptions.routing_of(engine, destination) & MULTICAST:
         address.kinds |= MULTICAST
         return
     if (destination.queue or address.name) not in address.anycast:
         connection.broker.permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, destination.address)
-    engine.anycast_queue(address, destination.queue)
+    engine.anycast_queue(address, destination.queue, maker)
 
 
 def _known_address(connection: Connection, frame: Frame) -> Address:

@@ -30,6 +30,7 @@ from stompbox.broker.address import Address
 from stompbox.broker.destinations import Destination
 from stompbox.broker.duplicates import new_ones
 from stompbox.broker.limits import Fitting
+from stompbox.broker.makers import Maker
 from stompbox.broker.sinks import Attempt, Publication, Published, Reading
 from stompbox.broker.undelivered import NO_ROUTE, Fate
 from stompbox.config import ListenerOptions
@@ -391,10 +392,11 @@ class _Way:
             if found is None or engine.addresses.get(found.name) is not found:
                 raise IllegalFrame("no-such-temporary", f"temporary destination {destination.text[:200]!r} is gone")
             return found, destination.routing
-        address = engine.addresses.get(destination.address) or engine.create_address(destination.address, is_auto=True)
+        maker = Maker(self.publication.user)
+        address = engine.addresses.get(destination.address) or engine.create_address(destination.address, is_auto=True, maker=maker)
         routing = destination.routing or address.kinds or engine.default_routing(address.name)
         address.add_kind(routing)
-        return address, made_queue(address, destination) if destination.queue else routing
+        return address, made_queue(address, destination, maker) if destination.queue else routing
 
     def _drop(self, name: str, count: int) -> None:
         engine = self.publications.broker.engine

@@ -7,9 +7,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from stompbox.broker import subscriptions, temporaries
+from stompbox.broker import makers, subscriptions, temporaries
 from stompbox.broker.address import Address
 from stompbox.broker.destinations import Destination
+from stompbox.broker.makers import Maker
 from stompbox.errors import IllegalFrame, Refused
 from stompbox.message import ANYCAST, MULTICAST, Run, Shape
 from stompbox.security import Right
@@ -33,6 +34,8 @@ def addressed(
     connection: Connection, shape: Shape, route: Route, bodies: Sequence[bytes], columns: tuple[Sequence[bytes], ...]
 ) -> list[tuple[Address, Run]]:
     """Messages of one shape for each address that they go to, which is made when it may be; and their answers' temporary destination."""
+    if not route.is_plain:
+        require_room(connection, route.destinations)
     arguments.make(connection, route.arguments, route.destinations)
     targets = [reach(connection, destination) for destination in route.destinations]
     if route.reply is not None:
@@ -43,6 +46,23 @@ def addressed(
         (address, Run(shape, bodies, columns, routing=routing, sender=connection.session_id, queue=queue))
         for address, routing, queue in targets
     ]
+
+
+def require_room(connection: Connection, destinations: Sequence[Destination]) -> None:
+    """Raises Refused where what a frame names and is not there is more than its user may make; nothing has been made then."""
+    engine = connection.broker.engine
+    wanted = []
+    for destination in destinations:
+        if not (destination.is_temporary or destination.is_wild):
+            address = engine.addresses.get(destination.address)
+            kinds = 0 if address is None else address.kinds
+            if destination.queue:
+                found = 0 if address is None else kind_of_queue(address, destination)
+                routing = found or destination.routing or engine.default_routing(destination.address, of_queue=True)
+            else:
+                routing = destination.routing or kinds or engine.default_routing(destination.address)
+            wanted.append((destination.address, destination.queue, routing))
+    makers.require_all(engine, connection.allowance.maker, wanted)
 
 
 def reach(connection: Connection, destination: Destination) -> tuple[Address, int, str]:
@@ -60,17 +80,18 @@ def reach(connection: Connection, destination: Destination) -> tuple[Address, in
         routing = destination.routing or engine.default_routing(name)
         if routing & ANYCAST:
             permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, name)
-        address = engine.address(name, routing)
+        require_room(connection, [destination])
+        address = engine.address(name, routing, connection.allowance.maker)
     routing = destination.routing or address.kinds or engine.default_routing(name)
     if routing & ~address.kinds:
-        address = engine.address(name, routing)
+        address = engine.address(name, routing, connection.allowance.maker)
     if address.is_blocked:
         raise Refused("address-blocked", f"address {name!r} takes no messages now: an operator has blocked it")
     if destination.queue:
         return address, _exactly(connection, address, destination), destination.queue
     if routing & ANYCAST and not address.anycast:
         permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, name)
-        engine.anycast_queue(address)
+        engine.anycast_queue(address, maker=connection.allowance.maker)
     return address, routing, ""
 
 
@@ -78,7 +99,7 @@ def _exactly(connection: Connection, address: Address, destination: Destination)
     """The kind of the one queue that `address::queue` names, which is made when it is not there."""
     if not kind_of_queue(address, destination):
         connection.broker.permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, address.name)
-    return made_queue(address, destination)
+    return made_queue(address, destination, connection.allowance.maker)
 
 
 def kind_of_queue(address: Address, destination: Destination) -> int:
@@ -87,12 +108,12 @@ def kind_of_queue(address: Address, destination: Destination) -> int:
     return next((kind for kind, queues in kinds if destination.queue in queues and destination.routing in (0, kind)), 0)
 
 
-def made_queue(address: Address, destination: Destination) -> int:
+def made_queue(address: Address, destination: Destination, maker: Maker | None) -> int:
     """The same, of one that is made when it is not there."""
     kind = kind_of_queue(address, destination)
     if not kind:
         kind = destination.routing or address.engine.default_routing(address.name, of_queue=True)
-        address.engine.exact_queue(address, destination.queue, kind)
+        address.engine.exact_queue(address, destination.queue, kind, maker)
     return kind
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from stompbox.broker import duplicates, expiry, retained
 from stompbox.broker.address import Address
+from stompbox.broker.makers import TooManyMade
 from stompbox.broker.segments import RUN, cost_of
 from stompbox.broker.units import is_refusable, may_fail
 from stompbox.errors import IllegalFrame, Refused
@@ -69,7 +70,10 @@ def sends(connection: Connection, event: Sends) -> None:
     if not route.is_plain or connection.stamps is not None:
         _send_with_care(connection, event, route)
         return
-    address, routing, queue = reach(connection, route.destinations[0])
+    try:
+        address, routing, queue = reach(connection, route.destinations[0])
+    except TooManyMade as error:
+        raise _of(event, error) from None
     if address.limits is not None and event.transaction is None and _is_too_much(connection, event, (address,)):
         return
     engine = connection.broker.engine
@@ -104,7 +108,10 @@ def _send_with_care(connection: Connection, event: Sends, route: Route) -> None:
     with connection.looking("the headers of a SEND were looked at"):
         shape = event.shape if connection.stamps is None else connection.stamps.on(event.shape, engine.now)
         require_all(connection, route)
-    runs = addressed(connection, shape, route, event.bodies, event.columns)
+    try:
+        runs = addressed(connection, shape, route, event.bodies, event.columns)
+    except TooManyMade as error:
+        raise _of(event, error) from None
     if event.transaction is None and _is_too_much(connection, event, [address for address, _ in runs]):
         return
     if engine.trouble is not None and event.transaction is None and _is_divided(connection, event, [address for address, _ in runs]):
@@ -115,7 +122,7 @@ def _send_with_care(connection: Connection, event: Sends, route: Route) -> None:
         if event.receipts:
             connection.confirm(event.receipts, waits=False)
         return
-    engine.prepare(runs)
+    engine.prepare(runs, connection.allowance.maker)
     waits = engine.publish_all(runs, is_answered=bool(event.receipts))
     connection.reading.has_sent = True
     for address, run in runs:
@@ -123,6 +130,11 @@ def _send_with_care(connection: Connection, event: Sends, route: Route) -> None:
             connection.broker.pressure.sent(connection, address, run)
     if event.receipts:
         connection.confirm(event.receipts, waits=waits, is_refusable=waits and is_refusable(runs))
+
+
+def _of(event: Sends, error: TooManyMade) -> TooManyMade:
+    """A transaction that went on would commit without what was refused."""
+    return error if event.transaction is None else TooManyMade(error.code, error.message, closes=True)
 
 
 def _is_too_much(connection: Connection, event: Sends, addresses: Sequence[Address]) -> bool:

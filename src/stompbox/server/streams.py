@@ -76,7 +76,7 @@ def position(connection: Connection, frame: Frame, destination: Destination, *, 
     given = frame.headers.get(name, "next")
     if not is_alone and given != "next":
         raise IllegalFrame("bad-offset", f"header {name} is {given[:80]!r}; a subscription to several destinations begins with next")
-    address = connection.broker.engine.address(destination.address)
+    address = connection.broker.engine.address(destination.address, maker=connection.allowance.maker)
     if given in ("next", "-1"):
         return address.log.next
     if given == "first":
@@ -162,7 +162,8 @@ def to_named(
     else:
         _require_own(connection, known, name)
     require_same(connection, frame, destinations[0], start if known is None else known.cursor.position)
-    is_new = positions.to_position(engine, consumer, engine.address(name_of_address), reader, start, owner=owner_of(connection))
+    address = engine.address(name_of_address, maker=connection.allowance.maker)
+    is_new = positions.to_position(engine, consumer, address, reader, start, owner=owner_of(connection))
     said = {"durable-name": name, "subscription-created": "true" if is_new else "false"}
     return said | told(connection, destinations[0])
 

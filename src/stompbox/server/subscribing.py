@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 from weakref import ref
 
-from stompbox.broker import closing, durables, subscriptions
+from stompbox.broker import closing, durables, makers, subscriptions
 from stompbox.broker.consumer import AckMode, Consumer
 from stompbox.broker.destinations import KINDS, Destination
 from stompbox.broker.durables import DurableSubscription
@@ -66,6 +66,8 @@ def subscribe(connection: Connection, frame: Frame) -> Iterator[None] | None:
         _may_subscribe(connection, destination, frame)
     asked = arguments.of_queues(connection, asked, destinations, is_durable=wish is not None)
     arguments.require(connection, asked, destinations)
+    if wish is None:
+        _require_room(connection, destinations)
     binding = _bind(connection, frame, consumer, destinations, wish)
     return _subscribing(connection, frame, consumer, partial(arguments.make, connection, asked, destinations), binding)
 
@@ -186,6 +188,17 @@ def _may_subscribe(connection: Connection, destination: Destination, frame: Fram
         permissions.require(connection.user, Right.CREATE_NON_DURABLE_QUEUE, name)
     elif known is None or not ({destination.queue or name} & (known.anycast.keys() | known.named.keys())):
         permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, name)
+
+
+def _require_room(connection: Connection, destinations: tuple[Destination, ...]) -> None:
+    """Raises Refused where what it names and is not there is more than its user may make; nothing has been made then."""
+    engine = connection.broker.engine
+    wanted = [
+        (one.address, one.queue, 0 if one.is_stream else subscriptions.routing_of(engine, one))
+        for one in destinations
+        if not (one.is_wild or one.is_temporary)
+    ]
+    makers.require_all(engine, connection.allowance.maker, wanted)
 
 
 def _may_reach_later(connection: Connection) -> subscriptions.MayReach:

@@ -37,7 +37,7 @@ def begin(connection: Connection, frame: Frame) -> None:
         raise IllegalFrame("transaction-exists", f"transaction {open_one[:80]!r} is open, and this listener takes one at a time")
     if len(connection.transactions) >= connection.options.max_transactions:
         raise Refused("too-many-transactions", f"a connection has no more than {connection.options.max_transactions} open transactions")
-    transaction = connection.transactions[name] = Transaction(name)
+    transaction = connection.transactions[name] = Transaction(name, connection.allowance.maker)
     connection.timed_out.pop(name, None)
     connection.broker.timeouts.begun(connection, transaction)
     connection.answer(frame, waits=False)

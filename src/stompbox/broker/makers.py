@@ -1,0 +1,152 @@
+"""Who has made the addresses and queues that frames make: how many of them each user has, and how many it may have at once.
+
+An address takes memory and a line in the catalogue for as long as it is there, which may be for ever, and each wildcard subscription has
+a queue of its own for it. So a user may have `maxAddressesPerUser` addresses and `maxQueuesPerUser` queues (of the listener that it asks
+by) that its frames have made. Those without a name count as one user. It counts
+
+    an address          that a SEND, a SUBSCRIBE or a request made because it was not there
+    a queue             the same: anycast, or the one that `address::queue` names
+    a durable subscription, and a named reader, with each of their queues
+
+and each counts until it goes, by itself or by an operator; the catalogue says whose it is, so that it counts after a restart. What the
+configuration, an operator or the broker itself makes (dead letters, diverts) is nobody's, and so are the queues that a durable wildcard
+has for the addresses of others. What belongs to a connection and goes with it has limits of its own (allowance.py, temporaries.py).
+
+Whoever obeys a frame says who asks (`Maker`), wherever it makes something; what is part of something larger, and cannot be refused any
+more, says it too, with a maker that has no limit (`Maker.counted`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from stompbox.errors import Refused
+from stompbox.message import ANYCAST
+
+if TYPE_CHECKING:
+    from stompbox.broker.address import Address
+    from stompbox.broker.durables import DurableSubscription
+    from stompbox.broker.engine import Engine
+    from stompbox.broker.queue import Queue
+    from stompbox.message import Run
+
+NO_LIMIT: Final = -1
+
+
+class TooManyMade(Refused):
+    """A frame would make more than its user may have. A transaction that lacks one of its SENDs is not to be committed: then it closes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Maker:
+    """A user that asks, and how many addresses and queues it may have; -1: any number."""
+
+    user: str
+    most_addresses: int = NO_LIMIT
+    most_queues: int = NO_LIMIT
+
+    @property
+    def counted(self) -> Maker:
+        """The same where it is too late to refuse: what is made counts, and the next frame that makes something meets the limit."""
+        return Maker(self.user)
+
+
+class Makers:
+    """Addresses and queues that are there, by the name of the user who has made them."""
+
+    __slots__ = ("addresses", "queues")
+
+    def __init__(self) -> None:
+        self.addresses: Counter[str] = Counter()
+        self.queues: Counter[str] = Counter()
+
+    def require(self, maker: Maker | None, *, addresses: int = 0, queues: int = 0) -> None:
+        """Raises Refused where this user may not make so many more. Who has too many queues already makes no address either: its
+        durable wildcards would have one more for each."""
+        if maker is None:
+            return
+        user, whose = maker.user, f"user {maker.user!r}" if maker.user else "clients without a login"
+        there = self.addresses[user]
+        if addresses and 0 <= maker.most_addresses < there + addresses:
+            text = f"{whose} made {there} addresses that are still there; the limit is {maker.most_addresses} (maxAddressesPerUser)"
+            raise TooManyMade("too-many-addresses", text)
+        there = self.queues[user]
+        if (addresses or queues) and 0 <= maker.most_queues < there + queues:
+            text = f"{whose} made {there} queues that are still there; the limit is {maker.most_queues} (maxQueuesPerUser)"
+            raise TooManyMade("too-many-queues", text)
+
+    @property
+    def most(self) -> dict[str, int]:
+        """What the user has who has most, by kind."""
+        return {"addresses": max(self.addresses.values(), default=0), "queues": max(self.queues.values(), default=0)}
+
+    def made_address(self, address: Address, maker: Maker | None) -> None:
+        """It counts for this user from now on; None: for nobody any more."""
+        address.maker = _moved(self.addresses, address.maker, maker)
+
+    def made_queue(self, queue: Queue, maker: Maker | None) -> None:
+        queue.maker = _moved(self.queues, queue.maker, maker)
+
+    def made_durable(self, durable: DurableSubscription, *, is_there: bool) -> None:
+        """It counts as long as it is there, whatever queues it has."""
+        if durable.maker is not None and durable.counts is not is_there:
+            _add(self.queues, durable.maker, 1 if is_there else -1)
+        durable.counts = is_there
+
+    def __repr__(self) -> str:
+        return f"<Makers addresses={self.addresses.total()} queues={self.queues.total()} of {len(self.queues | self.addresses)} users>"
+
+
+def entry(user: str | None) -> dict[str, object]:
+    """What the catalogue says of who has made something."""
+    return {} if user is None else {"maker": user}
+
+
+def recalled(known: Mapping[str, Any]) -> Maker | None:
+    """Who has made what the catalogue has an entry of; older brokers did not say."""
+    return Maker(known["maker"]) if "maker" in known else None
+
+
+def _moved(counts: Counter[str], before: str | None, maker: Maker | None) -> str | None:
+    if before is not None:
+        _add(counts, before, -1)
+    if maker is None:
+        return None
+    _add(counts, maker.user, 1)
+    return maker.user
+
+
+def _add(counts: Counter[str], user: str, change: int) -> None:
+    counts[user] += change
+    if not counts[user]:
+        del counts[user]
+
+
+Wanted = tuple[str, str, int]
+"""Where something is to go: an address, the one queue of it that is named (or nothing), the routing."""
+
+
+def require_all(engine: Engine, maker: Maker | None, wanted: Iterable[Wanted]) -> None:
+    """Raises Refused where what is missing of all these is more than the user may make. Nothing is made; so what names several is refused
+    as a whole."""
+    addresses: set[str] = set()
+    queues: set[tuple[str, str]] = set()
+    for name, queue, routing in wanted:
+        address = engine.addresses.get(name)
+        if address is None:
+            addresses.add(name)
+        if queue:
+            if address is None or queue not in (address.anycast if routing & ANYCAST else address.named):
+                queues.add((name, queue))
+        elif routing & ANYCAST and (address is None or not address.anycast):
+            queues.add((name, name))
+    if addresses or queues:
+        engine.makers.require(maker, addresses=len(addresses), queues=len(queues))
+
+
+def require_sends(engine: Engine, maker: Maker | None, sends: Iterable[tuple[Address, Run]]) -> None:
+    """The same of messages whose addresses are known, and may have gone since; temporary ones do not come again."""
+    require_all(engine, maker, [(address.name, run.queue, run.routing) for address, run in sends if not address.owner])
