@@ -131,6 +131,9 @@ FINE: dict[str, list[Told]] = {
         sent(1), failed(1, V1, at=20), got(1, link=W1, at=21, again=True), [Closed(22 * S, W1, True, ["all.mixed"])],
         dead(1, "max-delivery-attempts"),
     ],
+    "died of a refusal and a connection that had been lost just before it was sent": [
+        sent(1), failed(1, V1, at=20), [Closed(10 * S - SLACK // 2, W1, True, ["all.mixed"])], dead(1, "max-delivery-attempts"),
+    ],
     "died of brokers that count first": [
         [Started(0, [], True), Started(55 * S, [], True)], sent(1), dead(1, "max-delivery-attempts", V2, at=70),
     ],
@@ -200,6 +203,10 @@ BROKEN: dict[str, tuple[str, list[Told]]] = {
     "scheduled, in the wrong order": ("disorder", [sent(1, MIXED, LATE), sent(2, MIXED, LATE), used(2, at=31), used(1, at=32)]),
     "behind one that had to wait": ("disorder", [sent(1), sent(2, MIXED, LATE), used(2, at=31), used(1, at=32)]),
     "died of one refusal": ("unexplained", [sent(1), failed(1, V1, at=20), dead(1, "max-delivery-attempts")]),
+    "died of a refusal, and a connection that was lost long before it was sent": (
+        "unexplained",
+        [sent(1), failed(1, V1, at=20), [Closed(10 * S - 2 * SLACK, W1, True, ["all.mixed"])], dead(1, "max-delivery-attempts")],
+    ),
     "died although the lost connection had an older one": (
         "unexplained",
         [sent(1), sent(2), got(1, at=19), got(2, at=20), [Closed(22 * S, V1, True, ["all.mixed"])], got(1, link=W1, at=23, again=True),

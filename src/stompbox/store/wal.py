@@ -52,7 +52,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class _Walk:
+class Walk:
     """How frames are to be read, by a header."""
 
     data: bytes
@@ -87,7 +87,7 @@ def read(data: bytes) -> Reading:
         found.is_headless = any(data)
         return found
     magic, _, page, _, *salt, first, second = _HEADER.unpack(header)
-    walk, sums, at = _Walk(data, page, _MAGIC[magic], salt), (first, second), HEADER
+    walk, sums, at = Walk(data, page, _MAGIC[magic], salt), (first, second), HEADER
     while at + walk.size <= len(data):
         after = walk.sums(at, sums)
         if walk.marks(at) != [*salt, *after]:
@@ -104,7 +104,7 @@ def read(data: bytes) -> Reading:
     return found
 
 
-def _put_right(walk: _Walk, at: int, after: Sums, flips: list[tuple[int, int]], found: Reading) -> Sums:
+def _put_right(walk: Walk, at: int, after: Sums, flips: list[tuple[int, int]], found: Reading) -> Sums:
     """Notes which bit it is, where that is certain; the sums behind the frame."""
     said = (walk.marks(at)[2], walk.marks(at)[3])
     of_sums = [flip for flip in flips if at + 16 <= flip[0] < at + FRAME]
@@ -134,7 +134,7 @@ def _header(data: bytes, found: Reading) -> bytes | None:
 
 def _begins(data: bytes, header: bytes) -> bool:
     magic, _, page, _, *salt, first, second = _HEADER.unpack(header)
-    return _Walk(data, page, _MAGIC[magic], salt).is_right(HEADER, (first, second))
+    return Walk(data, page, _MAGIC[magic], salt).is_right(HEADER, (first, second))
 
 
 def _is_header(header: bytes) -> bool:
@@ -188,7 +188,7 @@ def _sums(words: array[int], before: Sums) -> Sums:
     return first & _WORD, second & _WORD
 
 
-def _flips(walk: _Walk, at: int, after: Sums) -> list[tuple[int, int]]:
+def _flips(walk: Walk, at: int, after: Sums) -> list[tuple[int, int]]:
     """Each (byte, bit) with which the frame at `at` would count. `after`: the sums behind it, as they come out."""
     marks = walk.marks(at)
     wrong = [(place, one ^ other) for place, (one, other) in enumerate(zip(marks, [*walk.salt, *after], strict=True)) if one != other]
@@ -202,19 +202,30 @@ def _flips(walk: _Walk, at: int, after: Sums) -> list[tuple[int, int]]:
     return flips
 
 
-def _words_with(walk: _Walk, at: int, missing: Sums) -> Iterator[tuple[int, int]]:
+def _words_with(walk: Walk, at: int, missing: Sums) -> Iterator[tuple[int, int]]:
     """Bits of the words that are summed up: turned over, each changes the sums by what is missing."""
     fewer = (-missing[0] & _WORD, -missing[1] & _WORD)
-    for word, weight in enumerate(_weights((8 + walk.page) // 8)[0]):
-        first, second = weight & _WORD, weight >> _APART
-        for bit in range(32):
-            change = (first << bit & _WORD, second << bit & _WORD)
-            if change in (missing, fewer):
-                octet = word * 4 + (bit // 8 if walk.order == "little" else 3 - bit // 8)
-                place = at + octet if octet < 8 else at + FRAME + octet - 8
-                is_set = bool(walk.data[place] & 1 << bit % 8)
-                if change == (fewer if is_set else missing):
-                    yield place, bit % 8
+    for word, bit in _changing((8 + walk.page) // 8, missing):
+        octet = word * 4 + (bit // 8 if walk.order == "little" else 3 - bit // 8)
+        place = at + octet if octet < 8 else at + FRAME + octet - 8
+        weight = _weights((8 + walk.page) // 8)[0][word]
+        change = ((weight & _WORD) << bit & _WORD, weight >> _APART << bit & _WORD)
+        if change == (fewer if walk.data[place] & 1 << bit % 8 else missing):
+            yield place, bit % 8
+
+
+def _changing(pairs: int, missing: Sums) -> list[tuple[int, int]]:
+    """(word, bit): those whose weight, moved up by the bit, is what is missing, or as much less. Moved up by so many, the sums end with as
+    many zeros: so there are few bits to look for, and of each only what was not moved out at the top."""
+    found = []
+    for bit in range(32):
+        kept = (1 << 32 - bit) - 1
+        ours = [missing[0] >> bit | missing[1] >> bit << _APART, (-missing[0] & _WORD) >> bit | (-missing[1] & _WORD) >> bit << _APART]
+        mask = kept | kept << _APART
+        found += [(word, bit) for word, weight in enumerate(_weights(pairs)[0]) if weight & mask in ours]
+        if (missing[0] | missing[1]) & 1 << bit:
+            break
+    return sorted(found)
 
 
 def resealed(data: bytes, frame: int, last: int) -> dict[int, bytes]:
@@ -225,7 +236,7 @@ def resealed(data: bytes, frame: int, last: int) -> dict[int, bytes]:
     header = _header(data, Reading())
     assert header is not None
     magic, _, page, _, *salt, first, second = _HEADER.unpack(header)
-    walk, sums = _Walk(data, page, _MAGIC[magic], salt), (first, second)
+    walk, sums = Walk(data, page, _MAGIC[magic], salt), (first, second)
     if frame > 1:
         sums = (walk.marks(HEADER + (frame - 2) * walk.size)[2], walk.marks(HEADER + (frame - 2) * walk.size)[3])
     changes = {}
