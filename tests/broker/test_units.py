@@ -11,7 +11,7 @@ from stompbox.config.settings import AddressSetting, DiskFullPolicy
 from stompbox.errors import Refused
 from stompbox.message import ANYCAST, MULTICAST, Run
 from stompbox.store.base import Commit
-from tests.broker.world import World, run_of
+from tests.broker.world import NOW, World, run_of
 
 TROUBLE = Trouble("disk-full", "the disk is full")
 
@@ -249,6 +249,123 @@ def test_a_transaction_goes_whole_when_one_of_its_addresses_fails() -> None:
     refuse(world)
     world.commit()
     assert drained(world, "q") == drained(world, "r") == []
+
+
+# What had to make room
+
+
+def test_a_ring_has_again_what_was_dropped_for_what_was_refused() -> None:
+    world = World(AddressSetting(match="q", default_ring_size=3))
+    answered(world, "q", b"a", b"b", b"c")
+    world.commit()
+    answered(world, "q", b"d", b"e")
+    refuse(world)
+    assert world.engine.counters["overwritten"] == 0
+    world.commit()
+    assert drained(world, "q") == [b"a", b"b", b"c"]
+    answered(world, "q", b"f")
+    world.on_queue(world.consumer(), "q")
+    assert world.bodies() == [b"b", b"c", b"f"]
+
+
+@pytest.mark.parametrize("page_size", [1, 1 << 20])
+def test_a_ring_does_not_count_what_was_refused(page_size: int) -> None:
+    world = World(AddressSetting(match="q", default_ring_size=5), page_size=page_size)
+    for number in range(3):
+        answered(world, "q", b"refused %d" % number)
+    refuse(world)
+    for number in range(5):
+        answered(world, "q", b"%d" % number)
+    world.commit()
+    world.on_queue(world.consumer(), "q")
+    assert [got.body for got in world.settle()] == [b"0", b"1", b"2", b"3", b"4"]
+
+
+@pytest.mark.parametrize("page_size", [1, 1 << 20])
+def test_the_last_value_before_what_was_refused_is_the_last_again(page_size: int) -> None:
+    world = World(AddressSetting(match="q", default_last_value_key="key"), page_size=page_size)
+    answered(world, "q", b"a1", key="a")
+    answered(world, "q", b"b1", key="b")
+    world.commit()
+    answered(world, "q", b"a2", key="a")
+    answered(world, "q", b"a3", key="a")
+    refuse(world)
+    world.commit()
+    assert sorted(drained(world, "q")) == [b"a1", b"b1"]
+    answered(world, "q", b"a4", key="a")
+    world.on_queue(world.consumer(), "q")
+    assert sorted(got.body for got in world.settle()) == [b"a4", b"b1"]
+
+
+def test_a_last_value_that_was_out_and_came_back_when_a_newer_one_was_refused_is_the_last_again() -> None:
+    world = World(AddressSetting(match="q", default_last_value_key="key"))
+    answered(world, "q", b"a1", key="a")
+    world.commit()
+    consumer = world.on_queue(world.consumer(prefetch=1), "q")
+    out = world.out()
+    answered(world, "q", b"a2", key="a")
+    commit = world.engine.take_commit()
+    world.nack(consumer, out[0])
+    world.close(consumer)
+    world.engine.commit_failed(commit)
+    world.commit()
+    assert drained(world, "q") == [b"a1"]
+
+
+def test_a_value_that_is_newer_than_what_was_refused_stays_the_last() -> None:
+    world = World(AddressSetting(match="q", default_last_value_key="key"))
+    answered(world, "q", b"a1", key="a")
+    world.commit()
+    answered(world, "q", b"a2", key="a")
+    world.send("q", b"a3", headers={"key": "a"})  # nobody waits for an answer to this one
+    refuse(world)
+    world.commit()
+    assert drained(world, "q") == [b"a3"]
+
+
+def test_what_was_refused_does_not_count_where_an_address_is_limited() -> None:
+    world = World(AddressSetting(match="q", page_limit_messages=10), page_size=1)
+    for number in range(5):
+        answered(world, "q", b"refused %d" % number)
+    refuse(world)
+    limits = world.address("q").limits
+    assert limits is not None
+    assert limits.size() == (0, 0)
+    for number in range(10):
+        answered(world, "q", b"%d" % number)
+    with pytest.raises(Refused):
+        limits.address.engine.prepare([(world.address("q"), run_of("q", b"too much"))])
+
+
+# What others sent
+
+
+def test_what_expired_while_another_message_was_published_is_not_withdrawn_with_it() -> None:
+    world = World(AddressSetting(match="q", expiry_address="expired"))
+    world.send("q", b"old", expires=NOW + 10)
+    world.commit()
+    unit = world.engine.commits.begin()
+    world.engine.now = NOW + 20
+    world.send("other", b"new")
+    world.on_queue(world.consumer(), "q")  # as a queue that finds it in the middle of something
+    world.engine.commits.end(is_stored=True)
+    assert [address.name for address, _ in unit.sends] == ["other"]
+    refuse(world)
+    world.commit()
+    assert drained(world, "expired") == [b"old"]
+    assert drained(world, "other") == []
+
+
+def test_what_expires_as_it_comes_is_withdrawn_where_it_went() -> None:
+    world = World(AddressSetting(match="q", expiry_address="expired"))
+    world.on_queue(world.consumer(), "q")
+    run = run_of("q", b"late", expires=NOW - 1)
+    run.routing = ANYCAST
+    world.engine.publish(world.address("q"), run, is_answered=True)
+    assert world.engine.counters["expired"] == 1
+    refuse(world)
+    world.commit()
+    assert drained(world, "expired") == []
 
 
 # Refused before anything is changed

@@ -142,7 +142,7 @@ def wait_for(queue: Queue, segment: Segment, due: int, *, is_new: bool) -> None:
         return
     if is_new:
         queue.engine.log_run(queue.address, segment.run, is_loose=True)
-    scheduling.leave_in_log(queue, segment, when)
+    scheduling.leave_in_log(queue, segment.first, segment.stop, when)
 
 
 def _admitted(queue: Queue, segment: Segment) -> Iterable[Segment]:

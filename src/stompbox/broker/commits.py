@@ -42,6 +42,7 @@ class Commits:
         self._addresses: list[Address] = []  # and whose logs are in it
         self._caches: dict[Duplicates, None] = {}  # whose values are in it
         self._units: list[Unit] = []  # and what of it somebody waits for
+        self.last: Unit | None = None  # the unit that was ended last, where it needs the disk
         self._is_whole = True  # nothing was lost on its way into a commit
 
     def __bool__(self) -> bool:
@@ -54,9 +55,17 @@ class Commits:
 
     def end(self, *, is_stored: bool) -> None:
         """`is_stored`: some of it needs the disk."""
-        if self.unit is not None and is_stored:
-            self.units.append(self.unit)
-        self.unit = None
+        unit, self.unit, self.last = self.unit, None, None
+        if unit is not None and is_stored:
+            unit.is_refusable = units.is_refusable(unit.sends)
+            self.units.append(unit)
+            self.last = unit
+        elif unit is not None:
+            unit.settle()
+
+    def refusable(self) -> list[Unit]:
+        """Those that are not stored yet, and may never be."""
+        return [unit for unit in (*self._units, *self.units) if unit.is_refusable]
 
     def hold(self) -> None:
         """A unit is done in steps: no commit is taken before all of it is there."""
@@ -186,6 +195,8 @@ class Commits:
         for cache in self._caches:
             cache.landed()
         self._caches = {}
+        for unit in self._units:
+            unit.settle()
         for address in self._addresses:
             if self.engine.logs.get(address.log.id) is address:
                 if address.streams:
@@ -225,8 +236,8 @@ class Commits:
             if self.engine.logs.get(address.log.id) is address:  # else it was dropped meanwhile
                 address.log.failed()
                 self.dirty[address] = None
-        refused = [unit for unit in self._units if unit.is_refusable]
-        self.units[:0] = [unit for unit in self._units if not unit.is_refusable]
+        refused = [unit for unit in self._units if unit.is_refusable and not unit.is_shared]
+        self.units[:0] = [unit for unit in self._units if unit.is_shared or not unit.is_refusable]
         self._offsets, self._addresses, self._units = {}, [], []
         units.withdraw(self.engine, refused)
         self._is_whole = True

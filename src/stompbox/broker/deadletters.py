@@ -116,8 +116,11 @@ def _send(
     if queue is not None and paging.is_doubtful(queue, segment):
         shape = shape.marked()
     copy = Run(shape, run.bodies[part], tuple(columns.values()), sender=run.sender)
-    before = engine.counters["unrouted"]
+    before, unit = engine.counters["unrouted"], engine.commits.unit
+    sent = len(unit.sends) if unit is not None else 0
     is_stored = _forward_to(engine, name, own, address, copy) if own else engine.forward(name, copy, _routing(engine, name))
+    if unit is not None and queue is not None:
+        unit.set_apart(sent, run)
     return min(len(segment), engine.counters["unrouted"] - before), is_stored
 
 

@@ -21,6 +21,7 @@ from stompbox.message import DUPLICATE_ID, Run
 if TYPE_CHECKING:
     from stompbox.broker.address import Address
     from stompbox.broker.engine import Engine
+    from stompbox.broker.units import Unit
 
 NO_BLOCK: Final = -1  # a value that is in memory only
 LONGEST: Final = 64  # octets of a value that are remembered as they are; a longer one by its digest
@@ -68,6 +69,7 @@ class Duplicates:
         self._sizes: Counter[int] = Counter()  # of blocks: values that still count
         self._gone: deque[int] = deque()  # blocks to be deleted
         self._unsaved: list[bytes] = []
+        self._bringing: dict[bytes, Unit] = {}  # whose messages are not stored yet, and may never be
         self._next = 0  # the block that the next commit stores
         self._stored = 0  # blocks below this one are in the store
         self.size = 0  # octets of memory, about
@@ -120,6 +122,7 @@ class Duplicates:
         blocks = set()
         for value in values:
             block = self._blocks.pop(value, None)
+            self._bringing.pop(value, None)
             if block is not None:
                 self._grow(-ENTRY - len(value))
                 self._sizes[block] -= 1
@@ -150,6 +153,25 @@ class Duplicates:
         """Whether a message with this is in the store, or was, and not merely on its way there."""
         return NO_BLOCK < self._blocks.get(value, NO_BLOCK) < self._stored
 
+    def bring(self, unit: Unit, values: list[bytes], *, is_stored: bool) -> None:
+        """The messages with these are part of a unit, which the disk may refuse."""
+        unit.consequences.undo.append(partial(self.remove, values))
+        if is_stored:
+            self._bringing |= dict.fromkeys(values, unit)
+            unit.consequences.numbered.append((self, values))
+
+    def brought(self, unit: Unit, values: list[bytes]) -> None:
+        """The unit is stored, or nothing will refuse it."""
+        for value in values:
+            if self._bringing.get(value) is unit:
+                del self._bringing[value]
+
+    def share(self, value: bytes, unit: Unit | None) -> None:
+        """A duplicate has come, as part of this unit: who sent it is told that the first one is stored. So that one is not taken back."""
+        first = self._bringing.get(value)
+        if first is not None and first is not unit:
+            first.is_shared = True
+
     def recall(self, block: int, values: list[str]) -> None:
         """What an entry of the catalogue holds; the oldest block first."""
         self._next = block
@@ -178,6 +200,9 @@ def publish(engine: Engine, address: Address, run: Run, known: Duplicates) -> bo
     fresh = new_ones(address, run, {})
     is_stored = engine.is_durable and not address.is_volatile(run)
     engine.counters["duplicates"] += len(run) - len(fresh)
+    if len(fresh) < len(run):
+        for value in _values(run):
+            known.share(value, engine.commits.unit)
     if not fresh:
         return is_stored and not all(map(known.has_stored, _values(run)))
     picked = run if len(fresh) == len(run) else _picked(run, fresh)
@@ -188,7 +213,7 @@ def publish(engine: Engine, address: Address, run: Run, known: Duplicates) -> bo
     seen = [value for value in _values(kept) if value]
     known.add(seen, is_stored=is_stored and engine.persists_ids)
     if engine.commits.unit is not None:
-        engine.commits.unit.undo.append(partial(known.remove, seen))
+        known.bring(engine.commits.unit, seen, is_stored=is_stored)
     return is_stored
 
 

@@ -6,23 +6,28 @@
     purged       nothing comes in while nobody consumes
     disabled     nothing comes in at all
 
+What was dropped to make room for a message that the disk refuses afterwards waits again (units.py).
+
 Of what a last-value queue has in the log alone memory has the keys, each with an offset. After a restart they are not known: the queue
 reads through what it has there, a portion at a time, and forgets the bodies again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from stompbox.broker import paging
+from stompbox.broker import paging, scheduling
 from stompbox.broker.columns import values_of
 from stompbox.broker.kinds import Rules
 from stompbox.broker.segments import Segment, octets_of
 
 if TYPE_CHECKING:
+    from stompbox.broker.address import Address
     from stompbox.broker.queue import Queue
     from stompbox.message import Run
+    from stompbox.ranges import Ranges
 
 
 class Left(NamedTuple):
@@ -82,13 +87,71 @@ class Intake:
         older = self._latest.get(key)
         if isinstance(older, Left):
             if older.first != by:
-                self.paged -= min(self.paged, 1)
-                queue.engine.counters["replaced"] += 1
-                if queue.tally is not None:
-                    queue.tally.less(older.size, 1)
-                queue.skip(older.first, older.first + 1)
+                self._drop_left(queue, key, older)
         elif older is not None and older.home is not None:
-            queue.drop(queue.backlog.remove(older), "replaced")
+            self._drop(queue, queue.backlog.remove(older), "replaced")
+
+    def _drop_left(self, queue: Queue, key: bytes, older: Left) -> None:
+        self.paged -= min(self.paged, 1)
+        queue.engine.counters["replaced"] += 1
+        if queue.tally is not None:
+            queue.tally.less(older.size, 1)
+        queue.skip(older.first, older.first + 1)
+        unit = queue.engine.commits.unit
+        if unit is not None:
+            unit.consequences.restore.append(partial(self._restore_left, queue, key, older))
+
+    def _drop(self, queue: Queue, segment: Segment, why: str) -> None:
+        """To make room for what comes."""
+        queue.drop(segment, why)
+        unit = queue.engine.commits.unit
+        if unit is not None:
+            unit.consequences.restore.append(partial(self._restore, queue, segment, why))
+
+    def drop_late(self, queue: Queue, segment: Segment) -> None:
+        """It was out when a newer one came, and is replaced as it comes back. Nobody knows any more by which unit."""
+        queue.drop(segment, "replaced")
+        for unit in queue.engine.commits.refusable():
+            unit.consequences.restore.append(partial(self._restore, queue, segment, "replaced"))
+
+    def _restore(self, queue: Queue, segment: Segment, why: str, _: Mapping[Address, Ranges]) -> None:
+        """What it was dropped for could not be stored."""
+        if queue.intake is not self or queue.id not in queue.engine.queues or segment.run.is_withdrawn:
+            return
+        for key, part in self._by_key(segment) if self._key else ((b"", segment),):
+            if part.home is not None or not queue.restore(part.first, part.stop):
+                continue
+            if key and self._has_newer(key, part.first):
+                queue.skip(part.first, part.stop)
+                continue
+            queue.engine.counters[why] -= len(part)
+            if queue.tally is not None:
+                queue.tally.came(part.run, [(part.first, part.stop)])
+            if key:
+                self._latest[key] = part
+            queue.backlog.put_back(part)
+        self.settle(queue)
+        queue.engine.dispatch_later(queue)
+
+    def _restore_left(self, queue: Queue, key: bytes, left: Left, withdrawn: Mapping[Address, Ranges]) -> None:
+        """The same of one that the log alone has."""
+        is_withdrawn = queue.address in withdrawn and left.first in withdrawn[queue.address]
+        is_there = queue.intake is self and queue.id in queue.engine.queues and not is_withdrawn
+        if not is_there or self._has_newer(key, left.first) or not queue.restore(left.first, left.first + 1):
+            return
+        queue.engine.counters["replaced"] -= 1
+        self._latest[key] = left
+        if queue.tally is not None:
+            queue.tally.less(-left.size, -1)
+        if 0 <= queue.paged_from <= left.first:
+            self.paged += 1
+        else:  # what the log has there was read meanwhile
+            scheduling.leave_in_log(queue, left.first, left.first + 1, queue.engine.now)
+        queue.engine.dispatch_later(queue)
+
+    def _has_newer(self, key: bytes, first: int) -> bool:
+        latest = self._latest.get(key)
+        return latest is not None and latest.first > first and (isinstance(latest, Left) or not latest.run.is_withdrawn)
 
     def left(self, segment: Segment) -> None:
         """These are in the log alone from now on, and were admitted."""
@@ -136,7 +199,7 @@ class Intake:
         while excess > 0 and backlog.count:
             segment = backlog.pop_oldest(excess)
             excess -= len(segment)
-            queue.drop(segment, "overwritten")
+            self._drop(queue, segment, "overwritten")
         is_doubted = self._ring_size >= 0 and bool(self.paged) and queue.paged_from < self._doubted_below
         if (excess > 0 or is_doubted) and queue.paged_from >= 0:
             paging.load(queue.engine, queue)

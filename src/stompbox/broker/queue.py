@@ -30,6 +30,8 @@ from stompbox.selectors import Selector
 __all__ = ["Kind", "Queue"]
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from stompbox.broker.address import Address
     from stompbox.broker.counts import Counts
     from stompbox.broker.engine import Engine
@@ -379,11 +381,31 @@ class Queue(Waiting):
         if self.is_durable:
             self.cursor.revoke(segment.first, segment.stop)
 
-    def drop_withdrawn(self) -> None:
-        """What waits and could not be stored goes; what is out goes when it comes back."""
+    def restore(self, first: int, stop: int) -> bool:
+        """What was skipped is to be delivered after all. False where the log has let it go meanwhile."""
+        holds = self.is_durable or self.paged_from >= 0
+        if holds and first < self.address.log.trimmed:
+            return False
+        if holds:
+            self.cursor.revoke(first, stop)
+        return True
+
+    def drop_withdrawn(self, runs: Iterable[Run]) -> None:
+        """What waits and could not be stored goes, also what of these the log alone was to have; what is out goes when it comes back."""
         for segment in self._backlog.segments() if self._backlog is not None else ():
             if segment.run.is_withdrawn:
                 self.drop(self.backlog.remove(segment), "withdrawn")
+        if self.paged_from >= 0 and (self.tally is not None or self.intake is not None):
+            for run in runs:
+                self._drop_paged(run)
+
+    def _drop_paged(self, run: Run) -> None:
+        for low, high in self.still_in_log(max(run.first, self.paged_from), run.stop):
+            for segment, is_wanted in paging.sifted(self, run, low, high):
+                if is_wanted:
+                    if self.intake is not None:
+                        self.intake.loaded(segment)
+                    self.drop(segment, "withdrawn")
 
     def die(self, segment: Segment, reason: str) -> None:
         """Handed out, and not to be again: dead letters."""
@@ -404,7 +426,7 @@ class Queue(Waiting):
         if segment.run.is_withdrawn:
             self.drop(segment, "withdrawn")
         elif self.intake is not None and self.intake.is_replaced(segment):
-            self.drop(segment, "replaced")
+            self.intake.drop_late(self, segment)
         elif self.rules.is_purged and not self.bindings:
             self.drop(segment, "purged")
         else:

@@ -76,7 +76,7 @@ def note(engine: Engine, address: Address, run: Run) -> bool:
     last = _last_of(run)
     is_set = run.shape.retain == "set" and len(run.bodies[-1]) <= MOST_BYTES and engine.retained.takes(address.retained, last)
     if engine.commits.unit is not None:
-        engine.commits.unit.undo.append(partial(_keep, engine, address, before))
+        engine.commits.unit.consequences.undo.append(partial(_keep, engine, address, before))
     return _keep(engine, address, last if is_set else None)
 
 

@@ -120,7 +120,7 @@ class Schedules:
                 engine.put("schedule", schedule.id, _entry(schedule))
                 engine.put("schedule-next", schedule.id, [schedule.next, schedule.left])
             if engine.commits.unit is not None:
-                engine.commits.unit.undo.append(partial(self.end, schedule))
+                engine.commits.unit.consequences.undo.append(partial(self.end, schedule))
         return is_stored
 
     def _made(self, address: Address, run: Run, index: int, owner: str, *, is_stored: bool) -> Schedule:

@@ -54,19 +54,19 @@ def fits(queue: Queue, segment: Segment) -> bool:
     return queue.waits.size + cost <= min(MOST, queue.engine.page_size) and queue.address.memory.takes(cost, len(segment))
 
 
-def leave_in_log(queue: Queue, segment: Segment, when: int) -> None:
+def leave_in_log(queue: Queue, first: int, stop: int, when: int) -> None:
     """It is in the log, or will be with the next commit."""
     later = queue.later
     if later is None:
         later = queue.later = Later()
         if not queue.is_durable:
-            mark = queue.address.log.cursors[mark_of(queue)] = Cursor(queue.id, segment.first, is_durable=False)
+            mark = queue.address.log.cursors[mark_of(queue)] = Cursor(queue.id, first, is_durable=False)
             mark.reach = FAR
     elif not queue.is_durable:
         mark = queue.address.log.cursors[mark_of(queue)]
-        mark.position = min(mark.position, segment.first)
-    later.stop = max(later.stop, segment.stop)
-    later.places.add(when, segment.first, segment.stop)
+        mark.position = min(mark.position, first)
+    later.stop = max(later.stop, stop)
+    later.places.add(when, first, stop)
     queue.waits.ring_by(when)
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from stompbox.broker.address import Address
 from stompbox.broker.consumer import Consumer, Sent
 from stompbox.broker.makers import Maker
 from stompbox.message import Run
+
+if TYPE_CHECKING:
+    from stompbox.broker.units import Unit
 
 EMPTY: Final = 512  # octets of memory that one takes which holds nothing
 
@@ -15,7 +18,7 @@ EMPTY: Final = 512  # octets of memory that one takes which holds nothing
 class Transaction:
     """Nothing of it is visible before COMMIT; what its ACKs and NACKs name stays held until then, or until ABORT."""
 
-    __slots__ = ("acked", "is_refusable", "maker", "nacked", "name", "rejected", "sends", "size", "written")
+    __slots__ = ("acked", "maker", "nacked", "name", "rejected", "sends", "size", "unit", "written")
 
     def __init__(self, name: str, maker: Maker | None = None) -> None:
         self.name = name
@@ -24,9 +27,14 @@ class Transaction:
         self.acked: list[tuple[Consumer, list[Sent]]] = []
         self.nacked: list[tuple[Consumer, list[Sent]]] = []
         self.rejected: list[tuple[Consumer, list[Sent]]] = []  # NACKs that want no redelivery
-        self.is_refusable = False  # after COMMIT: its sender gets an ERROR when it cannot be stored
+        self.unit: Unit | None = None  # after COMMIT, where a receipt waits for the disk
         self.written = 0  # octets of bodies that it holds in memory
         self.size = EMPTY + len(name)  # octets of memory, about
+
+    @property
+    def is_refusable(self) -> bool:
+        """Whether its sender gets an ERROR when it cannot be stored."""
+        return self.unit is not None and self.unit.is_refusable
 
     @property
     def answered(self) -> list[tuple[Consumer, list[Sent]]]:

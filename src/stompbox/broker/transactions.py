@@ -68,7 +68,6 @@ def committing(engine: Engine, transaction: Transaction, *, is_answered: bool) -
             is_stored |= _publish_part(engine, part, transaction.maker)
             commits.suspend()
             yield
-        transaction.is_refusable = is_stored and unit.is_refusable
         for consumer, sent in transaction.acked:
             for held in _parts(sent):
                 engine.acknowledge(consumer, held)
@@ -83,6 +82,7 @@ def committing(engine: Engine, transaction: Transaction, *, is_answered: bool) -
     finally:
         commits.resume(unit)
         commits.end(is_stored=is_stored and is_answered)
+        transaction.unit = commits.last
         commits.let_go()
     return (is_durable or is_stored) and engine.is_durable
 
@@ -146,9 +146,9 @@ def _publish(engine: Engine, transaction: Transaction, *, is_answered: bool) -> 
     try:
         for address, run in transaction.sends:
             is_stored |= engine.publish(address, run)
-        transaction.is_refusable = is_stored and unit.is_refusable
     finally:
         engine.commits.end(is_stored=is_stored and is_answered)
+        transaction.unit = engine.commits.last
     return is_stored
 
 

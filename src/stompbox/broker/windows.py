@@ -54,7 +54,7 @@ def give_back(queue: Queue) -> None:
     oldest = 0 if queue.is_durable else log.trimmed  # the others hold nothing back, as long as they have it in memory
     for when, segment in queue.waits.take_fresh(oldest) if queue.has_waits else ():
         _log(queue, segment)
-        scheduling.leave_in_log(queue, segment, when)
+        scheduling.leave_in_log(queue, segment.first, segment.stop, when)
     fresh = [segment for segment in queue.backlog.segments() if queue.is_fresh(segment)]
     least = max(_reached(queue, out), oldest)
     gone = [segment for segment in fresh if segment.first >= least]

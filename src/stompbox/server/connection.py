@@ -22,6 +22,7 @@ from stompbox.broker.destinations import Destination
 from stompbox.broker.subscriptions import start
 from stompbox.broker.temporaries import Temporaries
 from stompbox.broker.transaction import Transaction
+from stompbox.broker.units import Unit
 from stompbox.config import Listener, ListenerOptions
 from stompbox.errors import BrokerFault, FrameError, IllegalFrame, Refused, StompboxError, StoreError
 from stompbox.message import Shape
@@ -262,8 +263,9 @@ class Connection:
         else:
             self.out.append(data)
 
-    def confirm(self, receipts: list[bytes], *, waits: bool, consumer: Consumer | None = None, is_refusable: bool = False) -> None:
-        """RECEIPT frames for ids as they stand on the wire, in frame order; a subscription starts behind its own."""
+    def confirm(self, receipts: list[bytes], *, waits: bool, consumer: Consumer | None = None, unit: Unit | None = None) -> None:
+        """RECEIPT frames for ids as they stand on the wire, in frame order; a subscription starts behind its own. `unit`: what they are
+        for, where that needs the disk."""
         sequence = self.broker.want_commit(self) if waits else 0
         if not sequence and not self.pending:
             if receipts:
@@ -271,7 +273,7 @@ class Connection:
             if consumer is not None:
                 start(consumer)
             return
-        self.pending.confirm(receipts, sequence, consumer, is_refusable=is_refusable)
+        self.pending.confirm(receipts, sequence, consumer, unit)
 
     def answer(
         self,
@@ -280,7 +282,7 @@ class Connection:
         waits: bool,
         consumer: Consumer | None = None,
         extra: Mapping[str, str] = MappingProxyType({}),
-        is_refusable: bool = False,
+        unit: Unit | None = None,
     ) -> None:
         """RECEIPT where the frame asks for one; `consumer`: the subscription that it makes; `extra`: more headers of the RECEIPT."""
         receipt = frame.headers.get("receipt")
@@ -290,7 +292,7 @@ class Connection:
             lines = [escape(receipt, version), *[f"{name}:{escape(value, version)}" for name, value in extra.items()]]
             ids.append("\n".join(lines).encode())
         if ids or consumer is not None:
-            self.confirm(ids, waits=waits, consumer=consumer, is_refusable=is_refusable)
+            self.confirm(ids, waits=waits, consumer=consumer, unit=unit)
 
     def refuse_commit(self, sequence: int, error: StoreError) -> None:
         """The commit of this sequence is not in the store: ERROR for what was refused with it, the rest waits for the next one."""

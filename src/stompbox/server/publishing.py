@@ -332,7 +332,7 @@ class _Way:
         sinks, commits = broker.sinks, broker.engine.commits
         sinks.decide(publication)
         unit = commits.begin()
-        unit.undo.append(partial(sinks.withdraw, publication, self.before))
+        unit.consequences.undo.append(partial(sinks.withdraw, publication, self.before))
         try:
             self._portion()
         finally:

@@ -9,6 +9,7 @@ from stompbox.broker.segments import VALUE
 
 if TYPE_CHECKING:
     from stompbox.broker.consumer import Consumer
+    from stompbox.broker.units import Unit
 
 ITEM: Final = 256  # octets of memory that something to say takes beside its own, at a guess
 
@@ -16,10 +17,11 @@ ITEM: Final = 256  # octets of memory that something to say takes beside its own
 class Pending:
     """Something to say when a commit is durable: bytes, then subscriptions that may start.
 
-    `is_refusable`: becomes an ERROR when the disk refuses the commit; else it waits for one that works.
+    It becomes an ERROR when the disk refuses the commit and the broker takes back what the receipts are for; else it waits for a commit
+    that works. `is_refusable` says which; `unit`, where that is not known before.
     """
 
-    __slots__ = ("consumer", "data", "is_refusable", "receipts", "sequence", "size")
+    __slots__ = ("consumer", "data", "is_refusable", "receipts", "sequence", "size", "unit")
 
     def __init__(
         self,
@@ -27,15 +29,22 @@ class Pending:
         data: bytes = b"",
         receipts: list[bytes] | None = None,
         consumer: Consumer | None = None,
+        unit: Unit | None = None,
         *,
         is_refusable: bool = False,
     ) -> None:
         self.sequence = sequence
         self.is_refusable = is_refusable
+        self.unit = unit
         self.data = data
         self.receipts = receipts or []
         self.consumer = consumer
         self.size = ITEM + len(data) + _size(self.receipts)
+
+    @property
+    def is_refused(self) -> bool:
+        """Asked when the disk has refused the commit."""
+        return self.unit.is_refused if self.unit is not None else self.is_refusable
 
 
 class Receipts:
@@ -56,16 +65,20 @@ class Receipts:
         self._items.append(item)
         self.size += item.size
 
-    def confirm(self, receipts: list[bytes], sequence: int, consumer: Consumer | None, *, is_refusable: bool) -> None:
+    def confirm(self, receipts: list[bytes], sequence: int, consumer: Consumer | None, unit: Unit | None) -> None:
         """Together with the last ones, where they wait for the same."""
         last = self._items[-1] if self._items else None
-        if consumer is None and last is not None and last.receipts and (last.sequence, last.is_refusable) == (sequence, is_refusable):
+        is_refusable = unit is not None and unit.is_refusable
+        if unit is not None and not unit.may_be_shared:
+            unit = None
+        told = sequence, is_refusable, unit
+        if consumer is None and last is not None and last.receipts and (last.sequence, last.is_refusable, last.unit) == told:
             last.receipts += receipts
             size = _size(receipts)
             last.size += size
             self.size += size
         else:
-            self.append(Pending(sequence, receipts=list(receipts), consumer=consumer, is_refusable=is_refusable))
+            self.append(Pending(sequence, receipts=list(receipts), consumer=consumer, unit=unit, is_refusable=is_refusable))
 
     def take(self, sequence: int) -> list[Pending]:
         """What waited for commits up to this one."""
@@ -83,7 +96,7 @@ class Receipts:
         items, self._items, self.size = self._items or (), None, 0
         refused = []
         for item in items:
-            if item.sequence == sequence and item.is_refusable:
+            if item.sequence == sequence and item.is_refused:
                 refused.append(item)
             else:
                 self.append(item)

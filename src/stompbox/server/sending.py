@@ -14,7 +14,6 @@ from stompbox.broker import duplicates, expiry, retained
 from stompbox.broker.address import Address
 from stompbox.broker.makers import TooManyMade
 from stompbox.broker.segments import RUN, cost_of
-from stompbox.broker.units import is_refusable, may_fail
 from stompbox.errors import IllegalFrame, Refused
 from stompbox.message import Large, Run
 from stompbox.server import limiting, requests
@@ -90,7 +89,7 @@ def sends(connection: Connection, event: Sends) -> None:
     if engine.trouble is not None or address.limits is not None:
         connection.broker.pressure.sent(connection, address, run)
     if event.receipts:
-        connection.confirm(event.receipts, waits=waits, is_refusable=waits and may_fail(address, run))
+        connection.confirm(event.receipts, waits=waits, unit=engine.commits.last if waits else None)
 
 
 def _requests(connection: Connection, event: Sends) -> None:
@@ -129,7 +128,7 @@ def _send_with_care(connection: Connection, event: Sends, route: Route) -> None:
         if engine.trouble is not None or address.limits is not None:
             connection.broker.pressure.sent(connection, address, run)
     if event.receipts:
-        connection.confirm(event.receipts, waits=waits, is_refusable=waits and is_refusable(runs))
+        connection.confirm(event.receipts, waits=waits, unit=engine.commits.last if waits else None)
 
 
 def _of(event: Sends, error: TooManyMade) -> TooManyMade:

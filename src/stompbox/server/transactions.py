@@ -66,7 +66,7 @@ def commit(connection: Connection, frame: Frame) -> Iterator[None]:
     for address, run in transaction.sends:
         if is_in_trouble or address.limits is not None:
             connection.broker.pressure.sent(connection, address, run)
-    connection.answer(frame, waits=waits and "receipt" in frame.headers, is_refusable=transaction.is_refusable)
+    connection.answer(frame, waits=waits and "receipt" in frame.headers, unit=transaction.unit)
 
 
 def abort(connection: Connection, frame: Frame) -> Iterator[None]:
