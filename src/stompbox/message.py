@@ -65,6 +65,7 @@ SCHEDULED: Final = frozenset((SCHEDULED_DELAY, SCHEDULED_TIME, SCHEDULED_PERIOD,
 GROUP: Final = "JMSXGroupID"
 GROUP_SEQUENCE: Final = "JMSXGroupSeq"
 DUPLICATE_ID: Final = "_AMQ_DUPL_ID"
+NUMBER: Final = "amqMessageId"  # Artemis: STOMP and a number, where a listener gives one (server/stamping.py)
 _SPECIAL: Final = frozenset((EXPIRATION, *SCHEDULED, GROUP, DUPLICATE_ID))
 _DIGITS: Final = 18  # of a time in ms; what is longer is none
 

@@ -11,11 +11,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import IO
 
 import pytest
 
 from stompbox.cli import _COMMANDS
+from tests.conftest import Serve
 from tests.system.plain import Plain
 
 WITHIN = 30.0  # seconds
@@ -166,6 +168,37 @@ def test_a_reader_who_has_enough_is_no_fault(broker: tuple[str, int], arguments:
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=writing, stderr=subprocess.PIPE, timeout=WITHIN, check=False)
     os.close(writing)
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_a_reader_who_has_enough_of_a_store_is_no_fault(serve: Serve, tmp_path: Path) -> None:
+    served = serve("--data", str(tmp_path / "data"), "--listen", "tcp://127.0.0.1:0", "--no-admin")
+    with Plain(served.port) as client:
+        client.send("SEND", {"destination": "/queue/q"}, b"x")
+        client.sync()
+    served.stop()
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "stompbox", "store", "check", "--data", str(tmp_path / "data")]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=writing, stderr=subprocess.PIPE, timeout=WITHIN, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "said"),
+    [("config show >&-", 0, ""), ("config schema >&-", 0, ""), ("--help >&-", 0, ""), ("status --admin 127.0.0.1:{admin} >&-", 0, ""),
+     ("queues --admin 127.0.0.1:{admin} >&-", 0, ""), ("user hash <&-", 2, "stdin is closed"), ("send /queue/x <&-", 2, "stdin is closed")],
+)  # fmt: skip
+def test_a_stream_that_is_closed_is_no_fault_of_ours(command: str, code: int, said: str, serve: Serve) -> None:
+    """As a shell's `>&-` and a service without a terminal have it."""
+    admin = 0
+    if "{admin}" in command:
+        served = serve("--memory", "--listen", "tcp://127.0.0.1:0", "--admin", "127.0.0.1:0")
+        admin = int(served.admin.rpartition(":")[2].rstrip("/"))
+    line = f"exec {sys.executable} -m stompbox {command.format(admin=admin)}"
+    done = subprocess.run(["sh", "-c", line], capture_output=True, timeout=WITHIN, check=False)
+    assert (done.returncode, "Traceback" in done.stderr.decode()) == (code, False), done.stderr
+    assert said in done.stderr.decode()
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")

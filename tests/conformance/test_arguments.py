@@ -59,6 +59,7 @@ UNKNOWN = [
     "x-max-length-bytes:1000", "x-max-age:7D", "x-queue-leader-locator:balanced", "x-dead-letter-strategy:at-least-once",
     "x-consumer-timeout:1000", "x-delay:1000", "x-stream-max-segment-size-bytes:10", "x-initial-cluster-size:3", "x-ha-policy:all",
     "x-stream-filter:eu", "x-stream-match-unfiltered:true",
+    "x-max-in-memory-length:5", "x-max-in-memory-bytes:5", "_AMQ_GROUP_ID:g", "_AMQ_GROUP_SEQUENCE:1",
     "x-deduplication-header:7", "_AMQ_SCHED_DELIVERY:5", "AMQ_SCHEDULER_ACTION:REMOVE", "activemq.retroactive:true",
 ]  # fmt: skip
 
@@ -69,8 +70,12 @@ WRONG = [
     ("x-dead-letter-exchange:orders", "amq.topic"), ("x-dead-letter-exchange:", "x-dead-letter-routing-key"),
     ("x-dead-letter-routing-key:k", "x-dead-letter-exchange"), ("x-delivery-limit:never", "x-delivery-limit"),
     ("x-dead-letter-exchange:\nx-dead-letter-routing-key:{x}", "x-dead-letter-routing-key"),
-    ("x-expires:500\nauto-delete:true", "auto-delete"), ("x-queue-name:another", "x-queue-name"),
+    ("x-expires:500\nauto-delete:true", "auto-delete"), ("x-queue-name:another", "x-queue-name"), ("x-queue-name:", "x-queue-name"),
+    ("x-queue-type:Stream", "x-queue-type"), ("x-queue-type:", "x-queue-type"),
+    ("auto-delete:yes", "auto-delete"), ("auto-delete:", "auto-delete"),
 ]  # fmt: skip
+
+CODES = {"x-queue-type": "bad-queue-type"}
 
 CASES = [
     *[Case(f"unknown on SUBSCRIBE: {header}", [
@@ -94,11 +99,11 @@ CASES = [
         send("s", "/queue/{x}", "1"), hear("a", "MESSAGE", "1"),
     ]),
     *[Case(f"no value: {header}", [
-        say("a", "SUBSCRIBE", "/queue/{x}", headers=f"id:0\n{header}"), refused("a", "bad-queue-argument", word),
+        say("a", "SUBSCRIBE", "/queue/{x}", headers=f"id:0\n{header}"), refused("a", CODES.get(word, "bad-queue-argument"), word),
     ]) for header, word in WRONG],
     *[Case(f"no value in a SEND: {header}", [
-        say("a", "SEND", "/queue/{x}", headers=header), refused("a", "bad-queue-argument", word),
-    ]) for header, word in WRONG if "queue-name" not in header],
+        say("a", "SEND", "/queue/{x}", headers=header), refused("a", CODES.get(word, "bad-queue-argument"), word),
+    ]) for header, word in WRONG],
     Case("x-max-length: the oldest go", [
         send("s", "/queue/{x}", "1", "x-max-length:2"), *[send("s", "/queue/{x}", str(n)) for n in (2, 3, 4)],
         subscribe("a", "/queue/{x}"), hear("a", "MESSAGE", "3"), hear("a", "MESSAGE", "4"), sync("a"),
@@ -148,7 +153,7 @@ CASES = [
     ]),
     Case("who comes later says the same, or nothing", [
         made("x-max-length:2", "x-message-ttl:60000"), subscribe("b", "/queue/{x}", headers="x-max-length:2"), subscribe("c", "/queue/{x}"),
-        say("d", "SUBSCRIBE", "/queue/{x}", headers="id:0\nx-max-length:3"), refused("d", "queue-arguments-differ", "default-ring-size"),
+        say("d", "SUBSCRIBE", "/queue/{x}", headers="id:0\nx-max-length:3"), refused("d", "queue-arguments-differ", "x-max-length"),
         say("e", "SEND", "/queue/{x}", headers="x-message-ttl:5"), refused("e", "queue-arguments-differ", "max-expiry-delay"),
     ]),
     Case("a queue keeps its arguments while it is empty and nobody is there", [
@@ -167,11 +172,15 @@ CASES = [
         subscribe("b", "/queue/{x}"), *[hear("b", "MESSAGE", str(n)) for n in range(3)],
     ]),
     *[Case(f"not of {destination}: {header}", [
-        say("a", "SUBSCRIBE", destination, headers=f"id:0\n{header}"), refused("a", "argument-not-allowed"),
+        say("a", "SUBSCRIBE", destination, headers=f"id:0\n{header}"), refused("a", "argument-not-allowed", header.split(":")[0]),
     ]) for destination, header in [
         ("/topic/{x}", "x-message-ttl:5"), ("/topic/{x}", "x-dead-letter-exchange:\nx-dead-letter-routing-key:k"),
         ("/stream/{x}", "x-max-length:5"), ("/queue/{x}.#", "x-max-length:5"), ("/temp-queue/{x}", "x-expires:5"),
+        ("/temp-queue/{x}", "auto-delete:true"), ("/stream/{x}", "x-delivery-limit:1"), ("/stream/{x}", "x-single-active-consumer:true"),
     ]],
+    Case("not of a topic's SEND", [
+        say("a", "SEND", "/topic/{x}", headers="x-max-length:5"), refused("a", "argument-not-allowed", "x-max-length"),
+    ]),
     Case("x-message-ttl where nothing may expire", [
         say("a", "SUBSCRIBE", "/queue/ever.{x}", headers="id:0\nx-message-ttl:5"), refused("a", "argument-not-allowed", "no-expiry"),
     ], broker="users", login=BOB),
@@ -186,6 +195,13 @@ CASES = [
     Case("x-queue-name: subscribers of a topic share a queue by name", [
         subscribe("a", "/topic/{x}", headers="x-queue-name:{x}.q"), subscribe("b", "/topic/{x}", headers="x-queue-name:{x}.q"),
         send("s", "/topic/{x}", "1"), send("s", "/topic/{x}", "2"), hear("a", "MESSAGE"), hear("b", "MESSAGE"), sync("a"), sync("b"),
+    ]),
+    *[Case(f"x-queue-name: {name} is no name", [
+        say("a", "SUBSCRIBE", "/topic/{x}", headers=f"id:0\nx-queue-name:{name}"), refused("a", "bad-queue-argument", "x-queue-name"),
+    ]) for name in ("{x}::q", "{x},q", "{x}.#")],
+    Case("x-queue-name: in a SEND as its destination says", [
+        send("s", "/queue/{x}", "1", "x-queue-name:{x}"), subscribe("a", "/queue/{x}"), hear("a", "MESSAGE", "1"),
+        say("b", "SEND", "/topic/{x}", headers="x-queue-name:{x}"), refused("b", "bad-queue-argument", "x-queue-name"),
     ]),
     Case("x-queue-name: a queue that keeps what comes while nobody is there", [
         subscribe("a", "/topic/{x}", headers="x-queue-name:{x}.q\ndurable:true\nauto-delete:false\nack:client-individual"),

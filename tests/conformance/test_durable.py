@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.conformance.playing import played
 from tests.conformance.script import Case, Step, bye, hear, leave, refused, say, send, subscribe, sync
 
+NAMES = ("durable-subscriber-name", "durable-subscription-name", "activemq.subscriptionName", "activemq.subcriptionName")
 CONFIGURATION = """
 memory = true
 [[listener]]
@@ -46,7 +47,7 @@ CASES = [
     *[Case(f"{name} keeps what comes meanwhile", [
         durable("a", f"{name}:d", durable_name="d", **NEW), bye("a"), send("s", "/topic/{x}", "1"),
         durable("a", f"{name}:d", durable_name="d", **OLD), hear("a", "MESSAGE", "1"), sync("a"),
-    ], login=LOGIN) for name in ("durable-subscriber-name", "durable-subscription-name", "activemq.subscriptionName")],
+    ], login=LOGIN) for name in NAMES],
     Case("of several names the first in order counts", [
         durable("a", "activemq.subscriptionName:z\ndurable-subscription-name:y\ndurable-subscriber-name:x", durable_name="x", **NEW),
     ], login=LOGIN),

@@ -110,6 +110,29 @@ def test_an_id_is_one_wherever_a_message_goes(start: Callable[[], Served]) -> No
         seen |= set(new)
 
 
+def test_each_message_that_repeats_has_one_of_its_own(start: Callable[[], Served]) -> None:
+    """After a kill, too. A sender's own, where the listener gives none, stays as it is."""
+    served = start()
+    with client(served) as sender, client(served, 1) as other:
+        send(sender, "/queue/again", "tick", headers="AMQ_SCHEDULED_PERIOD:40\nAMQ_SCHEDULED_REPEAT:1000000\n")
+        send(other, "/queue/own", "tick", headers="AMQ_SCHEDULED_PERIOD:40\nAMQ_SCHEDULED_REPEAT:1\namqMessageId:mine\n")
+        with client(served) as reader:
+            reader.say(b"SUBSCRIBE\nid:0\ndestination:/queue/own\n\n\0")
+            assert [told(reader.expect("MESSAGE"))[1] for _ in range(2)] == ["mine", "mine"]
+    seen: set[str | None] = set()
+    for _ in range(2):
+        with client(served) as reader:
+            reader.say(b"SUBSCRIBE\nid:0\ndestination:/queue/again\n\n\0")
+            messages = [reader.expect("MESSAGE") for _ in range(3)]
+        fresh = [told(message)[1] for message in messages if message.value("redelivered") == "false"]
+        assert len(set(fresh)) == len(fresh) > 0 and not seen & set(fresh)
+        numbers({str(at): id for at, id in enumerate(fresh)})
+        seen |= set(fresh)
+        served.process.kill()
+        served.process.wait()
+        served = start()
+
+
 def test_what_came_another_way_has_none(start: Callable[[], Served]) -> None:
     """Though it is read where the option is; a sender's own is a header like others there."""
     served = start()

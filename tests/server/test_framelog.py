@@ -62,6 +62,9 @@ def test_a_head_without_end_is_held_only_so_far() -> None:
         (b"SEND\ndestination:/queue/a\nAuthorization:Bearer secret\nx-api-token:secret\n\n",
          b"SEND\ndestination:/queue/a\nAuthorization:***\nx-api-token:***\n\n"),
         (b"SEND\nmy-password=secret\n\n", b"SEND\n***\n\n"),
+        (b"SEND\napi-key:secret\nAPIKEY:secret\n\n", b"SEND\napi-key:***\nAPIKEY:***\n\n"),
+        (b"CONNECT\naccept-version:1.2 passcode:secret\n\n", b"CONNECT\naccept-version:***\n\n"),
+        (b"CONNECT\nlogin:alice\rpasscode:secret\n\n", b"CONNECT\nlogin:***\n\n"),
     ],
 )  # fmt: skip
 def test_secrets_are_starred_out(head: bytes, shown: bytes) -> None:

@@ -76,6 +76,35 @@ def test_debug_logs_every_frame_both_ways(serve: Serve, transport: str, tmp_path
     assert any("for\\x1b[2Jged\\n2026 INFO" in line for line in found)
 
 
+MALFORMED = {  # by a person or a program that has it nearly right: what is sent, and the code of the ERROR
+    "no colon": ("CONNECT\naccept-version:1.2\nlogin:alice\npasscode s3cret\n\n\0", "header-without-colon"),
+    "two lines": ("CONNECT\naccept-version:1.2\nlogin:alice\npasscode:a\ns3cret\n\n\0", "header-without-colon"),
+    "no name": ("CONNECT\naccept-version:1.2\nlogin:alice\n:s3cret\n\n\0", "empty-header-name"),
+    "one line": ("CONNECT accept-version:1.2 login:alice passcode:s3cret\n\n\0", "unknown-command"),
+    "all in accept-version": ("CONNECT\naccept-version:1.2 login:alice passcode:s3cret\n\n\0", "no-common-version"),
+    "all in heart-beat": ("CONNECT\naccept-version:1.2\nheart-beat:1,2 passcode:s3cret\n\n\0", "bad-heart-beat"),
+    "an escape": ("CONNECT\naccept-version:1.2\nlogin:alice\npasscode:s3cret\n\n\0SEND\ndestination:/queue/a\nmy-token:s3cret\\x\n\n\0",
+                  "undefined-escape"),
+    "no colon in a SEND": ("CONNECT\naccept-version:1.2\nlogin:alice\npasscode:s3cret\n\n\0SEND\npasscode=s3cret\n\n\0",
+                           "header-without-colon"),
+    "a carriage return": ("CONNECT\naccept-version:1.2\nlogin:alice\rpasscode:s3cret\n\n\0", "login-required"),
+}  # fmt: skip
+
+
+def test_no_error_and_no_log_shows_a_secret_that_stands_in_the_wrong_place(serve: Serve, tmp_path: Path) -> None:
+    (tmp_path / "users.toml").write_text(USERS)
+    served = serve("--config", str(tmp_path / "users.toml"), "--log-level", "debug", "--no-admin")
+    for name, (octets, code) in MALFORMED.items():
+        with connected((served.host, served.port), "tcp") as client:
+            client.say(octets.encode())
+            answer = client.hear()
+            while answer is not None and answer.command != "ERROR":
+                answer = client.hear()
+            assert answer is not None and answer.value("code") == code, name
+            assert "s3cret" not in str(answer), name
+    assert "s3cret" not in served.log.read_text()
+
+
 def test_info_logs_none_until_a_reload_says_debug(serve: Serve, tmp_path: Path) -> None:
     file = tmp_path / "level.toml"
     file.write_text('memory = true\n[[listener]]\nurl = "tcp://127.0.0.1:0"\n')

@@ -6,8 +6,9 @@
     AMQ_SCHEDULED_CRON      five fields, UTC; with PERIOD and REPEAT a series of them begins at each of these times, DELAY later
 
 The SEND makes a schedule, and its RECEIPT means that the schedule is stored where the message is persistent. Each time that comes sends a
-new message, with an id of its own and `scheduledJobId`, the schedule's, as if its sender had sent it then: it is routed, stored, expires
-(`expiration`) and is counted like any other; that and what the schedule has left are one commit. `expires` ends the schedule.
+new message, with ids of its own (`amqMessageId` too, where its listener gives one) and `scheduledJobId`, the schedule's, as if its sender
+had sent it then: it is routed, stored, expires (`expiration`) and is counted like any other; that and what the schedule has left are one
+commit. `expires` ends the schedule.
 
 Times that passed while the broker was down, or had no time, are one message: the latest is sent, the others are passed over and count as
 repeated. So a schedule never sends more than one message at a time, however long it could not. What the
@@ -30,7 +31,7 @@ from stompbox.broker.makers import Maker
 from stompbox.broker.timers import Alarm
 from stompbox.config.settings import AddressFullPolicy
 from stompbox.errors import IllegalFrame, Refused, StompboxError
-from stompbox.message import DUPLICATE_ID, SCHEDULED, Run, Shape
+from stompbox.message import DUPLICATE_ID, NUMBER, SCHEDULED, Run, Shape
 from stompbox.store.chunks import decode, encode
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 @dataclass(slots=True, eq=False)
 class Schedule:
     """`left`: messages of the series after the next one, FOR_EVER for a series without end. `next`: when that one is, ms since the
-    epoch. `run`: the one message."""
+    epoch. `run`: the one message, whose only hole is the `amqMessageId` that each gets anew, or none."""
 
     id: str
     address: str
@@ -73,7 +74,7 @@ class Schedule:
 
 class Schedules:
     """All of one engine. `most` octets of them are taken; `may_send` says whether a user may still send to an address, `owner_of` whose a
-    session is."""
+    session is, `numbers_of` whether its messages get an `amqMessageId`, `new_number` one."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -81,6 +82,8 @@ class Schedules:
         self.size = 0
         self.known: dict[str, Schedule] = {}
         self.owner_of: Callable[[int], str] = lambda _: ""
+        self.numbers_of: Callable[[int], bool] = lambda _: False
+        self.new_number: Callable[[], bytes] = lambda: b""
         self.may_send: Callable[[str, str], bool] = lambda _owner, _address: True
         self._alarm = Alarm(engine.timers, self._ring)
         self._heap: list[tuple[int, int, Schedule]] = []
@@ -100,7 +103,8 @@ class Schedules:
                 raise IllegalFrame("bad-schedule", "what goes to a temporary destination cannot repeat: it is gone with its connection")
             largest = max(map(len, run.bodies))
             if run.is_large or largest > MOST_BYTES:
-                raise Refused("schedule-too-large", f"a message that repeats has no more than {MOST_BYTES} bytes; this one has {largest}")
+                limit = f"has no more than {MOST_BYTES} bytes, and is below the listener's stompMinLargeMessageSize"
+                raise Refused("schedule-too-large", f"a message that repeats {limit}; this one has {largest} bytes")
             wanted += run.size + COST * len(run)
         if wanted and self.size + wanted > self.most:
             text = f"schedules hold {self.size} bytes and these would add {wanted}; the limit is {self.most} (max-scheduled-bytes)"
@@ -127,10 +131,15 @@ class Schedules:
         special, now, id = run.shape.special, self.engine.now, self.engine.new_id()
         assert special is not None
         headers = {name: value for name, value in run.headers(index).items() if name not in SCHEDULED and name != DUPLICATE_ID}
+        columns: tuple[list[bytes], ...] = ()
+        if NUMBER in headers and self.numbers_of(run.sender):
+            columns = ([headers.pop(NUMBER).encode()],)
         shape = run.shape
-        plain = Shape({**headers, JOB: id}, persistent=shape.persistent, priority=shape.priority, expires=shape.expires,
-                      has_length=shape.has_length)  # fmt: skip
-        one = Run(plain, run.bodies[index : index + 1], routing=run.routing, queue=run.queue)
+        plain = Shape(
+            {**headers, JOB: id}, holes=(NUMBER,) if columns else (), persistent=shape.persistent, priority=shape.priority,
+            expires=shape.expires, has_length=shape.has_length,
+        )  # fmt: skip
+        one = Run(plain, run.bodies[index : index + 1], columns, routing=run.routing, queue=run.queue)
         first = after(special.cron, now) + special.delay if special.cron else special.delivery_time(now) or now + special.period
         return Schedule(
             id, address.name, one, special.cron, special.delay, special.period, special.repeat,
@@ -194,14 +203,15 @@ class Schedules:
         limits = address.limits
         if address.is_blocked or (limits is not None and limits.policy is AddressFullPolicy.BLOCK and limits.look()):
             raise Refused("address-full", f"address {address.name!r} takes nothing now")
-        again = Run(run.shape, run.bodies, routing=run.routing, queue=run.queue)
+        columns = tuple([[self.new_number()] for _ in run.shape.holes])
+        again = Run(run.shape, run.bodies, columns, routing=run.routing, queue=run.queue)
         engine.prepare([(address, again)], maker)
         engine.publish(address, again)
 
     def recall(self, id: str, entry: dict[str, Any], state: list[int]) -> None:
         """What the catalogue has of one."""
         stored = decode(base64.b64decode(entry["chunk"]), 0)[0]
-        run = Run(stored.shape, stored.bodies, routing=entry["routing"], queue=entry["queue"])
+        run = Run(stored.shape, stored.bodies, stored.columns, routing=entry["routing"], queue=entry["queue"])
         times = entry["cron"], entry["delay"], entry["period"], entry["repeat"]
         self._keep(Schedule(id, entry["address"], run, *times, next=state[0], left=state[1], owner=entry["owner"], is_stored=True))
 

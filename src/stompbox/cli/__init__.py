@@ -7,6 +7,7 @@ ended. The signal itself stays ignored: a broker's lost socket must not end a co
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import NoReturn
 
@@ -49,6 +50,8 @@ for _group, _name, _place, _help in _COMMANDS:
 
 
 def main() -> None:
+    if sys.stdout is None:  # closed by who has started us: what is printed goes nowhere, and what was asked for is done
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
     try:
         try:
             app(print_error=False, exit_on_error=False)

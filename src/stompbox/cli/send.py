@@ -69,7 +69,9 @@ def _check(body: str | None, file: Path | None, *, lines: bool, count: int, wind
         return
     if lines and count > 1:
         raise UsageError("bad-argument", "--lines with --count needs a body or --file: the lines of stdin are read once")
-    if sys.stdin is not None and sys.stdin.isatty():
+    if sys.stdin is None:
+        raise UsageError("bad-argument", "stdin is closed, and neither a body nor --file is given")
+    if sys.stdin.isatty():
         what = "each line typed here is a message" if lines else "the message is what is typed here"
         print(f"stompbox send: {what}; Ctrl-D at the beginning of a line ends it", file=sys.stderr)
 

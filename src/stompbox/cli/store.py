@@ -234,6 +234,8 @@ def _bars() -> Iterator[Callable[[str], Report | None]]:
 def _ending(command: str) -> Iterator[None]:
     try:
         yield
+    except BrokenPipeError:  # nobody reads our output any more: cli/__init__.py
+        raise
     except (StompboxError, OSError) as error:
         _leave(command, error)
     except KeyboardInterrupt:

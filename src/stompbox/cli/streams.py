@@ -48,10 +48,8 @@ async def off_loop(call: Callable[[], _Value]) -> _Value:
 
 
 async def opened(file: Path | None) -> FileIO:
-    """A file, or stdin for None. Raises UsageError when it cannot be read."""
+    """A file, or stdin for None, which must be open. Raises UsageError when it cannot be read."""
     if file is None:
-        if sys.stdin is None:
-            raise UsageError("bad-argument", "stdin is closed, and neither a body nor --file is given")
         return FileIO(sys.stdin.fileno(), closefd=False)  # no buffer of its own, whose lock the end of the process would want
     try:
         return await off_loop(lambda: file.open("rb", buffering=0))

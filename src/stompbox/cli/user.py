@@ -19,6 +19,8 @@ app = App(name="user")
 @app.command(name="hash")
 def print_hash() -> None:
     """Read a passcode from stdin or a prompt and print its hash for the configuration file."""
+    if sys.stdin is None:
+        _leave("stdin is closed, and no passcode can be read from it")
     try:
         password = _prompted() if sys.stdin.isatty() else _piped()
     except (EOFError, KeyboardInterrupt):

@@ -11,7 +11,7 @@ what there is not here.
 | `x-delivery-limit`                                        | `max-delivery-attempts`: that many redeliveries                           |
 | `x-single-active-consumer:true`                           | `default-exclusive-queue`                                                 |
 | `x-max-priority` up to 10, `x-queue-mode`, `x-queue-type` | nothing: each queue has ten priorities, pages, and is durable             |
-| `x-queue-name` on a SUBSCRIBE to a topic                  | `address::queue`                                                          |
+| `x-queue-name` on a SUBSCRIBE to a topic                  | `address::queue`; a SEND can say it of the queue that it goes to alone    |
 
 Such a queue stays until it is to go, empty or not. Who makes it says what it is, with the rights of making it; who comes later may say
 the same, or nothing, and gets an ERROR `queue-arguments-differ` for anything else. What is on the list FOREIGN has no equal here: an ERROR
@@ -31,7 +31,7 @@ from stompbox.broker import queuearguments, subscriptions
 from stompbox.broker.destinations import Destination
 from stompbox.config import UnknownHeaderPolicy
 from stompbox.config.matching import Wildcards
-from stompbox.errors import IllegalFrame
+from stompbox.errors import IllegalFrame, Refused
 from stompbox.message import ANYCAST, MULTICAST
 from stompbox.security import Right
 
@@ -45,8 +45,10 @@ LENGTH: Final = "x-max-length"
 EXCHANGE: Final = "x-dead-letter-exchange"
 ROUTING_KEY: Final = "x-dead-letter-routing-key"
 QUEUE_NAME: Final = "x-queue-name"
+QUEUE_TYPE: Final = "x-queue-type"
 AUTO_DELETE: Final = "auto-delete"
 EXCHANGES: Final = ("", "amq.direct", "amq.topic")
+_TYPES: Final = ("classic", "quorum", "stream")  # the first two are the one kind of queue there is
 _LARGEST: Final = 1 << 53
 _FOREVER: Final = -1
 
@@ -68,10 +70,14 @@ FOREIGN: Final = MappingProxyType(
         "x-cancel-on-ha-failover": "nothing: there is one broker",
         "x-ha-policy": "nothing: there is one broker",
         "x-dead-letter-strategy": "nothing: dead letters are stored in the commit that ends the failed delivery",
+        "x-max-in-memory-length": "`max-size-messages` of the address settings, beyond which queues page",
+        "x-max-in-memory-bytes": "`max-size-bytes` of the address settings, beyond which queues page",
         "x-consumer-timeout": "`slow-consumer-threshold` of the address settings",
         "x-delay": "the header AMQ_SCHEDULED_DELAY, in ms",
         "x-deduplication-header": "the header _AMQ_DUPL_ID",
         "x-message-deduplication": "the header _AMQ_DUPL_ID",
+        "_AMQ_GROUP_ID": "the header JMSXGroupID",
+        "_AMQ_GROUP_SEQUENCE": "the header JMSXGroupSeq",
         "_AMQ_SCHED_DELIVERY": "the header AMQ_SCHEDULED_TIME, in ms since 1970",
         "AMQ_SCHEDULER_ACTION": "the requests `schedules` and `unschedule`",
         "activemq.retroactive": "`retroactive-message-count` of the address settings",
@@ -100,7 +106,12 @@ def keys_of(headers: Mapping[str, str], wildcards: Wildcards) -> Keys:
             found |= of(name, headers[name])
     if EXCHANGE in headers or ROUTING_KEY in headers:
         found |= _dead_letters(headers, wildcards)
-    if headers.get(AUTO_DELETE, "").lower() == "true":
+    if headers.get(QUEUE_TYPE, _TYPES[0]) not in _TYPES:
+        raise IllegalFrame("bad-queue-type", f"header {QUEUE_TYPE} is {headers[QUEUE_TYPE][:80]!r}; allowed are {', '.join(_TYPES)}")
+    goes = headers.get(AUTO_DELETE, "false").lower()
+    if goes not in ("true", "false"):
+        raise IllegalFrame("bad-queue-argument", f"header {AUTO_DELETE} is {headers[AUTO_DELETE][:80]!r}; allowed are true and false")
+    if goes == "true":
         if "x-expires" in headers:
             raise IllegalFrame("bad-queue-argument", "headers x-expires and auto-delete say two different things; give one of the two")
         found |= {"auto_delete_queues": True, "auto_delete_queues_delay": 0, "auto_delete_queues_message_count": _FOREVER}
@@ -148,7 +159,22 @@ _ARGUMENTS: Final[Mapping[str, Callable[[str, str], Keys]]] = MappingProxyType(
     }
 )
 _OF_PLAIN: Final = frozenset((*_unused_for(0), "default_ring_size", "default_exclusive_queue"))
-LOOKED_AT: Final = frozenset((*_ARGUMENTS, EXCHANGE, ROUTING_KEY, AUTO_DELETE, *FOREIGN))
+LOOKED_AT: Final = frozenset((*_ARGUMENTS, EXCHANGE, ROUTING_KEY, QUEUE_TYPE, AUTO_DELETE, *FOREIGN))
+# By which header a key came
+_HEADERS: Final = MappingProxyType(
+    {
+        "default_ring_size": LENGTH, "max_expiry_delay": "x-message-ttl", "max_delivery_attempts": "x-delivery-limit",
+        "default_exclusive_queue": "x-single-active-consumer", "dead_letter_address": EXCHANGE,
+    }
+)  # fmt: skip
+
+
+def headers_of(keys: Keys) -> str:
+    """The headers that have asked for these keys, for error texts."""
+    names = [name for key, name in _HEADERS.items() if key in keys]
+    if "auto_delete_queues" in keys:
+        names.append("x-expires" if "auto_delete_queues_skip_usage_check" in keys else AUTO_DELETE)
+    return f"{'headers' if len(names) > 1 else 'header'} {', '.join(names)}"
 
 
 def _dead_letters(headers: Mapping[str, str], wildcards: Wildcards) -> Keys:
@@ -198,10 +224,13 @@ def _require(connection: Connection, destination: Destination, keys: Keys) -> No
     engine, permissions = connection.broker.engine, connection.broker.permissions
     if not _is_queue(connection, destination):
         which = ", ".join(sorted(keys)).replace("_", "-")
-        text = f"destination {destination.text[:200]!r} is no queue of its own; {which} is for the address settings to say"
-        raise IllegalFrame("argument-not-allowed", text)
+        what = f"destination {destination.text[:200]!r} is no queue of its own"
+        raise IllegalFrame("argument-not-allowed", f"{headers_of(keys)}: {what}; {which} is for the address settings to say")
     name, queue = destination.address, destination.queue or destination.address
-    queuearguments.require_same(engine, name, queue, keys)
+    try:
+        queuearguments.require_same(engine, name, queue, keys)
+    except Refused as refusal:
+        raise Refused(refusal.code, f"{headers_of(keys)}: {refusal.message}") from None
     if queuearguments.is_there(engine, name, queue):
         return
     queuearguments.require_possible(engine, name, keys)
@@ -237,10 +266,19 @@ def named(connection: Connection, headers: Mapping[str, str], destinations: tupl
     if given is None:
         return destinations
     alone = destinations[0]
-    if not given or len(destinations) > 1 or alone.is_wild or alone.is_temporary or alone.is_stream or alone.queue:
+    is_one = len(destinations) == 1 and not (alone.is_wild or alone.is_temporary or alone.is_stream or alone.queue)
+    if not given or not is_one or connection.names.wildcards.is_wild(given) or "::" in given or "," in given:
         raise IllegalFrame("bad-queue-argument", f"header {QUEUE_NAME} is {given[:80]!r}; it names a queue of one topic")
     if _is_queue(connection, alone):
         if connection.names.placed(given) != alone.address:
             raise IllegalFrame("bad-queue-argument", f"header {QUEUE_NAME} is {given[:80]!r}, and the destination is another queue")
         return destinations
     return (replace(alone, queue=connection.names.placed(given), routing=MULTICAST),)
+
+
+def require_its_own(headers: Mapping[str, str], destinations: tuple[Destination, ...], space: str) -> None:
+    """x-queue-name on a SEND, which makes no queue of a topic: it may say what the destination says."""
+    given = headers.get(QUEUE_NAME)
+    if given is not None and [space + given] != [destination.address for destination in destinations if destination.routing == ANYCAST]:
+        text = f"header {QUEUE_NAME} is {given[:80]!r}; a SEND names its queue as its destination, address::queue that of a topic"
+        raise IllegalFrame("bad-queue-argument", text)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from stompbox.config.matching import Words, is_match
 from stompbox.errors import StompboxError
+from stompbox.stomp.frames import STARS, is_secret
 
 if TYPE_CHECKING:
     from stompbox.server.broker import Broker
@@ -31,10 +32,9 @@ MOST_HEAD: Final = 256 << 10  # octets of a head that has no end yet; more are n
 _EOLS: Final = b"\r\n"  # between frames, heart-beats among them
 _HEAD_END: Final = re.compile(rb"\n\r?\n|\0")
 _LENGTH: Final = re.compile(rb"\ncontent-length[ \t]*:[ \t]*([0-9]{1,18})[ \t]*\r?\n")
-_SECRET: Final = re.compile(rb"pass|secret|token|authori[sz]|credential", re.IGNORECASE)
 _DESTINATION: Final = re.compile(rb"\ndestination[ \t]*:([^\r\n]*)")
 _ESCAPES: Final = {b"\\c": b":", b"\\\\": b"\\", b"\\n": b"\n", b"\\r": b"\r"}
-_STARS: Final = b"***"
+_STARS: Final = STARS.encode()
 _AROUND: Final = b" \t\r\0"
 
 
@@ -210,8 +210,8 @@ class Frames:
 
 
 def masked(head: bytes) -> bytes:
-    """A head without its secrets: the values of headers whose names say that they are some, however they are written, and whatever stands
-    in a CONNECT that is no header, because it may be the rest of one."""
+    """A head without its secrets: the values of headers whose names say that they are some, however they are written, and of a CONNECT
+    also of those whose values do, and whatever is no header, because it may be the rest of one."""
     first, *lines = head.split(b"\n")
     shown = first if first.strip(_AROUND).isalpha() else _STARS
     return b"\n".join([shown, *[_masked(line, hides_rest=is_login(head)) for line in lines]])
@@ -224,7 +224,7 @@ def is_login(head: bytes) -> bool:
 
 def _masked(line: bytes, *, hides_rest: bool) -> bytes:
     name, colon, _ = line.partition(b":")
-    if colon:
-        return name + colon + _STARS if _SECRET.search(name) else line
-    is_secret = bool(line.strip(_AROUND)) and (hides_rest or _SECRET.search(line) is not None)
-    return _STARS if is_secret else line
+    if colon and (name.strip(_AROUND) or not hides_rest):
+        return name + colon + _STARS if is_secret(line if hides_rest else name) else line
+    is_hidden = bool(line.strip(_AROUND)) and (hides_rest or is_secret(line))
+    return _STARS if is_hidden else line

@@ -130,7 +130,8 @@ async def readable(connection: Connection, frame: Frame, destinations: list[Dest
     if any(destination.is_wild for destination in destinations):
         among = [address for id, address in engine.logs.items() if id > after]
     else:
-        among = [engine.addresses[name] for name in patterns if name in engine.addresses and engine.addresses[name].log.id > after]
+        named = [engine.addresses[name] for name in dict.fromkeys(patterns) if name in engine.addresses]
+        among = [address for address in named if address.log.id > after]
         among.sort(key=lambda address: address.log.id)
     found: list[Address] = []
     is_reached = matcher(engine.wildcards, patterns)

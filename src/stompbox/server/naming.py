@@ -10,7 +10,7 @@ from stompbox.config import ListenerOptions, UnknownHeaderPolicy
 from stompbox.config.matching import DOTS, Wild, Wildcards, Words, is_match
 from stompbox.errors import IllegalFrame
 from stompbox.message import ANYCAST, MULTICAST, Shape
-from stompbox.server.arguments import FOREIGN, LOOKED_AT, Keys, keys_of, require_known
+from stompbox.server.arguments import FOREIGN, LOOKED_AT, Keys, keys_of, require_its_own, require_known
 
 
 def _strict() -> UnknownHeaderPolicy:
@@ -97,6 +97,7 @@ class Names:
         for destination in destinations:
             if destination.is_wild or destination.is_stream:
                 raise IllegalFrame("bad-destination", f"destination {shape.destination[:200]!r} can be subscribed to, not sent to")
+        require_its_own(shape.headers, destinations, self.space)
         reply = self._reply(shape.headers.get("reply-to", ""))
         arguments = self.keys_of(shape.headers)
         is_plain = len(destinations) == 1 and not (destinations[0].is_temporary or reply or shape.retain or arguments)

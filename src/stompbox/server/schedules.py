@@ -16,6 +16,7 @@ from stompbox.errors import Refused
 from stompbox.security import Right
 from stompbox.server.answers import Answer, durable, header, in_turns, json_answer, placed
 from stompbox.server.owners import is_own, owner_of, require
+from stompbox.server.stamping import spelled
 from stompbox.stomp.frames import Frame
 
 if TYPE_CHECKING:
@@ -36,8 +37,12 @@ def attend(broker: Broker) -> None:
         user = broker.users.named(name)
         return not name or (user is not None and broker.permissions.may(user, Right.SEND, address))
 
+    def numbers(session: int) -> bool:
+        return any(one.options.stomp_enable_message_id for one in broker.connections if one.session_id == session)
+
     known = broker.engine.schedules
     known.owner_of, known.may_send = owner, may_send
+    known.numbers_of, known.new_number = numbers, lambda: spelled(next(broker.numbers))
     known.limit(broker.configuration.max_scheduled_bytes)
 
 

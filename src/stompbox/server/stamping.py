@@ -20,11 +20,10 @@ from typing import Final
 
 from stompbox.config import ListenerOptions
 from stompbox.errors import IllegalFrame, Refused
-from stompbox.message import Shape
+from stompbox.message import NUMBER, Shape
 
 REMEMBERED: Final = 256  # shapes of one connection
 USER: Final = "JMSXUserID"
-MESSAGE_ID: Final = "amqMessageId"  # Artemis: STOMP and a number
 
 # Headers of a SEND that are not a JMS message's properties, whatever they are called: the specs', the bindings', the brokers' own
 _NO_PROPERTIES: Final = frozenset(
@@ -43,6 +42,11 @@ Columns = tuple[Sequence[bytes], ...]
 def is_property(name: str) -> bool:
     """May a JMS message have a property of this name, or is it no property's name at all?"""
     return name in _NO_PROPERTIES or (_PROPERTY.fullmatch(name) is not None and name.upper() not in _RESERVED)
+
+
+def spelled(number: int) -> bytes:
+    """An id as `amqMessageId` says it."""
+    return b"STOMP%d" % number
 
 
 def with_headers(shape: Shape, headers: Mapping[str, str], *, persistent: bool | None, expires: int) -> Shape:
@@ -94,8 +98,8 @@ class Stamps:
             if len(self._with_ids) >= REMEMBERED:
                 self._with_ids.clear()
             self._with_ids[shape] = known
-        kept = [column for name, column in zip(shape.holes, columns, strict=True) if name != MESSAGE_ID]
-        return known, (*kept, [b"STOMP%d" % number for number in islice(self.numbers, count)])
+        kept = [column for name, column in zip(shape.holes, columns, strict=True) if name != NUMBER]
+        return known, (*kept, list(map(spelled, islice(self.numbers, count))))
 
     def _stamp(self, shape: Shape) -> Shape:
         if self.is_refused:
@@ -114,8 +118,8 @@ class Stamps:
 
 
 def _with_hole(shape: Shape) -> Shape:
-    headers = {name: value for name, value in shape.headers.items() if name != MESSAGE_ID}
-    holes = (*[name for name in shape.holes if name != MESSAGE_ID], MESSAGE_ID)
+    headers = {name: value for name, value in shape.headers.items() if name != NUMBER}
+    holes = (*[name for name in shape.holes if name != NUMBER], NUMBER)
     return Shape(
         headers, holes=holes, persistent=shape.persistent, priority=shape.priority, expires=shape.expires, has_length=shape.has_length
     )  # fmt: skip

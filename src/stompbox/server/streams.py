@@ -24,6 +24,7 @@ from stompbox.config.spaces import local
 from stompbox.errors import IllegalFrame, Refused, StompboxError
 from stompbox.incarnations import difference
 from stompbox.security import Right
+from stompbox.server.arguments import QUEUE_TYPE
 from stompbox.server.logs import offset_at_time
 from stompbox.server.owners import is_own, owner_of, require
 from stompbox.server.values import truth
@@ -36,19 +37,15 @@ INCARNATION: Final = "x-stream-incarnation"
 _NAMES: Final = ("x-stream-offset", "from-seq")
 _TIME: Final = "timestamp="
 _WORDS: Final = ("first", "last", "next", "-1")
-_TYPE: Final = "x-queue-type"
-_TYPES: Final = ("classic", "quorum", "stream")
 
 
 def as_asked(frame: Frame, destinations: tuple[Destination, ...]) -> tuple[Destination, ...]:
     """The destinations of a SUBSCRIBE, as streams where it says so. Raises for an offset that is none, or that nothing would look at."""
-    given = frame.headers.get(_TYPE)
-    if given is not None and given not in _TYPES:
-        raise IllegalFrame("bad-queue-type", f"header {_TYPE} is {given[:80]!r}; allowed are {', '.join(_TYPES)}")
-    if given == "stream":
+    if frame.headers.get(QUEUE_TYPE) == "stream":
         for destination in destinations:
             if destination.queue or destination.is_temporary:
-                raise IllegalFrame("bad-destination", f"destination {destination.text[:200]!r} has no log of its own to read as a stream")
+                text = f"header {QUEUE_TYPE}: destination {destination.text[:200]!r} has no log of its own to read as a stream"
+                raise IllegalFrame("bad-destination", text)
         destinations = tuple([replace(destination, is_stream=True) for destination in destinations])
     name = next((name for name in _NAMES if name in frame.headers), None)
     if name is not None:

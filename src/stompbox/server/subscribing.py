@@ -293,7 +293,8 @@ def _durable_wish(connection: Connection, frame: Frame, destinations: tuple[Dest
     if is_of_user:
         name = frame.headers.get("id")
     if not name:
-        raise IllegalFrame("missing-id", "a durable subscription needs a name that is not empty, or an id")
+        names = ", ".join(DURABLE_NAMES[:3])
+        raise IllegalFrame("missing-id", f"a durable subscription needs a name that is not empty ({names}), or an id")
     for destination in destinations:
         _check_durable(connection, destination)
     wish = DurableSubscription(

@@ -29,7 +29,17 @@ from functools import cache
 from typing import Final, Protocol
 
 from stompbox.errors import FrameError, UsageError
-from stompbox.stomp.frames import CLIENT_COMMANDS, CONTROL_COMMANDS, RAW_COMMANDS, SECRET_HEADERS, SERVER_COMMANDS, Frame, content_length
+from stompbox.stomp.frames import (
+    CLIENT_COMMANDS,
+    CONTROL_COMMANDS,
+    RAW_COMMANDS,
+    SECRET_HEADERS,
+    SERVER_COMMANDS,
+    STARS,
+    Frame,
+    content_length,
+    is_secret,
+)
 from stompbox.stomp.large import Body, Ending, Opening, Piece
 from stompbox.stomp.versions import V10, Version
 
@@ -337,13 +347,13 @@ def _plain_headers(text: bytes) -> dict[str, str] | None:
 def _header(line: bytes, command: str, version: Version, *, escaped: bool) -> tuple[str, str]:
     name, colon, value = line.partition(b":")
     if not colon:
-        raise FrameError("header-without-colon", f"header line {_shown(line)} of a {command} frame has no colon")
+        raise FrameError("header-without-colon", f"header line {_shown_of(command, line)} of a {command} frame has no colon")
     if not name:
-        raise FrameError("empty-header-name", f"header line {_shown(line)} of a {command} frame has no name before its colon")
+        raise FrameError("empty-header-name", f"header line {_shown_of(command, line)} of a {command} frame has no name before its colon")
     if not version.bare_cr and b"\r" in line:
         raise FrameError("bare-cr", f"header {_shown(name)} of a {command} frame holds a CR that is not escaped as \\r")
     if escaped:
-        name, value = unescape(name, version, command), unescape(value, version, command)
+        name, value = unescape(name, version, command), unescape(value, version, command, name)
     try:
         return name.decode(), value.decode()
     except UnicodeDecodeError:
@@ -354,21 +364,29 @@ def _without_cr(line: bytes) -> bytes:
     return line[:-1] if line.endswith(b"\r") else line
 
 
+def _shown_of(command: str, line: bytes) -> str:
+    """What stands in a CONNECT and is no header may be the rest of a passcode."""
+    return repr(STARS) if command in RAW_COMMANDS else _shown(line)
+
+
 def _shown(octets: bytes) -> str:
-    """For error texts: at most 80 characters, controls made visible."""
+    """For error texts: at most 80 characters, controls made visible; nothing of what tells a secret."""
+    if is_secret(octets):
+        return repr(STARS)
     return repr(octets[:80].decode("utf-8", "backslashreplace")) + ("…" if len(octets) > 80 else "")
 
 
-def unescape(text: bytes, version: Version, command: str) -> bytes:
-    """STOMP 1.1 and 1.2, Value Encoding: undefined escape sequences MUST be treated as a fatal protocol error."""
+def unescape(text: bytes, version: Version, command: str, name: bytes = b"") -> bytes:
+    """STOMP 1.1 and 1.2, Value Encoding: undefined escape sequences MUST be treated as a fatal protocol error. `name`: of whose value."""
     if b"\\" not in text:
         return text
 
     def octet(match: re.Match[bytes]) -> bytes:
         found = version.escapes.get(match[1])
         if found is None:
+            shown = repr(STARS) if is_secret(name) else _shown(text)
             raise FrameError(
-                "undefined-escape", f"undefined escape {_shown(match[0])} in {_shown(text)} of a {command} frame in STOMP {version.name}"
+                "undefined-escape", f"undefined escape {_shown(match[0])} in {shown} of a {command} frame in STOMP {version.name}"
             )
         return found
 

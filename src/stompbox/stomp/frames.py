@@ -5,6 +5,7 @@ This file names commands; whether one may come now is session.py's table, how on
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -27,6 +28,18 @@ COMMANDS_WITH_BODY: Final = frozenset(("SEND", "MESSAGE", "ERROR"))
 
 # Header values that no log and no repr may show
 SECRET_HEADERS: Final = frozenset(("passcode",))
+_SECRET: Final = re.compile(rb"pass|secret|token|authori[sz]|credential|api[-_]?key", re.IGNORECASE)
+STARS: Final = "***"
+
+
+def is_secret(octets: bytes) -> bool:
+    """Whether a header's name, or a line that is none, says of itself that it tells a secret."""
+    return _SECRET.search(octets) is not None
+
+
+def quoted(text: str) -> str:
+    """A value of a header as an error text shows it: the beginning, and nothing of what was meant for a passcode."""
+    return repr(STARS if is_secret(text.encode("utf-8", "backslashreplace")) else text[:80])
 
 
 class Frame:

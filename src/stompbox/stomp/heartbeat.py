@@ -27,6 +27,7 @@ from enum import Enum
 from typing import Final, Protocol
 
 from stompbox.errors import IllegalFrame
+from stompbox.stomp.frames import quoted
 
 LEAST_INTERVAL: Final = 500  # ms; what the broker offers and asks for: shorter beats are load without use
 _SILENCE: Final = 0.75  # of an interval, after which a beat goes out: early enough for a strict receiver, late enough to be rare
@@ -84,7 +85,7 @@ def parse(header: str) -> tuple[int, int]:
     """The two numbers of a heart-beat header (blanks around them are accepted). Raises IllegalFrame `bad-heart-beat`, which closes."""
     numbers = [part.strip(" ") for part in header.split(",")]
     if len(numbers) != 2 or not all(text.isascii() and text.isdigit() and len(text) <= _DIGITS for text in numbers):
-        text = f"heart-beat is {header[:80]!r}; allowed are two numbers of milliseconds with a comma between them, such as 10000,10000"
+        text = f"heart-beat is {quoted(header)}; allowed are two numbers of milliseconds with a comma between them, such as 10000,10000"
         raise IllegalFrame("bad-heart-beat", text, closes=True)
     return int(numbers[0]), int(numbers[1])
 

@@ -43,7 +43,7 @@ _MOST: Final = 1 << 20
 
 # Headers whose value means something to the broker: another value is another shape
 _MEANING: Final = frozenset(
-    ("destination", "destination-type", "persistent", "priority", "expires", "expiration", "retain", "reply-to", "type")
+    ("destination", "destination-type", "persistent", "priority", "expires", "expiration", "retain", "reply-to", "type", "auto-delete")
 )
 _MEANING_PREFIXES: Final = ("JMSX", "AMQ_", "_AMQ", "__AMQ", "activemq.", "x-", "stompbox")
 # But for these: whoever reads them looks at the columns, because their values differ from message to message

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Final
 
 from stompbox.errors import IllegalFrame
-from stompbox.stomp.frames import CLIENT_COMMANDS, COMMANDS_WITH_BODY, Frame
+from stompbox.stomp.frames import CLIENT_COMMANDS, COMMANDS_WITH_BODY, Frame, quoted
 from stompbox.stomp.versions import SUPPORTED, V10, VERSIONS, Version
 
 
@@ -45,7 +45,8 @@ _REQUIRED: Final = MappingProxyType(
 # STOMP 1.2, SEND, ACK, NACK: these may be part of a transaction; BEGIN, COMMIT and ABORT name one
 _WITH_TRANSACTION: Final = frozenset(("SEND", "ACK", "NACK", "BEGIN", "COMMIT", "ABORT"))
 
-DURABLE_NAMES: Final = ("durable-subscriber-name", "durable-subscription-name", "activemq.subscriptionName")  # the first one counts
+# The first one counts; the last is how older versions of ActiveMQ Classic spell it
+DURABLE_NAMES: Final = ("durable-subscriber-name", "durable-subscription-name", "activemq.subscriptionName", "activemq.subcriptionName")
 
 
 class Session:
@@ -143,5 +144,5 @@ def negotiate(frame: Frame) -> Version:
     offered = [token.strip() for token in accepted.split(",")]
     common = [version for name, version in VERSIONS.items() if name in offered]
     if not common:
-        raise IllegalFrame("no-common-version", f"accept-version is {accepted[:80]!r}; supported are {SUPPORTED}", closes=True)
+        raise IllegalFrame("no-common-version", f"accept-version is {quoted(accepted)}; supported are {SUPPORTED}", closes=True)
     return common[-1]

@@ -85,7 +85,8 @@ def _check_schedule(headers: Mapping[str, str]) -> None:
     """ActiveMQ Classic. Days of the week by their place in the month (`1#5`) there are none: some never come, which takes long to see."""
     period, repeat, cron = [headers.get(name) for name in (SCHEDULED_PERIOD, SCHEDULED_REPEAT, SCHEDULED_CRON)]
     if period is not None and not (_is_time(period) and int(period) <= _LONGEST):
-        raise IllegalFrame("bad-schedule", f"header {SCHEDULED_PERIOD} is {period[:80]!r}; allowed is a number of ms, 0 for none")
+        text = f"header {SCHEDULED_PERIOD} is {period[:80]!r}; allowed is a number of ms up to {_LONGEST}, 0 for none"
+        raise IllegalFrame("bad-schedule", text)
     if repeat is not None and not (_is_time(repeat.removeprefix("-")) and repeat != "-"):
         raise IllegalFrame("bad-schedule", f"header {SCHEDULED_REPEAT} is {repeat[:80]!r}; allowed is a number, -1 for ever")
     if repeat is not None and int(repeat) and not (period and int(period)):
