@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 
 from stompbox.broker.closing import PART
+from stompbox.broker.paging import Load
+from stompbox.message import Run
 from stompbox.server import transactions
 from stompbox.server.answers import in_turns
 from stompbox.server.turns import SHARES
@@ -195,6 +197,31 @@ def test_receipts_of_one_commit_are_said_in_portions() -> None:
         before = told
     assert told == 200
     assert not world.broker.waiting
+
+
+def test_what_was_read_for_many_paged_queues_at_once_is_taken_in_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    world.client().say(("SUBSCRIBE", {"id": "1", "destination": "/queue/paged"}))
+    [queue] = world.broker.engine.queues.values()
+    taken = []
+
+    async def load(*_: int) -> tuple[list[Run], int]:
+        return [], 1
+
+    def then(*_: object) -> None:
+        taken.append(world.broker.turns.clock())
+
+    monkeypatch.setattr(world.broker.committer, "load", load)
+    for _ in range(100):
+        with pytest.raises(StopIteration):
+            world.broker._load(Load(queue, 0, 1, then)).send(None)
+    turns = 0
+    while len(taken) < 100:
+        before = len(taken)
+        world.turn()
+        turns += 1
+        assert len(taken) - before <= LOOKS
+    assert turns >= 100 / LOOKS
 
 
 # What ends
