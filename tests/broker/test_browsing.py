@@ -257,3 +257,18 @@ def test_what_a_consumer_has_out_of_the_log_is_shown_once() -> None:
     browser.is_started = True
     world.engine.dispatch_later(browse(world.engine, world.queue("q"), browser, goes_on=False))
     assert sorted(got.offset for got in world.settle() if "browser" not in got.headers) == list(range(6))
+
+
+def test_what_was_scheduled_is_shown_once_although_its_queue_gives_its_memory_back_and_reads_it_again() -> None:
+    world = World(AddressSetting(match="q", default_non_destructive=True))
+    before = world.on_queue(world.consumer("before"), "q")
+    world.send("q", b"later", headers={"AMQ_SCHEDULED_DELAY": "100"})
+    world.commit()
+    world.tick(200)
+    after = world.on_queue(world.consumer("after"), "q")
+    assert [(got.consumer, got.body) for got in world.settle()] == [(before.name, b"later"), (after.name, b"later")]
+    give_back(world.queue("q"))
+    assert world.queue("q").is_paged
+    world.queue("q").dispatch()
+    assert world.settle() == []
+    assert not world.queue("q").is_paged

@@ -71,6 +71,7 @@ class Disk(apsw.VFS):
         self.name = name
         self.operations: list[Operation] = []
         self.kinds: list[str] = []  # of the calls
+        self.records = 0  # how often the journal was written to
         self.fail_at = 0
         self.fault = ""  # why writes fail: "full", "read-only", else an error of the device
         self.failed = ""  # the call that did
@@ -91,6 +92,7 @@ class Disk(apsw.VFS):
         os.pwrite(descriptor, data, offset)
         self.operations.append(Write(file, offset, bytes(data)))
         self.kinds.append("write")
+        self.records += 1
         if len(self.kinds) == self.fail_at:
             self.failed = "write"
             number = _NUMBERS.get(self.fault, errno.EIO)

@@ -36,7 +36,7 @@ class Browser(Queue):
         super().__init__(engine, shown.address, consumer.queue_name, kind=Kind.BROWSER, cursor=cursor, selector=consumer.selector)
         self.shown = shown
         self.end = end
-        self.found = Ranges()  # scheduled messages that it found in the log itself, whatever the queue does with them
+        self.found = Ranges()  # scheduled messages that it has, or found in the log itself: the queue may come to them again
         self.destination = consumer.destination or shown.name
 
     def offer(self, run: Run, first: int, stop: int) -> None:
@@ -58,6 +58,7 @@ class Browser(Queue):
     def _show_woken(self, run: Run, first: int, stop: int) -> None:
         """It comes in its own time, and is shown once: here, or when the log is read to there."""
         for low, high in list(self.found.gaps(first, stop if self.paged_from < 0 else min(stop, self.paged_from))):
+            self.found.add(low, high)
             for part in _seen(self.selector, self, Segment(run, low, high)):
                 self.backlog.push(part)
         self.dispatch()
@@ -76,7 +77,8 @@ class Browser(Queue):
         due = arrivals.due_of(segment.run)
         is_early = due > self.engine.now
         is_over = 0 < segment.run.shape.expires <= self.engine.now
-        if _is_scheduled(segment.run) and segment.first >= self.paged_from >= 0:
+        is_in_log = segment.first >= self.paged_from >= 0
+        if _is_scheduled(segment.run) and (is_in_log or not is_early):
             self.found.add(segment.first, segment.stop)
             if is_early and self.end == NO_END:
                 arrivals.wait_for(self, segment, due, is_new=False)
