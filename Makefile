@@ -36,6 +36,7 @@ soak: $(VENV)/.dev ## kill a broker 40 times under load, then 10 minutes with al
 	@SOAK=1 $(BIN)/python -m pytest -q tests/crash/test_power_loss.py tests/crash/test_faults.py \
 	  tests/crash/test_broker_power_loss.py tests/crash/test_broker_faults.py tests/crash/test_calls.py tests/pipelines/test_kills.py
 	@$(BIN)/python -m tests.spark.soak
+	@$(BIN)/python -m tests.spark.soak --writer arrow --kills 24 --batch 25000
 
 lock: $(VENV)/.dev ## write the installed versions to requirements.lock
 	@{ head -n 1 $(LOCK); $(BIN)/python -m pip freeze --exclude-editable; } >$(LOCK).new && mv $(LOCK).new $(LOCK)

@@ -1,6 +1,7 @@
 """One Spark application as a process of its own, to be killed: `python -m tests.spark.archive URL FOLDER FORMS`.
 
-Reads /topic/soak.# in batches of `--rows` into FOLDER, form `parquet`, or back to /queue/copy, form `stomp`, or both at once. Prints the
+Reads /topic/soak.# in batches of `--rows` into FOLDER, form `parquet` (Spark's own sink) or `arrow` (a pipeline's archive), or back to
+/queue/copy, form `stomp`, or two at once. Prints the
 form and number of each batch when it is done, and `end` when everything that was there is. A query that fails ends it.
 """
 
@@ -25,6 +26,8 @@ QUICK = {  # for a Java that does not live long: starts sooner, and takes less o
 
 def started(spark: Any, url: str, folder: Path, form: str, rows: int) -> Any:
     """One query with its own checkpoint and group."""
+    if form == "arrow":
+        return pipeline(spark, url, folder, rows)
     given = {"url": url, "destination": "/topic/soak.#", "group": f"lake-{form}", "maxRowsPerTrigger": str(rows), "numPartitions": "2"}
     source = spark.readStream.format("stomp").options(**given).load()
     if form == "stomp":
@@ -32,6 +35,31 @@ def started(spark: Any, url: str, folder: Path, form: str, rows: int) -> Any:
     else:
         writer = source.writeStream.format(form).option("path", str(folder / "table"))
     return writer.queryName(form).option("checkpointLocation", str(folder / f"checkpoint-{form}")).trigger(availableNow=True).start()
+
+
+PIPELINE = """
+url = "{url}"
+folder = "state"
+[[archive]]
+name = "arrow"
+group = "lake-arrow"
+destinations = ["/topic/soak.#"]
+table = "table"
+max-rows = {rows}
+num-partitions = 2
+writer = "arrow"
+"""
+
+
+def pipeline(spark: Any, url: str, folder: Path, rows: int) -> Any:
+    """The archive of a pipeline, whose tasks write the files themselves, and which compacts them."""
+    from stompbox.pipelines import archive
+    from stompbox.pipelines.settings import read_plan
+
+    file = folder / "lake.toml"
+    file.write_text(PIPELINE.format(url=url, rows=rows))
+    plan = read_plan(file, {})
+    return archive.start(spark, plan, plan.pipeline.archives[0], lambda _: None, {}, once=True)
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
     --rows 2000000   messages; half as many batches of `--batch` rows as they need go to each of the two sinks
     --kills 12       SIGKILLs at random times, of each kind as many
+    --writer arrow   who writes the table: Spark's own sink (java), or the tasks of a pipeline's archive
     --seed 7         decides kinds and times; printed, so that a run can be said again (times vary with the machine)
 
 Three topics are filled. One Spark application on a local cluster (two executors that are processes of their own) reads them twice, with
@@ -45,6 +46,7 @@ from tests.spark.archive import CLUSTER
 
 ADDRESSES = 3
 FORMS = ("parquet", "stomp")
+WRITERS = {"java": FORMS, "arrow": ("arrow", "stomp")}
 KINDS = ("executor", "broker", "driver")
 WITHIN = 240.0  # seconds without a sign of life
 FRAMES = 1000  # sent at a time
@@ -78,8 +80,9 @@ def plan(seed: int, kills: int, most_batches: int) -> list[Kill]:
 class Soak:
     """One broker that comes back on its port, one application that is started again."""
 
-    def __init__(self, folder: Path, say: Callable[[str], None] = print) -> None:
+    def __init__(self, folder: Path, say: Callable[[str], None] = print, forms: Sequence[str] = FORMS) -> None:
         self.folder = folder
+        self.forms = forms
         self.say = say
         self.port = free_port()
         self.url = f"stomp://127.0.0.1:{self.port}"
@@ -98,7 +101,7 @@ class Soak:
     def fill(self, rows: int) -> None:
         """`rows` messages that carry their number, on the topics in turn, stored and held by both groups."""
         with leased(self.options("/topic/soak.#").target) as link:
-            for form in FORMS:
+            for form in self.forms:
                 open_group(link, f"lake-{form}", ",".join(f"/topic/soak.{number}" for number in range(ADDRESSES)), EARLIEST)
         with socket.create_connection(("127.0.0.1", self.port), timeout=WITHIN) as sender:
             sender.sendall(b"CONNECT\naccept-version:1.2\nhost:x\nheart-beat:0,0\n\n\0")
@@ -127,7 +130,7 @@ class Soak:
     def _application(self, kills: list[Kill], arguments: Sequence[str]) -> bool:
         """One start of it. True when it has come to its end."""
         self.outcome.starts += 1
-        command = [sys.executable, "-m", "tests.spark.archive", self.url, str(self.folder), ",".join(FORMS)]
+        command = [sys.executable, "-m", "tests.spark.archive", self.url, str(self.folder), ",".join(self.forms)]
         with (
             self.log().open("ab") as log,
             subprocess.Popen(
@@ -208,7 +211,7 @@ class Soak:
         found = self.table().select(["address", "offset"]).group_by(["address", "offset"]).aggregate([])
         assert len(found) == rows, f"table: {len(found)} places instead of {rows}"
         with leased(self.options("/topic/soak.#").target) as link:
-            for form in FORMS:
+            for form in self.forms:
                 self._check_group(link, form, rows)
 
     def _check_group(self, link: Link, form: str, rows: int) -> None:
@@ -273,11 +276,12 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--batch", type=int, default=50_000)
     parser.add_argument("--kills", type=int, default=12)
+    parser.add_argument("--writer", choices=WRITERS, default="java")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     given = parser.parse_args()
     print(f"seed {given.seed}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        soak = Soak(Path(folder), lambda text: print(text, flush=True))
+        soak = Soak(Path(folder), lambda text: print(text, flush=True), WRITERS[given.writer])
         try:
             soak.fill(given.rows)
             outcome = soak.run(plan(given.seed, given.kills, 4), batch=given.batch)
