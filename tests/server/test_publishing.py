@@ -76,6 +76,33 @@ def test_no_commit_of_a_batch_is_large(tmp_path: Path) -> None:
     assert 0 < store.largest < publishing.WINDOW + publishing.PORTION
 
 
+class Damaged(MemoryStore):
+    damaged = -1  # the body of which no piece but its summary can be read
+
+    def read_part(self, body: int, number: int) -> bytes:
+        if body == self.damaged and number:
+            raise StoreError("data-corrupt", f"piece {number} of body {body} is damaged (checksum)")
+        return super().read_part(body, number)
+
+
+def test_a_damaged_piece_ends_its_attempt_with_a_reason(tmp_path: Path) -> None:
+    """The batch is decided when it comes to light: what can be published is, and the answer says what is lost."""
+    store = Damaged()
+
+    async def story(world: World) -> None:
+        for partition in range(3):
+            body = b"%d" % partition + b"." * 20_000
+            assert await world.stage(chunk(run_to("/queue/q", *[body] * 100)), partition) == ""
+        store.damaged = sorted(attempt.body.id for batch in world.broker.sinks.batches.values() for attempt in batch.attempts.values())[1]
+        said, _ = await world.publish(3)
+        assert "data-corrupt" in said
+        assert [body[:1] for body in world.there()["q"]] == [b"0"] * 100 + [b"2"] * 100
+        assert world.broker.engine.counters["dropped"] == 100
+        assert not world.broker.publications.busy and not world.broker.sinks.publishing
+
+    play(tmp_path, store, story)
+
+
 @pytest.mark.parametrize(
     ("runs", "code"),
     [

@@ -5,6 +5,9 @@
     decided      with the first portion, in one commit. When the disk refuses that, the batch is staged as before
     gone on with until all is there, whatever happens: also when its client has gone, when the disk is full for a while, after a restart
 
+A piece of what is staged that the disk has damaged after the batch was decided is the one exception: its attempt is left out, and when
+the rest is there the answer is the error that names it, and not that all was published.
+
 So consumers may have the first messages of a batch while the last ones are being published, and never keep some of a batch whose rest does
 not come: once a message of it outlives a crash, all do. The answer comes when all of it is durable. What others send to the same
 addresses comes in between; the order of the batch is kept.
@@ -57,6 +60,7 @@ MOST_SEEN: Final = 100_000  # values that find duplicates within a batch
 MOST_GATHERED: Final = 1 << 20  # bytes of small runs that become one
 WINDOW: Final = 4 << 20  # octets of what is staged that are on their way to the disk
 AGAIN: Final = 1.0  # seconds until what could not be read is read again
+GONE: Final = ("data-corrupt", "no-such-body")  # which it will never be
 
 Summary = list[tuple[bytes, int, int, int]]
 """For each kind of message: the shape as it stands in a chunk, messages, octets of their bodies, octets of the last one."""
@@ -289,6 +293,7 @@ class _Way:
     before: Published | None = None
     done: asyncio.Future[int] | None = None
     sent: int = 0
+    lost: StoreError | None = None  # why messages of it are not there, and cannot be any more
     size: int = 0  # octets since the disk was waited for
     _runs: deque[deque[Run]] = field(default_factory=deque)  # what was read ahead, by attempt
 
@@ -298,6 +303,7 @@ class _Way:
         error: StompboxError | None = None
         try:
             await self._all()
+            error = self.lost
         except StompboxError as caught:
             error = caught
         finally:
@@ -404,7 +410,7 @@ class _Way:
         engine.undelivered.note(name, NO_ROUTE, Fate.DROPPED, count)
 
     async def _read_ahead(self) -> None:
-        """What cannot be read now is read again until it can; what is damaged ends the batch, and is told."""
+        """What cannot be read now is read again until it can; what is damaged is left out, and is told when the rest is there."""
         broker, publication = self.publications.broker, self.publication
         said, size = False, 0
         while size < PORTION and len(self._runs) < LOOKED_AT and publication.published + len(self._runs) < publication.total:
@@ -414,6 +420,10 @@ class _Way:
             except StompboxError as error:
                 if not publication.is_decided:
                     raise
+                if error.code in GONE:
+                    self._runs.append(deque())
+                    self._lose(attempt, error)
+                    continue
                 if not said:
                     said = True
                     where = publication.batch, publication.sink, error.message, error.code
@@ -424,6 +434,17 @@ class _Way:
             size += max(LEAST_READ, attempt.body.size)
             if len(self._runs) == 1:
                 self._pass_over(publication.done)
+
+    def _lose(self, attempt: Attempt, error: StompboxError) -> None:
+        """Of a batch that others may have read some of: it cannot be taken back, and no other reading of this attempt will be better."""
+        engine, publication = self.publications.broker.engine, self.publication
+        is_begun = attempt is publication.attempts[publication.published - publication.stored]
+        count = attempt.count - (publication.done if is_begun else 0)
+        engine.counters["dropped"] += count
+        partition, number = attempt.part
+        which = f"attempt {number} at partition {partition} of batch {attempt.batch} of sink {attempt.sink!r}"
+        self.lost = StoreError(error.code, f"{which} is damaged, and {count} of its messages are lost: {error.message}")
+        log.error("%s (%s)", self.lost.message, error.code, extra={"code": error.code})
 
     def _pass_over(self, count: int) -> None:
         """What was published of the first attempt before a restart."""
