@@ -10,8 +10,9 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
+from stompbox.pipelines.locations import staging_of
 from stompbox.pipelines.settings import Format
-from stompbox.pipelines.tables import Staged, Table, file_of, staging_of
+from stompbox.pipelines.tables import Staged, Table, file_of
 
 DAYS = (date(2026, 3, 1), date(2026, 3, 2))
 

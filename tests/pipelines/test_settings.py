@@ -13,7 +13,8 @@ from stompbox.config.fields import fields_of
 from stompbox.errors import ConfigError
 from stompbox.pipelines.checks import check
 from stompbox.pipelines.example import EXAMPLE
-from stompbox.pipelines.settings import KINDS, Format, Pipeline, Plan, SourceTable, SparkTable, read_plan
+from stompbox.pipelines.locations import Storage, Store
+from stompbox.pipelines.settings import KINDS, CatalogTable, Format, Pipeline, Plan, SourceTable, SparkTable, StorageTable, read_plan
 from stompbox.spark.options import Given, source_options
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,6 +53,44 @@ def test_how_bodies_are_decoded_is_said_as_to_the_data_source(tmp_path: Path) ->
     [step] = plan.pipeline.archives
     options = source_options(Given(plan.stream_options(step, step, "group")), streaming=True)
     assert (options.body_format, options.mode, options.corrupt) == ("csv", "DROPMALFORMED", "bad")
+
+
+def test_how_a_batch_is_dealt_out_is_said_as_to_the_data_source(tmp_path: Path) -> None:
+    keys = "min-rows = 500\nmax-trigger-delay = 2.5\nnum-partitions = 8\nmin-partitions = 3\nmax-records-per-partition = 100\n"
+    times = 'starting-offsets-by-timestamp = { "orders.eu" = "2026-03-01T00:00:00Z", a = "5" }\n'
+    plan = plan_of(ARCHIVE + keys + times + 'starting-offsets-by-timestamp-strategy = "latest"\n', tmp_path)
+    [step] = plan.pipeline.archives
+    options = source_options(Given(plan.stream_options(step, step, "group")), streaming=True)
+    assert (options.min_rows, options.max_delay, options.partitions, options.min_partitions, options.max_records) == (500, 2.5, 8, 3, 100)
+    assert (options.starting.each, options.starting.must_match) == ((("a", 5), ("orders.eu", 1_772_323_200_000)), False)
+    begun = plan_of(ARCHIVE + 'starting-timestamp = "1772323200000"\n', tmp_path)
+    [step] = begun.pipeline.archives
+    options = source_options(Given(begun.stream_options(step, step, "group")), streaming=True)
+    assert (options.starting.number, options.starting.must_match) == (1_772_323_200_000, True)
+
+
+STORE = ARCHIVE.replace('"lake"', '"s3a://lake/orders/"') + 'format = "delta"\n'
+ENVIRON = {
+    "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "geheim", "AWS_REGION": "eu-west-1", "STOMPBOX_CATALOG_CREDENTIAL": "a:geheim",
+}  # fmt: skip
+
+
+def test_where_an_object_store_is_may_come_from_the_environment(tmp_path: Path) -> None:
+    plan = plan_of('[storage]\nendpoint = "http://127.0.0.1:9000"\n' + STORE, tmp_path, ENVIRON)
+    where = plan.where(plan.pipeline.archives[0].table, Format.DELTA)
+    assert isinstance(where, Store) and (where.uri, str(where.path)) == ("s3://lake/orders", "lake/orders")
+    assert plan.storage == Storage("http://127.0.0.1:9000", "eu-west-1", "key", "geheim", "", path_style=True)
+    own = '[storage]\naccess-key-id = "mine"\nsecret-access-key = "secret"\npath-style = true\nregion = "x"\n'
+    assert plan_of(own + STORE, tmp_path, ENVIRON).storage == Storage("", "x", "mine", "secret", "", path_style=True)
+
+
+def test_what_a_store_and_a_catalogue_are_told_is_not_shown(tmp_path: Path) -> None:
+    text = '[catalog]\ntype = "sql"\nuri = "postgresql://me:geheim@db/lake"\nsettings = { "s3.x" = "geheim" }\n' + STORE
+    plan = plan_of(text, tmp_path, ENVIRON)
+    assert dict(plan.catalog)["credential"] == "a:geheim" and set(plan.secrets()) == {"a:geheim", "geheim"}
+    table = plan.where("a.b", Format.ICEBERG)
+    shown = (plan, plan.pipeline, plan.storage, plan.pipeline.catalog, plan.pipeline.storage, table)
+    assert not any("geheim" in repr(each) for each in shown)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +136,7 @@ def test_the_password_of_a_key_may_come_from_the_environment(tmp_path: Path) -> 
         (ARCHIVE + 'format = "delat"\n', 5, "expected one of parquet, delta, iceberg, not 'delat'"),
         (ARCHIVE + 'small-file = "much"\n', 5, "archive[0].small-file: expected a whole number of at least 1 (bytes"),
         (ARCHIVE + 'starting = "yesterday"\n', 5, "archive[0].starting: the key 'starting' is 'yesterday'"),
-        (ARCHIVE + "selector = \"a = \"\n", 5, "archive[0].selector: "),
+        (ARCHIVE + 'selector = "a = "\n', 5, "archive[0].selector: "),
         ('url = "http://x"\n' + ARCHIVE, 1, "url: the key 'url' is 'http://x'; allowed are stomp://host:port"),
         ('key-path = "k.pem"\n' + ARCHIVE, 1, "key-path: the key 'key-path' is for TLS"),
         ('passcode-file = "none"\n' + ARCHIVE, 1, "none cannot be read: No such file or directory"),
@@ -115,13 +154,35 @@ def test_the_password_of_a_key_may_come_from_the_environment(tmp_path: Path) -> 
         ('[[archive]]\nname = "a"\ntable = "t"\ndestinations = []\n', 4, "archive[0].destinations: expected at least one destination"),
         (ARCHIVE + ARCHIVE, 6, "archive[1].name: 'orders' is the name of another step"),
         (ARCHIVE + ARCHIVE.replace('"orders"', '"again"', 1), 8, "archive[1].table: 'lake' is the table of step 'orders' already"),
-        (ARCHIVE.replace('"lake"', '"s3a://lake/orders"'), 4, "archive[0].table: 's3a://lake/orders' is a URL; expected a folder"),
+        (ARCHIVE.replace('"lake"', '"s3a://lake/orders"'), 4, "which has no rename for the log of format parquet; take format = \"delta\""),
+        (ARCHIVE.replace('"lake"', '"s3://lake/o"') + 'format = "iceberg"\n', 4, "where an Iceberg table needs a [catalog]"),
+        (ARCHIVE.replace('"lake"', '"s3://key:geheim@lake/o"') + 'format = "delta"\n', 4, "keys do not belong into a URL; [storage] has"),
+        (ARCHIVE.replace('"lake"', '"s3://lake"') + 'format = "delta"\n', 4, "'s3://lake' must name a bucket and a path in it"),
+        (ARCHIVE.replace('"lake"', '"s3://lake/o"') + 'format = "delta"\nwriter = "java"\n', 6, "java writes to folders; to object stores"),
+        ('folder = "s3://lake/state"\n' + ARCHIVE, 1, "folder: 's3://lake/state' is a URL; expected a folder of this machine"),
         ('folder = "file:///tmp/state"\n' + ARCHIVE, 1, "folder: 'file:///tmp/state' is a URL"),
-        (TRANSFORM + 'table = "abfs://c@a/t"\n' + SOURCE, 5, "transform[0].table: 'abfs://c@a/t' is a URL"),
-        (TRANSFORM + SOURCE + '[[transform.source]]\nname = "t"\ntable = "gs://t"\n', 10, "source[1].table: 'gs://t' is a URL"),
-        ('[[replay]]\nname = "r"\ntable = "s3://t"\n', 3, "replay[0].table: 's3://t' is a URL"),
-        (ARCHIVE + '[[report]]\nname = "r"\narchives = ["orders"]\noutput = "s3://r"\n', 8, "report[0].output: 's3://r' is a URL"),
-        (ARCHIVE + '[[audit]]\nname = "r"\narchive = "orders"\nsent = "s3://r.csv"\n', 8, "audit[0].sent: 's3://r.csv' is a URL"),
+        (TRANSFORM + 'table = "abfs://c@a/t"\n' + SOURCE, 5, "is a URL of no object store; expected s3://bucket/path or s3a://bucket/path"),
+        (TRANSFORM + SOURCE + '[[transform.source]]\nname = "t"\ntable = "gs://t"\n', 10, "[1].table: 'gs://t' is a URL of no object"),
+        ('[[replay]]\nname = "r"\ntable = "s3://lake/t"\n', 3, "replay[0].table: 's3://lake/t' is in an object store, which has no rename"),
+        (ARCHIVE + '[[report]]\nname = "r"\narchives = ["orders"]\noutput = "hdfs://r"\n', 8, "report[0].output: 'hdfs://r' is a URL of"),
+        (ARCHIVE + '[[audit]]\nname = "r"\narchive = "orders"\nsent = "http://r.csv"\n', 8, "audit[0].sent: 'http://r.csv' is a URL of no"),
+        ('[storage]\naccess-key-id = "a"\n' + ARCHIVE, 1, "storage: access-key-id and secret-access-key are given together, or neither"),
+        ('[storage]\nendpoint = "127.0.0.1:9000"\n' + ARCHIVE, 2, "'127.0.0.1:9000' is no endpoint; expected https://host:port"),
+        ('[storage]\nendpoint = "http://me:geheim@host"\n' + ARCHIVE, 2, "'http://***@host' is no endpoint; expected https://host:port"),
+        ('[catalog]\nuri = "lake"\n' + ARCHIVE, 2, "catalog.uri: is no URL; expected https://host/path"),
+        ('[catalog]\nwarehouse = "lake"\n' + ARCHIVE, 1, "catalog: the key 'uri' is missing"),
+        ('[catalog]\nuri = "http://c"\ntype = "hive"\n' + ARCHIVE, 3, "catalog.type: expected one of rest, sql, not 'hive'"),
+        ('[catalog]\nuri = "http://c"\n' + ARCHIVE + 'format = "iceberg"\n', 6, "'lake' is no name in the catalogue of this file"),
+        (ARCHIVE + "min-rows = 0\n", 5, "archive[0].min-rows: expected a whole number of at least 1 (rows), not 0"),
+        (ARCHIVE + "min-rows = 2000000\n", 5, "min-rows: the key 'min-rows' is 2000000, more than the key 'max-rows' allows, 1000000"),
+        (ARCHIVE + "max-trigger-delay = 60\n", 5, "the key 'max-trigger-delay' needs the key 'min-rows': rows that must wait before there"),
+        (ARCHIVE + "num-partitions = 2\nmin-partitions = 4\n", 6, "the key 'min-partitions' is 4, more than the key 'num-partitions'"),
+        (ARCHIVE + "max-records-per-partition = 0\n", 5, "max-records-per-partition: expected a whole number of at least 1 (rows)"),
+        (ARCHIVE + 'starting-timestamp = "2026-03-01T00:00:00"\n', 5, "the key 'starting-timestamp' is '2026-03-01T00:00:00', a time"),
+        (ARCHIVE + 'starting-offsets-by-timestamp = { a = "noon" }\n', 5, "the key 'starting-offsets-by-timestamp' is 'noon'; allowed"),
+        (ARCHIVE + 'starting-offsets-by-timestamp-strategy = "latest"\n', 5, "needs the key 'starting-timestamp' or 'starting-offsets"),
+        (ARCHIVE + 'starting-timestamp = "0"\nstarting-offsets-by-timestamp-strategy = "none"\n', 6, "expected one of error, latest, not"),
+        (TRANSFORM + SOURCE + '[[transform.source]]\nname = "t"\ntable = "t"\nstarting-timestamp = "0"\n', 11, "is for sources with dest"),
         (TRANSFORM, 1, "the key 'source' is missing"),
         (TRANSFORM + 'table = "t"\n' + SOURCE, 1, "transform[0]: a transform has one of destination and table"),
         (TRANSFORM + 'partition-by = "day"\n' + SOURCE, 5, "transform[0].partition-by: only a table is partitioned"),
@@ -147,10 +208,13 @@ def test_a_wrong_file_is_one_line_with_its_place(text: str, line: int, refusal: 
         plan_of(text, tmp_path)
     assert refusal in str(caught.value)
     assert str(caught.value).startswith(f"{tmp_path / 'lake.toml'}{f':{line}' if line else ''}: ")
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(caught.value) and "geheim" not in str(caught.value)
 
 
-@pytest.mark.parametrize("struct", [*KINDS, SourceTable, SparkTable, Pipeline], ids=lambda struct: struct.__name__)
+STRUCTS = [*KINDS, SourceTable, SparkTable, StorageTable, CatalogTable, Pipeline]
+
+
+@pytest.mark.parametrize("struct", STRUCTS, ids=lambda struct: struct.__name__)
 def test_every_key_stands_in_the_documentation(struct: type) -> None:
     page = (ROOT / "docs" / "pipelines.md").read_text()
     missing = [key for key in fields_of(struct) if not re.search(rf"(`|\[\[|\.|^){re.escape(key)}(`|\]\]| =|\b.*`)", page, re.MULTILINE)]

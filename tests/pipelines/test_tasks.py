@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from stompbox.errors import Refused
+from stompbox.pipelines.locations import Attempt
 from stompbox.pipelines.tasks import DAY, DAY_LENGTH, Source, Work, beyond, by_day, write_messages
 from stompbox.spark.columns import COLUMNS, schema_of
 from stompbox.spark.options import Given, source_options
@@ -35,7 +36,7 @@ def fake() -> Iterator[FakeBroker]:
 def work(fake: FakeBroker, folder: Path, known: dict[str, tuple[int, int]] | None = None, *, date: bool = False) -> Work:
     options = source_options(Given({"url": fake.url, "destination": "/topic/#"}), streaming=True)
     whole = STORED.append(pa.field(DAY, pa.date32()))
-    return Work(Source(options, View(tuple(COLUMNS)), whole), folder, whole if date else STORED, ARCHIVED, known or {})
+    return Work(Source(options, View(tuple(COLUMNS)), whole), Attempt(folder), whole if date else STORED, ARCHIVED, known or {})
 
 
 def task(*ranges: tuple[str, int, int]) -> Iterator[Any]:

@@ -19,9 +19,10 @@ from typing import Any, Final
 
 from stompbox.pipelines import disk
 from stompbox.pipelines.checkpoints import query_id
+from stompbox.pipelines.locations import Where
 from stompbox.pipelines.progress import Compacted, Report
 from stompbox.pipelines.settings import ArchiveTable, Plan, Stream, TransformTable, Writer, Written
-from stompbox.pipelines.staging import attempt, forget, read, stage
+from stompbox.pipelines.staging import forget, read, stage
 from stompbox.pipelines.tables import Policy, Retention, Staged, Table, compact, open_table, tidy
 from stompbox.pipelines.tasks import ARCHIVED, DAY, Frontier, Source, stage_messages
 from stompbox.spark.options import Given, source_options
@@ -39,9 +40,9 @@ def policy_of(step: Written) -> Policy:
     return Policy(step.compact_files, step.small_file, step.target_file)
 
 
-def written_table(step: Written, folder: Path) -> Table:
+def written_table(step: Written, where: Where) -> Table:
     """The table of a step that writes it, rid of what a killed run has left."""
-    table = open_table(step.format, folder, Retention(step.keep_replaced, step.keep_snapshots))
+    table = open_table(step.format, where, Retention(step.keep_replaced, step.keep_snapshots))
     tidy(table)
     return table
 
@@ -52,7 +53,7 @@ def group_of(plan: Plan, step: ArchiveTable) -> str:
 
 def start(spark: Any, plan: Plan, step: ArchiveTable, report: Report, counts: Counts, *, once: bool) -> Any:
     """The streaming query of an archive. `counts` gets the rows of batches of which Spark does not know them."""
-    table = written_table(step, plan.path(step.table))
+    table = written_table(step, plan.where(step.table, step.format))
     rows, stager = (_by_arrow if step.writer is Writer.ARROW else _by_java)(spark, plan, step, table)
     checkpoint = plan.state(step.name) / "checkpoint"
     write = partial(_write, table=table, step=step, checkpoint=checkpoint, stager=stager, report=report, counts=counts)
@@ -68,7 +69,7 @@ def _by_arrow(spark: Any, plan: Plan, step: ArchiveTable, table: Table) -> tuple
     spark.dataSource.register(RangeSource)
 
     def staged(frame: Any, name: str, known: Frontier) -> tuple[Staged, int | None]:
-        return stage_messages(frame, source, attempt(table.folder, name), step.format, known)
+        return stage_messages(frame, source, table.attempt(name, source.schema, DAY), step.format, known)
 
     return spark.readStream.format(FORMAT).options(**options).load(), staged
 
@@ -92,11 +93,13 @@ def _by_java(spark: Any, plan: Plan, step: ArchiveTable, table: Table) -> tuple[
     """The rows of a batch, which Spark writes itself."""
     from pyspark.sql.functions import col, current_timestamp, to_date
 
+    folder = table.folder
+    assert folder is not None  # checks.py
     rows = spark.readStream.format("stomp").options(**plan.stream_options(step, step, group_of(plan, step))).load()
     rows = rows.withColumn(ARCHIVED, current_timestamp()).withColumn(DAY, to_date(col("timestamp")))
 
     def staged(frame: Any, name: str, known: Frontier) -> tuple[Staged, int | None]:
-        return stage(beyond(frame, known), table.folder, step.format, name, DAY), None
+        return stage(beyond(frame, known), folder, step.format, name, DAY), None
 
     return rows, staged
 
@@ -157,8 +160,8 @@ def frontier(spark: Any, table: Table) -> Frontier:
     from pyspark.sql.functions import col, unix_micros
     from pyspark.sql.functions import max as highest
 
-    with disk.reading(table.folder):
-        rows = read(spark, table)
+    with table.reading():
+        rows = read(spark, table, columns=("address", "offset", "timestamp"))
         if rows is None:
             return {}
         ends = rows.groupBy("address").agg(highest("offset").alias("offset"), unix_micros(highest("timestamp")).alias("moment"))

@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from stompbox.errors import UsageError
-from stompbox.pipelines import disk
 from stompbox.pipelines.checkpoints import positions
+from stompbox.pipelines.outputs import Output, fetched
 from stompbox.pipelines.progress import Finished
 from stompbox.pipelines.settings import ArchiveTable, AuditTable, Checksum, Plan
 from stompbox.pipelines.staging import read
-from stompbox.pipelines.tables import open_table
+from stompbox.pipelines.tables import Table, open_table
 from stompbox.spark.link import leased
 from stompbox.spark.offsets import Extent
 from stompbox.spark.requests import describe
@@ -100,14 +100,14 @@ _SENT_DIFFERENCES: Final = {
 
 def run(spark: Any, plan: Plan, step: AuditTable) -> Finished:
     archive = plan.pipeline.archive(step.archive)
-    with disk.reading(plan.path(archive.table)):
-        return _audited(spark.newSession(), plan, step, archive)
+    table = open_table(archive.format, plan.where(archive.table, archive.format))
+    with table.reading():
+        return _audited(spark.newSession(), plan, step, archive, table)
 
 
-def _audited(session: Any, plan: Plan, step: AuditTable, archive: ArchiveTable) -> Finished:
+def _audited(session: Any, plan: Plan, step: AuditTable, archive: ArchiveTable, table: Table) -> Finished:
     done = positions(plan.state(archive.name) / "checkpoint")  # first how far it has come, then the table, then the logs: it may go on
-    table = open_table(archive.format, plan.path(archive.table))
-    kept = read(session, table, merge=bool(step.sent))
+    kept = read(session, table, merge=bool(step.sent), columns=("address", "offset", "body", *(("headers",) if step.sent else ())))
     extents = _extents(plan, archive)
     views = _Views(session, plan, archive, kept, extents)
     views.places(done)
@@ -115,7 +115,7 @@ def _audited(session: Any, plan: Plan, step: AuditTable, archive: ArchiveTable) 
     cached = [compared]  # each is asked several times, and each time would read everything
     kinds = {kind: text for kind, text in _DIFFERENCES.items() if kind != "gap" or not archive.selector}
     if step.sent:
-        cached.append(_sent_views(views, step, plan.path(step.sent)))
+        cached.append(_sent_views(views, step, fetched(plan, step.name, step.sent)))
         kinds |= _SENT_DIFFERENCES
     found = session.sql(" UNION ALL ".join(kinds.values())).cache()
     try:
@@ -183,6 +183,7 @@ class _Views:
         starting, ending = (json.dumps({name: bound[end] for name, bound in bounds.items()}) for end in (0, 1))
         return self.stored(_BODIES, startingOffsets=starting, endingOffsets=ending)
 
+
 def _sent_views(views: _Views, step: AuditTable, file: Path) -> Any:
     """sent, known, waiting, both; both, which is kept."""
     session = views.session
@@ -215,7 +216,9 @@ def _finished(step: AuditTable, plan: Plan, compared: Any, found: Any, session: 
     if step.sent:
         facts["sent"] = session.table("sent").count()
     if step.output:
-        found.write.mode("overwrite").parquet(str(plan.path(step.output)))
+        output = Output(plan, step.name, step.output)
+        found.write.mode("overwrite").parquet(str(output.folder))
+        output.put("")
     return Finished(step=step.name, text=_text(facts, counts), facts={**facts, "differences": counts, "listed": listed}, ok=not counts)
 
 

@@ -11,14 +11,17 @@ from importlib.util import find_spec
 from pathlib import Path as FilePath
 from re import fullmatch, match, sub
 from typing import Any, Final, NoReturn
+from urllib.parse import urlsplit
 
 from stompbox.config.fields import nearest, shown
 from stompbox.config.toml import Path
-from stompbox.errors import SelectorError, UsageError
+from stompbox.errors import SelectorError, UsageError, redacted
+from stompbox.pipelines.locations import S3_SCHEMES, is_url
 from stompbox.pipelines.settings import (
     KINDS,
     ArchiveTable,
     AuditTable,
+    CatalogType,
     Format,
     Plan,
     ReplayTable,
@@ -27,6 +30,7 @@ from stompbox.pipelines.settings import (
     Step,
     Stream,
     TransformTable,
+    Writer,
     keys_of_options,
 )
 from stompbox.selectors import compile_selector
@@ -35,6 +39,10 @@ from stompbox.spark.options import Given, source_options
 
 _LIBRARIES: Final = {Format.DELTA: "deltalake", Format.ICEBERG: "pyiceberg"}
 ADDED: Final = ("archived", "date")  # columns that an archive has besides the source's
+_OF_DESTINATIONS: Final = (
+    "watermark", "schema", "body_format", "mode", "column_name_of_corrupt_record", "selector", "group", "starting_timestamp",
+    "starting_offsets_by_timestamp", "starting_offsets_by_timestamp_strategy",
+)  # fmt: skip
 _NAME: Final = r"[\w][\w.-]*"
 _CALLS: Final = {Format.PARQUET: "Parquet", Format.DELTA: "Delta", Format.ICEBERG: "Iceberg"}
 
@@ -50,9 +58,14 @@ def check(plan: Plan) -> None:
     except UsageError as error:
         _refuse_option(plan, (), error)
     _check_files(plan)
-    for path, value in _paths(plan, steps):
-        if fullmatch(r"[A-Za-z][\w+.-]*://.*", value):
-            plan.origins.refuse(path, f"{shown(value)} is a URL; expected a folder, or a file, that driver and executors share")
+    _check_storage(plan)
+    if is_url(plan.pipeline.folder):
+        plan.origins.refuse(("folder",), f"{shown(redacted(plan.pipeline.folder))} is a URL; expected a folder of this machine")
+    for path, value, kept in _paths(steps):
+        if is_url(value):
+            _check_url(plan, path, value)
+        if kept:
+            _check_where(plan, path, value, kept)
     for path, step in steps:
         if isinstance(step, ArchiveTable):
             _check_archive(plan, path, step)
@@ -75,16 +88,63 @@ def _check_files(plan: Plan) -> None:
             plan.origins.refuse((key.replace("_", "-"),), f"{plan.path(text)} cannot be read: {fault.strerror}")
 
 
-def _paths(plan: Plan, steps: list[tuple[Path, Step]]) -> Iterator[tuple[Path, str]]:
-    """Each path of the file, with its key. Where it would be taken for a folder called `s3a:`, nobody finds what was written."""
-    yield ("folder",), plan.pipeline.folder
+def _check_storage(plan: Plan) -> None:
+    storage, catalog = plan.pipeline.storage, plan.pipeline.catalog
+    if bool(storage.access_key_id) != bool(storage.secret_access_key):
+        plan.origins.refuse(("storage",), "access-key-id and secret-access-key are given together, or neither", "config-conflict")
+    if plan.storage.endpoint and not _is_http(plan.storage.endpoint):
+        problem = f"{shown(redacted(plan.storage.endpoint))} is no endpoint; expected https://host:port, without user and path"
+        plan.origins.refuse(("storage", "endpoint") if storage.endpoint else (), problem)
+    if catalog is None:
+        return
+    if catalog.type is CatalogType.REST and not is_url(catalog.uri):
+        plan.origins.refuse(("catalog", "uri"), "is no URL; expected https://host/path")
+    if find_spec("pyiceberg") is None:
+        plan.origins.refuse(("catalog",), "Iceberg needs the package pyiceberg: pip install 'stompbox[pipelines]'")
+
+
+def _is_http(endpoint: str) -> bool:
+    try:
+        parts = urlsplit(endpoint)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in parts.netloc and parts.path in ("", "/")
+    except ValueError:
+        return False
+
+
+def _paths(steps: list[tuple[Path, Step]]) -> Iterator[tuple[Path, str, Format | None]]:
+    """Each path of a step, with its key; of a table with how it is kept."""
     for path, step in steps:
         sources = step.sources if isinstance(step, TransformTable) else ()
         placed = [(path, step), *(((*path, "source", number), source) for number, source in enumerate(sources))]
         for place, each in placed:
             for key in ("table", "output", "sent"):
                 if value := getattr(each, key, None):
-                    yield (*place, key), value
+                    yield (*place, key), value, getattr(each, "format", None) if key == "table" else None
+
+
+def _check_url(plan: Plan, path: Path, url: str) -> None:
+    parts = match(r"(\w[\w+.-]*)://([^/]*)(?:/|$)(.*)", url)
+    if parts is None or parts[1] not in S3_SCHEMES:
+        text = f"{shown(redacted(url))} is a URL of no object store; expected {' or '.join(f'{each}://bucket/path' for each in S3_SCHEMES)}"
+        plan.origins.refuse(path, f"{text}, or a folder that driver and executors share")
+    if "@" in parts[2]:
+        plan.origins.refuse(path, "keys do not belong into a URL; [storage] has access-key-id and secret-access-key")
+    if not fullmatch(r"[a-z0-9][a-z0-9.-]+", parts[2]) or not parts[3].strip("/"):
+        plan.origins.refuse(path, f"{shown(url)} must name a bucket and a path in it: {S3_SCHEMES[0]}://bucket/path")
+
+
+def _check_where(plan: Plan, path: Path, text: str, kept: Format) -> None:
+    """An object store has no rename, which Parquet's log needs; and no lock, which Iceberg's catalogue in a folder needs."""
+    if kept is Format.ICEBERG and plan.pipeline.catalog:
+        if not fullmatch(r"[\w-]+(\.[\w-]+)+", text):
+            problem = f"{shown(text)} is no name in the catalogue of this file; expected namespace.table"
+            plan.origins.refuse(path, problem)
+    elif is_url(text) and kept is Format.PARQUET:
+        problem = f"{shown(text)} is in an object store, which has no rename for the log of format parquet"
+        plan.origins.refuse(path, f'{problem}; take format = "delta", or "iceberg" with a [catalog]', "config-conflict")
+    elif is_url(text) and kept is Format.ICEBERG:
+        problem = f"{shown(text)} is in an object store, where an Iceberg table needs a [catalog]"
+        plan.origins.refuse(path, f'{problem}, and is called by its name there; or take format = "delta"', "config-conflict")
 
 
 def _placed(plan: Plan) -> Iterator[tuple[Path, Step]]:
@@ -108,6 +168,9 @@ def _check_names(plan: Plan, steps: list[tuple[Path, Step]]) -> None:
 
 def _check_archive(plan: Plan, path: Path, step: ArchiveTable) -> None:
     _check_library(plan, path, step.format)
+    if step.writer is Writer.JAVA and not isinstance(plan.where(step.table, step.format), FilePath):
+        problem = "java writes to folders; to object stores, and to tables of a [catalog], arrow does"
+        plan.origins.refuse((*path, "writer"), problem, "config-conflict")
     _check_source(plan, path, step, step)
 
 
@@ -138,7 +201,7 @@ def _check_transform(plan: Plan, path: Path, step: TransformTable) -> None:
 
 def _check_table_source(plan: Plan, path: Path, source: SourceTable) -> None:
     _check_library(plan, path, source.format)
-    for name in ("watermark", "schema", "body_format", "mode", "column_name_of_corrupt_record", "selector", "group"):
+    for name in _OF_DESTINATIONS:
         if getattr(source, name):
             plan.origins.refuse((*path, name.replace("_", "-")), "is for sources with destinations, not for tables", "config-conflict")
     if not source.include_headers:
@@ -204,14 +267,14 @@ def _check_library(plan: Plan, path: Path, kept: Format) -> None:
 
 def _check_tables(plan: Plan, steps: list[tuple[Path, Step]]) -> None:
     """Two steps that write one table would each take the other's files for leftovers."""
-    seen: dict[FilePath, str] = {}
+    seen: dict[str, str] = {}
     for path, step in steps:
         if isinstance(step, ArchiveTable | TransformTable) and step.table:
-            folder = plan.path(step.table)
-            if folder in seen:
-                problem = f"{shown(step.table)} is the table of step {seen[folder]!r} already"
+            where = plan.shown(step.table, step.format)
+            if where in seen:
+                problem = f"{shown(step.table)} is the table of step {seen[where]!r} already"
                 plan.origins.refuse((*path, "table"), problem, "config-conflict")
-            seen[folder] = step.name
+            seen[where] = step.name
 
 
 def _refuse_option(plan: Plan, path: Path, error: UsageError) -> NoReturn:
@@ -219,6 +282,7 @@ def _refuse_option(plan: Plan, path: Path, error: UsageError) -> NoReturn:
     named = match(r"option '(\w+)'", error.message)
     key = keys_of_options().get(named[1], "") if named else ""
     text = sub(r"(?:the )?option '(\w+)'", lambda found: f"the key {keys_of_options().get(found[1], found[1])!r}", error.message)
+    text = sub(r"\b[a-z]+[A-Z]\w*\b", lambda found: keys_of_options().get(found[0], found[0]), text)  # in what it says beside
     plan.origins.refuse((*path, key) if key else path, text)
 
 

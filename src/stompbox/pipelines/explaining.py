@@ -13,7 +13,9 @@ from msgspec import Struct
 from stompbox.errors import StompboxError
 from stompbox.pipelines.archive import group_of
 from stompbox.pipelines.checkpoints import batches_done, positions
-from stompbox.pipelines.faults import first_line
+from stompbox.pipelines.faults import first_line, masked
+from stompbox.pipelines.locations import is_url
+from stompbox.pipelines.outputs import Output
 from stompbox.pipelines.settings import (
     KINDS,
     ArchiveTable,
@@ -93,12 +95,12 @@ def _transform(link: Link, plan: Plan, step: TransformTable) -> Explained:
 
 
 def _replay(_: Link, plan: Plan, step: ReplayTable) -> Explained:
-    folder, kept = plan.table_of(step)
+    table, kept = plan.table_of(step)
     part = [f"from {step.start}"] * bool(step.start) + [f"until {step.until}"] * bool(step.until)
     part += [f"addresses {', '.join(step.addresses)}"] * bool(step.addresses)
     rate = f"{step.rate:g} messages/s" if step.rate else "as fast as it goes"
     writes = [f"messages to {step.destination or 'where each was sent'}, {rate}"]
-    return Explained(step.name, KINDS[type(step)], [" ".join([_table(plan, str(folder), kept), *part])], writes)
+    return Explained(step.name, KINDS[type(step)], [" ".join([_table(plan, table, kept), *part])], writes)
 
 
 def _report(link: Link, plan: Plan, step: ReportTable) -> Explained:
@@ -107,15 +109,16 @@ def _report(link: Link, plan: Plan, step: ReportTable) -> Explained:
     for name in step.dead_letters:
         extents = describe(link, name, create=False).extents.values()
         reads.append(f"{name}: {sum(extent.next - extent.first for extent in extents):,} dead letters")
-    return Explained(step.name, KINDS[type(step)], reads, [f"{plan.path(step.output) / 'index.html'} and tables beside it"])
+    page = Output(plan, step.name, step.output).shown("index.html")
+    return Explained(step.name, KINDS[type(step)], reads, [f"{page} and tables beside it"])
 
 
 def _audit(link: Link, plan: Plan, step: AuditTable) -> Explained:
     archive = plan.pipeline.archive(step.archive)
     reads = [_table(plan, archive.table, archive.format), f"{', '.join(archive.destinations)} on the broker"]
     if step.sent:
-        reads.append(f"what was sent: {plan.path(step.sent)}")
-    writes = [f"differences to {plan.path(step.output)}"] if step.output else ["nothing"]
+        reads.append(f"what was sent: {step.sent if is_url(step.sent) else plan.path(step.sent)}")
+    writes = [f"differences to {Output(plan, step.name, step.output).shown('').rstrip('/')}"] if step.output else ["nothing"]
     return Explained(step.name, KINDS[type(step)], reads, writes, addresses=list(_readings(link, plan, archive, archive)))
 
 
@@ -141,13 +144,13 @@ def _batches(plan: Plan, step: str) -> str:
     return "none, it begins" if done < 0 else f"{done + 1:,} batches done"
 
 
-def _table(plan: Plan, folder: str, kept: Format, partition_by: str | None = None) -> str:
-    table = open_table(kept, plan.path(folder))
+def _table(plan: Plan, text: str, kept: Format, partition_by: str | None = None) -> str:
+    name = plan.shown(text, kept)
     try:
-        files = table.files()
+        files = open_table(kept, plan.where(text, kept)).files()
     except StompboxError as error:
-        return f"{table.folder}: {error.message}"
+        return f"{name}: {error.message}"
     except Exception as fault:  # of the format's library: the plan says what it can
-        return f"{kept.value} table {table.folder}, which cannot be read: {first_line(fault)}"
+        return f"{kept.value} table {name}, which cannot be read: {masked(first_line(fault), plan.secrets())}"
     there = f"{sum(file.rows for file in files):,} rows in {len(files):,} files" if files else "not there yet"
-    return f"{kept.value} table {table.folder}{f' by {partition_by}' if partition_by else ''} ({there})"
+    return f"{kept.value} table {name}{f' by {partition_by}' if partition_by else ''} ({there})"

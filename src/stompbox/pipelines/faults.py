@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -32,13 +32,33 @@ def quieten() -> None:
         PySparkLogger.getLogger(name).handlers[:] = logging.getLogger().handlers or [logging.NullHandler()]
 
 
+def masked(text: str, secrets: Sequence[str]) -> str:
+    """Without what nobody is to see. Libraries repeat what they were given, and what a server has answered."""
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    return text
+
+
+class Masking(logging.Formatter):
+    """Lines of a log, stacks too."""
+
+    def __init__(self, layout: str, secrets: Sequence[str]) -> None:
+        super().__init__(layout)
+        self._secrets: Final = secrets
+
+    def format(self, record: logging.LogRecord) -> str:
+        return masked(super().format(record), self._secrets)
+
+
 @contextmanager
-def named(step: Step, report: Report) -> Iterator[None]:
-    """Whatever fails inside becomes one line with the step's name, and is reported."""
+def named(step: Step, report: Report, secrets: Sequence[str] = ()) -> Iterator[None]:
+    """Whatever fails inside becomes one line with the step's name, without secrets, and is reported."""
     try:
         yield
     except Exception as fault:
         found = _named(f"{KINDS[type(step)]} {step.name!r}", fault)
+        if (text := masked(found.message, secrets)) != found.message:
+            found = type(found)(found.code, text)
         report(Failed(step=step.name, text=found.message))
         if found is fault:
             raise

@@ -23,13 +23,17 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from pyarrow import parquet
+
 from stompbox.errors import UsageError
 from stompbox.pipelines import disk
+from stompbox.pipelines.locations import Attempt, Folder, attempt
 from stompbox.pipelines.tables import DataFile, Staged, file_of, put_in_place
 
 LOG: Final = "_spark_metadata"
@@ -45,7 +49,7 @@ class Replaced(NamedTuple):
     """A file that the log no longer has: since when (ms), and which file has its rows now."""
 
     at: int
-    by: Path
+    by: PurePath
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,7 @@ class State:
     number: int = -1
     files: tuple[DataFile, ...] = ()
     batches: Batches = field(default_factory=dict)
-    replaced: Mapping[Path, Replaced] = field(default_factory=dict)
+    replaced: Mapping[PurePath, Replaced] = field(default_factory=dict)
     exchanged: int = 0
 
 
@@ -64,11 +68,35 @@ class ParquetFiles:
 
     def __init__(self, folder: Path, keep: float, clock: Callable[[], float] = time.time) -> None:
         self.folder: Final = folder
+        self._location: Final = Folder(folder)
         self._keep: Final = round(keep * 1000)
         self._clock: Final = clock
 
     def __repr__(self) -> str:
         return f"<ParquetFiles {self.folder}>"
+
+    @property
+    def uri(self) -> str:
+        return str(self.folder)
+
+    def reading(self) -> AbstractContextManager[None]:
+        return disk.reading(self.folder)
+
+    def filesystem(self) -> Any:
+        return None
+
+    def schema(self) -> Any:
+        """Of the newest file: the log has none."""
+        return parquet.read_schema(self._read().files[-1].path)
+
+    def attempt(self, name: str, schema: Any, partition_by: str) -> Attempt:
+        return attempt(self.folder, name)
+
+    def merging(self, partition: str) -> PurePath:
+        return self._location.merging(partition)
+
+    def remove(self, path: PurePath) -> None:
+        disk.remove(Path(path))
 
     def files(self) -> list[DataFile]:
         return list(self._read().files)
@@ -82,20 +110,20 @@ class ParquetFiles:
             self._sweep(state)
             if state.batches.get(query, -1) >= batch:
                 return False
-            placed = put_in_place(self.folder, staged, query, batch)
+            placed = put_in_place(self._location, self.folder, staged, query, batch)
             state = self._write(replace(state, files=(*state.files, *placed), batches={**state.batches, query: batch}))
             self._exchange(state)
             return True
 
-    def replace(self, old: Sequence[DataFile], merged: Path) -> bool:
+    def replace(self, old: Sequence[DataFile], merged: PurePath) -> bool:
         with disk.locked(self.folder):
             state = self._read()
             self._sweep(state)
             gone = {file.path for file in old}
-            if not gone <= {file.path for file in state.files} or not merged.exists():
+            if not gone <= {file.path for file in state.files} or not Path(merged).exists():
                 return False
             target = self.folder / old[0].partition / f"{HIDDEN}{merged.stem}"
-            disk.move(merged, target)
+            disk.move(Path(merged), target)
             kept = [file for file in state.files if file.path not in gone]
             entry = Replaced(self._now(), target)
             files = (*kept, file_of(target, old[0].partition))
@@ -125,13 +153,13 @@ class ParquetFiles:
             if is_unread:
                 shown = {_heir(path, gone) for path in gone if not _is_hidden(path)}
                 for path in shown:
-                    disk.link(path, _visible(path))
+                    disk.link(Path(path), Path(_visible(path)))
                 self._write(_exchanged(state, gone.keys(), shown, now))
                 self._remove(gone)
 
-    def _remove(self, paths: Iterable[Path]) -> None:
+    def _remove(self, paths: Iterable[PurePath]) -> None:
         for path in paths:
-            disk.remove(path)
+            disk.remove(Path(path))
 
     def _logs(self) -> list[int]:
         names = [path.name for path in (self.folder / LOG).iterdir()] if (self.folder / LOG).is_dir() else []
@@ -150,7 +178,9 @@ class ParquetFiles:
             if version != _VERSION or not entries or _OURS not in entries[0]:
                 raise UsageError("not-our-table", f"{self.folder / LOG} is the log of a Spark query; take another folder")
             ours = entries[0][_OURS]
-            replaced = {self.folder / path: Replaced(at, self.folder / by) for path, at, by in ours.get("replaced", ())}
+            replaced: dict[PurePath, Replaced] = {
+                self.folder / path: Replaced(at, self.folder / by) for path, at, by in ours.get("replaced", ())
+            }
             files = tuple(self._file(entry) for entry in entries)
             return State(numbers[-1], files, ours["batches"], replaced, ours.get("exchanged", 0))
         return State()
@@ -171,7 +201,7 @@ class ParquetFiles:
         disk.remove(self.folder / LOG / f"{state.number + 1 - LOGS}.compact")
         return replace(state, number=state.number + 1)
 
-    def _name(self, path: Path) -> str:
+    def _name(self, path: PurePath) -> str:
         return path.relative_to(self.folder).as_posix()
 
     def _sweep(self, state: State) -> None:
@@ -190,23 +220,23 @@ def _is_data(path: Path) -> bool:
     return path.suffix == ".parquet" or _is_hidden(path) or path.name.endswith(".parquet.new")
 
 
-def _is_hidden(path: Path) -> bool:
+def _is_hidden(path: PurePath) -> bool:
     return path.name.startswith(HIDDEN)
 
 
-def _visible(path: Path) -> Path:
+def _visible(path: PurePath) -> PurePath:
     """The name of a hidden file for readers who list the folder."""
     return path.with_name(f"{path.name.removeprefix(HIDDEN)}.parquet")
 
 
-def _heir(path: Path, gone: Mapping[Path, Replaced]) -> Path:
+def _heir(path: PurePath, gone: Mapping[PurePath, Replaced]) -> PurePath:
     """The file that has the rows of this one, when the files in `gone` are no more."""
     while path in gone:
         path = gone[path].by
     return path
 
 
-def _exchanged(state: State, gone: Iterable[Path], shown: Iterable[Path], now: int) -> State:
+def _exchanged(state: State, gone: Iterable[PurePath], shown: Iterable[PurePath], now: int) -> State:
     """The state without `gone`. Files in `shown` have a visible name too; a live one has only that, and its hidden one was replaced now."""
     live = {file.path for file in state.files} & set(shown)
     files = tuple(replace(file, path=_visible(file.path)) if file.path in live else file for file in state.files)

@@ -81,8 +81,10 @@ def run(spark: Any, plan: Plan, step: ReplayTable, report: Report, stop: Event) 
 
 
 def _request(plan: Plan, step: ReplayTable) -> str:
-    folder, kept = plan.table_of(step)
-    return json.dumps([str(folder), kept.value, step.destination, step.addresses, step.start, step.until, plan.url.rpartition("@")[2]])
+    table, kept = plan.table_of(step)
+    return json.dumps(
+        [str(plan.shown(table, kept)), kept.value, step.destination, step.addresses, step.start, step.until, plan.url.rpartition("@")[2]]
+    )
 
 
 def _state(folder: Path, request: str) -> State | None:
@@ -95,14 +97,15 @@ def _state(folder: Path, request: str) -> State | None:
 
 def _prepare(spark: Any, plan: Plan, step: ReplayTable, folder: Path) -> State:
     """Sorts what is to be sent. The state file comes last: without it everything is made anew."""
-    source, kept = plan.table_of(step)
-    with disk.reading(source):
-        return _prepared(plan, step, folder, read(spark, open_table(kept, source), merge=True))
+    text, kept = plan.table_of(step)
+    table = open_table(kept, plan.where(text, kept))
+    with table.reading():
+        return _prepared(plan, step, folder, read(spark, table, merge=True))
 
 
 def _prepared(plan: Plan, step: ReplayTable, folder: Path, rows: Any) -> State:
     if rows is None:
-        raise UsageError("no-such-table", f"replay {step.name!r}: there is no row in {plan.table_of(step)[0]}")
+        raise UsageError("no-such-table", f"replay {step.name!r}: there is no row in {plan.shown(*plan.table_of(step))}")
     shutil.rmtree(folder, ignore_errors=True)
     write(_sorted(rows, step), folder / "rows")
     count = sum(parquet.read_metadata(path).num_rows for path in _files(folder))

@@ -15,11 +15,12 @@ from typing import Any, Final
 
 from stompbox.pipelines import disk
 from stompbox.pipelines.checkpoints import positions
+from stompbox.pipelines.outputs import Output
 from stompbox.pipelines.page import MOST_DRAWN, MOST_LISTED, Figures, Totals, page
 from stompbox.pipelines.progress import Finished
 from stompbox.pipelines.settings import ArchiveTable, Plan, ReportTable
 from stompbox.pipelines.staging import read
-from stompbox.pipelines.tables import open_table
+from stompbox.pipelines.tables import Table, open_table
 from stompbox.spark.link import leased
 from stompbox.spark.requests import describe
 
@@ -69,14 +70,15 @@ def run(spark: Any, plan: Plan, step: ReportTable) -> Finished:
     archives = [plan.pipeline.archive(name) for name in step.archives]
     with ExitStack() as reading:
         for archive in archives:
-            reading.enter_context(disk.reading(plan.path(archive.table)))
+            reading.enter_context(_table(plan, archive).reading())
         return _counted(spark.newSession(), plan, step, archives)
 
 
 def _counted(session: Any, plan: Plan, step: ReportTable, archives: list[ArchiveTable]) -> Finished:
     _rows(session, plan, archives).createOrReplaceTempView("rows")
     _dead(session, plan, step).createOrReplaceTempView("dead")
-    folder = plan.path(step.output)
+    output = Output(plan, step.name, step.output)
+    folder = output.folder
     tables = {
         "hours": session.sql(_HOURS),
         "lags": session.createDataFrame([lag for archive in archives for lag in _lags(plan, archive)], _LAGS),
@@ -86,8 +88,9 @@ def _counted(session: Any, plan: Plan, step: ReportTable, archives: list[Archive
         table.coalesce(1).write.mode("overwrite").parquet(str(folder / name))
     figures = figures_of(session, folder, f"{plan.name}: {step.name}")
     disk.write(folder / "index.html", page(figures).encode())
-    text = f"{figures.totals.messages:,} messages of {figures.totals.addresses:,} addresses: {folder / 'index.html'}"
-    return Finished(step=step.name, text=text, facts=_facts(figures, folder))
+    output.put(*tables, "index.html")
+    text = f"{figures.totals.messages:,} messages of {figures.totals.addresses:,} addresses: {output.shown('index.html')}"
+    return Finished(step=step.name, text=text, facts=_facts(figures, output.shown("index.html")))
 
 
 def figures_of(session: Any, folder: Path, title: str) -> Figures:
@@ -106,11 +109,11 @@ def _listed(session: Any, name: str) -> list[dict[str, Any]]:
     return [row.asDict() for row in session.table(name).limit(MOST_LISTED).collect()]
 
 
-def _facts(figures: Figures, folder: Path) -> dict[str, Any]:
+def _facts(figures: Figures, shown: str) -> dict[str, Any]:
     totals = figures.totals
     return {
         "messages": totals.messages, "bytes": totals.bytes, "addresses": totals.addresses, "waiting": totals.waiting,
-        "dead_letters": totals.dead, "page": str(folder / "index.html"),
+        "dead_letters": totals.dead, "page": shown,
     }  # fmt: skip
 
 
@@ -120,10 +123,14 @@ def _rows(session: Any, plan: Plan, archives: list[ArchiveTable]) -> Any:
     names = ("archive", "address", "offset", "timestamp", "archived", "body")
     found = session.createDataFrame([], _ROWS)
     for archive in archives:
-        rows = read(session, open_table(archive.format, plan.path(archive.table)))
+        rows = read(session, _table(plan, archive), columns=names)
         if rows is not None:
             found = found.unionByName(rows.withColumn("archive", lit(archive.name)).select(*names))
     return found
+
+
+def _table(plan: Plan, archive: ArchiveTable) -> Table:
+    return open_table(archive.format, plan.where(archive.table, archive.format))
 
 
 def _dead(session: Any, plan: Plan, step: ReportTable) -> Any:

@@ -24,7 +24,7 @@ from typing import Any, Final
 from stompbox.errors import LocalError, UsageError
 from stompbox.pipelines import archive, audit, disk, replay, transform
 from stompbox.pipelines import report as reports
-from stompbox.pipelines.faults import named, plain, quieten
+from stompbox.pipelines.faults import Masking, named, plain, quieten
 from stompbox.pipelines.progress import Finished, Idle, Report, Started, Warned, batch_of, progress_since
 from stompbox.pipelines.settings import KINDS, ArchiveTable, AuditTable, BodyMode, Plan, ReplayTable, ReportTable, Step, TransformTable
 from stompbox.spark import session
@@ -73,8 +73,7 @@ def alone(plan: Plan, steps: Sequence[Step]) -> Iterator[None]:
         for step in steps:
             name = f"{KINDS[type(step)]} {step.name!r} of {plan.file}"
             _own(owned, folder / f".{step.name}.lock", f"{name} is run already")
-            if isinstance(step, Streaming) and step.table:
-                table = plan.path(step.table)
+            if isinstance(step, Streaming) and step.table and isinstance(table := plan.where(step.table, step.format), Path):
                 _own(owned, table / WRITER, f"{name}: the table {table} is written already")
         yield
 
@@ -96,7 +95,7 @@ def spark_of(plan: Plan) -> Any:
     """A local session for the pipeline, in a process group of its own: Ctrl-C is for us to handle. It writes to a log of its own."""
     settings = {**SETTINGS, **plan.pipeline.spark.settings}
     log = plan.path(plan.pipeline.folder) / LOG
-    _launch_apart(log, settings, plan.pipeline.spark.nice)
+    _launch_apart(log, settings, plan)
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -127,7 +126,7 @@ def _has_ended() -> bool:
     return False
 
 
-def _launch_apart(log: Path, settings: dict[str, str], nice: int) -> None:
+def _launch_apart(log: Path, settings: dict[str, str], plan: Plan) -> None:
     try:
         from pyspark import SparkConf, SparkContext
         from pyspark.errors import PySparkException
@@ -139,11 +138,15 @@ def _launch_apart(log: Path, settings: dict[str, str], nice: int) -> None:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         conf = SparkConf().setAll([*session.SETTINGS.items(), *settings.items()])
         log.parent.mkdir(parents=True, exist_ok=True)
-        logging.basicConfig(filename=log, format="%(asctime)s %(levelname)s %(name)s: %(message)s")  # what py4j says has stacks
+        handler = logging.FileHandler(log)
+        handler.setFormatter(Masking("%(asctime)s %(levelname)s %(name)s: %(message)s", plan.secrets()))  # what py4j says has stacks
+        logging.basicConfig(handlers=[handler])
         try:
             with log.open("ab") as said:
                 popen = {"start_new_session": True, "stdout": said, "stderr": said}
-                session.giving_way(nice, lambda: SparkContext._ensure_initialized(gateway=launch_gateway(conf, popen), conf=conf))
+                session.giving_way(
+                    plan.pipeline.spark.nice, lambda: SparkContext._ensure_initialized(gateway=launch_gateway(conf, popen), conf=conf)
+                )
         except PySparkException:
             raise LocalError("spark-ended", f"Java did not start; {log} says why") from None
 
@@ -158,7 +161,7 @@ def run(spark: Any, plan: Plan, steps: Sequence[Step], report: Report, stop: Eve
     for step in steps:
         if not isinstance(step, Streaming) and not stop.is_set():
             report(Started(step=step.name, kind=KINDS[type(step)]))
-            with named(step, report):
+            with named(step, report, plan.secrets()):
                 done = _finish(spark, plan, step, report, stop)
             good = good and done.ok
             report(done)
@@ -269,7 +272,7 @@ def _stream(spark: Any, plan: Plan, steps: Sequence[Streaming], report: Report, 
     streams: list[_Stream] = []
     try:
         for step in steps:
-            with named(step, report):
+            with named(step, report, plan.secrets()):
                 counts: dict[int, int] = {}
                 if isinstance(step, ArchiveTable):
                     start = partial(archive.start, spark, plan, step, report, counts, once=once)
@@ -291,7 +294,7 @@ def _stream(spark: Any, plan: Plan, steps: Sequence[Streaming], report: Report, 
         for stream in streams:
             stream.stop(deadline)
     for stream in failed:
-        with named(stream.step, report):
+        with named(stream.step, report, plan.secrets()):
             raise stream.query.exception()
     for stream in streams:
         stream.tell(report)

@@ -5,16 +5,19 @@ Decides names, types, units and defaults. What spans keys is checks.py. Paths in
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Final
+from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct, field
 
 from stompbox.config import Origins, read_file
 from stompbox.config.fields import Word, key
 from stompbox.config.tables import Table
-from stompbox.errors import UsageError
+from stompbox.errors import UsageError, redacted
+from stompbox.pipelines.locations import CatalogEntry, Storage, Store, Where, is_url
 from stompbox.spark.options import OPTIONS, Given, Target, target_of
 
 PAGE: Final = "docs/pipelines.md"
@@ -34,6 +37,11 @@ class Writer(Word):
     JAVA = "java"
 
 
+class TimeStrategy(Word):
+    ERROR = "error"
+    LATEST = "latest"
+
+
 class BodyFormat(Word):
     JSON = "json"
     CSV = "csv"
@@ -50,6 +58,11 @@ class Mode(Word):
     UPDATE = "update"
 
 
+class CatalogType(Word):
+    REST = "rest"
+    SQL = "sql"
+
+
 class Checksum(Word):
     SHA256 = "sha256"
     MD5 = "md5"
@@ -62,6 +75,14 @@ class Stream(Table, frozen=True, kw_only=True):
     trigger: Annotated[float, key("Time between the begins of two batches; 0: the next at once.", "s", at_least=0)] = 1.0
     max_rows: Annotated[int, key("Rows in one batch, at most; default: the data source's limits.", "rows", at_least=1)] | None = None
     max_bytes: Annotated[int, key("Bytes in one batch, about and at most.", "bytes", at_least=1)] | None = None
+    min_rows: Annotated[int, key("Rows that must wait before there is a batch; default: any.", "rows", at_least=1)] | None = None
+    max_trigger_delay: (
+        Annotated[float, key("Time without a batch after which one is made of fewer than min-rows; default: 15 minutes.", "s", at_least=0)]
+        | None
+    ) = None
+    num_partitions: Annotated[int, key("Tasks, at most, that read at the same time.", "tasks", at_least=1)] | None = None
+    min_partitions: Annotated[int, key("Tasks, at least and about, that a batch is dealt out to.", "tasks", at_least=1)] | None = None
+    max_records_per_partition: Annotated[int, key("Rows, at most, that one task reads.", "rows", at_least=1)] | None = None
     fail_on_data_loss: Annotated[bool, key("Fail when messages to read are gone; false: go on with those that are there.")] = True
 
 
@@ -83,6 +104,11 @@ class ArchiveTable(Written, frozen=True, kw_only=True):
     table: Annotated[str, key("Folder of the table, partitioned by `date`, the day (UTC) of arrival.", kind="name")]
     group: Annotated[str | None, key("Durable cursor on the broker; default: pipeline and step with a hyphen.", kind="name")] = None
     starting: Annotated[str, key("Where a new group begins: earliest, latest, a number, a timestamp with zone, or JSON.")] = "earliest"
+    starting_timestamp: Annotated[str, key("The same as a time: ms since 1970 or a timestamp with zone.")] | None = None
+    starting_offsets_by_timestamp: Annotated[dict[str, str], key("The same as a time for each address.")] = field(default_factory=dict)
+    starting_offsets_by_timestamp_strategy: (
+        Annotated[TimeStrategy, key("Where nothing arrived at or after its time: error, or latest: at the end of the log.")] | None
+    ) = None
     schema: Annotated[str | None, key("Columns to decode from the body: `carrier STRING, delay INT`.")] = None
     body_format: Annotated[BodyFormat, key("How such bodies are written; default: json.")] | None = None
     mode: Annotated[BodyMode, key("What becomes of rows whose body `schema` cannot decode.")] | None = None
@@ -99,6 +125,11 @@ class SourceTable(Table, frozen=True, kw_only=True):
     format: Annotated[Format, key("How that table is kept.")] = Format.PARQUET
     group: Annotated[str | None, key("Durable cursor; default: pipeline, step and source with hyphens.", kind="name")] = None
     starting: Annotated[str, key("Where a new group begins.")] = "earliest"
+    starting_timestamp: Annotated[str, key("The same as a time: ms since 1970 or a timestamp with zone.")] | None = None
+    starting_offsets_by_timestamp: Annotated[dict[str, str], key("The same as a time for each address.")] = field(default_factory=dict)
+    starting_offsets_by_timestamp_strategy: (
+        Annotated[TimeStrategy, key("Where nothing arrived at or after its time: error, or latest: at the end of the log.")] | None
+    ) = None
     schema: Annotated[str | None, key("Columns to decode from the body.")] = None
     body_format: Annotated[BodyFormat, key("How such bodies are written; default: json.")] | None = None
     mode: Annotated[BodyMode, key("What becomes of rows whose body `schema` cannot decode.")] | None = None
@@ -153,6 +184,34 @@ class SparkTable(Table, frozen=True, kw_only=True):
     settings: Annotated[dict[str, str], key("Spark's own settings.")] = field(default_factory=dict)
 
 
+class StorageTable(Table, frozen=True, kw_only=True):
+    endpoint: Annotated[
+        str | None, key("Where the store answers, if it is not Amazon's: `https://host:port`. Default: AWS_ENDPOINT_URL.")
+    ] = None
+    region: Annotated[str | None, key("Default: AWS_REGION, AWS_DEFAULT_REGION, us-east-1.")] = None
+    access_key_id: Annotated[str | None, key("Default: AWS_ACCESS_KEY_ID, else what the machine's profile or role says.")] = None
+    secret_access_key: Annotated[str | None, key("Default: AWS_SECRET_ACCESS_KEY.", kind="secret")] = None
+    session_token: Annotated[str | None, key("Default: AWS_SESSION_TOKEN.", kind="secret")] = None
+    path_style: Annotated[bool | None, key("Is the bucket in the path of a request, and not in its host? Default: with `endpoint`.")] = None
+
+    def __repr__(self) -> str:
+        return f"StorageTable(endpoint={self.endpoint!r})"
+
+
+class CatalogTable(Table, frozen=True, kw_only=True):
+    type: Annotated[CatalogType, key("rest: by Iceberg's REST protocol; sql: tables of a database.")] = CatalogType.REST
+    uri: Annotated[str, key("Where it is: `https://host/path`; of a database SQLAlchemy's URL.", kind="secret")]
+    warehouse: Annotated[str | None, key("Which warehouse of it; with sql, where tables are put.")] = None
+    credential: Annotated[str | None, key("`id:secret` for OAuth2; default: STOMPBOX_CATALOG_CREDENTIAL.", kind="secret")] = None
+    token: Annotated[str | None, key("Or a bearer token; default: STOMPBOX_CATALOG_TOKEN.", kind="secret")] = None
+    scope: Annotated[str | None, key("Scope of the OAuth2 token.")] = None
+    oauth2_server_uri: Annotated[str | None, key("Who gives that token, if it is not the catalogue.")] = None
+    settings: Annotated[dict[str, str], key("Further properties of pyiceberg's.", kind="secret")] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"CatalogTable(type={self.type.value!r}, uri={redacted(self.uri)!r})"
+
+
 Step = ArchiveTable | TransformTable | ReplayTable | ReportTable | AuditTable
 KINDS: Final[dict[type, str]] = {
     ArchiveTable: "archive", TransformTable: "transform", ReplayTable: "replay", ReportTable: "report", AuditTable: "audit",
@@ -176,6 +235,8 @@ class Pipeline(Table, frozen=True, kw_only=True):
     reconnect_timeout: Annotated[int, key("How long a broker that is away is waited for.", "ms", at_least=0)] = 30_000
     folder: Annotated[str, key("Folder of checkpoints and of what is under way.", kind="name")] = "pipeline-state"
     spark: Annotated[SparkTable, key("[spark]: the session.")] = SparkTable()
+    storage: Annotated[StorageTable, key("[storage]: how object stores are reached.")] = StorageTable()
+    catalog: Annotated[CatalogTable, key("[catalog]: of all Iceberg tables of this file.")] | None = None
     archives: Annotated[tuple[ArchiveTable, ...], key("[[archive]]: destinations to a table.")] = field(default=(), name="archive")
     transforms: Annotated[tuple[TransformTable, ...], key("[[transform]]: Spark SQL.")] = field(default=(), name="transform")
     replays: Annotated[tuple[ReplayTable, ...], key("[[replay]]: a table back to a destination.")] = field(default=(), name="replay")
@@ -207,6 +268,8 @@ class Plan(Struct, frozen=True):
     url: str
     passcode: str | None
     key_password: str | None = None
+    storage: Storage = Storage()
+    catalog: tuple[tuple[str, str], ...] = ()
 
     def __repr__(self) -> str:
         return f"Plan({str(self.file)!r})"
@@ -214,6 +277,31 @@ class Plan(Struct, frozen=True):
     def path(self, text: str) -> Path:
         """A path of the file, from the file's folder."""
         return (self.file.parent / text).absolute()
+
+    def where(self, text: str, kept: Format) -> Where:
+        """Where a table lies that the file calls so."""
+        if kept is Format.ICEBERG and self.pipeline.catalog:
+            return CatalogEntry(text, redacted(self.pipeline.catalog.uri), self.catalog, self.storage)
+        return self.store(text) if is_url(text) else self.path(text)
+
+    def shown(self, text: str, kept: Format) -> str:
+        """The same for people."""
+        where = self.where(text, kept)
+        return where.identifier if isinstance(where, CatalogEntry) else where.uri if isinstance(where, Store) else str(where)
+
+    def store(self, url: str) -> Store:
+        return Store(f"s3://{url.partition('://')[2]}", self.storage)
+
+    def secrets(self) -> tuple[str, ...]:
+        """What must not stand in any text: what [storage] and [catalog] hold, and parts of it."""
+        own = dict(self.catalog)
+        credential = own.get("credential", "")
+        found = [self.storage.secret_key, self.storage.session_token, own.get("token", ""), credential, credential.partition(":")[2]]
+        found += [
+            unquote(urlsplit(own.get("uri", "")).password or ""),
+            *(self.pipeline.catalog.settings.values() if self.pipeline.catalog else ()),
+        ]
+        return tuple(sorted({text for text in found if text}, key=len, reverse=True))
 
     def state(self, step: str) -> Path:
         """The folder of a step's checkpoint and of what it has under way."""
@@ -246,10 +334,14 @@ class Plan(Struct, frozen=True):
             "startingOffsets": source.starting, "failOnDataLoss": str(step.fail_on_data_loss).lower(),
             "includeHeaders": str(source.include_headers).lower(),
         }  # fmt: skip
-        if step.max_rows:
-            options["maxRowsPerTrigger"] = str(step.max_rows)
-        if step.max_bytes:
-            options["maxBytesPerTrigger"] = str(step.max_bytes)
+        numbers = {
+            "maxRowsPerTrigger": step.max_rows, "maxBytesPerTrigger": step.max_bytes, "minRowsPerTrigger": step.min_rows,
+            "maxTriggerDelay": None if step.max_trigger_delay is None else round(step.max_trigger_delay * 1000),
+            "numPartitions": step.num_partitions, "minPartitions": step.min_partitions,
+            "maxRecordsPerPartition": step.max_records_per_partition,
+        }  # fmt: skip
+        options |= {name: str(number) for name, number in numbers.items() if number is not None}
+        options |= _starting(source)
         decoding = {"schema": source.schema, "columnNameOfCorruptRecord": source.column_name_of_corrupt_record}
         decoding |= {"bodyFormat": source.body_format and source.body_format.value, "mode": source.mode and source.mode.value.upper()}
         options |= {name: value for name, value in decoding.items() if value is not None}
@@ -257,14 +349,14 @@ class Plan(Struct, frozen=True):
             options["selector"] = source.selector
         return options
 
-    def table_of(self, step: ReplayTable) -> tuple[Path, Format]:
-        """Which table a replay reads."""
+    def table_of(self, step: ReplayTable) -> tuple[str, Format]:
+        """Which table a replay reads, as the file calls it."""
         if step.archive:
             archive = self.pipeline.archive(step.archive)
-            return self.path(archive.table), archive.format
+            return archive.table, archive.format
         if not step.table:
             raise UsageError("bad-argument", f"replay {step.name!r} names neither an archive nor a table")
-        return self.path(step.table), step.format
+        return step.table, step.format
 
 
 def read_plan(file: Path, environ: dict[str, str]) -> Plan:
@@ -272,7 +364,47 @@ def read_plan(file: Path, environ: dict[str, str]) -> Plan:
     pipeline, origins = read_file(file, Pipeline, PAGE)
     url = pipeline.url or environ.get("STOMPBOX_URL") or DEFAULT_URL
     passcode = _passcode_of(pipeline, origins, file) or environ.get("STOMPBOX_PASSCODE")
-    return Plan(pipeline, origins, file, url, passcode, pipeline.key_store_password or environ.get("STOMPBOX_KEY_STORE_PASSWORD"))
+    key_password = pipeline.key_store_password or environ.get("STOMPBOX_KEY_STORE_PASSWORD")
+    return Plan(
+        pipeline, origins, file, url, passcode, key_password, _storage(pipeline.storage, environ), _catalog(pipeline.catalog, environ)
+    )
+
+
+def _storage(table: StorageTable, environ: dict[str, str]) -> Storage:
+    """A key, its secret and its token belong together: what the file has of them, or what the environment has."""
+    key: str | None
+    if table.access_key_id:
+        key, secret, token = table.access_key_id, table.secret_access_key, table.session_token
+    else:
+        key, secret, token = (environ.get(name) for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"))
+    endpoint = table.endpoint or environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL") or ""
+    region = table.region or environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or ""
+    path_style = bool(endpoint) if table.path_style is None else table.path_style
+    return Storage(endpoint, region, key or "", secret or "", token or "", path_style)
+
+
+def _catalog(table: CatalogTable | None, environ: dict[str, str]) -> tuple[tuple[str, str], ...]:
+    """As pyiceberg takes it."""
+    if table is None:
+        return ()
+    given = {
+        **table.settings, "type": table.type.value, "uri": table.uri, "warehouse": table.warehouse,
+        "credential": table.credential or environ.get("STOMPBOX_CATALOG_CREDENTIAL"),
+        "token": table.token or environ.get("STOMPBOX_CATALOG_TOKEN"), "scope": table.scope,
+    }  # fmt: skip
+    if table.type is CatalogType.REST and given["credential"]:  # Iceberg's catalogues answered there before servers of their own did
+        given["oauth2-server-uri"] = table.oauth2_server_uri or f"{table.uri.rstrip('/')}/v1/oauth/tokens"
+    return tuple((name, value) for name, value in given.items() if value)
+
+
+def _starting(source: ArchiveTable | SourceTable) -> dict[str, str]:
+    """Where a new group begins, as a time."""
+    strategy, times = source.starting_offsets_by_timestamp_strategy, source.starting_offsets_by_timestamp
+    given = {
+        "startingTimestamp": source.starting_timestamp, "startingOffsetsByTimestamp": json.dumps(times) if times else None,
+        "startingOffsetsByTimestampStrategy": strategy and strategy.value,
+    }  # fmt: skip
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _passcode_of(pipeline: Pipeline, origins: Origins, file: Path) -> str | None:
@@ -294,5 +426,6 @@ def keys_of_options() -> dict[str, str]:
     """Which key of the file stands behind an option of the data source, for refusals."""
     special = {
         "destination": "destinations", "startingOffsets": "starting", "maxRowsPerTrigger": "max-rows", "maxBytesPerTrigger": "max-bytes",
+        "minRowsPerTrigger": "min-rows",
     }  # fmt: skip
     return {name: special.get(name) or "".join(f"-{c.lower()}" if c.isupper() else c for c in name) for name in OPTIONS}

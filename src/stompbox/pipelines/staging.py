@@ -6,12 +6,18 @@ Decides how files are written: Parquet with timestamps in microseconds, one fold
 from __future__ import annotations
 
 import shutil
-import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from stompbox.errors import UsageError
+from stompbox.pipelines.locations import Attempt, attempt
 from stompbox.pipelines.settings import Format
-from stompbox.pipelines.tables import Staged, file_of, staging_of
+from stompbox.pipelines.tables import Staged, Table, file_of, partition_of, partition_value
+from stompbox.pipelines.tasks import staged_in
+from stompbox.spark.faults import plain
+from stompbox.spark.files import CODEC, Files, WrittenFile, codec_of
 
 TIMESTAMPS: Final = ("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
 PAGES: Final = {  # by default Parquet first looks at the size of a page after 100 rows: bodies of 1 MB, and copies of them, end Java's heap
@@ -20,6 +26,9 @@ PAGES: Final = {  # by default Parquet first looks at the size of a page after 1
     "parquet.block.size.row.check.min": "1",
     "parquet.block.size.row.check.max": "10",
 }
+TASKS: Final = 4  # for each processor, at most, that read a table from an object store
+READ_ROWS: Final = 8_192  # given to Java at once; bodies may be large
+PARTITIONED: Final = ("string", "date", "byte", "short", "integer", "long", "boolean")  # whose texts mean one value everywhere
 _COPY: Final = "__partition"
 
 
@@ -28,7 +37,7 @@ def stage(frame: Any, folder: Path, kept: Format, batch: str, partition_by: str 
     from pyspark.sql.functions import col
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    staging = attempt(folder, batch)
+    staging = Path(attempt(folder, batch).folder)
     frame.sparkSession.conf.set(*TIMESTAMPS)  # INT96, Spark's default, is nothing that Delta or Iceberg know
     schema = to_arrow_schema(frame.schema, timezone="UTC")
     if not partition_by:
@@ -46,9 +55,45 @@ def stage(frame: Any, folder: Path, kept: Format, batch: str, partition_by: str 
     return Staged(staging, tuple(files), schema, partition_by)
 
 
-def attempt(folder: Path, batch: str) -> Path:
-    """A staging folder of this attempt alone: after a kill of the driver Java, or a task, may still write what an earlier one began."""
-    return staging_of(folder) / f"{batch}-{uuid.uuid4().hex[:8]}"
+def stage_by_arrow(frame: Any, table: Table, kept: Format, batch: str, partition_by: str = "") -> Staged:
+    """The same where Java cannot write: the rows go to Python's tasks, which write them to an object store."""
+    from pyspark.sql.functions import col, lit
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    if partition_by and frame.schema[partition_by].dataType.typeName() not in PARTITIONED:
+        kind = frame.schema[partition_by].dataType.simpleString().upper()
+        allowed = f"in an object store allowed are {', '.join(PARTITIONED)}"
+        raise UsageError("bad-argument", f"partition-by {partition_by!r} is {kind}; {allowed}")
+    whole = to_arrow_schema(frame.schema, timezone="UTC")
+    schema = whole if kept is Format.ICEBERG or not partition_by else whole.remove(whole.get_field_index(partition_by))
+    place = table.attempt(batch, whole, partition_by)
+    marked = frame.withColumn(_COPY, col(partition_by).cast("string") if partition_by else lit(""))
+    work = partial(_write_rows, place, schema, partition_by, codec_of(frame.sparkSession.conf.get(CODEC)))
+    rows = marked.mapInArrow(work, "path STRING, partition STRING, rows BIGINT").collect()
+    return staged_in(place, [WrittenFile(row["path"], row["partition"], row["rows"]) for row in rows], whole, partition_by)
+
+
+@plain
+def _write_rows(place: Attempt, schema: Any, partition_by: str, codec: str, batches: Iterable[Any]) -> Iterator[Any]:
+    """One task: the files that it has written."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    with Files(place.folder, schema, codec, place.filesystem(), place.prefix) as files:
+        for batch in batches:
+            rows = pa.Table.from_batches([batch])
+            for value in pc.unique(batch.column(_COPY)).to_pylist():
+                own = rows.filter(pc.equal(rows[_COPY], value) if value is not None else pc.is_null(rows[_COPY]))
+                for part in own.select(schema.names).cast(schema).to_batches():
+                    files.add(part, partition_of(partition_by, value) if partition_by else "")
+    names = ("path", "partition", "rows")
+    yield pa.RecordBatch.from_pylist([{name: getattr(file, name) for name in names} for file in files.written], schema=_written_schema())
+
+
+def _written_schema() -> Any:
+    import pyarrow as pa
+
+    return pa.schema([("path", pa.string()), ("partition", pa.string()), ("rows", pa.int64())])
 
 
 def write(frame: Any, folder: Path, *partition_by: str) -> None:
@@ -58,16 +103,61 @@ def write(frame: Any, folder: Path, *partition_by: str) -> None:
 
 def forget(staged: Staged) -> None:
     """Removes what the commit left of the folder."""
-    shutil.rmtree(staged.folder, ignore_errors=True)
+    if staged.folder is not None:
+        shutil.rmtree(staged.folder, ignore_errors=True)
 
 
-def read(spark: Any, table: Any, *, merge: bool = False) -> Any:
-    """The rows of the live files; None when there are none. `merge`: all columns that any of the files has."""
-    paths = [str(file.path) for file in table.files()]
-    if not paths:
+def read(spark: Any, table: Table, *, merge: bool = False, columns: Sequence[str] = ()) -> Any:
+    """The rows of the live files; None when there are none. `merge`: all columns that any of the files has. `columns`: those that are
+    needed, all if none; there may be more, where reading them costs nothing."""
+    files = table.files()
+    if not files:
         return None
+    if table.folder is None:
+        return _read_by_arrow(spark, table, files, columns)
+    paths = [str(file.path) for file in files]
     base = table.folder / "data" if paths[0].startswith(str(table.folder / "data") + "/") else table.folder
     reader = spark.read.option("basePath", str(base))
     if merge:
         reader = reader.option("mergeSchema", "true")
     return reader.parquet(*paths)
+
+
+def _read_by_arrow(spark: Any, table: Table, files: Sequence[Any], columns: Sequence[str]) -> Any:
+    """The same from where Java cannot read: Python's tasks read the files, some of them each."""
+    from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+    from pyspark.sql.types import StructType
+
+    there = from_arrow_schema(table.schema())
+    schema = StructType([field for field in there.fields if not columns or field.name in columns])
+    tasks = min(len(files), TASKS * spark.sparkContext.defaultParallelism)
+    paths = spark.createDataFrame([(str(file.path), file.partition) for file in files], "path STRING, partition STRING").repartition(tasks)
+    return paths.mapInArrow(partial(_read_rows, table.filesystem(), to_arrow_schema(schema, timezone="UTC")), schema)
+
+
+@plain
+def _read_rows(filesystem: Any, schema: Any, batches: Iterable[Any]) -> Iterator[Any]:
+    """One task: the rows of its files, with the columns of the table as it is now."""
+    from pyarrow import parquet
+
+    for batch in batches:
+        for named in batch.to_pylist():
+            file = parquet.ParquetFile(named["path"], filesystem=filesystem)
+            wanted = [name for name in schema.names if name in file.schema_arrow.names]
+            for rows in file.iter_batches(READ_ROWS, columns=wanted):
+                yield _as_in(rows, schema, named["partition"])
+
+
+def _as_in(rows: Any, schema: Any, partition: str) -> Any:
+    """With the columns of this schema: that of the partition from its folder, others that the file does not have NULL."""
+    import pyarrow as pa
+
+    arrays = []
+    for field in schema:
+        if field.name in rows.schema.names:
+            arrays.append(rows.column(field.name).cast(field.type))
+        elif field.name == partition.partition("=")[0]:
+            arrays.append(pa.repeat(pa.scalar(partition_value(partition)).cast(field.type), len(rows)))
+        else:
+            arrays.append(pa.nulls(len(rows), field.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -9,27 +9,26 @@ Spark's tasks write the files into a staging folder of the table (tasks.py, stag
     delta     a version of the Delta log, the batch as its application transaction                                           delta.py
     iceberg   a snapshot, the batch as a property of the table                                                                iceberg.py
 
-A lock file in the table's folder keeps writers and compaction from each other. Decides when small files are worth rewriting.
+What keeps writers, compactions and readers from each other is the location's (locations.py). Decides when small files are worth rewriting.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
-import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Final, Protocol
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from pyarrow import parquet
 
 from stompbox.errors import UsageError
-from stompbox.pipelines import disk
+from stompbox.pipelines.locations import STAGING, Attempt, CatalogEntry, Folder, Location, Where, staging_of
 from stompbox.pipelines.settings import Format
 
-STAGING: Final = "_staging"  # of a table whose folder is a filesystem of its own; else it is beside the folder
+NULL: Final = "__HIVE_DEFAULT_PARTITION__"  # in the name of a partition's folder
 MERGE_ROWS: Final = 65_536  # rows held at once while files are merged, at most
 MERGE_BYTES: Final = 32 << 20  # and about so many bytes of them
 
@@ -38,7 +37,7 @@ MERGE_BYTES: Final = 32 << 20  # and about so many bytes of them
 class DataFile:
     """A live file. `partition` is the folder it is in, `date=2026-03-01`; empty: the table has no partitions."""
 
-    path: Path
+    path: PurePath
     partition: str
     rows: int
     size: int  # bytes
@@ -47,9 +46,12 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """The files of one batch, not yet part of the table. `schema` is Arrow's, of all columns, the one the table is partitioned by too."""
+    """The files of one batch, not yet part of the table. `schema` is Arrow's, of all columns, the one the table is partitioned by too.
 
-    folder: Path
+    `folder` is thrown away when the batch is in the table; None where the files are written where they stay.
+    """
+
+    folder: Path | None
     files: tuple[DataFile, ...]
     schema: Any
     partition_by: str = ""
@@ -74,8 +76,30 @@ class Retention:
 
 class Table(Protocol):
     @property
-    def folder(self) -> Path:
-        """Where it is, the locks with it."""
+    def uri(self) -> str:
+        """For people."""
+
+    @property
+    def folder(self) -> Path | None:
+        """Where Spark's own readers find it, and Java may write; None: in an object store, or where a catalogue says."""
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Nothing that is live now is removed meanwhile, where that can be had."""
+
+    def filesystem(self) -> Any:
+        """Arrow's, which has the live files."""
+
+    def schema(self) -> Any:
+        """Arrow's, of all columns that the table has now."""
+
+    def attempt(self, name: str, schema: Any, partition_by: str) -> Attempt:
+        """Where the tasks of one attempt at a batch of this schema (Arrow's, of all columns) write."""
+
+    def merging(self, partition: str) -> PurePath:
+        """Where a file is written that replaces others of this partition."""
+
+    def remove(self, path: PurePath) -> None:
+        """A file that does not count."""
 
     def files(self) -> list[DataFile]:
         """The live files; none of a table that is not there yet."""
@@ -86,54 +110,52 @@ class Table(Protocol):
     def append(self, staged: Staged, query: str, batch: int) -> bool:
         """False when the batch was there already."""
 
-    def replace(self, old: Sequence[DataFile], merged: Path) -> bool:
-        """`merged` lies in the staging folder. False when somebody else has changed one of `old` meanwhile: nothing happens then."""
+    def replace(self, old: Sequence[DataFile], merged: PurePath) -> bool:
+        """`merged` lies where `merging` has said. False when somebody else has changed one of `old` meanwhile: nothing happens then."""
 
     def sweep(self) -> None:
         """Removes what was put in place and never counted, or counts no more, where readers who list the folder would see it."""
 
 
-def open_table(kept: Format, folder: Path, retention: Retention = Retention()) -> Table:
-    """The table in this folder, which need not be there yet. `retention` is for those who write."""
-    if kept is Format.DELTA:
-        from stompbox.pipelines.delta import DeltaFiles
-
-        return DeltaFiles(folder)
+def open_table(kept: Format, where: Where, retention: Retention = Retention()) -> Table:
+    """The table there, which need not be there yet. `retention` is for those who write."""
     if kept is Format.ICEBERG:
         from stompbox.pipelines.iceberg import IcebergFiles
 
-        return IcebergFiles(folder, retention)
+        assert isinstance(where, Path | CatalogEntry)  # checks.py
+        return IcebergFiles(where, retention)
+    assert not isinstance(where, CatalogEntry)
+    if kept is Format.DELTA:
+        from stompbox.pipelines.delta import DeltaFiles
+
+        return DeltaFiles(Folder(where) if isinstance(where, Path) else where)
     from stompbox.pipelines.parquet import ParquetFiles
 
-    return ParquetFiles(folder, retention.replaced)
-
-
-def staging_of(folder: Path) -> Path:
-    """Where files are made that do not count yet: outside of the folder, so that nobody who lists it, however deep, takes them for data."""
-    folder.mkdir(parents=True, exist_ok=True)
-    beside = folder.parent
-    is_near = beside.stat().st_dev == folder.stat().st_dev and os.access(beside, os.W_OK)
-    return beside / f".{folder.name}{STAGING}" if is_near else folder / STAGING
+    assert isinstance(where, Path)
+    return ParquetFiles(where, retention.replaced)
 
 
 def partition_value(partition: str) -> str | None:
     """What stands behind the `=` of a partition's folder; None is SQL's NULL."""
     value = partition.partition("=")[2]
-    return None if value == "__HIVE_DEFAULT_PARTITION__" else unquote(value)
+    return None if value == NULL else unquote(value)
 
 
-def target_of(folder: Path, file: DataFile, query: str, batch: int, number: int) -> Path:
+def partition_of(column: str, value: str | None) -> str:
+    """As Hive, Spark and Delta name the folder of a value. They have no empty text."""
+    return f"{column}={quote(value, safe=' -:.') if value else NULL}"
+
+
+def target_of(folder: PurePath, file: DataFile, query: str, batch: int, number: int) -> PurePath:
     """Where a staged file of a batch goes. The same batch, made again after a crash, takes the same names."""
     return folder / file.partition / f"{query[:8]}-{batch:06d}-{number:04d}.parquet"
 
 
-def put_in_place(folder: Path, staged: Staged, query: str, batch: int) -> list[DataFile]:
+def put_in_place(location: Location, folder: PurePath, staged: Staged, query: str, batch: int) -> list[DataFile]:
     """The files of a batch at their names in the table, where they do not count yet."""
     placed = []
     for number, file in enumerate(staged.files):
-        target = target_of(folder, file, query, batch, number)
-        disk.move(file.path, target)
-        placed.append(replace(file, path=target))
+        placed.append(replace(file, path=location.placed(file.path, target_of(folder, file, query, batch, number))))
     return placed
 
 
@@ -161,13 +183,13 @@ def compact(table: Table, policy: Policy) -> int:
     rewritten = 0
     for group in worthwhile(table.files(), policy):
         try:
-            for alike in _alike(group):
-                merged = staging_of(table.folder) / f"merged-{uuid.uuid4().hex}.parquet"
-                merge(alike, merged)
+            for alike in _alike(group, table.filesystem()):
+                merged = table.merging(alike[0].partition)
+                merge(alike, merged, table.filesystem())
                 if table.replace(alike, merged):
                     rewritten += len(alike)
                 else:
-                    disk.remove(merged)
+                    table.remove(merged)
         except FileNotFoundError:  # somebody else rewrites this group
             continue
     return rewritten
@@ -175,27 +197,31 @@ def compact(table: Table, policy: Policy) -> int:
 
 def tidy(table: Table) -> None:
     """Removes what a process left that was killed."""
-    if table.folder.is_dir():
+    if table.folder is None:
+        table.sweep()
+    elif table.folder.is_dir():
         for staging in {staging_of(table.folder), table.folder / STAGING}:
             shutil.rmtree(staging, ignore_errors=True)
         table.sweep()
 
 
-def _alike(files: Sequence[DataFile]) -> Iterator[list[DataFile]]:
+def _alike(files: Sequence[DataFile], filesystem: Any) -> Iterator[list[DataFile]]:
     """Files of the same columns: those from before a change of the schema stay among themselves."""
     groups: dict[str, list[DataFile]] = {}
     for file in files:
-        groups.setdefault(str(parquet.read_schema(file.path).remove_metadata()), []).append(file)
+        groups.setdefault(str(parquet.read_schema(str(file.path), filesystem=filesystem).remove_metadata()), []).append(file)
     yield from (group for group in groups.values() if len(group) > 1)
 
 
-def merge(files: Sequence[DataFile], target: Path) -> None:
+def merge(files: Sequence[DataFile], target: PurePath, filesystem: Any = None) -> None:
     """One file with the rows of all, in their order."""
-    target.parent.mkdir(parents=True, exist_ok=True)
+    if filesystem is None or filesystem.type_name == "local":
+        Path(target.parent).mkdir(parents=True, exist_ok=True)
     rows = 0
-    with parquet.ParquetWriter(target, parquet.read_schema(files[0].path)) as writer:
+    schema = parquet.read_schema(str(files[0].path), filesystem=filesystem)
+    with parquet.ParquetWriter(str(target), schema, filesystem=filesystem) as writer:
         for file in files:
-            source = parquet.ParquetFile(file.path)
+            source = parquet.ParquetFile(str(file.path), filesystem=filesystem)
             for batch in source.iter_batches(_at_once(source.metadata)):
                 writer.write_batch(batch)
                 rows += len(batch)
@@ -210,8 +236,11 @@ def _at_once(metadata: Any) -> int:
     return max(1, min(MERGE_ROWS, MERGE_BYTES * int(metadata.num_rows) // max(1, size)))
 
 
-def file_of(path: Path, partition: str) -> DataFile:
-    """A Parquet file as it lies on the disk."""
-    stat = path.stat()
-    return DataFile(path, partition, parquet.read_metadata(path).num_rows, stat.st_size, int(stat.st_mtime * 1000))
-
+def file_of(path: PurePath, partition: str, filesystem: Any = None) -> DataFile:
+    """A Parquet file as it lies there."""
+    rows = parquet.read_metadata(str(path), filesystem=filesystem).num_rows
+    if filesystem is None:
+        stat = Path(path).stat()
+        return DataFile(path, partition, rows, stat.st_size, int(stat.st_mtime * 1000))
+    found = filesystem.get_file_info(str(path))
+    return DataFile(path, partition, rows, found.size, found.mtime_ns // 1_000_000)

@@ -9,17 +9,17 @@ Decides what a row of such a file is: the source's columns, `archived`, and the 
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath, PurePosixPath
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
+from stompbox.pipelines.locations import Attempt
 from stompbox.pipelines.settings import Format
 from stompbox.pipelines.tables import DataFile, Staged
 from stompbox.spark.faults import plain
@@ -50,34 +50,42 @@ class Work:
     """What the tasks of one attempt at a batch have in common. `schema` is that of the files, `codec` what compresses them."""
 
     source: Source
-    folder: Path
+    attempt: Attempt
     schema: Any
     archived: int  # µs
     known: Mapping[str, tuple[int, int]]
     codec: str = DEFAULT_CODEC
 
 
-def stage_messages(frame: Any, source: Source, folder: Path, kept: Format, known: Frontier) -> tuple[Staged, int]:
-    """The messages of a batch of ranges as files in `folder`, and how many messages there were, those that the table had already too."""
+def stage_messages(frame: Any, source: Source, attempt: Attempt, kept: Format, known: Frontier) -> tuple[Staged, int]:
+    """The messages of a batch of ranges as files of this attempt, and how many there were, those that the table had already too."""
     is_in_files = kept is Format.ICEBERG  # whose files hold all columns
     schema = source.schema if is_in_files else source.schema.remove(source.schema.get_field_index(DAY))
     codec = codec_of(frame.sparkSession.conf.get(CODEC))
-    work = Work(source, folder, schema, time.time_ns() // 1000, known, codec)
+    work = Work(source, attempt, schema, time.time_ns() // 1000, known, codec)
     found = frame.rdd.mapPartitions(partial(write_messages, work)).collect()
-    files = [_data_file(file) for _, written in found for file in written]
-    return Staged(folder, tuple(files), source.schema, DAY), sum(count for count, _ in found)
+    return staged_in(attempt, [file for _, written in found for file in written], source.schema, DAY), sum(count for count, _ in found)
 
 
-def _data_file(file: WrittenFile) -> DataFile:
-    stat = os.stat(file.path)
-    return DataFile(Path(file.path), file.partition, file.rows, stat.st_size, stat.st_mtime_ns // 1_000_000)
+def staged_in(attempt: Attempt, written: list[WrittenFile], schema: Any, partition_by: str) -> Staged:
+    """What the tasks of an attempt have written, as the driver commits it."""
+    from pyarrow.fs import LocalFileSystem
+
+    filesystem = attempt.filesystem() or LocalFileSystem()
+    stats = filesystem.get_file_info([file.path for file in written]) if written else []
+    path: type[PurePath] = Path if attempt.storage is None else PurePosixPath
+    files = (
+        DataFile(path(file.path), file.partition, file.rows, stat.size, stat.mtime_ns // 1_000_000)
+        for file, stat in zip(written, stats, strict=True)
+    )
+    return Staged(None if attempt.prefix else Path(attempt.folder), tuple(files), schema, partition_by)
 
 
 @plain
 def write_messages(work: Work, rows: Iterator[Any]) -> Iterator[tuple[int, list[WrittenFile]]]:
     """One task: how many messages it has read, and the files with those of them that were not in the table."""
     count = 0
-    with Files(work.folder, work.schema, work.codec) as files:
+    with Files(work.attempt.folder, work.schema, work.codec, work.attempt.filesystem(), work.attempt.prefix) as files:
         for batch in batches(work.source.options, ranges_of(rows), work.source.view):
             count += len(batch)
             for day, part in by_day(beyond(batch, work.known)):

@@ -16,8 +16,8 @@ from stompbox.pipelines.archive import commit_batch, maintain, started, written_
 from stompbox.pipelines.checkpoints import query_id
 from stompbox.pipelines.progress import Report
 from stompbox.pipelines.settings import Plan, SourceTable, TransformTable
-from stompbox.pipelines.staging import read, stage
-from stompbox.pipelines.tables import Table, open_table
+from stompbox.pipelines.staging import read, stage, stage_by_arrow
+from stompbox.pipelines.tables import Staged, Table, open_table
 from stompbox.spark.rows import COLUMNS
 
 JSON: Final = "application/json"
@@ -38,7 +38,7 @@ def start(spark: Any, plan: Plan, step: TransformTable, report: Report, *, once:
         options = {**plan.connection(), "destination": step.destination}
         send = partial(_send, options=options, checkpoint=checkpoint)
         return started(as_messages(rows), plan, step, send, once=once, mode=step.mode.value)
-    table = written_table(step, plan.path(step.table or ""))
+    table = written_table(step, plan.where(step.table or "", step.format))
     if step.partition_by and step.partition_by not in rows.columns:
         raise UsageError("missing-column", f"transform {step.name!r}: no column {step.partition_by!r} among {', '.join(rows.columns)}")
     write = partial(_write, table=table, step=step, checkpoint=checkpoint, report=report)
@@ -47,9 +47,10 @@ def start(spark: Any, plan: Plan, step: TransformTable, report: Report, *, once:
 
 def _source(spark: Any, plan: Plan, step: TransformTable, source: SourceTable) -> Any:
     if source.table:
-        rows = read(spark, open_table(source.format, plan.path(source.table)), merge=True)
+        table = open_table(source.format, plan.where(source.table, source.format))
+        rows = read(spark, table, merge=True)
         if rows is None:
-            there = f"there is no row in {plan.path(source.table)}"
+            there = f"there is no row in {table.uri}"
             raise UsageError("no-such-table", f"transform {step.name!r}: source {source.name!r}: {there}")
         return rows
     options = plan.stream_options(step, source, group_of(plan, step, source))
@@ -79,6 +80,12 @@ def _send(frame: Any, batch: int, *, options: dict[str, str], checkpoint: Path) 
 def _write(frame: Any, batch: int, *, table: Table, step: TransformTable, checkpoint: Path, report: Report) -> None:
     query = query_id(checkpoint)
     if table.last_batch(query) < batch:
-        staged = stage(frame, table.folder, step.format, f"{query}-{batch}", step.partition_by or "")
+        staged = _staged(frame, table, step, f"{query}-{batch}")
         commit_batch(staged, (query, batch), table)
         maintain(table, step, report)
+
+
+def _staged(frame: Any, table: Table, step: TransformTable, name: str) -> Staged:
+    if table.folder is None:
+        return stage_by_arrow(frame, table, step.format, name, step.partition_by or "")
+    return stage(frame, table.folder, step.format, name, step.partition_by or "")

@@ -9,9 +9,11 @@ Decides how files are written. Which rows are in them is the caller's.
 
 from __future__ import annotations
 
+import re
 import uuid
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 from types import TracebackType
 from typing import Any, Final
 
@@ -23,6 +25,7 @@ from stompbox.errors import UsageError
 GROUP_ROWS: Final = 1 << 20
 GROUP_BYTES: Final = 64 << 20  # held for one group of rows, and for all of a task: bodies may be large
 MOST_OPEN: Final = 64  # files of different partitions
+PLAIN: Final = re.compile(r"[A-Za-z0-9_.=-]*")
 BODY: Final = "body"  # the column of which a file says no smallest and largest value
 CODECS: Final = {  # as Spark calls them, and as Arrow does
     "none": "none", "uncompressed": "none", "snappy": "snappy", "gzip": "gzip", "brotli": "brotli", "lz4": "lz4", "lz4_raw": "lz4",
@@ -45,7 +48,7 @@ class WrittenFile:
 class _Open:
     """A file that is being written, and the rows of its next group."""
 
-    path: Path
+    path: PurePath
     writer: Any
     held: list[Any] = field(default_factory=list)
     held_rows: int = 0
@@ -54,10 +57,16 @@ class _Open:
 
 
 class Files:
-    """Writes batches of one schema below a folder. Leaving the context ends the files; what an exception leaves is nobody's."""
+    """Writes batches of one schema below a folder. Leaving the context ends the files; what an exception leaves is nobody's.
 
-    def __init__(self, folder: Path, schema: Any, codec: str = DEFAULT_CODEC) -> None:
+    `filesystem` is Arrow's, of an object store, and its folder a path there; None: the disks of this machine. In a store, where nobody
+    throws a whole folder away, an exception takes the files along. `prefix` begins the names of all.
+    """
+
+    def __init__(self, folder: PurePath, schema: Any, codec: str = DEFAULT_CODEC, filesystem: Any = None, prefix: str = "") -> None:
         self._folder: Final = folder
+        self._filesystem: Final = filesystem
+        self._prefix: Final = prefix
         self.schema: Final = schema
         self._codec: Final = codec
         self._open: Final[dict[str, _Open]] = {}
@@ -74,7 +83,16 @@ class Files:
         if kind is None:
             self._close_all()
         for each in self._open.values():
-            each.writer.close()
+            with suppress(OSError) if kind else nullcontext():  # the fault that is under way says more
+                each.writer.close()
+        if kind and self._filesystem is not None:
+            self._remove()
+
+    def _remove(self) -> None:
+        """All files; one that a store cannot remove now is swept up by its age."""
+        for path in (*(each.path for each in self.written), *(each.path for each in self._open.values())):
+            with suppress(OSError):
+                self._filesystem.delete_file(str(path))
 
     def add(self, batch: Any, partition: str = "") -> None:
         file = self._open.get(partition) or self._opened(partition)
@@ -89,12 +107,14 @@ class Files:
     def _opened(self, partition: str) -> _Open:
         if len(self._open) >= MOST_OPEN:
             self._close_all()
-        path = self._folder / partition / f"{uuid.uuid4().hex}.parquet"
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path = self._folder / (partition if self._filesystem is None else in_store(partition)) / f"{self._prefix}{uuid.uuid4().hex}.parquet"
+        if self._filesystem is None:
+            Path(path.parent).mkdir(parents=True, exist_ok=True)
         stated = [name for name in self.schema.names if name != BODY]
         writer = parquet.ParquetWriter(
-            path, self.schema, compression=self._codec, store_schema=False, store_decimal_as_integer=True, write_statistics=stated
-        )
+            str(path), self.schema, filesystem=self._filesystem, compression=self._codec, store_schema=False,
+            store_decimal_as_integer=True, write_statistics=stated,
+        )  # fmt: skip
         found = self._open[partition] = _Open(path, writer)
         return found
 
@@ -111,6 +131,12 @@ class Files:
             file.writer.close()
             del self._open[partition]
             self.written.append(WrittenFile(str(file.path), partition, file.rows))
+
+
+def in_store(partition: str) -> str:
+    """The folder of a partition in an object store: its name, where that is the same in a key, in a URL and in a log of paths. Else none:
+    readers take the value from the log, or from the rows."""
+    return partition if PLAIN.fullmatch(partition) else ""
 
 
 def codec_of(named: str) -> str:

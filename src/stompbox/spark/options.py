@@ -352,7 +352,9 @@ def _partitions(given: Given) -> tuple[int, int, int]:
 def _min_rows(given: Given) -> int:
     if not given.is_given("minRowsPerTrigger"):
         if given.is_given("maxTriggerDelay"):
-            raise UsageError("missing-option", f"option 'maxTriggerDelay' needs 'minRowsPerTrigger': {OPTIONS['minRowsPerTrigger'][2]}")
+            raise UsageError(
+                "missing-option", f"option 'maxTriggerDelay' needs the option 'minRowsPerTrigger': {OPTIONS['minRowsPerTrigger'][2]}"
+            )
         return 0
     least, most = given.number("minRowsPerTrigger"), given.number("maxRowsPerTrigger")
     if least > most:
