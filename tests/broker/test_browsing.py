@@ -272,3 +272,29 @@ def test_what_was_scheduled_is_shown_once_although_its_queue_gives_its_memory_ba
     world.queue("q").dispatch()
     assert world.settle() == []
     assert not world.queue("q").is_paged
+
+
+@pytest.mark.parametrize("is_full", [True, False])
+def test_readers_get_what_was_scheduled_although_its_queue_has_no_room_when_it_is_due(*, is_full: bool) -> None:
+    """The queue has it in the log alone, where it came because there was no room, or went when the queue gave its memory back."""
+    world = World(AddressSetting(match="q", default_non_destructive=True))
+    reader = world.on_queue(world.consumer(), "q")
+    if not is_full:
+        world.send("q", b"later", headers={"AMQ_SCHEDULED_DELAY": "100"})
+    world.engine.memory.limit(2000, -1)
+    for number in range(30):
+        world.send("q", b"%03d" % number + b"." * 200)
+    if is_full:
+        world.send("q", b"later", headers={"AMQ_SCHEDULED_DELAY": "100"})
+    else:
+        give_back(world.queue("q"))
+    world.commit()
+    while found := world.settle():
+        for got in found:
+            world.ack(reader, got)
+    assert world.queue("q").is_paged
+    world.tick(200)
+    assert [got.body for got in world.settle()] == [b"later"]
+    world.engine.memory.limit(-1, -1)
+    world.queue("q").dispatch()
+    assert world.settle() == []

@@ -336,3 +336,26 @@ def test_what_the_log_alone_has_comes_before_what_was_to_wait_longer() -> None:
     found = world.out() + world.settle()
     assert [got.body[:1] for got in found] == [b"1", b"2", b"3"]
     world.close(consumer)
+
+
+@pytest.mark.parametrize("has_room", [True, False])
+def test_readers_of_a_log_get_them_in_the_order_of_their_times_although_they_were_stored_late(*, has_room: bool) -> None:
+    """The second one is shown when its time is over, and the first one is not awake yet, or lies in the log alone."""
+    world = World(AddressSetting(match="t", retention_messages=100))
+    world.commits_itself = False
+    reader = world.on_stream(world.consumer(), "t", 0)
+    if not has_room:
+        world.engine.memory.limit(1, -1)
+    world.send_to_topic("t", b"first", headers={"AMQ_SCHEDULED_DELAY": "100"})
+    world.commit()
+    assert world.settle() == []
+    world.send_to_topic("t", b"second", headers={"AMQ_SCHEDULED_DELAY": "150"})
+    world.engine.now += 200
+    world.commit()
+    found = world.settle()
+    world.tick(0)
+    found += world.settle()
+    for got in found:
+        world.ack(reader, got)
+    found += world.settle()
+    assert [got.body for got in found] == [b"first", b"second"]

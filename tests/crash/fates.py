@@ -230,12 +230,18 @@ class Fates(Audit):
         producer = got.message.rpartition(".")[0]
         if sent is None or "|" in got.source:
             return None
+        if self.may_be_late(sent):
+            return None
         if got.source in (LOG.name, NAMED.name):
             return got.link, got.source, producer
         traits = sent.traits
         if (len(self.sent_on[got.message]) > 1 and self.may_be_dropped(rules_of(got.source), got.message)) or self._came_back(sent, got):
             return None
         return got.link, got.source, producer, str(traits.priority), traits.group
+
+    def may_be_late(self, sent: Sent) -> bool:
+        """Who goes without an answer has sent all the same; a busy broker may hear it behind what he says on his next connection."""
+        return sent.link in self.closed and not self.confirmed_at.get(sent.transaction or sent.message)
 
     def _order(self) -> Iterator[str]:
         for received in self.received:

@@ -84,7 +84,7 @@ class Readings:
     def _lane(self, got: Got) -> tuple[str, ...] | None:
         sent = self.fates.sent.get(got.message)
         producer = got.message.rpartition(".")[0]
-        if sent is None:
+        if sent is None or self.fates.may_be_late(sent):
             return None
         return (producer,) if got.source == LOG.name else (producer, str(sent.traits.priority))
 

@@ -151,6 +151,9 @@ FINE: dict[str, list[Told]] = {
     "a group goes on": [move(3), move(7, confirmed=0), [Stood(22 * S, V1, "g", 3), Stood(65 * S, V2, "g", 7)]],
     "a group that was never moved": [[Stood(22 * S, V1, "g", 0)]],
     "consumed": [sent(1), used(1)],
+    "sent on a connection that was given up, and heard behind the next one": [
+        sent(1, confirmed=0, link=W1), [Closed(12 * S, W1)], sent(2, at=13, confirmed=14), used(2, at=20), used(1, at=21),
+    ],
     "diverted": [sent(1, MIXED, X), all_of(1, "all.mixed", COPIES)],
     "diverted alone": [sent(1, ALONE, Z), used(1, TAKEN)],
     "several at once": [sent(1, f"{MIXED},{NEWS}", Y), all_of(1, "all.mixed", *WATCHED, FILTERED), got(1, STREAM, LAST1, at=101)],

@@ -29,12 +29,14 @@ def arrive(queue: Queue, run: Run, first: int, stop: int) -> None:
     if queue.paged_from >= 0:
         if queue.intake is not None:
             queue.intake.came_to_log(queue, Segment(run, first, stop), is_due=due <= now)
+        if due > now:
+            queue.announce(run, first, stop)
         seeking.seek(queue.engine, queue)
         return
     if queue.is_durable:
         queue.reach_to(first, stop)
     segment = Segment(run, first, stop)
-    if due > now:
+    if due > now or (due and _is_behind(queue)):
         wait_for(queue, segment, due, is_new=True)
         return
     for part in _admitted(queue, segment):
@@ -56,13 +58,19 @@ def take(queue: Queue, segment: Segment) -> None:
     if queue.intake is not None:
         queue.intake.loaded(segment)
     due = due_of(run)
-    if due > queue.engine.now or (due and queue.later is not None):  # one that was to come before it may still be in the log alone
+    if due > queue.engine.now or (due and _is_behind(queue)):
         wait_for(queue, segment, due, is_new=False)
         return
     if due > run.arrived:  # browsers were not shown it then
         queue.show(run, segment.first, segment.stop)
     for part in _admitted(queue, segment):
         queue.backlog.push(part)
+
+
+def _is_behind(queue: Queue) -> bool:
+    """Whether messages that were to come before one whose time is over may still wait, in memory or in the log alone: readers of a log are
+    shown a message when it is stored, which may be long after its time."""
+    return queue.later is not None or queue.has_waits
 
 
 def wake(queue: Queue) -> None:

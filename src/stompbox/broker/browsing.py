@@ -55,6 +55,13 @@ class Browser(Queue):
                 return
             self.backlog.push(part)
 
+    def expect(self, run: Run, first: int, stop: int) -> None:
+        """Behind `paged_from` it finds them when it reads the log to there."""
+        for low, high in list(self.found.gaps(first, stop if self.paged_from < 0 else min(stop, self.paged_from))):
+            self.found.add(low, high)
+            for part in _seen(self.selector, self, Segment(run, low, high)):
+                arrivals.wait_for(self, part, arrivals.due_of(run), is_new=True)
+
     def _show_woken(self, run: Run, first: int, stop: int) -> None:
         """It comes in its own time, and is shown once: here, or when the log is read to there."""
         for low, high in list(self.found.gaps(first, stop if self.paged_from < 0 else min(stop, self.paged_from))):

@@ -42,7 +42,7 @@ class Commits:
         self._addresses: list[Address] = []  # and whose logs are in it
         self._caches: dict[Duplicates, None] = {}  # whose values are in it
         self._units: list[Unit] = []  # and what of it somebody waits for
-        self.last: Unit | None = None  # the unit that was ended last, where it needs the disk
+        self.last: Unit | None = None  # the unit that was ended last, where it needs the disk; until the next commit
         self._is_whole = True  # nothing was lost on its way into a commit
 
     def __bool__(self) -> bool:
@@ -175,7 +175,7 @@ class Commits:
         dirty, self.dirty = self.dirty, {}
         self._offsets = {}
         self._addresses = list(dirty)
-        self._units, self.units = self.units, []
+        self._units, self.units, self.last = self.units, [], None
         for address in dirty:
             address.log.give(commit, self.engine.now)
             self._offsets[address.log] = address.log.next

@@ -119,7 +119,7 @@ class Intake:
         if queue.intake is not self or queue.id not in queue.engine.queues or segment.run.is_withdrawn:
             return
         for key, part in self._by_key(segment) if self._key else ((b"", segment),):
-            if part.home is not None or not queue.restore(part.first, part.stop):
+            if part.home is not None or not _restored(queue, part.first, part.stop):
                 continue
             if key and self._has_newer(key, part.first):
                 queue.skip(part.first, part.stop)
@@ -137,7 +137,7 @@ class Intake:
         """The same of one that the log alone has."""
         is_withdrawn = queue.address in withdrawn and left.first in withdrawn[queue.address]
         is_there = queue.intake is self and queue.id in queue.engine.queues and not is_withdrawn
-        if not is_there or self._has_newer(key, left.first) or not queue.restore(left.first, left.first + 1):
+        if not is_there or self._has_newer(key, left.first) or not _restored(queue, left.first, left.first + 1):
             return
         queue.engine.counters["replaced"] -= 1
         self._latest[key] = left
@@ -263,6 +263,16 @@ class Intake:
         self._latest.clear()
         self._unknown = (0, 0)
         self.paged = 0
+
+
+def _restored(queue: Queue, first: int, stop: int) -> bool:
+    """What was skipped is to be delivered after all. False where the log has let it go meanwhile."""
+    holds = queue.is_durable or queue.paged_from >= 0
+    if holds and first < queue.address.log.trimmed:
+        return False
+    if holds:
+        queue.cursor.revoke(first, stop)
+    return True
 
 
 def _left(part: Segment) -> Left:

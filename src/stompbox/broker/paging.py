@@ -211,6 +211,16 @@ def read(engine: Engine, queue: Queue, start: int, then: Then, most: int = FAR) 
     return None
 
 
+def drop_withdrawn(queue: Queue, run: Run) -> None:
+    """The log alone was to have it, and could not be stored: it counts no more."""
+    for low, high in queue.still_in_log(max(run.first, queue.paged_from), run.stop):
+        for segment, is_wanted in sifted(queue, run, low, high):
+            if is_wanted:
+                if queue.intake is not None:
+                    queue.intake.loaded(segment)
+                queue.drop(segment, "withdrawn")
+
+
 def is_gone(queue: Queue, run: Run, first: int) -> bool:
     """Whether a restart has ended its messages, although the log still has them: they are not persistent."""
     return first < queue.suspect_below and queue.address.is_volatile(run)

@@ -199,6 +199,14 @@ class Queue(Waiting):
         for reader in tuple(self.readers or ()):
             reader.offer(run, first, stop)
 
+    def announce(self, run: Run, first: int, stop: int) -> None:
+        """Scheduled messages that the log alone has: readers wait for them themselves. This queue may have no room when they are due."""
+        for reader in tuple(self.readers or ()):
+            reader.expect(run, first, stop)
+
+    def expect(self, run: Run, first: int, stop: int) -> None:
+        pass
+
     def offer_lanes(self, segment: Segment) -> None:
         dispatching.offer(self, segment)
 
@@ -381,15 +389,6 @@ class Queue(Waiting):
         if self.is_durable:
             self.cursor.revoke(segment.first, segment.stop)
 
-    def restore(self, first: int, stop: int) -> bool:
-        """What was skipped is to be delivered after all. False where the log has let it go meanwhile."""
-        holds = self.is_durable or self.paged_from >= 0
-        if holds and first < self.address.log.trimmed:
-            return False
-        if holds:
-            self.cursor.revoke(first, stop)
-        return True
-
     def drop_withdrawn(self, runs: Iterable[Run]) -> None:
         """What waits and could not be stored goes, also what of these the log alone was to have; what is out goes when it comes back."""
         for segment in self._backlog.segments() if self._backlog is not None else ():
@@ -397,15 +396,7 @@ class Queue(Waiting):
                 self.drop(self.backlog.remove(segment), "withdrawn")
         if self.paged_from >= 0 and (self.tally is not None or self.intake is not None):
             for run in runs:
-                self._drop_paged(run)
-
-    def _drop_paged(self, run: Run) -> None:
-        for low, high in self.still_in_log(max(run.first, self.paged_from), run.stop):
-            for segment, is_wanted in paging.sifted(self, run, low, high):
-                if is_wanted:
-                    if self.intake is not None:
-                        self.intake.loaded(segment)
-                    self.drop(segment, "withdrawn")
+                paging.drop_withdrawn(self, run)
 
     def die(self, segment: Segment, reason: str) -> None:
         """Handed out, and not to be again: dead letters."""

@@ -55,6 +55,7 @@ def give_back(queue: Queue) -> None:
     for when, segment in queue.waits.take_fresh(oldest) if queue.has_waits else ():
         _log(queue, segment)
         scheduling.leave_in_log(queue, segment.first, segment.stop, when)
+        queue.announce(segment.run, segment.first, segment.stop)
     fresh = [segment for segment in queue.backlog.segments() if queue.is_fresh(segment)]
     least = max(_reached(queue, out), oldest)
     gone = [segment for segment in fresh if segment.first >= least]
