@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
+from stompbox.broker import fanout
 from stompbox.broker.closing import PART
 from stompbox.broker.paging import Load
+from stompbox.broker.queue import Queue
 from stompbox.message import Run
 from stompbox.server import transactions
 from stompbox.server.answers import in_turns
@@ -178,6 +180,31 @@ def test_a_message_to_thousands_goes_out_in_portions_and_another_one_goes_before
     assert normal.bodies() == [b""]
     world.until_idle()
     assert world.broker.engine.counters["delivered"] == 4001
+
+
+def test_a_sender_to_thousands_waits_for_its_own_message_and_nobody_else_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each step offers it to a few; the sender's next frame is obeyed when all have been offered it."""
+    world = World()
+    topic(world, 4000)
+    offered, receipts = [], []
+    offer = Queue.offer
+    monkeypatch.setattr(Queue, "offer", lambda self, run, first, stop: (offered.append(run), offer(self, run, first, stop))[1])
+    monkeypatch.setattr(fanout, "AT_ONCE", 20)
+    hostile, normal = world.client(), world.client()
+    normal.say(("SUBSCRIBE", {"id": "1", "destination": "/topic/own"}))
+    hostile.say_much([("SEND", {"destination": "/topic/all", "n": f"{n}", "receipt": f"{n}"}) for n in range(3)])
+    for _ in range(1000):
+        before = len(offered)
+        normal.say(("SEND", {"destination": "/topic/own"}))
+        assert len(offered) - before < 1000, "what others said meanwhile waits for a portion at the most"
+        receipts.append((len(hostile.confirmed()), len(offered)))
+        if len(world.broker.engine.addresses["all"].log.cursors) == 0 and not hostile.connection.reading.has_left:
+            break
+        world.turn()
+    world.until_idle()
+    assert sum(run.shape.destination == "/topic/all" for run in offered) == 3 * 4000
+    assert len(normal.bodies()) > 3
+    assert world.broker.engine.addresses["all"].log.next == 3
 
 
 def test_receipts_of_one_commit_are_said_in_portions() -> None:

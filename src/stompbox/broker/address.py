@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from stompbox.broker.diverts import Divert
     from stompbox.broker.duplicates import Duplicates
     from stompbox.broker.engine import Engine
+    from stompbox.broker.fanout import Fanout
     from stompbox.broker.limits import Limits
 
 
@@ -181,6 +182,7 @@ class Address:
         self.plans: WeakSet[Plan] = WeakSet()  # those of this version; shapes have them
         self.only: Queue | None = None  # the one anycast queue, when there is nothing else to think of
         self.turn = 0
+        self.fanout: Fanout | None = None  # while messages wait until all who get them have been offered them
         self.has_disabled = False  # an anycast queue to which nothing is routed
 
     def queues(self) -> Iterator[Queue]:

@@ -25,6 +25,7 @@ from stompbox.broker import (
     duplicates,
     emptying,
     expiry,
+    fanout,
     lifetimes,
     limits,
     makers,
@@ -405,6 +406,8 @@ class Engine:
             if address.settings.send_to_dla_on_no_route:
                 return deadletters.unrouted(self, address, run)
         is_stored = self._store_if_needed(address, run, targets)
+        if address.fanout is not None or len(targets) > fanout.MANY:
+            targets = fanout.put_off(address, run, targets)
         if address.limits is not None:
             limits.came(run, targets)
         address.set_aside(run, targets)

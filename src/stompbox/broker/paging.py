@@ -157,6 +157,10 @@ def page(engine: Engine, queue: Queue, run: Run, first: int) -> None:
 
 
 def leave_in_log(queue: Queue, first: int) -> None:
+    """From this offset on the log alone has the queue's messages, and those that wait to be offered to it (fanout.py), too."""
+    fanout = queue.address.fanout if queue.id in queue.address.topics else None
+    if fanout is not None:
+        first = fanout.left_in_log(queue, first)
     queue.paged_from = first
     queue.unread = queue.unsearched = None  # the log may get what it did not have when it was read
     if queue.is_durable:
@@ -164,6 +168,8 @@ def leave_in_log(queue: Queue, first: int) -> None:
     elif not queue.moves_by_itself:
         mark = queue.address.log.cursors[queue.id] = Cursor(queue.id, first, is_durable=False)
         mark.reach = FAR
+    if fanout is not None:
+        fanout.pass_by(queue)
 
 
 def paged_on(engine: Engine, queue: Queue) -> None:

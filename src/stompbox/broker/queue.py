@@ -193,7 +193,7 @@ class Queue(Waiting):
         cursor = self.cursor
         if first > cursor.reach:
             cursor.pass_over(cursor.reach, first)
-        cursor.reach = stop
+        cursor.reach = max(cursor.reach, stop)  # it may have been told before these are offered to it (fanout.py)
 
     def show(self, run: Run, first: int, stop: int) -> None:
         for reader in tuple(self.readers or ()):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from stompbox.broker import limits, retained
 from stompbox.broker.attempts import Outcome
+from stompbox.broker.fanout import finishing
 from stompbox.broker.makers import require_sends
 from stompbox.broker.undelivered import NO_ROUTE, Fate
 from stompbox.broker.units import Unit
@@ -68,6 +69,7 @@ def committing(engine: Engine, transaction: Transaction, *, is_answered: bool) -
             is_stored |= _publish_part(engine, part, transaction.maker)
             commits.suspend()
             yield
+            yield from finishing(part)
         for consumer, sent in transaction.acked:
             for held in _parts(sent):
                 engine.acknowledge(consumer, held)

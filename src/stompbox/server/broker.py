@@ -235,6 +235,7 @@ class Broker:
                 break
         if engine.later.steps:
             engine.dispatch_rest(self.turns.goes_on())
+            self.deliveries.put_off()
         if engine.touched or engine.later.steps:
             self.flush_soon()
         if engine.loads:

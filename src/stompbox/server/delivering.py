@@ -52,11 +52,20 @@ class Deliveries:
             at += self._write_some(touched[at : at + SUBSCRIPTIONS])
             if until is not FOREVER and self.broker.turns.clock() > until:
                 break
-        self.waiting.extend(touched[at:])
+        self._wait(touched[at:])
+        return at >= len(touched)
+
+    def put_off(self) -> None:
+        """What came of work that goes on in portions waits, where it is much: what comes about next goes before it."""
+        if len(self.engine.touched) > SUBSCRIPTIONS:
+            touched, self.engine.touched = self.engine.touched, []
+            self._wait(touched)
+
+    def _wait(self, touched: list[Consumer]) -> None:
+        self.waiting.extend(touched)
         if self.waiting and not self._is_planned:
             self._is_planned = True
             self.broker.turns.later(self._go_on, is_outward=True)
-        return at >= len(touched)
 
     def _go_on(self, until: float) -> bool:
         waiting = self.waiting

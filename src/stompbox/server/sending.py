@@ -6,12 +6,13 @@ answers to temporary ones, retained messages, headers to be stamped) takes the l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, cast
 
 from stompbox.broker import duplicates, expiry, retained
 from stompbox.broker.address import Address
+from stompbox.broker.fanout import finishing
 from stompbox.broker.makers import TooManyMade
 from stompbox.broker.segments import RUN, cost_of
 from stompbox.errors import IllegalFrame, Refused
@@ -31,30 +32,30 @@ if TYPE_CHECKING:
     from stompbox.server.connection import Connection
 
 
-def send(connection: Connection, frame: Frame) -> None:
+def send(connection: Connection, frame: Frame) -> Iterator[None] | None:
     """A SEND that was read the careful way."""
     if frame.headers["destination"] == DESTINATION and "transaction" not in frame.headers:
         requests.receive(connection, frame)
-        return
+        return None
     if connection.transform is not None:
         frame = inward(connection.transform, frame, connection.user.name, checks_names=connection.options.check_property_names)
     receipt = frame.headers.get("receipt")
     receipts = [] if receipt is None else [escape(receipt, connection.session.version).encode()]
     with connection.looking("the headers of a SEND were looked at"):
         shape = shape_of(frame.headers)
-    sends(connection, Sends(shape, [frame.body], (), receipts, frame.headers.get("transaction")))
+    return sends(connection, Sends(shape, [frame.body], (), receipts, frame.headers.get("transaction")))
 
 
-def send_large(connection: Connection, frame: Frame, large: Large) -> None:
+def send_large(connection: Connection, frame: Frame, large: Large) -> Iterator[None] | None:
     """A SEND whose body is in the store."""
     receipt = frame.headers.get("receipt")
     receipts = [] if receipt is None else [escape(receipt, connection.session.version).encode()]
     body = cast(bytes, large)
-    sends(connection, Sends(shape_of(frame.headers), [body], (), receipts, frame.headers.get("transaction")))
+    return sends(connection, Sends(shape_of(frame.headers), [body], (), receipts, frame.headers.get("transaction")))
 
 
-def sends(connection: Connection, event: Sends) -> None:
-    """A run of SENDs to one destination."""
+def sends(connection: Connection, event: Sends) -> Iterator[None] | None:
+    """A run of SENDs to one destination. Where very many get it that takes steps, for which the sender's next frame waits."""
     shape = event.shape
     route = shape.routes.get(connection.names)
     if route is None or shape.special is not None:
@@ -65,31 +66,31 @@ def sends(connection: Connection, event: Sends) -> None:
                 route = connection.names.route(shape)
     if route is None:
         _requests(connection, event)
-        return
+        return None
     if not route.is_plain or connection.stamps is not None:
-        _send_with_care(connection, event, route)
-        return
+        return _send_with_care(connection, event, route)
     try:
         address, routing, queue = reach(connection, route.destinations[0])
     except TooManyMade as error:
         raise _of(event, error) from None
     if address.limits is not None and event.transaction is None and _is_too_much(connection, event, (address,)):
-        return
+        return None
     engine = connection.broker.engine
     if engine.trouble is not None and event.transaction is None and _is_divided(connection, event, (address,)):
-        return
+        return None
     run = Run(shape, event.bodies, event.columns, routing=routing, sender=connection.session_id, queue=queue)
     if event.transaction is not None:
         _hold(connection, event.transaction, [(address, run)])
         if event.receipts:  # "received into the transaction": only COMMIT's RECEIPT means durable
             connection.confirm(event.receipts, waits=False)
-        return
+        return None
     waits = engine.publish(address, run, is_answered=bool(event.receipts))
     connection.reading.has_sent = True
     if engine.trouble is not None or address.limits is not None:
         connection.broker.pressure.sent(connection, address, run)
     if event.receipts:
         connection.confirm(event.receipts, waits=waits, unit=engine.commits.last if waits else None)
+    return None if address.fanout is None else finishing([(address, run)])
 
 
 def _requests(connection: Connection, event: Sends) -> None:
@@ -101,7 +102,7 @@ def _requests(connection: Connection, event: Sends) -> None:
         requests.receive(connection, Frame("SEND", run.headers(index), body))
 
 
-def _send_with_care(connection: Connection, event: Sends, route: Route) -> None:
+def _send_with_care(connection: Connection, event: Sends, route: Route) -> Iterator[None] | None:
     """The same for all that is not plain. What can be refused is found out before anything is sent."""
     engine = connection.broker.engine
     with connection.looking("the headers of a SEND were looked at"):
@@ -112,15 +113,15 @@ def _send_with_care(connection: Connection, event: Sends, route: Route) -> None:
     except TooManyMade as error:
         raise _of(event, error) from None
     if event.transaction is None and _is_too_much(connection, event, [address for address, _ in runs]):
-        return
+        return None
     if engine.trouble is not None and event.transaction is None and _is_divided(connection, event, [address for address, _ in runs]):
-        return
+        return None
     retained.check(runs)
     if event.transaction is not None:
         _hold(connection, event.transaction, runs)
         if event.receipts:
             connection.confirm(event.receipts, waits=False)
-        return
+        return None
     engine.prepare(runs, connection.allowance.maker)
     waits = engine.publish_all(runs, is_answered=bool(event.receipts))
     connection.reading.has_sent = True
@@ -129,6 +130,7 @@ def _send_with_care(connection: Connection, event: Sends, route: Route) -> None:
             connection.broker.pressure.sent(connection, address, run)
     if event.receipts:
         connection.confirm(event.receipts, waits=waits, unit=engine.commits.last if waits else None)
+    return finishing(runs)
 
 
 def _of(event: Sends, error: TooManyMade) -> TooManyMade:

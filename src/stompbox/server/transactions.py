@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from stompbox.broker import closing
+from stompbox.broker.fanout import finishing
 from stompbox.broker.transaction import Transaction
 from stompbox.broker.transactions import committing, is_long
 from stompbox.errors import IllegalFrame, Refused
@@ -67,6 +68,7 @@ def commit(connection: Connection, frame: Frame) -> Iterator[None]:
         if is_in_trouble or address.limits is not None:
             connection.broker.pressure.sent(connection, address, run)
     connection.answer(frame, waits=waits and "receipt" in frame.headers, unit=transaction.unit)
+    yield from finishing(transaction.sends)
 
 
 def abort(connection: Connection, frame: Frame) -> Iterator[None]:

@@ -4,6 +4,7 @@
 |---------------------------------------------------------------|-----------------------------|------------------------------|
 | frames of one read (reading.py)                                | an event: a frame, or a run | the rest of the read         |
 | COMMIT, ABORT, UNSUBSCRIBE and what else is long of itself    | some of its messages        | the rest of the frame        |
+| a SEND to very many subscriptions (broker/fanout.py)          | some of them                | the rest of the frame        |
 | SUBSCRIBE to a wildcard                                       | some of what it covers      | the rest of the frame        |
 | a reload (revoking.py)                                        | a connection                | the others                   |
 | a connection that ends (leaving.py)                           | some of what it had         | the rest of it               |
