@@ -8,7 +8,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from stompbox.broker import fanout
+from stompbox.broker import fanout, windows
 from stompbox.broker.consumer import AckMode, Consumer
 from stompbox.broker.queue import Queue
 from stompbox.broker.work import MESSAGE
@@ -123,6 +123,34 @@ def test_a_queue_without_room_finds_in_the_log_what_waited_for_it(is_durable: bo
             found.setdefault(got.consumer, []).append(got.body)
             world.ack(consumers[int(got.consumer)], got)
         world.commit()
+    assert found == {str(number): expected for number in range(8)}
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("steps", [0, 2, 4])
+def test_a_queue_that_gives_its_memory_back_meanwhile_has_all_of_it_in_the_log(steps: int) -> None:
+    world = World()
+    consumers = [world.on_topic(world.consumer(str(number), prefetch=1), "t") for number in range(8)]
+    expected = [b"%d" % number for number in range(6)]
+    for body in expected[:3]:
+        world.send_to_topic("t", body)
+    found = bodies(world.settle())
+    for body in expected[3:]:
+        world.send_to_topic("t", body)
+    fan = world.engine.addresses["t"].fanout
+    assert fan is not None
+    for _ in range(steps):
+        fan.step()
+    for queue in list(world.engine.queues.values()):
+        windows.give_back(queue)
+    assert all(queue.is_paged for queue in world.engine.queues.values())
+    for consumer in consumers:
+        consumer.prefetch = 100
+        world.engine.feed(consumer)
+    for _ in range(10):
+        world.commit()
+        for name, more in bodies(world.settle()).items():
+            found[name] += more
     assert found == {str(number): expected for number in range(8)}
 
 

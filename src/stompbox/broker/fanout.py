@@ -151,13 +151,16 @@ class Fanout:
 
     # Queues that leave messages in the log
 
+    def end_for(self, queue: Queue) -> int:
+        """Up to where a queue has been offered what the log has for it."""
+        return next((waiting.run.first for waiting in self.runs if not waiting.has_had(queue)), self.address.log.next)
+
     def left_in_log(self, queue: Queue, first: int) -> int:
         """From where on the log has the messages of a queue that was to have them from `first` on: what waits is there from now on."""
         for waiting in self.runs:
             if not waiting.run.is_logged:
                 self.address.engine.log_run(self.address, waiting.run, is_loose=True)
-        others = (waiting.run.first for waiting in self.runs if not waiting.has_had(queue))
-        return min(first, next(others, first))
+        return min(first, self.end_for(queue))
 
     def pass_by(self, queue: Queue) -> None:
         """A queue that leaves its messages in the log is offered at once what waits for it: nothing waits for it any more. What is not

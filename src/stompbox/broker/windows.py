@@ -63,7 +63,9 @@ def give_back(queue: Queue) -> None:
         return
     first = min(segment.first for segment in gone)
     if not queue.is_durable:  # its cursor does not say what was never for it
-        queue.cursor.pass_over(first, queue.paged_from if queue.paged_from >= 0 else queue.log_end)
+        fanout = queue.address.fanout
+        end = queue.log_end if fanout is None else fanout.end_for(queue)  # what waits to be offered to it is for it
+        queue.cursor.pass_over(first, queue.paged_from if queue.paged_from >= 0 else end)
     for segment in sorted(gone, key=_first, reverse=True):
         left = queue.backlog.remove(segment)
         _log(queue, left)
