@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from stompbox.message import Run, Shape
+from stompbox.store.chunks import encode
 from tests.admin.asking import JSON, ask, post, queue, read
 from tests.admin.conftest import Start
 from tests.admin.test_access import BOB, ROOT, USERS
@@ -330,6 +332,22 @@ def test_deleting_needs_the_rights_to_delete(start: Start) -> None:
     assert post(served.admin, "addresses/delete", {"address": "h.heavy", "is_forced": True}, user=BOB).code == "not-permitted"
     assert post(served.admin, "queues/delete", {"queue": "h.light"}, user=BOB).json["is_deleted"]
     assert post(served.admin, "addresses/delete", {"address": "h.heavy", "is_forced": True}, user=ROOT).json["is_deleted"]
+
+
+def test_sinks_are_listed_and_forgotten(served: Served) -> None:
+    with Plain(served.port) as client:
+        for batch in ("4", "5"):
+            chunk = encode([Run(Shape({"destination": "/queue/ops.sink"}), [b"a", b"b"])], 0)
+            request(client, "stage", chunk, sink="ops-sink", batch=batch, partition="0", attempt="0")
+            if batch == "4":
+                request(client, "publish", b'{"attempts": [[0, 0]]}', sink="ops-sink", batch=batch)
+    [found] = read(served.admin, "sinks?match=ops-sink")["sinks"]
+    assert (found["name"], found["user"], found["batch"], found["staged_messages"], found["is_publishing"]) == ("ops-sink", "", 4, 2, False)
+    assert found["staged_bytes"] > 0 and found["until"] == 0
+    assert post(served.admin, "sinks/delete", {"sink": "ops-sink"}).json == {"sink": "ops-sink", "is_deleted": True}
+    assert read(served.admin, "sinks?match=ops-sink")["sinks"] == []
+    answer = post(served.admin, "sinks/delete", {"sink": "ops-sink"})
+    assert (answer.status, answer.code) == (404, "no-such-sink")
 
 
 def test_reader_groups_are_put_elsewhere_and_deleted(served: Served) -> None:

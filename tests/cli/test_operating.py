@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from stompbox.cli.asking import plain, span
+from stompbox.message import Run, Shape
+from stompbox.store.chunks import encode
 from tests.admin.conftest import PLACES
 from tests.admin.test_access import USERS
 from tests.admin.test_views import request
@@ -202,6 +204,18 @@ def test_span(ms: int | None, text: str) -> None:
 )
 def test_plain(cell: object, text: str) -> None:
     assert plain(cell) == text
+
+
+def test_sinks_are_listed_and_forgotten(served: Served) -> None:
+    with Plain(served.port) as client:
+        chunk = encode([Run(Shape({"destination": "/queue/op.sink"}), [b"a"])], 0)
+        request(client, "stage", chunk, sink="op-sink", batch="7", partition="0", attempt="0")
+    [line] = [line for line in printed(served, "sinks", "op-sink").splitlines() if "op-sink" in line]
+    assert line.split()[:2] == ["op-sink", "1"]
+    assert json.loads(printed(served, "sinks", "--json"))[0]["staged_messages"] == 1
+    assert printed(served, "sinks", "delete", "op-sink") == "sink op-sink deleted\n"
+    gone = stompbox(served, "sinks", "delete", "op-sink")
+    assert (gone.returncode, "no-such-sink" in gone.stderr) == (1, True)
 
 
 def test_groups_are_put_elsewhere_and_deleted(served: Served) -> None:

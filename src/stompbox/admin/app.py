@@ -29,6 +29,7 @@ from stompbox.admin.views import (
     group_view,
     position_view,
     queue_view,
+    sink_view,
     status_of,
     sums_of,
 )
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 
 API: Final = "/api/v1"
 PAGES: Final = (
-    *[f"{API}/{name}" for name in ("status", "addresses", "queues", "connections", "groups", "positions", "pipelines")],
+    *[f"{API}/{name}" for name in ("status", "addresses", "queues", "connections", "groups", "positions", "pipelines", "sinks")],
     f"{API}/messages", f"{API}/frames", "/metrics", "/healthz", "/readyz",
 )  # fmt: skip
 
@@ -68,6 +69,7 @@ def build(broker: Broker, table: AdminTable) -> ASGIApp:
         Route(f"{API}/groups", pages.groups),
         Route(f"{API}/positions", pages.positions),
         Route(f"{API}/pipelines", pages.pipelines),
+        Route(f"{API}/sinks", pages.sinks),
         Route(f"{API}/messages", pages.messages),
         Route(f"{API}/frames", pages.frames),
         *[Route(f"{API}/{path}", Operate(broker, operation).post, methods=["POST"]) for path, operation in OPERATIONS.items()],
@@ -181,6 +183,13 @@ class Pages:
         is_all = self.broker.permissions.may(user, Right.MANAGE, BROKER)
         found = await entries_of(self.broker, None if is_all else user.name)
         return await listed(request, "pipelines", found, lambda view: view, BY_PIPELINE)
+
+    async def sinks(self, request: Request) -> Response:
+        """Those of the user; all of them for who may manage the broker."""
+        user, sinks = user_of(request), self.broker.sinks
+        is_all = self.broker.permissions.may(user, Right.MANAGE, BROKER)
+        found = [named(name, sink) for name, sink in sorted(sinks.known_sinks().items()) if is_all or user.name in sink.users]
+        return await listed(request, "sinks", found, lambda sink: sink_view(sinks, sink))
 
     async def messages(self, request: Request) -> Response:
         """The first ones of a queue, ?queue=NAME."""

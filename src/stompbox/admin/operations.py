@@ -6,6 +6,7 @@ those that delete, which need the rights to delete.
     addresses/pause, resume, block, unblock            {"address": NAME}
     addresses/delete                                   {"address": NAME, "is_forced": false}  needs delete-address, and that for its queues
     groups/delete, reset                               {"group": NAME, …}          `manage` on its destinations as they are written
+    sinks/delete                                       {"sink": NAME}              its owner's, or `manage` on the broker as a whole
     connections/close                                  {"connection": ID}          needs `manage` on the broker as a whole
     frames/log, stop                                   {"by": WHAT, "value": …}    the same: the log shows bodies
 
@@ -74,6 +75,10 @@ class OfGroup(Struct, forbid_unknown_fields=True):
     group: str
     to: str = ""
     address: str = ""
+
+
+class OfSink(Struct, forbid_unknown_fields=True):
+    sink: str
 
 
 class OfConnection(Struct, forbid_unknown_fields=True):
@@ -362,6 +367,28 @@ async def reset_group(going: Going) -> object:
     return {"group": order.group, "moved": moved}
 
 
+# Sinks
+
+
+async def delete_sink(going: Going) -> object:
+    """Which batch it published last, and what it has staged, is known no longer: a writer that goes on may publish a batch again."""
+    order: OfSink = await going.order(OfSink)
+    sinks, publications = going.broker.sinks, going.broker.publications
+    found = sinks.known_sinks().get(order.sink)
+    if found is None or user_of(going.request).name not in found.users:
+        require(going.broker, going.request)
+    if found is None:
+        raise Refused("no-such-sink", f"sink {order.sink[:200]!r} is not remembered")
+    await publications.enter(order.sink)
+    try:
+        going.begin()
+        sinks.forget(order.sink)
+    finally:
+        publications.leave(order.sink)
+    await going.durable()
+    return {"sink": order.sink, "is_deleted": True}
+
+
 # Connections
 
 
@@ -410,6 +437,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = MappingProxyType(
         "queues/pause": pause_queue, "queues/resume": resume_queue,
         "addresses/pause": pause_address, "addresses/resume": resume_address,
         "addresses/block": block_address, "addresses/unblock": unblock_address, "connections/close": close_connection,
-        "groups/delete": delete_group, "groups/reset": reset_group, "frames/log": log_frames, "frames/stop": stop_frames,
+        "groups/delete": delete_group, "groups/reset": reset_group, "sinks/delete": delete_sink,
+        "frames/log": log_frames, "frames/stop": stop_frames,
     }
 )  # fmt: skip

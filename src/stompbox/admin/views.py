@@ -17,6 +17,7 @@ from stompbox.admin.lag import Lags
 from stompbox.broker.address import Address
 from stompbox.broker.depth import depth_of
 from stompbox.broker.queue import Kind, Queue
+from stompbox.broker.sinks import KnownSink, Sinks
 from stompbox.config.settings import AddressSettings, given
 from stompbox.message import ANYCAST, MULTICAST
 from stompbox.server.ledger import by_kind
@@ -32,6 +33,24 @@ STAY: Final = frozenset((Kind.ANYCAST, Kind.DURABLE, Kind.READER))  # kinds that
 
 _HOLDS: Final = frozenset((Kind.ANYCAST, Kind.DURABLE, Kind.TOPIC))  # kinds whose messages are theirs
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+
+
+class SinkView(Struct, frozen=True):
+    """`batch`: the last one published, -1 none; `until`: when that may be forgotten, 0 never."""
+
+    name: str
+    user: str
+    batch: int
+    until: int
+    staged_messages: int
+    staged_bytes: int
+    is_publishing: bool
+
+
+def sink_view(sinks: Sinks, sink: KnownSink) -> SinkView:
+    batch, until = (-1, 0) if sink.published is None else (sink.published.batch, sink.published.until)
+    messages, size = sum([attempt.count for attempt in sink.staged]), sum([attempt.size for attempt in sink.staged])
+    return SinkView(sink.name, ", ".join(sorted(sink.users)), batch, until, messages, size, sink.name in sinks.publishing)
 
 
 class DeadLetters(Struct, frozen=True):

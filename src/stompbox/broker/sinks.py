@@ -166,6 +166,19 @@ class Publication:
         return {"batch": self.batch, "user": self.user, "bodies": bodies, "reading": self.reading.entry(), "after": self.after.entry()}
 
 
+@dataclass(slots=True)
+class KnownSink:
+    """What there is of one sink: its last batch, if it has published one, and what it has staged."""
+
+    name: str
+    published: Published | None = None
+    staged: list[Attempt] = field(default_factory=list)
+
+    @property
+    def users(self) -> set[str]:
+        return {self.published.user} if self.published is not None else {attempt.user for attempt in self.staged}
+
+
 class Sinks:
     """All of one engine. `entries`: what the store holds of them."""
 
@@ -197,6 +210,13 @@ class Sinks:
             self._look()
 
     # Staging
+
+    def known_sinks(self) -> dict[str, KnownSink]:
+        """By name, each that is remembered or has something staged."""
+        found = {name: KnownSink(name, published) for name, published in self.published.items()}
+        for (name, _), batch in self.batches.items():
+            found.setdefault(name, KnownSink(name)).staged.extend(batch.attempts.values())
+        return found
 
     def is_published(self, sink: str, batch: int, *, by_destination: bool = False) -> bool:
         """Whether nothing more is staged for this batch. With `by_destination` another write of the last batch may follow."""

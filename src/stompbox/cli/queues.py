@@ -1,4 +1,4 @@
-"""`stompbox queues` and `stompbox groups`: what waits for whom; and where a reader group goes on."""
+"""`stompbox queues`, `stompbox groups` and `stompbox sinks`: what waits for whom; where a reader group goes on, and a sink."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from stompbox.cli.connecting import leaving
 
 app = App(name="queues")
 groups_app = App(name="groups")
+sinks_app = App(name="sinks")
 
 Match = Annotated[str, Parameter(help="Only those whose name holds this text.")]
 EveryKind = Annotated[
@@ -91,3 +92,35 @@ def reset(group: GroupName, *, to: str, address: str = "", admin: Admin = None, 
             print_json(found)
         else:
             print(plain(f"reader group {group} is put elsewhere on {found['moved']} addresses"))
+
+
+@sinks_app.default
+def sinks(match: Match = "", *, admin: Admin = None, as_json: AsJson = False) -> None:
+    """List sinks: the last batch that each has published, and what it has staged."""
+    with leaving("sinks"):
+        found = list(every(admin, "sinks", match=match))
+        if as_json:
+            print_json(found)
+            return
+        rows = [
+            (
+                one["name"], one["user"], one["batch"] if one["batch"] >= 0 else "", one["staged_messages"], one["staged_bytes"],
+                "publishing" if one["is_publishing"] else "",
+            )
+            for one in found
+        ]  # fmt: skip
+        print_table(("sink", "user", "batch", "staged", "bytes", ""), rows)
+
+
+SinkName = Annotated[str, Parameter(help="Name of the sink, as the list has it.")]
+
+
+@sinks_app.command(name="delete")
+def delete_sink(sink: SinkName, *, admin: Admin = None, as_json: AsJson = False) -> None:
+    """Forget a sink whose writer does not come back, and what it has staged. One that comes back may publish a batch a second time."""
+    with leaving("sinks delete"):
+        found = ask(admin, "sinks/delete", {"sink": sink})
+        if as_json:
+            print_json(found)
+        else:
+            print(plain(f"sink {sink} deleted"))
