@@ -14,6 +14,7 @@ import tomllib
 import zipfile
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -38,8 +39,7 @@ def run(*command: str | Path) -> str:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     run(sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder)
-    [built] = folder.iterdir()
-    return built
+    return next(folder.glob("*.whl"))
 
 
 def sources(package: str) -> set[str]:
@@ -96,11 +96,24 @@ def closure(extra: str) -> list[metadata.Distribution]:
     return list(found.values())
 
 
+@cache
+def _installed(wheel: Path) -> Path:
+    """An environment into which pip has installed the wheel and nothing else: once, as it would be the same each time."""
+    folder = wheel.parent / "installed"
+    run(sys.executable, "-m", "venv", "--without-pip", folder)
+    run(sys.executable, "-m", "pip", "--python", folder / "bin" / "python", "install", "--quiet", "--no-deps", "--no-index", wheel)
+    return folder
+
+
 def environment_of(extra: str, wheel: Path, folder: Path) -> Path:
     """A fresh virtual environment that sees the wheel and what the extra names, by links, and nothing else of what is installed here."""
+    first = _installed(wheel)
     run(sys.executable, "-m", "venv", "--without-pip", folder)
     python = folder / "bin" / "python"
-    run(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index", wheel)
+    shutil.copytree(first / "lib", folder / "lib", dirs_exist_ok=True)
+    command = (first / "bin" / "stompbox").read_text().replace(str(first), str(folder))
+    (folder / "bin" / "stompbox").write_text(command)
+    (folder / "bin" / "stompbox").chmod(0o755)
     purelib = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
     for distribution in closure(extra):
         for top in {Path(file).parts[0] for file in distribution.files or ()} - {"..", "__pycache__"}:
@@ -141,7 +154,14 @@ def test_an_extra_alone_brings_what_its_part_needs(extra: str, wheel: Path, tmp_
 
 
 def test_the_plain_wheel_needs_nothing_of_the_extras(wheel: Path, tmp_path: Path) -> None:
+    """And says what to install where one is asked for."""
     python = environment_of("", wheel, tmp_path / "fresh")
+    run(python.with_name("stompbox"), "pipeline", "init", tmp_path / "lake.toml")
+    for arguments in (["--dry-run"], ["--once"]):
+        command = [python.with_name("stompbox"), "pipeline", "run", tmp_path / "lake.toml", *arguments]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+        assert "pip install 'stompbox[pipelines]'" in done.stderr
     code = "import importlib.util as u; print([n for n in ('pyspark', 'numpy', 'pyarrow', 'cryptography', 'pytest') if u.find_spec(n)])"
     assert run(python, "-c", code).strip() == "[]"
 

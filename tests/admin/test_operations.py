@@ -39,6 +39,20 @@ def test_purge(served: Served) -> None:
         assert (found["ready"], found["delivering"]) == (0, 1)
 
 
+def test_the_log_says_who_has_done_what(start: Start) -> None:
+    """And what was refused is not told as done."""
+    served = start(USERS)
+    with Plain(served.port, headers={"login": "root", "passcode": "r00t"}) as client:
+        send(client, "/queue/ops.told", b"a")
+        assert request(client, "pause", address="ops.told") is not None
+    assert post(served.admin, "queues/purge", {"queue": "ops.told"}, user=BOB).status == 403
+    assert post(served.admin, "queues/purge", {"queue": "ops.told"}, user=ROOT).status == 200
+    told = [line for line in served.log.read_text().splitlines() if "stompbox.operators" in line]
+    assert len(told) == 2
+    assert "operator 'root', connection" in told[0] and told[0].endswith("pause address=ops.told")
+    assert "operator 'root' from 127.0.0.1" in told[1] and told[1].endswith('/api/v1/queues/purge {"queue": "ops.told"}')
+
+
 def test_move_and_how_many(served: Served) -> None:
     with Plain(served.port) as client:
         send(client, "/queue/ops.from", b"a", b"b", b"c")

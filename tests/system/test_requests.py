@@ -99,6 +99,27 @@ def test_logs_are_described(link: Link) -> None:
     assert (beyond["messages"], beyond["bytes"]) == (0, 0)
 
 
+def test_logs_are_described_with_what_their_queues_hold(link: Link, served: Served) -> None:
+    """Only where it is asked for, and of an address that is named twice once."""
+    send(link, "/queue/a", b"x", b"y", b"z")
+    with Plain(served.port) as client:
+        client.send("SEND", {"destination": "/queue/a", "AMQ_SCHEDULED_DELAY": "3600000", "receipt": "1"}, b"later")
+        client.receive()
+        client.send("SUBSCRIBE", {"destination": "/queue/a", "id": "0", "ack": "client-individual", "prefetch-count": "1"})
+        client.receive()
+        client.send("SUBSCRIBE", {"destination": "/topic/a", "id": "1", "receipt": "2"})
+        client.receive()
+        found = ask(link, "describe", destinations="/queue/a,a,/topic/a", counts="true")["addresses"]["a"]
+        counts = {name: found[name] for name in ("ready", "delayed", "delivering", "settled", "consumers", "is-estimate")}
+        assert counts == {"ready": 2, "delayed": 1, "delivering": 1, "settled": 0, "consumers": 2, "is-estimate": False}
+    assert "ready" not in ask(link, "describe", destinations="/queue/a")["addresses"]["a"]
+    named = ask(link, "describe", {"addresses": {"a": 0}}, counts="true")["addresses"]["a"]
+    assert named["messages"] == 4 and "delivering" in named
+    with pytest.raises(Refused) as caught:
+        ask(link, "describe", destinations="/queue/a", counts="yes")
+    assert caught.value.code == "bad-boolean"
+
+
 def test_a_fetch_says_where_the_log_ends(link: Link) -> None:
     send(link, "/queue/a", b"x", b"y")
     answer = ask(link, "fetch", address="a", start="0", stop="9")

@@ -31,10 +31,9 @@ from stompbox.admin.views import (
     queue_view,
     sink_view,
     status_of,
-    sums_of,
 )
 from stompbox.broker.address import Address
-from stompbox.broker.depth import depth_of
+from stompbox.broker.depth import depth_of, sums_of
 from stompbox.broker.queue import Queue
 from stompbox.config import AdminTable
 from stompbox.errors import BrokerFault, Refused, StompboxError

@@ -115,6 +115,6 @@ def _bind(host: str, port: int) -> list[socket.socket]:
     except OSError as error:
         for one in bound:
             one.close()
-        problem = f"the admin interface cannot listen on http://{joined(host, port)}: {reason_of(error)}"
+        problem = f"the admin interface cannot listen on http://{joined(host, port)}: {reason_of(error)}; --admin chooses another place"
         raise ConfigError("cannot-listen", problem) from None
     return bound

@@ -17,6 +17,7 @@ An answer comes when all of it is on disk. What takes longer than ANSWER_WITHIN 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -42,6 +43,9 @@ from stompbox.server.framelog import By, Wish
 if TYPE_CHECKING:
     from stompbox.server.broker import Broker
 
+log = logging.getLogger("stompbox.operators")
+
+TOLD: Final = 500  # octets of a request in the log
 BODY: Final = 64 << 10  # bytes of a request
 BODY_WITHIN: Final = 10.0  # seconds
 ANSWER_WITHIN: Final = 30.0  # seconds
@@ -98,6 +102,13 @@ class Going:
     def __init__(self, broker: Broker, request: Request) -> None:
         self.broker = broker
         self.request = request
+        self.asked = b""
+
+    def tell(self) -> None:
+        """The log says who has done what."""
+        who, peer = user_of(self.request).name, self.request.client
+        path, asked = self.request.scope["path"], self.asked[:TOLD].decode("utf-8", "replace")
+        log.info("operator %r from %s: %s %s", who, peer.host if peer else "?", path, asked)
 
     async def order(self, form: type[Any]) -> Any:
         """The body as a value of this form."""
@@ -108,6 +119,7 @@ class Going:
                     body += part
                     if len(body) > BODY:
                         raise FrameError("body-too-large", f"the body is longer than {BODY} bytes")
+            self.asked = body
             return msgspec.json.decode(body, type=form)
         except (msgspec.DecodeError, RecursionError) as error:  # a wrong type, or nested too deep
             raise IllegalFrame("bad-json", f"the body is not what {self.request.scope['path']} needs: {error}") from None
@@ -174,7 +186,9 @@ class Operate:
     async def post(self, request: Request) -> Response:
         going = Going(self.broker, request)
         try:
-            return json(await self.operation(going))
+            answer = json(await self.operation(going))
+            going.tell()
+            return answer
         finally:
             self.broker.flush()
 

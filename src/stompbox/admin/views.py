@@ -15,7 +15,7 @@ from stompbox import __version__
 from stompbox.admin.health import Reason, reasons
 from stompbox.admin.lag import Lags
 from stompbox.broker.address import Address
-from stompbox.broker.depth import depth_of
+from stompbox.broker.depth import depth_of, settled_of, sums_of
 from stompbox.broker.queue import Kind, Queue
 from stompbox.broker.sinks import KnownSink, Sinks
 from stompbox.config.settings import AddressSettings, given
@@ -31,7 +31,6 @@ _ROUTING: Final = ((ANYCAST, "ANYCAST"), (MULTICAST, "MULTICAST"))
 STAY: Final = frozenset((Kind.ANYCAST, Kind.DURABLE, Kind.READER))  # kinds that outlive their consumers
 
 
-_HOLDS: Final = frozenset((Kind.ANYCAST, Kind.DURABLE, Kind.TOPIC))  # kinds whose messages are theirs
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -244,39 +243,6 @@ def _dead_letters(broker: Broker) -> list[DeadLetters]:
             sums = sums_of(address)
             found.append(DeadLetters(name, sums.ready + sums.delayed + sums.delivering))
     return found
-
-
-class Sums(Struct):
-    """Of all queues and subscriptions of an address."""
-
-    ready: int = 0
-    delayed: int = 0
-    delivering: int = 0
-    consumers: int = 0
-    settled: int = 0
-    is_estimate: bool = False
-
-
-def sums_of(address: Address) -> Sums:
-    sums = Sums()
-    for queue in address.queues():
-        if queue.kind in _HOLDS:
-            depth = depth_of(queue)
-            sums.ready += depth.ready
-            sums.delayed += depth.delayed
-            sums.delivering += depth.delivering
-            sums.settled += settled_of(queue)
-            sums.is_estimate |= depth.is_estimate
-        sums.consumers += queue.consumer_count
-    return sums
-
-
-def settled_of(queue: Queue) -> int:
-    """Messages that are done with: a number that only grows. The cursor of a plain subscription stays where it began, for nothing of it is
-    kept; what its consumer has had is counted instead."""
-    if queue.kind is Kind.TOPIC:
-        return sum([binding.done for binding in queue.bindings])
-    return queue.cursor.position
 
 
 def address_view(address: Address, dead_letters: Collection[str] = ()) -> AddressView:

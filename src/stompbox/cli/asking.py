@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 DEFAULT_ADMIN = "http://127.0.0.1:8161"
 WITHIN = 60.0  # seconds; the broker answers an operation within 30
+_WHERE = "; they stand in --admin http://login:passcode@host:port, or in STOMPBOX_LOGIN and STOMPBOX_PASSCODE"
 WIDTH = 1000  # columns of a table that no terminal shows
 
 Admin = Annotated[
@@ -82,7 +83,8 @@ def _content(shown: str, status: int, body: bytes) -> Any:
     except (ValueError, KeyError, TypeError):
         raise PeerError("bad-answer", f"what answers at {shown} is not the admin interface of a broker (status {status})") from None
     if status != 200:
-        raise Refused(error.get("code", "refused"), f"{error.get('message', 'refused')} ({error.get('code', status)})")
+        where = _WHERE if status == 401 else ""
+        raise Refused(error.get("code", "refused"), f"{error.get('message', 'refused')} ({error.get('code', status)}){where}")
     return content
 
 

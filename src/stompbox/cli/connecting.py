@@ -19,6 +19,8 @@ WRONG_USE = 2
 NOT_REACHED = 3
 INTERRUPTED = 130
 
+_LOGIN_CODES = ("login-required", "login-failed")
+_LOGIN_IN_URL = "; they stand in --url stomp://login:passcode@host:port, or in STOMPBOX_URL"
 _URL_HELP = f"Broker, stomp://login:passcode@host:port; else STOMPBOX_URL, else {DEFAULT_URL}."
 _HEADER_HELP = "A header of the frame, name:value; may be given several times."
 _JSON_HELP = "One JSON object a line: headers, and body as text (or body_base64 when it is not UTF-8)."
@@ -55,13 +57,13 @@ def parse_headers(given: Iterable[str] | None) -> dict[str, str]:
 
 def run(command: str, work: Coroutine[Any, Any, None]) -> None:
     """Runs a command to its end; an error is one line on stderr and an exit code."""
-    with leaving(command):
+    with leaving(command, about_login=_LOGIN_IN_URL):
         asyncio.run(work)
 
 
 @contextmanager
-def leaving(command: str) -> Iterator[None]:
-    """What goes wrong in here ends the command so."""
+def leaving(command: str, *, about_login: str = "") -> Iterator[None]:
+    """What goes wrong in here ends the command so. `about_login`: where login and passcode can be given."""
     try:
         yield
     except BrokenPipeError:  # nobody reads our output any more: cli/__init__.py
@@ -71,11 +73,11 @@ def leaving(command: str) -> Iterator[None]:
     except (ConnectionLost, ConnectionError) as error:
         leave(command, error, NOT_REACHED)
     except StompboxError as error:
-        leave(command, error, FAILED)
+        leave(command, error, FAILED, about_login if error.code in _LOGIN_CODES else "")
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
 
 
-def leave(command: str, error: Exception, code: int) -> None:
-    print(f"stompbox {command}: {error}", file=sys.stderr)
+def leave(command: str, error: Exception, code: int, hint: str = "") -> None:
+    print(f"stompbox {command}: {error}{hint}", file=sys.stderr)
     sys.exit(code)

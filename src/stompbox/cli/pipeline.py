@@ -96,6 +96,8 @@ def run(
         _leave(error.message, NOT_REACHED)
     except StompboxError as error:
         _leave(error.message, FAILED)
+    except ImportError as fault:
+        _leave(f"{fault}: pip install 'stompbox[pipelines]'", WRONG_USE)
     except BrokenPipeError:  # nobody reads our output any more: cli/__init__.py
         raise
     except OSError as error:  # the pipeline's own folder

@@ -123,7 +123,7 @@ def _run(configuration: Configuration, again: Callable[[], Configuration], *, is
         except ConfigError as error:  # nobody asked for it there: a second broker on one machine is a broker all the same
             if is_admin_asked:
                 raise
-            what_to_do = "it goes on without; --admin HOST:PORT or [admin] listen chooses another place, --no-admin or enabled = false none"
+            what_to_do = "or [admin] listen; --no-admin or enabled = false: none. It goes on without"
             logging.getLogger("stompbox.admin").warning("%s; %s", error.message, what_to_do)
             return None
 

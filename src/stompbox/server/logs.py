@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stompbox.broker import subscriptions
 from stompbox.broker.address import Address
+from stompbox.broker.depth import Sums
 from stompbox.broker.destinations import Destination
 from stompbox.broker.makers import require_all
 from stompbox.broker.watching import matcher
@@ -31,6 +32,7 @@ from stompbox.server.answers import (
 )
 from stompbox.server.picking import Picking
 from stompbox.server.selecting import selector_of
+from stompbox.server.values import truth
 from stompbox.stomp.frames import Frame
 from stompbox.store.chunks import decode
 
@@ -45,11 +47,11 @@ _RECORD: Final = struct.Struct("<QII")  # before each blob: first offset, count,
 
 async def describe(connection: Connection, frame: Frame) -> Answer:
     """Addresses that match, or those that the body names: the lowest stored offset, the one after the last that is on disk, and which
-    log it is. With `limit` so many at most, and where to continue."""
+    log it is. With `limit` so many at most, and where to continue; with `counts` what their queues and subscriptions hold."""
     broker = connection.broker
     wish = wish_in(frame)
     if "addresses" in wish:
-        return await _describe_named(connection, offsets_in(frame, wish["addresses"], "addresses in the body"))
+        return await _describe_named(connection, frame, offsets_in(frame, wish["addresses"], "addresses in the body"))
     missing = []
     destinations = destinations_of(connection, frame, wish)
     async for destination in in_turns(connection.broker.turns, destinations):
@@ -63,7 +65,7 @@ async def describe(connection: Connection, frame: Frame) -> Answer:
     found, following = await readable(connection, frame, destinations)
     if "continue" not in frame.headers:
         await _require_some(connection, destinations, {address.name for address in found})
-    return await _described(connection, found, since, {"missing": missing, **continued(following)})
+    return await _described(connection, frame, found, since, {"missing": missing, **continued(following)})
 
 
 def _since(frame: Frame, wish: dict[str, Any]) -> dict[str, int] | None:
@@ -77,7 +79,7 @@ def _since(frame: Frame, wish: dict[str, Any]) -> dict[str, int] | None:
     return {name: position.offset for name, position in found.items()}
 
 
-async def _describe_named(connection: Connection, wanted: dict[str, Position]) -> Answer:
+async def _describe_named(connection: Connection, frame: Frame, wanted: dict[str, Position]) -> Answer:
     """Of these, with sizes; and where those that are gone had ended, as far as that is remembered."""
     engine, permissions = connection.broker.engine, connection.broker.permissions
     found, ended = [], {}
@@ -89,26 +91,40 @@ async def _describe_named(connection: Connection, wanted: dict[str, Position]) -
             elif full in engine.ended:
                 ended[name] = engine.ended[full].wire()
     since = {name: position.offset for name, position in wanted.items()}
-    return await _described(connection, found, since, {"missing": [], "ended": ended})
+    return await _described(connection, frame, found, since, {"missing": [], "ended": ended})
 
 
 async def _described(
-    connection: Connection, found: list[Address], since: dict[str, int] | None, answer: dict[str, object]
+    connection: Connection, frame: Frame, found: list[Address], since: dict[str, int] | None, answer: dict[str, object]
 ) -> Answer:
     """The answer in pieces, so that no turn is long however many addresses there are."""
     await _stored(connection, found)
     sizes = None
     if since is not None:
         sizes = await connection.broker.committer.sizes({address.log.id: since.get(local(address.name), 0) for address in found})
+    is_counted = truth(frame, "counts")
     pieces = [json.dumps(answer, separators=(",", ":")).encode()[:-1] + b',"addresses":{']
     async for address in in_turns(connection.broker.turns, found):
         log = address.log
         entry: dict[str, object] = {"first": log.oldest, "next": log.committed, "incarnations": log.incarnations.wire()}
         if sizes is not None:
             entry["messages"], entry["bytes"] = sizes[log.id]
+        if is_counted:
+            entry |= await _counts(connection, address)
         comma = "," if len(pieces) > 1 else ""
         pieces.append(f"{comma}{json.dumps(local(address.name))}:{json.dumps(entry, separators=(',', ':'))}".encode())
     return {"content-type": "application/json"}, [b"".join([*pieces, b"}}"])]
+
+
+async def _counts(connection: Connection, address: Address) -> dict[str, object]:
+    """What the queues and subscriptions of an address hold together, of which it may have thousands."""
+    sums = Sums()
+    async for queue in in_turns(connection.broker.turns, list(address.queues())):
+        sums.add(queue)
+    return {
+        "ready": sums.ready, "delayed": sums.delayed, "delivering": sums.delivering, "settled": sums.settled,
+        "consumers": sums.consumers, "is-estimate": sums.is_estimate,
+    }  # fmt: skip
 
 
 async def _stored(connection: Connection, found: list[Address]) -> None:

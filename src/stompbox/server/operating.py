@@ -5,6 +5,7 @@ With a header `queue` pause, resume, disable and enable are about that one queue
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,13 +20,18 @@ from stompbox.stomp.frames import Frame
 if TYPE_CHECKING:
     from stompbox.server.connection import Connection
 
+log = logging.getLogger("stompbox.operators")
+
 
 def _address(connection: Connection, frame: Frame) -> Address:
+    """Of an operator's request, of which the log tells."""
     name = placed(connection, frame, "address")
     connection.broker.permissions.require(connection.user, Right.MANAGE, name)
     address = connection.broker.engine.addresses.get(name)
     if address is None:
         raise Refused("no-such-address", f"address {name!r} does not exist")
+    asked = " ".join([f"{key}={frame.headers[key][:200]}" for key in ("address", "queue") if key in frame.headers])
+    log.info("operator %r, %s: %s %s", connection.user.name, connection.name, frame.headers["request"], asked)
     return address
 
 

@@ -319,6 +319,6 @@ async def listen(broker: Broker, listener: Listener) -> asyncio.Server:
     try:
         server = await broker.loop.create_server(door.receive, listener.host, listener.port, backlog=1024, reuse_address=True)
     except OSError as error:
-        raise ConfigError("cannot-listen", f"cannot listen on {listener}: {reason_of(error)}") from None
+        raise ConfigError("cannot-listen", f"cannot listen on {listener}: {reason_of(error)}; --listen chooses another place") from None
     broker.doors.append(door)
     return server
