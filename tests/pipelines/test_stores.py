@@ -230,7 +230,7 @@ def test_a_conflict_that_does_not_end_is_told(catalog: RestCatalog, storage: Sto
     from pyiceberg.exceptions import CommitFailedException
 
     table = filled(Format.ICEBERG, entry(catalog, storage, "tests.endless"), 1)
-    monkeypatch.setattr("stompbox.pipelines.iceberg.PAUSE", 0.0)
+    monkeypatch.setattr("stompbox.pipelines.tables.PAUSE", 0.0)
     given = staged(table, Format.ICEBERG, 1)
     catalog.conflicts = 1000
     try:

@@ -7,7 +7,6 @@ no longer names stay for Delta's own time of retention, so that older versions c
 from __future__ import annotations
 
 import json
-import random
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -23,10 +22,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from stompbox.errors import UsageError
 from stompbox.pipelines.locations import NAMED, UNCOMMITTED, Attempt, Location
-from stompbox.pipelines.tables import DataFile, Staged, file_of, partition_of, partition_value, put_in_place
-
-COMMITS: Final = 10  # attempts at one commit, each on what another writer has made of the table meanwhile
-PAUSE: Final = 0.1  # s before the second of them, at most; before each further one more
+from stompbox.pipelines.tables import DataFile, Staged, agreed, file_of, partition_of, partition_value, put_in_place
 
 
 class DeltaFiles:
@@ -76,7 +72,7 @@ class DeltaFiles:
     def append(self, staged: Staged, query: str, batch: int) -> bool:
         put = cache(partial(put_in_place, self._location, self._path, staged, query, batch))
         with self._location.locked():
-            return _agreed(partial(self._appended, staged, put, query, batch))
+            return bool(agreed(partial(self._appended, staged, put, query, batch), CommitFailedError))
 
     def _appended(self, staged: Staged, put: Callable[[], list[DataFile]], query: str, batch: int) -> bool:
         table = self._open() or self._made(staged)
@@ -90,7 +86,7 @@ class DeltaFiles:
     def replace(self, old: Sequence[DataFile], merged: PurePath) -> bool:
         put = cache(partial(self._location.placed, merged, self._path / old[0].partition / merged.name))
         with self._location.locked():
-            return self._is_there(merged) and _agreed(partial(self._replaced, old, put))
+            return self._is_there(merged) and bool(agreed(partial(self._replaced, old, put), CommitFailedError))
 
     def _replaced(self, old: Sequence[DataFile], put: Callable[[], PurePath]) -> bool:
         table = self._open()
@@ -167,16 +163,6 @@ class DeltaFiles:
 
 def _values(file: DataFile) -> dict[str, str | None]:
     return {file.partition.partition("=")[0]: partition_value(file.partition)} if file.partition else {}
-
-
-def _agreed(change: Callable[[], bool]) -> bool:
-    """What this change of the table comes to, begun anew wherever another writer was first."""
-    for attempt in range(1, COMMITS):
-        try:
-            return change()
-        except CommitFailedError:
-            time.sleep(random.uniform(0, PAUSE * attempt))
-    return change()
 
 
 def _now() -> int:

@@ -12,9 +12,8 @@ only the newest snapshots stay, and files that none of them names are removed so
 from __future__ import annotations
 
 import json
-import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cached_property, partial
 from pathlib import Path, PurePath
@@ -37,15 +36,13 @@ from pyiceberg.transforms import IdentityTransform
 
 from stompbox.errors import UsageError
 from stompbox.pipelines.locations import Attempt, CatalogEntry, Folder, Location, Store, path_of
-from stompbox.pipelines.tables import DataFile, Retention, Staged, partition_of, put_in_place
+from stompbox.pipelines.tables import DataFile, Retention, Staged, agreed, partition_of, put_in_place
 
 CATALOG: Final = "catalog.db"
 NAMESPACE: Final = "stompbox"
 BATCH: Final = "stompbox.batch."
 DATA: Final = "data"
 ORPHANS: Final = "_orphans.json"
-COMMITS: Final = 10  # attempts at one commit, each on what another writer has made of the table meanwhile
-PAUSE: Final = 0.1  # s before the second of them, at most; before each further one more
 _CONFLICTS: Final = (CommitFailedException, CommitStateUnknownException, TableAlreadyExistsError)
 PROPERTIES: Final = {
     "commit.manifest-merge.enabled": "true",
@@ -85,7 +82,7 @@ class IcebergFiles:
     def attempt(self, name: str, schema: Any, partition_by: str) -> Attempt:
         if self._folder:
             return Folder(self._folder).attempt(name)
-        return self._location(self._agreed(partial(self._there, schema, partition_by))).attempt(name, DATA)
+        return self._location(agreed(partial(self._there, schema, partition_by), *_CONFLICTS)).attempt(name, DATA)
 
     def merging(self, partition: str) -> PurePath:
         return self._location(self._open()).merging(partition, DATA)
@@ -103,7 +100,7 @@ class IcebergFiles:
 
     def append(self, staged: Staged, query: str, batch: int) -> bool:
         with self._locked():
-            return bool(self._agreed(partial(self._appended, staged, [], query, batch)))
+            return bool(agreed(partial(self._appended, staged, [], query, batch), *_CONFLICTS))
 
     def _appended(self, staged: Staged, put: list[DataFile], query: str, batch: int) -> bool:
         """`put`: the files at their names, where an attempt before has put them there."""
@@ -124,7 +121,7 @@ class IcebergFiles:
 
     def replace(self, old: Sequence[DataFile], merged: PurePath) -> bool:
         with self._locked():
-            return bool(self._agreed(partial(self._replaced, {file.path for file in old}, old[0].partition, merged)))
+            return bool(agreed(partial(self._replaced, {file.path for file in old}, old[0].partition, merged), *_CONFLICTS))
 
     def _replaced(self, gone: set[PurePath], partition: str, merged: PurePath) -> bool:
         table = self._open()
@@ -152,15 +149,6 @@ class IcebergFiles:
         are in it, or which files are live."""
         table.metadata.properties["commit.retry.num-retries"] = "0"
         return table.transaction()
-
-    def _agreed(self, change: Callable[[], Any]) -> Any:
-        """What this change of the table comes to, begun anew wherever another writer was first."""
-        for attempt in range(1, COMMITS):
-            try:
-                return change()
-            except _CONFLICTS:
-                time.sleep(random.uniform(0, PAUSE * attempt))
-        return change()
 
     def sweep(self) -> None:
         """Removes files that no snapshot has named for long enough. Whoever reads this table asks its snapshots, never the folder."""

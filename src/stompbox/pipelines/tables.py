@@ -14,8 +14,10 @@ What keeps writers, compactions and readers from each other is the location's (l
 
 from __future__ import annotations
 
+import random
 import shutil
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
@@ -29,6 +31,8 @@ from stompbox.pipelines.locations import STAGING, Attempt, CatalogEntry, Folder,
 from stompbox.pipelines.settings import Format
 
 NULL: Final = "__HIVE_DEFAULT_PARTITION__"  # in the name of a partition's folder
+COMMITS: Final = 10  # attempts at one commit, each on what another writer has made of the table meanwhile
+PAUSE: Final = 0.1  # s before the second of them, at most; before each further one more
 MERGE_ROWS: Final = 65_536  # rows held at once while files are merged, at most
 MERGE_BYTES: Final = 32 << 20  # and about so many bytes of them
 
@@ -157,6 +161,16 @@ def put_in_place(location: Location, folder: PurePath, staged: Staged, query: st
     for number, file in enumerate(staged.files):
         placed.append(replace(file, path=location.placed(file.path, target_of(folder, file, query, batch, number))))
     return placed
+
+
+def agreed(change: Callable[[], Any], *conflicts: type[Exception]) -> Any:
+    """What this change of a table comes to, begun anew wherever another writer was first."""
+    for attempt in range(1, COMMITS):
+        try:
+            return change()
+        except conflicts:
+            time.sleep(random.uniform(0, PAUSE * attempt))
+    return change()
 
 
 def worthwhile(files: Sequence[DataFile], policy: Policy) -> Iterator[list[DataFile]]:
