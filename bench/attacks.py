@@ -417,6 +417,13 @@ def retained_wildcard(port: int) -> list[socket.socket]:
     return [link]
 
 
+@attack("SENDs to 100,000 new topics, of which a user may make 28,000", is_ours=True, toml=_STAYING, limits=CLIENTS + 160)
+def new_addresses(port: int) -> list[socket.socket]:
+    link = connected(port, "1.1")
+    _addressed(link, "new", 100_000, headers="persistent:false\n")
+    return [link]
+
+
 @attack("100 messages to a topic of 20,000 subscriptions")
 def broad_topic(port: int) -> list[socket.socket]:
     links = [connected(port) for _ in range(40)]

@@ -177,13 +177,14 @@ class Address:
         self.is_timed = is_ruled(settings)  # its settings say when messages expire
         self.arguments: dict[str, Arguments] = {}  # of queues that a frame has made otherwise (queuearguments.py), by name
         self._own: dict[str, Settings] = {}  # the settings of those
+        self._timed: set[str] = set()  # those of them whose settings say when messages expire
         self.rules = rules_of(settings)  # of all other queues
         self.version = object()  # another one whenever the queues change
         self.plans: WeakSet[Plan] = WeakSet()  # those of this version; shapes have them
         self.only: Queue | None = None  # the one anycast queue, when there is nothing else to think of
         self.turn = 0
         self.fanout: Fanout | None = None  # while messages wait until all who get them have been offered them
-        self.has_disabled = False  # an anycast queue to which nothing is routed
+        self._disabled: set[Queue] = set()  # anycast queues to which nothing is routed
 
     def queues(self) -> Iterator[Queue]:
         yield from self.anycast.values()
@@ -203,14 +204,25 @@ class Address:
     def ask(self, queue: str, arguments: Arguments) -> None:
         """A queue is to be so when it is made; without arguments it is as the address's settings say."""
         self.arguments.pop(queue, None)
+        self._own.pop(queue, None)
+        self._timed.discard(queue)
         if arguments:
             self.arguments[queue] = arguments
-        self.obey(self.settings)
+            self._apply(queue)
+        self.look_again()
+
+    def _apply(self, queue: str) -> None:
+        own = self._own[queue] = applied(self.settings, self.arguments[queue])
+        if is_ruled(own):
+            self._timed.add(queue)
 
     def obey(self, settings: Settings) -> None:
         """From now on these are its settings."""
         self.settings, self.rules = settings, rules_of(settings)
-        self._own = {queue: applied(settings, arguments) for queue, arguments in self.arguments.items()}
+        self._own.clear()
+        self._timed.clear()
+        for queue in self.arguments:
+            self._apply(queue)
         self.look_again()
 
     def require(self, kind: int) -> None:
@@ -263,6 +275,14 @@ class Address:
             self.by_selector.setdefault(queue.selector, {})[queue] = None
         if queue.is_durable:
             self.log.cursors[queue.id] = queue.cursor
+        self.rules_changed(queue)
+
+    def rules_changed(self, queue: Queue) -> None:
+        """Those of one queue: nobody looks at the others, however many there are."""
+        if queue.rules.is_enabled or self.anycast.get(queue.name) is not queue:
+            self._disabled.discard(queue)
+        else:
+            self._disabled.add(queue)
         self.look_again()
 
     def look_again(self) -> None:
@@ -271,8 +291,7 @@ class Address:
         for plan in self.plans:  # a shape may be remembered for long, but not who was subscribed once
             plan.forget()
         self.plans.clear()
-        self.has_disabled = not all(queue.rules.is_enabled for queue in self.anycast.values())
-        self.is_timed = is_ruled(self.settings) or any(map(is_ruled, self._own.values()))
+        self.is_timed = bool(self._timed) or is_ruled(self.settings)
         self.only = None
         is_watched = self.is_read or self.log.is_kept or self.limits is not None
         if len(self.anycast) == 1 and not (self.topics or self.streams or self.diverts or is_watched):
@@ -293,6 +312,7 @@ class Address:
         self.log.cursors.pop(queue.id, None)
         if queue.kind is Kind.ANYCAST:
             del self.anycast[queue.name]
+            self._disabled.discard(queue)
             if queue.name in self.arguments:
                 self.ask(queue.name, {})
         elif queue.kind is Kind.STREAM:
@@ -406,7 +426,7 @@ class Address:
         if run.queue:
             for queue in self.others(run):
                 queue.skip(run.first, run.stop)
-        elif (len(self.anycast) > 1 or self.has_disabled) and run.routing & ANYCAST:
+        elif (len(self.anycast) > 1 or self._disabled) and run.routing & ANYCAST:
             taken = {queue.id: ranges for queue, ranges in targets}
             for queue in self.anycast.values():
                 for first, stop in missing(taken.get(queue.id, []), run.first, run.stop):

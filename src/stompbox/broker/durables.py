@@ -45,6 +45,7 @@ class DurableSubscription:
     no_local: bool
     owner: str = ""
     queues: list[Queue] = field(default_factory=list)
+    watchers: list[Watcher] = field(default_factory=list)  # wait for addresses that its wildcards cover
     consumer: Consumer | None = None
     may_reach: MayReach = everything
     maker: str | None = None
@@ -215,7 +216,9 @@ def watch_durable(engine: Engine, durable: DurableSubscription) -> None:
     """A durable wildcard subscription joins addresses that come later, with or without a subscriber."""
     for pattern in durable.patterns:
         if engine.wildcards.is_wild(pattern):
-            engine.watchers.append(Watcher(engine.wildcards.words(pattern), partial(_join, engine, durable), lambda _: None, durable))
+            watcher = Watcher(engine.wildcards.words(pattern), partial(_join, engine, durable), lambda _: None)
+            engine.watchers[watcher] = None
+            durable.watchers.append(watcher)
 
 
 def _join(engine: Engine, durable: DurableSubscription, address: Address, *, is_asked: bool = False) -> None:
@@ -267,7 +270,8 @@ def ending(engine: Engine, durable: DurableSubscription) -> Iterator[None]:
 def _dropping(engine: Engine, durable: DurableSubscription) -> Iterator[None]:
     """Its entry in the catalogue goes last: none of its queues is ever nobody's."""
     durable.is_ending = True
-    engine.watchers = [watcher for watcher in engine.watchers if watcher.owner is not durable]
+    while durable.watchers:
+        del engine.watchers[durable.watchers.pop()]
     for number, queue in enumerate(durable.queues, 1):
         if queue.id in engine.queues:
             engine.drop_queue(queue)

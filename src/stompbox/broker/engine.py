@@ -111,7 +111,7 @@ class Engine:
         self.undelivered = Undelivered()  # what the log is to say of messages that were dropped, or are dead letters
         self.touched: list[Consumer] = []
         self.loads: list[Load] = []
-        self.watchers: list[Watcher] = []  # wildcard subscriptions, which join addresses and queues as they are made
+        self.watchers: dict[Watcher, None] = {}  # wildcard subscriptions, which join addresses and queues as they are made
         self.durables: dict[tuple[str, str], DurableSubscription] = {}  # by identity
         self.group_patterns: dict[str, list[str]] = {}  # reader groups, by name
         self.group_owners: dict[str, str] = {}  # the users whose they are

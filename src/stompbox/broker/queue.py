@@ -107,7 +107,7 @@ class Queue(Waiting):
             self.intake = Intake(rules, self) if rules.has_intake else None
             self.is_open = rules.consumers_before_dispatch == 0
             self.consumers_changed()
-            self.address.look_again()
+            self.address.rules_changed(self)
 
     @property
     def id(self) -> int:

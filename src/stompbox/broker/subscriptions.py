@@ -150,8 +150,8 @@ def _join(queue: Queue, consumer: Consumer) -> None:
 
 
 def _watch(engine: Engine, consumer: Consumer, watcher: Watcher) -> None:
-    engine.watchers.append(watcher)
-    consumer.on_close.append(lambda: engine.watchers.remove(watcher))
+    engine.watchers[watcher] = None
+    consumer.on_close.append(lambda: engine.watchers.pop(watcher))
 
 
 def to_topic(

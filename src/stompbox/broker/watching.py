@@ -24,7 +24,6 @@ class Watcher:
     words: Words
     on_address: Callable[[Address], None]
     on_queue: Callable[[Queue], None]
-    owner: object = None
 
 
 def is_reached(words: Words, address: Address) -> bool:
