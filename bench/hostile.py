@@ -32,6 +32,7 @@ from bench.brokers import PEERS, BenchError, Broker, Peer, Stompbox, memory_mib
 RATE = 200  # messages a second
 GONE = 10.0  # seconds after which memory must be given back
 LONGEST = 180.0  # seconds that an attack may take
+WARM_UP = 2.0  # seconds of the pair alone before anything is measured: what just started is slow
 FACTOR, WORST = 3.0, 50.0  # the goals: times the quiet p99, ms
 MARGIN, LEFT = 1.1, 25.0  # of memory: 10 %; MiB that may stay in the allocator after very much
 
@@ -102,6 +103,8 @@ def measured(name: str, broker_name: str, quiet: float) -> Row:
     with tempfile.TemporaryDirectory() as folder, _running(broker_name, ATTACKS[name], Path(folder)) as broker:
         idle = memory_mib(broker.pid, "VmRSS")
         with Pair(broker.port) as pair:
+            pair.wait(WARM_UP)
+            pair.taken()
             pair.wait(quiet)
             quiet_p99, _ = pair.taken()
             begun = time.monotonic()
