@@ -77,7 +77,7 @@ def test_every_counter_of_the_engine_has_its_place() -> None:
     counted = set()
     for path in (ROOT / "src" / "stompbox" / "broker").glob("*.py"):
         text = path.read_text()
-        counted |= set(re.findall(r'counters\["([\w-]+)"\]', text)) | set(re.findall(r'\.(?:drop|_gone)\(.*, "([\w-]+)"\)', text))
+        counted |= set(re.findall(r'counters\["([\w-]+)"\]', text)) | set(re.findall(r'\.(?:_?drop|_gone)\(.*, "([\w-]+)"\)', text))
     assert counted | {"delivered", "not-taken", limits.CODE} == {*PASSED, *REMOVED, *EVENTS}
     assert [reason for reason in (*REMOVED, *EVENTS, *WAITING) if f"`{reason}`" not in PAGE] == []
 

@@ -120,7 +120,7 @@ def test_a_subscription_without_window_that_does_not_read(serve: Serve, tmp_path
 @pytest.mark.parametrize("kind", KINDS)
 def test_beyond_the_limit_it_is_cut_off(serve: Serve, tmp_path: Path, kind: str) -> None:
     """With a limit that is below what is held back for it: nobody waits for such a client."""
-    served = serve("--memory", "--no-admin", *listeners(tmp_path / "pem", "maxConnectionMemory=100000"))
+    served = serve("--memory", "--no-admin", *listeners(tmp_path / "pem", "maxConnectionMemory=60000"))
     with connected(served, kind, receive_buffer=1 << 16) as client:
         client.log_in("1.1")
         client.stream.settimeout(10)
