@@ -120,13 +120,16 @@ def test_a_subscription_without_window_that_does_not_read(serve: Serve, tmp_path
 @pytest.mark.parametrize("kind", KINDS)
 def test_beyond_the_limit_it_is_cut_off(serve: Serve, tmp_path: Path, kind: str) -> None:
     """With a limit that is below what is held back for it: nobody waits for such a client."""
-    served = serve("--memory", "--no-admin", *listeners(tmp_path / "pem", "maxConnectionMemory=60000"))
-    with connected(served, kind, receive_buffer=1 << 16) as client:
+    served = serve("--memory", "--no-admin", *listeners(tmp_path / "pem", "maxConnectionMemory=100000"))
+    with connected(served, kind, receive_buffer=1 << 16) as client, connected(served, "tcp") as other:
         client.log_in("1.1")
+        other.log_in()
         client.stream.settimeout(10)
         try:
             for _ in range(4000):
                 client.raw(message(TOLD["receipts"]) if kind == "websocket" else TOLD["receipts"])
+                other.say(b"SEND\ndestination:/topic/x\nreceipt:1\n\n\0")
+                other.hear(b"\0\n")  # it is obeyed: input that waits would count too, and might be what is too much
                 if "too-much-unread" in served.log.read_text():
                     break
         except TimeoutError:

@@ -54,9 +54,7 @@ class Waiting:
 
     def take_out(self, queue: Queue) -> list[Range]:
         """What a queue, whose turn has not come, is to be offered; it has no turn then."""
-        if self._places is None:
-            self._places = {known: at for at, known in enumerate(self.queues)}
-        at = self._places.get(queue, -1)
+        at = self._place(queue)
         if at < self.at or queue in self.passed:
             return []
         self.passed.add(queue)
@@ -64,9 +62,13 @@ class Waiting:
 
     def has_had(self, queue: Queue) -> bool:
         """Whether it had its turn."""
+        return 0 <= self._place(queue) < self.at or queue in self.passed
+
+    def _place(self, queue: Queue) -> int:
+        """Its index among all; -1: it gets nothing of this."""
         if self._places is None:
             self._places = {known: at for at, known in enumerate(self.queues)}
-        return 0 <= self._places.get(queue, -1) < self.at or queue in self.passed
+        return self._places.get(queue, -1)
 
 
 class Fanout:

@@ -130,7 +130,7 @@ def _send_with_care(connection: Connection, event: Sends, route: Route) -> Itera
             connection.broker.pressure.sent(connection, address, run)
     if event.receipts:
         connection.confirm(event.receipts, waits=waits, unit=engine.commits.last if waits else None)
-    return finishing(runs)
+    return finishing(runs) if any(address.fanout is not None for address, _ in runs) else None
 
 
 def _of(event: Sends, error: TooManyMade) -> TooManyMade:
