@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stompbox.config.matching import PatternTable
-from stompbox.errors import ConfigError, Refused
+from stompbox.errors import ConfigError, NotPermitted, Refused
 from stompbox.security import CERTIFICATE, FailedLogins, Permissions, Right, User, Users, hash_password
 
 CHEAP = argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
@@ -383,11 +384,25 @@ def test_without_permissions_everything_is_allowed(right: Right) -> None:
     assert repr(permissions) == "<Permissions: none, everything is allowed>"
 
 
+@pytest.mark.parametrize("right", Right)
+def test_what_tells_of_all_is_for_those_alone_who_may_manage_it(right: Right) -> None:
+    every = {each.value: ["*"] for each in Right}
+    tables = [("#", every | {"manage": ["operators"]}), ("told.theirs", {"manage": ["consumers"]})]
+    permissions = Permissions(PatternTable(tables).best, tells_of_all=lambda address: address.startswith("told"))
+    operator = User("o", frozenset(["operators"]))
+    assert permissions.may(operator, right, "told")
+    assert not permissions.may(CONSUMER, right, "told")
+    assert permissions.may(CONSUMER, right, "other") is (right is not Right.MANAGE)
+    assert permissions.may(CONSUMER, right, "told.theirs") is (right is Right.MANAGE), "that right alone gives no other"
+
+
 def test_a_refusal_names_user_right_and_address() -> None:
     permissions = permissions_of(*TABLES)
     permissions.require(PRODUCER, Right.SEND, "anything")
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(NotPermitted) as caught:
         permissions.require(CONSUMER, Right.CREATE_DURABLE_QUEUE, "orders.new")
+    assert (caught.value.right, caught.value.address) == ("create-durable-queue", "orders.new")
+    assert vars(pickle.loads(pickle.dumps(caught.value))) == vars(caught.value)
     assert caught.value.code == "not-permitted"
     assert str(caught.value) == "user 'c' does not have the right 'create-durable-queue' on address 'orders.new'"
     with pytest.raises(Refused, match=r"^a nameless client does not have the right 'send'"):

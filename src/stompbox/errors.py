@@ -6,6 +6,7 @@
     │   ├── IllegalFrame     a whole frame that may not come now, or has a wrong or missing header
     │   └── SelectorError    a selector that does not parse; says at which position and what was expected
     ├── Refused              well formed, but not allowed: rights, limits, full, already in use
+    │   └── NotPermitted     a right that the user has not; says which, and on what
     ├── LocalError           our own caller's mistake: configuration, command line, arguments
     │   ├── ConfigError      names file, line and key
     │   └── UsageError       a wrong argument of the client library or the command line
@@ -110,6 +111,18 @@ class Refused(StompboxError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return partial(type(self), closes=self.closes), (self.code, self.message)
+
+
+class NotPermitted(Refused):
+    """The user has not the right `right` on `address`."""
+
+    def __init__(self, code: str, message: str, right: str = "", address: str = "") -> None:
+        super().__init__(code, message)
+        self.right = right
+        self.address = address
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.code, self.message, self.right, self.address)
 
 
 class LocalError(StompboxError):

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-from stompbox.errors import ConfigError, Refused
+from stompbox.errors import ConfigError, NotPermitted, Refused
 
 ARGON2: Final = "$argon2"
 CERTIFICATE: Final = "\0 certificate"  # stands for what a passcode was verified against; compared by identity
@@ -339,6 +339,15 @@ def network_of(address: str) -> str:
 Grants = Mapping[str, Collection[str]]
 
 
+def _nothing(_: str) -> bool:
+    """No address tells of all."""
+    return False
+
+
+def _is_granted(groups: frozenset[str], granted: Collection[str]) -> bool:
+    return "*" in granted or not groups.isdisjoint(granted)
+
+
 ANSWER: Final = 300  # octets of memory that an answer takes beside the address, at a guess
 LONGEST_REMEMBERED: Final = 512  # characters of an address; of longer ones it is found out each time: a client can make up any number
 
@@ -347,12 +356,17 @@ class Permissions:
     """Which groups have which right on which address.
 
     The most specific [[permission]] that matches an address decides alone: a right it does not name is refused, and so is an address
-    that nothing matches. No [[permission]] at all: every user may do everything. The group `*` is everybody.
+    that nothing matches. No [[permission]] at all: every user may do everything. The group `*` is everybody. What tells of everybody,
+    notifications, is for those alone who may manage its address: without that right the others are worth nothing there.
     """
 
-    def __init__(self, grants: Callable[[str], Grants | None] | None = None, cache_size: int = 10_000) -> None:
-        """`grants` finds the groups by right of the most specific match of an address (`PatternTable.best`)."""
+    def __init__(
+        self, grants: Callable[[str], Grants | None] | None = None, cache_size: int = 10_000, tells_of_all: Callable[[str], bool] = _nothing
+    ) -> None:
+        """`grants` finds the groups by right of the most specific match of an address (`PatternTable.best`); `tells_of_all` says
+        whether an address is one of those where notifications go."""
         self._grants: Final = grants
+        self._tells_of_all: Final = tells_of_all
         self._cache_size: Final = cache_size
         self._answers: Final[dict[tuple[frozenset[str], Right, str], bool]] = {}
         self.size = 0  # octets of memory that they take, about
@@ -372,7 +386,8 @@ class Permissions:
         """Raise Refused when `user` has not this right on this address."""
         if not self.may(user, right, address):
             who = f"user {user.name!r}" if user.name else "a nameless client"
-            raise Refused("not-permitted", f"{who} does not have the right {right.value!r} on address {address[:200]!r}")
+            text = f"{who} does not have the right {right.value!r} on address {address[:200]!r}"
+            raise NotPermitted("not-permitted", text, right.value, address)
 
     def is_granted_manage(self, user: User, address: str) -> bool:
         """Does a [[permission]] give `user` the right `manage` there? Without any, nobody is more than the others."""
@@ -381,8 +396,8 @@ class Permissions:
     def _answer(self, question: tuple[frozenset[str], Right, str]) -> bool:
         groups, right, address = question
         grants = self._grants(address) if self._grants else None
-        granted = grants.get(right.value, ()) if grants is not None else ()
-        answer = "*" in granted or not groups.isdisjoint(granted)
+        needed = {right, Right.MANAGE} if self._tells_of_all(address) else {right}
+        answer = grants is not None and all(_is_granted(groups, grants.get(each.value, ())) for each in needed)
         if self._cache_size > 0 and len(address) <= LONGEST_REMEMBERED:
             self._remember(question, answer)
         return answer

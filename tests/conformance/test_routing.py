@@ -170,8 +170,13 @@ CASES = [
     *[Case(f"no such exchange: {name}", [say("a", command, name, headers="id:1"), refused("a", "bad-destination", "amq.topic")])
       for command, name in [
           ("SEND", "/exchange/orders/{x}"), ("SUBSCRIBE", "/exchange/orders"), ("SEND", "/exchange/amq.topic"),
-          ("SUBSCRIBE", "/exchange/amq.fanout/{x}"), ("SUBSCRIBE", "/exchange//{x}"),
+          ("SUBSCRIBE", "/exchange/amq.headers/{x}"), ("SUBSCRIBE", "/exchange//{x}"),
       ]],
+    Case("RabbitMQ's exchange amq.fanout: each subscriber gets it, whatever the key", [
+        subscribe("a", "/exchange/amq.fanout"), subscribe("b", "/exchange/amq.fanout/{x}.*"), subscribe("c", "/topic/{x}.k"),
+        send("s", "/exchange/amq.fanout/{x}.k", "1"), hear("a", "MESSAGE", "1", destination="/exchange/amq.fanout/{x}.k"),
+        hear("b", "MESSAGE", "1"), sync("c"), send("s", "/exchange/amq.fanout", "2"), hear("a", "MESSAGE", "2"), hear("b", "MESSAGE", "2"),
+    ]),
     Case("amq.direct has no wildcards", [
         say("a", "SUBSCRIBE", "/exchange/amq.direct/{x}.*", headers="id:1"), refused("a", "bad-destination", "wildcards"),
     ]),

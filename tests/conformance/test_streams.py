@@ -55,6 +55,13 @@ def second(word: str) -> Step:
     return step
 
 
+def lines(asked: str) -> str:
+    return asked.replace(" and ", "\n")
+
+
+VALUES = ("eu", "us", "eu", "", "o'hara")  # of x-stream-filter-value
+
+
 CASES = [
     Case("first", [*log("0", "1"), read("a", "x-stream-offset:first"), *numbered("a", "0", "1"), *log("2"), *numbered("a", "2"), sync("a")],
          broker="streams"),
@@ -118,6 +125,26 @@ CASES = [
     Case("a selector", [
         *[send("s", "/topic/log.{x}", str(n), f"odd:{n % 2}") for n in range(4)],
         read("a", "x-stream-offset:first\nselector:odd = 1"), *numbered("a", "1", "3"), sync("a"),
+    ], broker="streams"),
+    *[Case(f"x-stream-filter: {asked}", [
+        *[send("s", "/topic/log.{x}", str(n), f"x-stream-filter-value:{value}" if value else "") for n, value in enumerate(VALUES)],
+        read("a", f"x-stream-offset:first\nack:client\nprefetch-count:9\n{lines(asked)}"), *numbered("a", *taken), sync("a"),
+        send("s", "/topic/log.{x}", "5", "x-stream-filter-value:eu"), *numbered("a", "5"),
+    ], broker="streams") for asked, taken in (
+        ("x-stream-filter:eu", "02"), ("x-stream-filter:eu, o'hara", "024"),
+        ("x-stream-filter:eu and x-stream-match-unfiltered:true", "023"),
+        ("x-stream-filter:eu and x-stream-match-unfiltered:false", "02"), ("x-stream-match-unfiltered:true", "01234"),
+    )],
+    *[Case(f"no filter: {asked}", [
+        say("a", "SUBSCRIBE", "/stream/{x}", headers=f"id:1\n{lines(asked)}"), refused("a", code, asked.split(":")[0]),
+    ]) for asked, code in (
+        ("x-stream-filter:", "bad-stream-filter"), ("x-stream-filter:eu,,us", "bad-stream-filter"),
+        ("x-stream-filter:eu and selector:n > 1", "bad-stream-filter"), ("x-stream-match-unfiltered:yes", "bad-boolean"),
+    )],
+    Case("x-stream-filter of what is a stream by its type", [
+        send("s", "/topic/log.{x}", "0"), send("s", "/topic/log.{x}", "1", "x-stream-filter-value:eu"),
+        subscribe("a", "/topic/log.{x}", headers="x-queue-type:stream\nx-stream-offset:first\nx-stream-filter:eu"),
+        *numbered("a", "1"), sync("a"),
     ], broker="streams"),
     Case("a stream of a queue", [
         send("s", "/queue/log.{x}", "0"), subscribe("c", "/queue/log.{x}"), hear("c", "MESSAGE", "0"), read("a", "x-stream-offset:first"),

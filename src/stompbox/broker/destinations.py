@@ -3,7 +3,8 @@
     /queue/x  anycast      /topic/x  multicast      /stream/x  the log of address x      x  what the address settings say
     address::queue  one exact queue            a.*.b  a.#  wildcards, in subscriptions; a.> and a.** are a.# (Classic, OpenMQ)
     /amq/queue/x  queue x, which must be there (RabbitMQ)
-    /exchange/amq.topic/x  /exchange/amq.direct/x  multicast, the latter without wildcards (RabbitMQ); there are no other exchanges
+    /exchange/amq.topic/x  /exchange/amq.direct/x  multicast, the latter without wildcards (RabbitMQ); /exchange/amq.fanout, whatever
+        the key, the one address of this name; there are no other exchanges
     /temp-queue/x  /temp-topic/x  gone with the connection that made them (temporaries.py)
     /queue/a,/topic/b  several at once
 
@@ -26,6 +27,7 @@ from stompbox.message import ANYCAST, MULTICAST
 STREAM_PREFIX: Final = "/stream/"
 EXISTING_PREFIX: Final = "/amq/queue/"
 EXCHANGE_PREFIX: Final = "/exchange/"
+FANOUT: Final = "amq.fanout"
 EXCHANGES: Final = ("amq.topic", "amq.direct")
 MOST: Final = 100  # destinations in one header
 
@@ -125,10 +127,12 @@ def parse(
 
 
 def _routing_key(text: str, wildcards: Wildcards) -> str:
-    """RabbitMQ: the key stands for the address; each subscriber of it gets what is sent with it."""
+    """RabbitMQ: the key stands for the address; each subscriber of it gets what is sent with it. A fanout looks at no key."""
     exchange, _, key = text[len(EXCHANGE_PREFIX) :].partition("/")
+    if exchange == FANOUT:
+        return FANOUT
     if exchange not in EXCHANGES or not key:
-        allowed = " and ".join([f"{EXCHANGE_PREFIX}{name}/<routing key>" for name in EXCHANGES])
+        allowed = ", ".join([f"{EXCHANGE_PREFIX}{name}/<routing key>" for name in EXCHANGES]) + f" and {EXCHANGE_PREFIX}{FANOUT}"
         raise IllegalFrame("bad-destination", f"destination {text[:200]!r}: of RabbitMQ's exchanges there are {allowed}")
     is_pattern = wildcards.is_wild(key) or (wildcards.has_other_spellings and (">" in key or "**" in key))
     if exchange == "amq.direct" and is_pattern:

@@ -49,6 +49,7 @@ from stompbox.broker.facts import selector_entry
 from stompbox.broker.log import Log
 from stompbox.broker.makers import Maker, Makers
 from stompbox.broker.memory import Memory
+from stompbox.broker.notifications import Notifications
 from stompbox.broker.paging import Load
 from stompbox.broker.queue import Kind, Queue
 from stompbox.broker.schedules import Schedules
@@ -136,7 +137,7 @@ class Engine:
         self.trouble: Trouble | None = None  # nothing can be stored now
         self.counts_first = False  # what was handed out counts as delivered before it leaves
         self.chance: Callable[[], float] = lambda: 0.5  # 0 to 1, as random.random has it: what spreads redeliveries
-        self.ids, self.retained, self.makers = duplicates.Ids(), retained.Retained(), Makers()
+        self.ids, self.retained, self.makers, self.notifications = duplicates.Ids(), retained.Retained(), Makers(), Notifications(self)
         self.persists_ids = True  # what is remembered to find duplicates outlives a restart
 
     # Addresses
@@ -296,7 +297,7 @@ class Engine:
         self.commits.drop_cursor(queue)
         if queue.is_durable:
             self.put("queue", str(queue.id), None)
-        lifetimes.address_left(self, queue.address)
+        lifetimes.queue_gone(self, queue)
 
     def put(self, kind: str, key: str, value: object | None) -> None:
         """Writes an entry of the catalogue with the next commit; None deletes it."""

@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from stompbox.broker.log import Log
+from stompbox.broker.notifications import Event
 from stompbox.broker.queue import Kind, Queue
 from stompbox.broker.queuearguments import settings_of
 from stompbox.incarnations import Incarnations, incarnations_of
@@ -28,6 +29,7 @@ REMEMBERED: Final = 10_000  # names of addresses that are gone
 
 
 def queue_made(engine: Engine, queue: Queue) -> None:
+    engine.notifications.of_queue(Event.BINDING_ADDED, queue)
     settings = settings_of(queue)
     if queue.is_auto and settings.auto_delete_queues_skip_usage_check:
         engine.timers.at(engine.now + settings.auto_delete_queues_delay, partial(_queue_due, engine, queue, queue.uses))
@@ -42,6 +44,11 @@ def queue_left(engine: Engine, queue: Queue) -> None:
         engine.timers.at(engine.now + delay, partial(_queue_due, engine, queue, queue.uses))
     else:
         engine.drop_queue(queue)
+
+
+def queue_gone(engine: Engine, queue: Queue) -> None:
+    engine.notifications.of_queue(Event.BINDING_REMOVED, queue)
+    address_left(engine, queue.address)
 
 
 def _queue_due(engine: Engine, queue: Queue, uses: int) -> None:
@@ -75,6 +82,7 @@ def waiting(queue: Queue) -> int:
 
 
 def address_made(engine: Engine, address: Address) -> None:
+    engine.notifications.of_address(Event.ADDRESS_ADDED, address)
     settings = address.settings
     if address.is_auto and settings.auto_delete_addresses_skip_usage_check:
         engine.timers.at(engine.now + settings.auto_delete_addresses_delay, partial(_address_due, engine, address, address.uses))
@@ -131,6 +139,7 @@ def new_log(engine: Engine, id: int, name: str, *, is_temporary: bool) -> Log:
 
 def remember(engine: Engine, address: Address) -> None:
     """An address is gone: its offsets are not to come again."""
+    engine.notifications.of_address(Event.ADDRESS_REMOVED, address)
     log = address.log
     if log.next <= engine.beyond:
         return

@@ -345,6 +345,14 @@ class Configuration(Table, frozen=True):
             source=_OWN,
         ),
     ] = UnknownHeaderPolicy.ERROR
+    management_notification_address: Annotated[
+        str | None,
+        key(
+            "Where messages tell of connections, subscriptions, addresses, queues and refusals, to those with the right `manage` on it; "
+            "none: nowhere.",
+            kind="address", source="Stompbox (Artemis: `activemq.notifications`)",
+        ),
+    ] = None  # fmt: skip
     log_level: Annotated[LogLevel, key("What is logged.")] = LogLevel.INFO
     log_format: Annotated[LogFormat, key("How it is written: lines of text, or one JSON object a line.")] = LogFormat.TEXT
     listeners: Annotated[tuple[ListenerTable, ...], key("[[listener]]: where clients connect.")] = field(

@@ -30,7 +30,7 @@ from stompbox.errors import IllegalFrame, Refused, StoreError
 from stompbox.incarnations import ID_OCTETS
 from stompbox.security import Users
 from stompbox.selectors import SelectorCache
-from stompbox.server import limiting, schedules
+from stompbox.server import limiting, notifications, schedules
 from stompbox.server.committer import Committer
 from stompbox.server.configuring import configure, limit_memory, limit_sinks, permissions_of
 from stompbox.server.counting import Counting
@@ -142,6 +142,7 @@ class Broker:
             configure(self.engine, *configuration.made_of(host))
         limit_sinks(self.sinks, configuration)
         self.publications.resume()
+        self.engine.notifications.address = configuration.management_notification_address or ""
 
     def _begin(self, store: Store, first: Commit) -> StoreError | None:
         """The first commit. One that the disk refuses goes in with the next, before which nothing of this broker is in the store."""
@@ -230,6 +231,8 @@ class Broker:
         engine = self.engine
         if engine.work.done:
             engine.work.begin()
+        if engine.notifications.waiting:
+            engine.notifications.publish()
         for _ in range(ROUNDS):
             if not engine.touched or not self.deliveries.write():
                 break
@@ -267,6 +270,7 @@ class Broker:
         for found in slow:
             connection: Connection = found.consumer.owner
             log.warning("%s: %s (slow-consumer)", connection.name, found.text, extra={"code": "slow-consumer"})
+            notifications.slow(connection, found.consumer, found.text)
             if found.is_to_end and not connection.is_ended:
                 connection.refuse(IllegalFrame("slow-consumer", found.text, closes=True))
                 connection.write_out()

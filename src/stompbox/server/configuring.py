@@ -31,8 +31,9 @@ _DIVERT_ROUTING: Final = MappingProxyType(
 
 def permissions_of(configuration: Configuration) -> Permissions:
     """Who may do what, in all virtual hosts together."""
-    grants = configuration.grants_of()
-    return Permissions(grants.best if grants is not None else None, configuration.authorization_cache_size)
+    grants, told = configuration.grants_of(), configuration.management_notification_address
+    best = grants.best if grants is not None else None
+    return Permissions(best, configuration.authorization_cache_size, lambda address: local(address) == told)
 
 
 def limit_memory(engine: Engine, configuration: Configuration) -> None:

@@ -10,10 +10,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from stompbox import __version__
+from stompbox.broker.notifications import Event
 from stompbox.config.spaces import MARK, is_inside
 from stompbox.errors import IllegalFrame, Refused, StompboxError
 from stompbox.security import CERTIFICATE, User
-from stompbox.server import uploads
+from stompbox.server import notifications, uploads
 from stompbox.server.hosts import admit
 from stompbox.server.logins import Login
 from stompbox.server.stamping import Stamps
@@ -103,6 +104,7 @@ def _connected(connection: Connection, frame: Frame, agreement: Agreement, login
     connection.out.append(encode(Frame("CONNECTED", headers), version))
     connection.session.open()
     connection.agree(agreement)
+    notifications.tell(connection, Event.CONNECTION_CREATED)
 
 
 def _stamps(connection: Connection) -> Stamps | None:

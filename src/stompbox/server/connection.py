@@ -19,6 +19,7 @@ from stompbox.broker.address import Address
 from stompbox.broker.allowance import Allowance
 from stompbox.broker.consumer import MOST_OUT, Consumer, Output
 from stompbox.broker.destinations import Destination
+from stompbox.broker.notifications import Event
 from stompbox.broker.subscriptions import start
 from stompbox.broker.temporaries import Temporaries
 from stompbox.broker.transaction import Transaction
@@ -27,7 +28,7 @@ from stompbox.config import Listener, ListenerOptions
 from stompbox.errors import BrokerFault, FrameError, IllegalFrame, Refused, StompboxError, StoreError
 from stompbox.message import Shape
 from stompbox.security import Right, User
-from stompbox.server import uploads
+from stompbox.server import notifications, uploads
 from stompbox.server.commands import CHANGE_NOTHING, COMMANDS
 from stompbox.server.ledger import Account
 from stompbox.server.outgoing import GRACE, Outgoing, Stream
@@ -362,7 +363,8 @@ class Connection:
             headers["version"] = SUPPORTED
         body = f"{text}\n".encode()
         headers |= {"content-type": "text/plain", "content-length": str(len(body))}
-        self.broker.refusals.tell(self.name, error, closes=closes)
+        if self.broker.refusals.tell(self.name, error, closes=closes):
+            notifications.refused(self, error, frame)
         self.say(encode_frame(Frame("ERROR", headers, body), self.session.version))
         if closes:
             self.end(is_failure=True)
@@ -472,6 +474,8 @@ class Connection:
 
     def _has_left(self) -> None:
         self.is_leaving = False
+        if self.pulse is not None:
+            notifications.tell(self, Event.CONNECTION_DESTROYED)
         then, self._afterwards = self._afterwards, None
         if then is not None:
             then()

@@ -26,7 +26,8 @@ class Refusals:
         self._said = 0
         self._ends = 0.0  # when this minute is over
 
-    def tell(self, who: str, error: StompboxError, *, closes: bool) -> None:
+    def tell(self, who: str, error: StompboxError, *, closes: bool) -> bool:
+        """False: it is one of too many, and not said by itself."""
         self.broker.errors[error.code] += 1
         now = self.broker.loop.time()
         if now >= self._ends and not self.unsaid:
@@ -34,10 +35,11 @@ class Refusals:
         if self._said < self.broker.configuration.max_refusals_logged:
             self._said += 1
             log.info("%s: %s (%s)%s", who, error.message, error.code, ", closed" if closes else "", extra={"code": error.code})
-            return
+            return True
         if not self.unsaid:
             self.broker.loop.call_at(self._ends, self._sum_up)
         self.unsaid[error.code] += 1
+        return False
 
     def _sum_up(self) -> None:
         unsaid, self.unsaid = self.unsaid, Counter()

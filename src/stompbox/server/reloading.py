@@ -86,6 +86,7 @@ def take(broker: Broker, configuration: Configuration) -> list[str]:
     broker.timeouts.change(configuration.transaction_timeout)
     configuring.limit_sinks(broker.sinks, configuration)
     engine.schedules.limit(configuration.max_scheduled_bytes)
+    engine.notifications.address = configuration.management_notification_address or ""
     limits.measure(engine, broker.committer.store.sizes)
     broker.pressure.relieve()
     broker.logins.obey(configuration)
@@ -98,4 +99,4 @@ def take(broker: Broker, configuration: Configuration) -> list[str]:
 def _prepared(broker: Broker, configuration: Configuration) -> list[tuple[Door, Listener, SSLContext | None]]:
     """Options and certificates of what is listened on. Raises ConfigError for the first one that cannot be so."""
     found = {str(listener): listener for listener in configuration.listening()}
-    return [(door, *door.prepare(found[str(door.listener)])) for door in broker.doors]
+    return [(door, *door.prepare(found[door.configured])) for door in broker.doors]

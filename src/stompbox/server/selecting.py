@@ -11,9 +11,10 @@ if TYPE_CHECKING:
     from stompbox.server.connection import Connection
 
 
-def selector_of(connection: Connection, frame: Frame) -> Selector | None:
-    """What the header says, by the listener's rules and limits. Raises SelectorError with the position."""
-    text = frame.headers.get("selector")
+def selector_of(connection: Connection, frame: Frame, asked: str | None = None) -> Selector | None:
+    """What the header says, or other headers have `asked` for, by the listener's rules and limits. Raises SelectorError with the
+    position."""
+    text = frame.headers.get("selector") if asked is None else asked
     if text is None:
         return None
     options = connection.options

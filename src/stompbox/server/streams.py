@@ -8,10 +8,15 @@ The RECEIPT says which log it is, `x-stream-incarnation`. Who comes back with an
 another one, or was restored as of an earlier offset, he gets an ERROR instead of other messages at the same offsets.
 
 With a durable name the position is the broker's: it moves on with each ACK, and the header counts only for a name that is new.
+
+RabbitMQ's filter, `x-stream-filter:eu,us`, takes messages whose `x-stream-filter-value` is one of these, and with
+`x-stream-match-unfiltered:true` those that have none, too. There it leaves out chunks that cannot have such messages, and clients filter
+once more; here it is exact, a selector.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -37,6 +42,9 @@ INCARNATION: Final = "x-stream-incarnation"
 _NAMES: Final = ("x-stream-offset", "from-seq")
 _TIME: Final = "timestamp="
 _WORDS: Final = ("first", "last", "next", "-1")
+_FILTER: Final = "x-stream-filter"
+_UNFILTERED: Final = "x-stream-match-unfiltered"
+_FILTERING: Final = frozenset((_FILTER, _UNFILTERED))
 
 
 def as_asked(frame: Frame, destinations: tuple[Destination, ...]) -> tuple[Destination, ...]:
@@ -97,6 +105,33 @@ def told(connection: Connection, destination: Destination) -> dict[str, str]:
     log = connection.broker.engine.addresses[destination.address].log
     connection.broker.engine.commits.add_log(log)
     return {INCARNATION: log.incarnations.current}
+
+
+# Filters
+
+
+def without_filter(headers: Mapping[str, str], destinations: tuple[Destination, ...]) -> Mapping[str, str]:
+    """What is not about a stream's filter. Where it is not streams that are read, such headers are another broker's (arguments.py)."""
+    if _FILTERING.isdisjoint(headers) or not all(destination.is_stream for destination in destinations):
+        return headers
+    return {name: value for name, value in headers.items() if name not in _FILTERING}
+
+
+def filter_of(frame: Frame, destinations: tuple[Destination, ...]) -> str | None:
+    """The selector that a SUBSCRIBE to streams asks for in RabbitMQ's words; None: it does not. Raises IllegalFrame for what is none."""
+    headers = frame.headers
+    if _FILTERING.isdisjoint(headers) or not all(destination.is_stream for destination in destinations):
+        return None
+    unfiltered = f" OR {_FILTER}-value IS NULL" if truth(frame, _UNFILTERED) else ""
+    if _FILTER not in headers:
+        return None
+    values = [value.strip() for value in headers[_FILTER].split(",")]
+    if not all(values):
+        raise IllegalFrame("bad-stream-filter", f"header {_FILTER} is {headers[_FILTER][:80]!r}; allowed are values with commas between")
+    if "selector" in headers:
+        raise IllegalFrame("bad-stream-filter", f"header {_FILTER} is a selector, too; say all of it in the header selector")
+    literals = ", ".join(["'" + value.replace("'", "''") + "'" for value in values])
+    return f"hyphenated_props:{_FILTER}-value IN ({literals}){unfiltered}"
 
 
 # Times

@@ -20,7 +20,7 @@ from stompbox.errors import IllegalFrame, Refused, StompboxError
 from stompbox.message import ANYCAST, BROKER_HEADERS, MULTICAST, Run
 from stompbox.security import Right
 from stompbox.selectors import Selector
-from stompbox.server import arguments, browsers, revoking, streams
+from stompbox.server import arguments, browsers, notifications, revoking, streams
 from stompbox.server.acknowledging import OPENMQ_ID
 from stompbox.server.arguments import QUEUE_NAME
 from stompbox.server.flow import flow_of, most_waiting
@@ -54,8 +54,8 @@ def subscribe(connection: Connection, frame: Frame) -> Iterator[None] | None:
     with connection.looking("the headers of a SUBSCRIBE were looked at"):
         destinations = streams.as_asked(frame, connection.names.parse(headers["destination"], headers.get("subscription-type")))
         destinations = arguments.named(connection, headers, destinations)
-        asked = connection.names.keys_of(headers)
-        selector = selector_of(connection, frame)
+        asked = connection.names.keys_of(streams.without_filter(headers, destinations))
+        selector = selector_of(connection, frame, streams.filter_of(frame, destinations))
     if streams.looks_for_time(connection, frame, destinations):
         return None  # it comes again, with an offset
     wish = _durable_wish(connection, frame, destinations)
@@ -89,6 +89,7 @@ def _subscribing(
         return
     connection.account.is_stale = True
     connection.consumers[consumer.name] = consumer
+    notifications.subscribed(connection, consumer)
     if "transaction" in headers:
         connection.transacted[consumer] = headers.get("ack", "auto") == AckMode.AUTO.value
     waits = engine.is_durable and engine.commits.changes > before and "receipt" in headers
