@@ -40,6 +40,7 @@ def test_status(served: Served) -> None:
     assert status["connections"] >= 1
     assert status["messages"]["received"] >= 1
     assert status["commits"] >= 1
+    assert status["listeners"] == list(served.listeners) == [f"tcp://127.0.0.1:{served.port}"], "the port that it has got"
     assert 0 < status["disk_free"] < status["disk_size"]
     assert status["resident_bytes"] > 1 << 20
     assert status["memory_limit"] > 0
@@ -146,6 +147,7 @@ def test_connections_and_their_subscriptions(served: Served) -> None:
         [found] = [one for one in read(served.admin, "connections")["connections"] if one["client_id"] == "views-c"]
     assert (found["peer"], found["user"], found["version"], found["transactions"]) == ("127.0.0.1", "somebody", "1.1", 1)
     assert found["since"] <= time.time() * 1000
+    assert found["listener"] == served.listeners[0]
     assert found["waits_for"] == []
     assert found["subscriptions"] == [
         {"id": "s1", "destination": "/queue/views.c", "ack": "client", "selector": "b IS NULL", "delivering": 1}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import signal
+import socket
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -50,6 +52,26 @@ def test_who_has_nothing_in_flight_is_told_at_once(start: Start) -> None:
         served.process.send_signal(signal.SIGTERM)
         assert said_goodbye(idle)
         assert said_goodbye(old)
+    assert served.process.wait(WITHIN) == 0
+
+
+def test_who_has_not_logged_in_is_told_at_once(start: Start) -> None:
+    """Also while others have something in flight: neither who is silent nor who is in the middle of a CONNECT has."""
+    served = start()
+    client, (first,) = consuming(served, b"1")
+    with client, ExitStack() as stack:
+        place = served.host, served.port
+        silent, slow = (stack.enter_context(socket.create_connection(place, WITHIN)) for _ in range(2))
+        slow.sendall(b"CONNECT\naccept-version:1.2\n")
+        opened = stack.enter_context(connected(place, "websocket"))
+        with Plain(served.port):  # what came before it is read
+            served.process.send_signal(signal.SIGTERM)
+            for one in (silent, slow):
+                assert b"code:shutting-down" in b"".join(iter(partial(one.recv, 4096), b""))
+            assert opened.expect("ERROR").value("code") == "shutting-down" and opened.hear() is None
+        client.send("ACK", {"id": first, "receipt": "ack"})
+        assert client.receive().headers["receipt-id"] == "ack", "it was waited for"
+        assert said_goodbye(client)
     assert served.process.wait(WITHIN) == 0
 
 

@@ -137,12 +137,8 @@ async def start(configuration: Configuration, *, accepts_loss: bool = False) -> 
         broker = Broker(configuration, store, loop, is_durable=not configuration.memory)
         loop.set_exception_handler(broker.faults.in_loop)
         broker.faults.recall()
-        urls = []
         for listener in configuration.listening():
-            server = await listen(broker, listener)
-            servers.append(server)
-            port = server.sockets[0].getsockname()[1]
-            urls.append(f"{listener.scheme}://{f'[{listener.host}]' if ':' in listener.host else listener.host}:{port}")
+            servers.append(await listen(broker, listener))
     except BaseException:
         for server in servers:
             server.close()
@@ -151,7 +147,7 @@ async def start(configuration: Configuration, *, accepts_loss: bool = False) -> 
         else:
             store.close()
         raise
-    return broker, servers, urls
+    return broker, servers, [str(door.listener) for door in broker.doors]
 
 
 async def stop(broker: Broker, servers: list[asyncio.Server]) -> None:

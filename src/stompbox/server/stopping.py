@@ -1,9 +1,9 @@
 """A broker that stops gracefully: nothing new goes out, and what its clients have in flight may be finished.
 
 In flight are messages that a consumer has and has not acknowledged, open transactions, receipts that wait for the disk, and large bodies
-that come or go. A connection without any of it is told at once, with an ERROR `shutting-down`, and closed; the others as soon as they have
-none, or after `graceful-shutdown-timeout`. A second signal ends the wait. What was not acknowledged comes again after the start, and that
-it was delivered is no attempt.
+that come or go. A connection without any of it is told at once, with an ERROR `shutting-down`, and closed, and so is whoever has not logged
+in; the others as soon as they have none, or after `graceful-shutdown-timeout`. A second signal ends the wait. What was not acknowledged
+comes again after the start, and that it was delivered is no attempt.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ LOOK: Final = 0.02  # s between two looks at who is done
 async def drain(broker: Broker, hurry: asyncio.Event) -> None:
     """Until all have finished, the time is up, or somebody is in a hurry. Those who have not are left to `Broker.stop`."""
     broker.drain()
+    for door in broker.doors:
+        for stranger in list(door.admission.strangers):
+            stranger.dismiss(refusal())
     timeout = broker.configuration.graceful_shutdown_timeout / 1000
     deadline = broker.loop.time() + timeout
     is_said = False

@@ -9,6 +9,8 @@ from contextlib import suppress
 from struct import Struct
 from typing import TYPE_CHECKING, cast
 
+from msgspec.structs import replace
+
 from stompbox.config import Listener
 from stompbox.errors import ConfigError, FrameError, IllegalFrame, PeerError, Refused, reason_of
 from stompbox.server import proxy
@@ -296,6 +298,7 @@ class Door:
         self.broker = broker
         self.admission = Admission()
         self.listener, self.context = self.prepare(listener)
+        self.configured = str(listener)
 
     def prepare(self, listener: Listener) -> tuple[Listener, ssl.SSLContext | None]:
         """What `change` needs; the files of certificates are read again. Raises ConfigError, and changes nothing."""
@@ -304,7 +307,11 @@ class Door:
 
     def change(self, listener: Listener, context: ssl.SSLContext | None) -> None:
         """For those who come from now on."""
-        self.listener, self.context = listener, context
+        self.listener, self.context = replace(listener, port=self.listener.port), context
+
+    def opened(self, port: int) -> None:
+        """It is listened on, at a port that the system may have chosen: what is shown of it has that one."""
+        self.listener = replace(self.listener, port=port)
 
     def receive(self) -> asyncio.BaseProtocol:
         accepted = Socket(self.broker, self)
@@ -320,5 +327,6 @@ async def listen(broker: Broker, listener: Listener) -> asyncio.Server:
         server = await broker.loop.create_server(door.receive, listener.host, listener.port, backlog=1024, reuse_address=True)
     except OSError as error:
         raise ConfigError("cannot-listen", f"cannot listen on {listener}: {reason_of(error)}; --listen chooses another place") from None
+    door.opened(server.sockets[0].getsockname()[1])
     broker.doors.append(door)
     return server
