@@ -98,6 +98,16 @@ def command_lines() -> list[tuple[str, str]]:
     return found
 
 
+def named_in_sentences() -> list[tuple[str, str]]:
+    """(page, command) of what stands between backticks in the running text; it may be a command without what it needs."""
+    found = {
+        (page.relative_to(ROOT).as_posix(), re.sub(r"\s+", " ", command))
+        for page in PAGES
+        for command in re.findall(r"(?<!`)`stompbox ([a-z][^`]*)`(?!`)", page.read_text(encoding="utf-8"))
+    }
+    return sorted(found)
+
+
 COMMANDS = [each for each in command_lines() if re.match(r"[a-z]", each[1])]
 
 
@@ -127,6 +137,19 @@ def test_a_command_line_is_one(place: str, command: str) -> None:
         assert rest[0] == "install" and set(",".join(wanted).split(",")) - {""} <= extras()
     else:
         assert name in OTHERS or name == "cd", f"{place}: {command}"
+
+
+@pytest.mark.parametrize(("page", "command"), named_in_sentences(), ids=" ".join)
+def test_a_command_that_a_sentence_names_is_there(page: str, command: str) -> None:
+    words = shlex.split(command)
+    found: Any = app
+    while words and re.fullmatch("[a-z]+", words[0]) and words[0] in found:
+        found = found[words.pop(0)]
+    assert found is not app, f"{page}: {command}"
+    has_commands = any(not name.startswith("-") for name in found)
+    assert not (has_commands and words and words[0].islower()), f"{page}: {command}"
+    flags = {name for argument in found.assemble_argument_collection() for name in argument.names} if found.default_command else set()
+    assert [word for word in words if word.startswith("--") and word not in flags] == [], f"{page}: {command}"
 
 
 def require_program(words: list[str]) -> None:
@@ -269,10 +292,13 @@ def test_what_is_played_elsewhere_is_read_there(page: str, test: str) -> None:
     assert Path(page).name in text or page in text
 
 
-def test_no_block_is_indented_out_of_sight() -> None:
-    """A fence within a list would not be found by `snippets`."""
+def test_no_block_is_out_of_sight() -> None:
+    """One within a list or a quotation, with tildes, with more than a language behind its fence, or that does not end, is not found by
+    `snippets`."""
     for page in PAGES:
-        assert re.findall(r"^[ \t]+```", page.read_text(encoding="utf-8"), re.MULTILINE) == [], page
+        fences = re.findall(r"^[ \t>]*(?:```|~~~).*$", page.read_text(encoding="utf-8"), re.MULTILINE)
+        name = page.relative_to(ROOT).as_posix()
+        assert len(fences) == 2 * sum(snippet.page == name for snippet in SNIPPETS), f"{name}: {fences}"
 
 
 @those("json")
