@@ -28,7 +28,10 @@ from stompbox.store.overflow import Overflow
 
 log = logging.getLogger("stompbox")
 
-GC_THRESHOLDS: Final = (5_000, 20, 500)  # messages live in flat lists; a young generation is small, so that to collect it takes few ms
+# To collect a young generation takes about half a microsecond for each object in it, and nobody has a turn meanwhile: so the two are
+# small, 6,000 objects together. The third has all that lives, and its turn comes after some 50 million objects: messages live in flat
+# lists, and what is gone refers to nobody.
+GC_THRESHOLDS: Final = (2_000, 1, 9_000)
 SWITCH_INTERVAL: Final = 0.0005  # seconds after which the committer's thread gives way to the loop
 LAST_WORDS: Final = 2.0  # seconds for the admin interface to close, after a fault
 
