@@ -163,7 +163,16 @@ class Client:
         if not self.wire.is_gone:
             self.raising.is_on = not self.raising.is_over
             self.socket.data_received(b"".join(frames))
+            self._flush()
             self.raising.is_on = False
+
+    def _flush(self) -> None:
+        """The end of the turn, which comes at once here."""
+        broker = self.socket.broker
+        try:
+            broker.flush()
+        except Exception as error:
+            broker.faults.in_loop(broker.loop, {"exception": error})
 
     @property
     def is_ended(self) -> bool:

@@ -142,8 +142,9 @@ class Client(calls.Client):
         self.connection = cast(Any, self.socket._receiver)
 
     def say(self, *frames: tuple[str, Mapping[str, str]]) -> None:  # type: ignore[override]
-        """In one read, however large."""
+        """In one read, however large, and the only one of this turn of the loop."""
         self.socket.data_received(self.octets(frames))
+        self.world.broker.flush()
 
     def say_much(self, frames: Iterable[tuple[str, Mapping[str, str]]]) -> None:
         """The same, with so many EOLs before it that the read is no small one."""

@@ -60,16 +60,6 @@ class Unacknowledged:
             else:
                 misses += 1
 
-    def take(self, run: Run, count: int) -> None:
-        if not run.takers:
-            self.size += cost_of(run)
-        run.takers += count
-
-    def give_back(self, run: Run, count: int) -> None:
-        run.takers -= count
-        if not run.takers:
-            self.size -= cost_of(run)
-
     def __repr__(self) -> str:
         return f"<Unacknowledged {self.size} octets>"
 
@@ -117,11 +107,15 @@ class Allowance:
     def take(self, run: Run, size: int, count: int) -> None:
         """Messages of a run, `size` octets of bodies, are handed out."""
         self.size += EACH * count if run.is_large else size + EACH * count
-        self.whole.take(run, count)
+        if not run.takers:
+            self.whole.size += cost_of(run)
+        run.takers += count
 
     def give_back(self, run: Run, size: int, count: int) -> None:
         self.size -= EACH * count if run.is_large else size + EACH * count
-        self.whole.give_back(run, count)
+        run.takers -= count
+        if not run.takers:
+            self.whole.size -= cost_of(run)
 
     @property
     def has_room(self) -> bool:

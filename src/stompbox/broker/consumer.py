@@ -211,7 +211,7 @@ class Consumer:
                 binding.unacked.add(segment.first, segment.stop)
 
     def _count(self, segment: Segment) -> None:
-        size, count = segment.size, len(segment)
+        size, count = segment.size, segment.stop - segment.first
         self.bytes_out += size
         self.messages_out += count
         self.allowance.take(segment.run, size, count)
@@ -219,7 +219,7 @@ class Consumer:
             self.bytes_out += count * octets_of(segment.run.shape)
 
     def release(self, segment: Segment) -> None:
-        size, count = segment.size, len(segment)
+        size, count = segment.size, segment.stop - segment.first
         self.bytes_out -= size
         self.messages_out -= count
         self.allowance.give_back(segment.run, size, count)

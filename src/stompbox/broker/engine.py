@@ -457,8 +457,8 @@ class Engine:
         """Messages that `Consumer.take` gave are done with."""
         for binding, segment in sent:
             binding.queue.acknowledge(segment)
-            binding.done += len(segment)
-            self.counters["acknowledged"] += len(segment)
+            binding.done += (count := segment.stop - segment.first)
+            self.counters["acknowledged"] += count
         if consumer.starved:
             self.feed(consumer)
         self.unacknowledged.feed()

@@ -102,8 +102,9 @@ class Log:
     def give(self, commit: Commit, now: int = 0) -> None:
         """Puts what is new into a commit: runs that somebody still needs, the next offset, what may be deleted. `now`: for retention."""
         low = self.kept_from(now)
-        runs = [run for run in self.pending if run.stop > low] if low else self.pending
-        if len(runs) < len(self.pending):
+        runs = self.pending
+        if low and runs and runs[0].first < low:
+            runs = [run for run in self.pending if run.stop > low]
             for run in self.pending:
                 run.is_logged = run.stop > low
         self.flying, self.pending = self.pending, []

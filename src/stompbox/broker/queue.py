@@ -335,7 +335,7 @@ class Queue(Waiting):
         count = left = len(takers)
         if count == 1:
             only = takers[0]
-            is_left = self.give(only, segment, len(segment))
+            is_left = self.give(only, segment, segment.stop - segment.first)
             if is_left:
                 only.consumer.starved[self] = None
                 if takers.is_lasting and takers is not self.ready and not only.consumer.has_credit:
@@ -356,7 +356,7 @@ class Queue(Waiting):
             choosing.leave_out(self, binding, takers)
             return True
         count = min(most, consumer.fitting(segment))
-        is_left = count < len(segment)
+        is_left = count < segment.stop - segment.first
         self.delivering += count
         consumer.give(binding, segment.cut(segment.first + count) if is_left else segment)
         self.engine.touch(consumer)
@@ -365,7 +365,7 @@ class Queue(Waiting):
     # What consumers answer
 
     def acknowledge(self, segment: Segment) -> None:
-        self.delivering -= len(segment)
+        self.delivering -= segment.stop - segment.first
         if self.cursor.unsaved is not None and self.cursor.acknowledge(segment.first, segment.stop):
             self.engine.note(self)
         if self.tally is not None:

@@ -117,7 +117,7 @@ class Segment:
     def fitting(self, room: int) -> int:
         """How many messages may go before `room` body bytes are used up; the last one may go beyond."""
         if self.size <= room:
-            return len(self)
+            return self.stop - self.first
         bodies, start = self.run.bodies, self.first - self.run.first
         at, portion = start, 64
         while True:  # no more bodies are looked at than go, by and large

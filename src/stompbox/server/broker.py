@@ -1,6 +1,7 @@
 """The broker: one engine, one store, the connections, and the turn of the loop that joins them.
 
-After each read, `flush` writes what the engine has put out, once per connection, and starts a commit where one is due.
+When the sockets that had something are read, `flush` writes what the engine has put out, once per connection, and starts a commit where
+one is due; before that where they had much.
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("stompbox")
 
+AT_ONCE = 16 << 10  # octets that were read, after which what came of them goes out before the next socket is read
 ROUNDS = 4  # write, acknowledge what the system took, hand out more: so often before other connections get their turn
 PORTION = 64  # reads of the log that are begun, or slow consumers that are dealt with, in one turn of the loop
 RELOAD = 1.0  # seconds until a queue that could not be read is read again
@@ -127,7 +129,7 @@ class Broker:
         self._commit_timer: asyncio.TimerHandle | None = None
         self._tick_timer: asyncio.TimerHandle | None = None
         self._flush_planned = self._commit_planned = False
-        self._tick_at = 0
+        self._tick_at = self._octets_read = 0  # ms; octets since what came of them went out
         self._next_session = 1
         self.numbers = count(time.time_ns())  # of messages, where a listener asks for them (stamping.py); no start gives one again
         self.tasks: set[asyncio.Task[None]] = set()  # requests and reads under way
@@ -224,10 +226,11 @@ class Broker:
 
     # The turn of the loop
 
-    def flush(self) -> None:
-        """Writes what was caused, starts what is due."""
+    def flush(self, *, is_turn_over: bool = False) -> None:
+        """Writes what was caused, starts what is due. `is_turn_over`: all that the sockets had was obeyed."""
         if self.has_failed:
             return
+        self._octets_read = 0
         engine = self.engine
         if engine.work.done:
             engine.work.begin()
@@ -258,7 +261,7 @@ class Broker:
         if engine.commits.is_awaited:
             self.is_wanted = True
         if not (self.committer.is_busy or self.disk.is_waiting or self.is_stopping) and (self.is_wanted or engine.is_dirty):
-            self._commit_when_due()
+            self._commit_when_due(is_turn_over=is_turn_over)
         deadline = engine.next_deadline()
         if deadline is not None and (self._tick_timer is None or deadline < self._tick_at):
             self._plan_tick(deadline)
@@ -293,8 +296,16 @@ class Broker:
                 self.engine.touch(consumer)
         self.flush_soon()
 
+    def was_read(self, octets: int) -> None:
+        """A socket was, and obeyed: what came of it goes out with that of others which are read in this turn of the loop."""
+        self._octets_read += octets
+        if self._octets_read > AT_ONCE:
+            self.flush()
+        elif not self._flush_planned:
+            self.flush_soon()
+
     def flush_soon(self) -> None:
-        """Once more, when others had their turn."""
+        """Once for all that the sockets have in this turn of the loop, when it was obeyed."""
         if not self._flush_planned:
             self._flush_planned = True
             self.loop.call_soon(self._flush_again)
@@ -302,7 +313,7 @@ class Broker:
     def _flush_again(self) -> None:
         self._flush_planned = False
         self.engine.now = self.now()
-        self.flush()
+        self.flush(is_turn_over=True)
 
     def _plan_tick(self, deadline: int) -> None:
         if self._tick_timer is not None:
@@ -328,9 +339,9 @@ class Broker:
         self.is_wanted = True
         self.releases.when_durable(self.sequence, waiter)
 
-    def _commit_when_due(self) -> None:
+    def _commit_when_due(self, *, is_turn_over: bool) -> None:
         if self.is_wanted:
-            if self._served < 2 and len(self.waiting) < 2:  # nobody else has been here: there is no company to wait for
+            if is_turn_over or (self._served < 2 and len(self.waiting) < 2):  # there is no company to wait for
                 self._commit_wanted()
             elif not self._commit_planned:
                 self._commit_planned = True

@@ -212,7 +212,7 @@ class Connection:
             self.unread.look(self)
         if self.unflushed and not self.transport.is_clogged:
             self._flushed()
-        if self.is_ended and not self.pending and not self.is_leaving:
+        if self.is_ended and not self.pending.size and not self.is_leaving:
             self.transport.close()
 
     def stream(self, stream: Stream) -> None:
@@ -259,7 +259,7 @@ class Connection:
 
     def say(self, data: bytes) -> None:
         """In its place: behind receipts that still wait for the disk."""
-        if self.pending:
+        if self.pending.size:
             self.pending.append(Pending(0, data))
         else:
             self.out.append(data)
@@ -268,7 +268,7 @@ class Connection:
         """RECEIPT frames for ids as they stand on the wire, in frame order; a subscription starts behind its own. `unit`: what they are
         for, where that needs the disk."""
         sequence = self.broker.want_commit(self) if waits else 0
-        if not sequence and not self.pending:
+        if not sequence and not self.pending.size:
             if receipts:
                 self.out.append(encode.receipts(receipts))
             if consumer is not None:
@@ -322,7 +322,7 @@ class Connection:
                 self.out.append(item.data)
             if item.consumer is not None:
                 started.append(item.consumer)
-        if not pending:
+        if not pending.size:
             self.broker.waiting.pop(self, None)
         self.write_out()
         if self.account.passing:
@@ -407,7 +407,7 @@ class Connection:
 
     def says_its_last(self) -> bool:
         """The client has ended its side; whether there are answers that it waits for. The socket closes when they are said."""
-        if not self.pending and not self.is_leaving:
+        if not self.pending.size and not self.is_leaving:
             return False
         if not self.is_ended:
             self.end(is_failure=True)

@@ -20,7 +20,6 @@ from stompbox.server.faults import told
 from stompbox.server.outgoing import Stream, Whole
 from stompbox.server.pressure import UNREAD
 from stompbox.server.transforming import Transform, outward
-from stompbox.server.turns import FOREVER
 from stompbox.stomp.encode import messages, opening
 
 if TYPE_CHECKING:
@@ -46,11 +45,18 @@ class Deliveries:
     def write(self) -> bool:
         """What the engine has put out since the last time. False: the turn is over before all of it has gone."""
         touched, self.engine.touched = self.engine.touched, []
-        until = FOREVER if len(touched) <= SUBSCRIPTIONS else self.broker.turns.allowance()
+        if len(touched) > SUBSCRIPTIONS:
+            return self._write_in_time(touched)
+        while touched:
+            del touched[: self._write_some(touched)]
+        return True
+
+    def _write_in_time(self, touched: list[Consumer]) -> bool:
+        until = self.broker.turns.allowance()
         at = 0
         while at < len(touched):
             at += self._write_some(touched[at : at + SUBSCRIPTIONS])
-            if until is not FOREVER and self.broker.turns.clock() > until:
+            if self.broker.turns.clock() > until:
                 break
         self._wait(touched[at:])
         return at >= len(touched)

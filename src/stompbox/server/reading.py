@@ -132,10 +132,11 @@ class Reading:
         if self.is_held or self.is_waiting:  # what the transport had read already: the next WebSocket message, the next TLS record
             self._put_off(data)
             return
-        self._take(data, self.turns.allowance() if len(data) > SMALL else FOREVER)
+        size = len(data)
+        self._take(data, self.turns.allowance() if size > SMALL else FOREVER)
         if (self.events is not None or self.steps is not None or self.left) and self._is_over():
             self._wait()
-        self.connection.broker.flush()
+        self.connection.broker.was_read(size)
 
     def _put_off(self, data: bytes, *, is_next: bool = False) -> None:
         """For later, behind what waits already; `is_next`: before it."""
@@ -262,7 +263,8 @@ class Reading:
         if self.has_sent:
             self.has_sent = False
             connection.broker.pressure.has_read(connection)
-        connection.write_out()
+        if connection.out or connection.is_ended or connection.outgoing is not None:
+            connection.write_out()
         connection.account.glance(connection)
 
     def _take_steps(self, until: float) -> bool:

@@ -48,16 +48,13 @@ class Pending:
 
 
 class Receipts:
-    """Of one connection. `size`: octets of memory, about."""
+    """Of one connection. `size`: octets of memory, about; 0: it waits for nothing."""
 
     __slots__ = ("_items", "size")
 
     def __init__(self) -> None:
         self._items: deque[Pending] | None = None  # most connections wait for nothing
         self.size = 0
-
-    def __bool__(self) -> bool:
-        return bool(self._items)
 
     def append(self, item: Pending) -> None:
         if self._items is None:

@@ -62,7 +62,7 @@ def _say_goodbye(broker: Broker) -> list[Connection]:
 def has_work(connection: Connection) -> bool:
     """Something in flight that the client would lose, or do again, if it were closed now."""
     is_moving = connection.upload is not None or connection.outgoing is not None or connection.reading.holding is not None
-    is_waiting = bool(connection.pending or connection.transactions or connection.reading.is_held or connection.reading.has_left)
+    is_waiting = bool(connection.pending.size or connection.transactions or connection.reading.is_held or connection.reading.has_left)
     return is_moving or is_waiting or any(consumer.messages_out for consumer in connection.consumers.values())
 
 
