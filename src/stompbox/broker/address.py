@@ -364,6 +364,10 @@ class Address:
         persistent = run.shape.persistent
         return not (self.settings.default_persistent if persistent is None else persistent)
 
+    def has_unread(self) -> bool:
+        """Whether the log lacks messages that were confirmed: those that need no disk are, before it has them."""
+        return any(not self.engine.is_durable or self.is_volatile(run) for run in self.log.unstored(0))
+
     def stores(self, run: Run) -> bool:
         """Whether a message that is not volatile needs the disk here, as far as its routing says."""
         if self.log.is_kept or self.is_read:

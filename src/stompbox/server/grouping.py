@@ -30,7 +30,7 @@ from stompbox.server.answers import (
     placed,
     wish_in,
 )
-from stompbox.server.logs import continued, make, offset_at_time, readable
+from stompbox.server.logs import confirmed, continued, make, offset_at_time, readable
 from stompbox.server.owners import owner_of, require
 from stompbox.stomp.frames import Frame
 
@@ -222,8 +222,10 @@ async def group_list(connection: Connection, frame: Frame) -> Answer:
         for name, patterns in engine.group_patterns.items()
         if wanted in (None, name) and space_of(name) == connection.names.space
     }
-    async for address in in_turns(connection.broker.turns, list(engine.addresses.values())):
-        if address.groups and _may_read(connection, address.name):
+    addresses = [address async for address in in_turns(connection.broker.turns, list(engine.addresses.values())) if address.groups]
+    await confirmed(connection, addresses)
+    async for address in in_turns(connection.broker.turns, addresses):
+        if _may_read(connection, address.name):
             for name in address.groups.keys() & found.keys():
                 found[name]["addresses"][local(address.name)] = groups.lag(address, name)
     shown = {local(name): group for name, group in found.items() if group["addresses"] or not connection.user.name}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import struct
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from stompbox.broker import subscriptions
@@ -14,7 +15,7 @@ from stompbox.broker.destinations import Destination
 from stompbox.broker.makers import require_all
 from stompbox.broker.watching import matcher
 from stompbox.config.spaces import local
-from stompbox.errors import Refused
+from stompbox.errors import Refused, StoreError
 from stompbox.incarnations import Position, difference
 from stompbox.message import ANYCAST, MULTICAST
 from stompbox.security import Right
@@ -99,6 +100,7 @@ async def _described(
 ) -> Answer:
     """The answer in pieces, so that no turn is long however many addresses there are."""
     await _stored(connection, found)
+    await confirmed(connection, found)
     sizes = None
     if since is not None:
         sizes = await connection.broker.committer.sizes({address.log.id: since.get(local(address.name), 0) for address in found})
@@ -135,6 +137,16 @@ async def _stored(connection: Connection, found: list[Address]) -> None:
         engine.commits.add_log(address.log)
     if unknown:
         await durable(connection)
+
+
+async def confirmed(connection: Connection, found: list[Address]) -> None:
+    """What senders have a RECEIPT for can be read by offset from now on, also what needs no disk: that is told before its commit."""
+    broker = connection.broker
+    async for address in in_turns(broker.turns, found):
+        if broker.engine.trouble is None and address.has_unread():
+            with suppress(StoreError):  # the disk takes nothing more, and says so itself; what it has can be read
+                await durable(connection)
+            return
 
 
 async def readable(connection: Connection, frame: Frame, destinations: list[Destination]) -> tuple[list[Address], str | None]:
@@ -212,6 +224,8 @@ def _known_address(connection: Connection, frame: Frame) -> Address:
 async def fetch(connection: Connection, frame: Frame) -> Answer:
     """Chunks as they are stored, from `start` on; with a selector, the messages in them that it takes."""
     address = _known_address(connection, frame)
+    if number(frame, "stop") > address.log.committed:
+        await confirmed(connection, [address])
     end = address.log.committed
     _require_same(frame, address, number(frame, "stop"))
     start, stop = number(frame, "start"), min(number(frame, "stop"), end)
@@ -238,6 +252,7 @@ def _require_same(frame: Frame, address: Address, offset: int) -> None:
 
 async def offset_at(connection: Connection, frame: Frame) -> Answer:
     address = _known_address(connection, frame)
+    await confirmed(connection, [address])
     return json_answer({"offset": await offset_at_time(connection.broker, address, number(frame, "timestamp"))})
 
 
