@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pytest
@@ -114,6 +116,52 @@ def test_what_sums_say_is_so(spark: Any) -> None:
         good = {row["address"] for row in parts} - {row["address"] for row in parts if not row["is_good"]}
         assert good == {"good", "archived-alone"} | ({"gaps"} if anywhere == "true" else set())
     assert sum(row["address"] == "good" for row in parts) == 2
+
+
+def test_only_what_is_not_good_is_read_again(spark: Any) -> None:
+    """Two parts of a log that are far from each other, and nothing between them; nothing that is gone, or was never there."""
+    from stompbox.pipelines.audit import _RANGES, PART
+
+    session = spark.newSession()
+    bad = [("far", 0), ("far", 1000), ("trimmed", 0), ("trimmed", 1), ("gone", 3), ("beyond", 2)]
+    session.createDataFrame(bad, "address STRING, part BIGINT").createOrReplaceTempView("bad")
+    places = [
+        ("far", 0, 0, 2000 * PART, "a"), ("trimmed", 0, PART + 5, PART + 9, ""), ("gone", 0, None, None, ""),
+        ("beyond", 0, 0, 2 * PART, ""), ("good", 0, 0, 5, ""),
+    ]  # fmt: skip
+    columns = "address STRING, position BIGINT, oldest BIGINT, next BIGINT, incarnation STRING"
+    session.createDataFrame(places, columns).createOrReplaceTempView("places")
+    assert {tuple(row) for row in session.sql(_RANGES).collect()} == {
+        ("far", 0, PART, "a"), ("far", 1000 * PART, 1001 * PART, "a"), ("trimmed", PART + 5, PART + 9, ""),
+    }  # fmt: skip
+
+
+def test_damage_in_parts_that_are_far_from_each_other_is_named(run: Run, url: str, tmp_path: Path) -> None:
+    from stompbox.pipelines.audit import PART
+
+    far, count = 2 * PART + 7, 2 * PART + 10
+    fill(url, "/queue/audit.far", count)
+    text = TEXT.replace("/queue/audit", "/queue/audit.far").replace('sent = "sent.jsonl"\n', "")
+    text = text.replace('table = "table"\n', 'table = "table"\nnum-partitions = 1\n')  # which writes one file
+    run(text, "orders")
+    damage(tmp_path / "table", lambda rows: rows.filter(compute.invert(compute.is_in(rows["offset"], pa.array([5, far])))))
+    facts = run(text, "audit")["audit"].facts
+    assert facts["differences"] == {"missing": 2}
+    assert [found["offset"] for found in facts["listed"]] == [5, far]
+    assert (facts["stored"], facts["archived"], facts["compared"]) == (count, count - 2, count - 2)
+
+
+def fill(url: str, destination: str, count: int) -> None:
+    """So many messages in one go, none waiting for the one before."""
+    at = urlsplit(url)
+    frames = [b"SEND\ndestination:%s\npersistent:true\n\n%d\0" % (destination.encode(), number) for number in range(count)]
+    with socket.create_connection((at.hostname or "", at.port or 0), 60.0) as client:
+        client.sendall(b"CONNECT\naccept-version:1.2\nhost:localhost\n\n\0" + b"".join(frames) + b"DISCONNECT\nreceipt:all\n\n\0")
+        said = b""
+        while b"receipt-id:all" not in said:
+            received = client.recv(4096)
+            assert received and b"ERROR" not in said, said
+            said += received
 
 
 def test_an_audit_looks_at_an_archive_that_goes_on_from_behind(run: Run, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

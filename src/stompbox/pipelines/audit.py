@@ -17,7 +17,8 @@ Decides what counts as a difference; changes nothing.
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,11 +27,15 @@ from stompbox.pipelines.checkpoints import positions
 from stompbox.pipelines.outputs import Output, fetched
 from stompbox.pipelines.progress import Finished
 from stompbox.pipelines.settings import ArchiveTable, AuditTable, Checksum, Plan
-from stompbox.pipelines.staging import read
+from stompbox.pipelines.staging import TASKS, read
 from stompbox.pipelines.tables import Table, open_table
 from stompbox.spark.link import leased
 from stompbox.spark.offsets import Extent
+from stompbox.spark.options import Given, source_options
+from stompbox.spark.ranges import read_ranges
+from stompbox.spark.reading import View
 from stompbox.spark.requests import describe
+from stompbox.spark.versions import arrow_schema
 
 SHOWN: Final = 20  # differences in the answer; all are in `output`
 _HASHES: Final = {Checksum.SHA256: "sha2(body, 256)", Checksum.MD5: "md5(body)", Checksum.CRC32: "lpad(lower(hex(crc32(body))), 8, '0')"}
@@ -68,6 +73,11 @@ _COMPARED: Final = f"""
   LEFT JOIN places p ON p.address = c.address
   UNION ALL
   SELECT address, first, last, 1, NULL, NULL, NULL, stored, copies, stored, NULL, NULL FROM parts WHERE is_good
+"""
+_RANGES: Final = f"""
+  SELECT b.address, greatest(b.part * {PART}, p.oldest) AS start, least((b.part + 1) * {PART}, p.next) AS stop, p.incarnation
+  FROM bad b JOIN places p ON b.address = p.address AND p.next IS NOT NULL
+  WHERE greatest(b.part * {PART}, p.oldest) < least((b.part + 1) * {PART}, p.next)
 """
 _DIFFERENCES: Final = {
     "missing": """SELECT 'missing' AS kind, address, offset, last, '' AS id FROM compared
@@ -146,19 +156,20 @@ class _Views:
         none = self.session.createDataFrame([], columns)
         return none if self._kept is None else self._kept.select(*none.columns)
 
-    def stored(self, columns: str, **bounds: str) -> Any:
-        """Rows of the broker, likewise; `bounds` are options of the source."""
+    def stored(self, columns: str) -> Any:
+        """Rows of the broker, likewise."""
         if not self._extents:
             return self.session.createDataFrame([], columns)
-        options = {**self._plan.connection(), "destination": ",".join(self._archive.destinations), "failOnDataLoss": "false", **bounds}
+        options = {**self._plan.connection(), "destination": ",".join(self._archive.destinations), "failOnDataLoss": "false"}
         if self._archive.selector:
             options["selector"] = self._archive.selector
         return self.session.read.format("stomp").options(**options).schema(columns).load()
 
     def places(self, done: dict[str, int]) -> None:
-        """Per address how far the archive has come, and where the log ends."""
-        rows = [(name, done.get(name, 0), self._extents[name].next if name in self._extents else None) for name in {*done, *self._extents}]
-        self.session.createDataFrame(rows, "address STRING, position BIGINT, next BIGINT").createOrReplaceTempView("places")
+        """Per address how far the archive has come, where the log begins and ends, and which one it is."""
+        rows = [(name, done.get(name, 0), *_extent(self._extents.get(name))) for name in {*done, *self._extents}]
+        columns = "address STRING, position BIGINT, oldest BIGINT, next BIGINT, incarnation STRING"
+        self.session.createDataFrame(rows, columns).createOrReplaceTempView("places")
 
     def compared(self) -> Any:
         """Each part in which all is well is a row, and each offset of the others, which are read again."""
@@ -169,19 +180,28 @@ class _Views:
         parts.createOrReplaceTempView("parts")
         bad = parts.where("NOT is_good")
         bad.createOrReplaceTempView("bad")
-        spans = self.session.sql("SELECT address, min(part) AS low, max(part) AS high FROM bad GROUP BY address").collect()
-        self._again({row["address"]: (row["low"] * PART, (row["high"] + 1) * PART) for row in spans}).createOrReplaceTempView("again")
+        self._again(bad.count()).createOrReplaceTempView("again")
         found = self.session.sql(_COMPARED).cache()
         found.createOrReplaceTempView("compared")
         return found
 
-    def _again(self, spans: dict[str, tuple[int, int]]) -> Any:
-        """What the broker has between these offsets, and nothing of other addresses."""
-        if not spans.keys() & self._extents.keys():
+    def _again(self, count: int) -> Any:
+        """What the broker has of the parts that are not good, so many, and nothing else of it. Tasks get these parts as rows: no option
+        names them, and none passes through the driver."""
+        if not count or not self._extents:
             return self.session.createDataFrame([], _BODIES)
-        bounds = {name: spans.get(name, (extent.next, extent.next)) for name, extent in self._extents.items()}
-        starting, ending = (json.dumps({name: bound[end] for name, bound in bounds.items()}) for end in (0, 1))
-        return self.stored(_BODIES, startingOffsets=starting, endingOffsets=ending)
+        tasks = min(count, TASKS * self.session.sparkContext.defaultParallelism)
+        return self.session.sql(_RANGES).repartition(tasks).mapInArrow(self._reading(), _BODIES)
+
+    def _reading(self) -> Callable[[Iterable[Any]], Iterator[Any]]:
+        given = {**self._plan.connection(), "destination": ",".join(self._archive.destinations), "failOnDataLoss": "false"}
+        options = source_options(Given(given), streaming=False)
+        schema = self.session.createDataFrame([], _BODIES).schema
+        return partial(read_ranges, options, View(tuple(schema.names), self._archive.selector or ""), arrow_schema(schema))
+
+
+def _extent(extent: Extent | None) -> tuple[int | None, int | None, str]:
+    return (None, None, "") if extent is None else (extent.first, extent.next, extent.incarnations.current)
 
 
 def _sent_views(views: _Views, step: AuditTable, file: Path) -> Any:

@@ -17,8 +17,8 @@ from stompbox.errors import StompboxError
 from stompbox.spark.datasource import StompSource
 from stompbox.spark.faults import plain
 from stompbox.spark.offsets import OffsetRange
-from stompbox.spark.options import source_options
-from stompbox.spark.reading import View
+from stompbox.spark.options import SourceOptions, source_options
+from stompbox.spark.reading import View, batches
 from stompbox.spark.source import RefusedStreamReader, StompStreamReader
 
 FORMAT: Final = "stomp-ranges"
@@ -46,6 +46,14 @@ class RangeReader(StompStreamReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         for each in partition.value or ():
             yield each.address, each.start, each.stop, each.incarnation
+
+
+@plain
+def read_ranges(options: SourceOptions, view: View, schema: Any, rows: Iterable[Any]) -> Iterator[Any]:
+    """One task: the messages of its ranges, which come as RecordBatches, with the columns of this schema (Arrow's)."""
+    for batch in rows:
+        ranges = [OffsetRange(**each) for each in batch.to_pylist()]
+        yield from (found.cast(schema) for found in batches(options, ranges, view))
 
 
 def ranges_of(rows: Iterable[Any]) -> list[OffsetRange]:
