@@ -6,7 +6,8 @@
     --seed 7         decides kinds and times; printed, so that a run can be said again (times vary with the machine)
 
 Three topics are filled. One Spark application on a local cluster (two executors that are processes of their own) reads them twice, with
-a group each, into a Parquet table and into /queue/copy. What was killed is started again, as is an application that failed because of
+a group each, into a Parquet table and into /queue/copy. Before each kill some batches must have come to their end that none before it
+had: however slowly everything starts, it comes to an end. What was killed is started again, as is an application that failed because of
 it. In the end each message stands exactly once in the table, each row exactly once in the queue, and both groups have read everything.
 """
 
@@ -48,14 +49,15 @@ ADDRESSES = 3
 FORMS = ("parquet", "stomp")
 WRITERS = {"java": FORMS, "arrow": ("arrow", "stomp")}
 KINDS = ("executor", "broker", "driver")
-WITHIN = 240.0  # seconds without a sign of life
+WITHIN = 600.0  # seconds without a sign of life: on a busy machine Spark alone takes minutes to start
+FRUITLESS = 5  # starts of the application, one after the other, that bring no batch to its end
 FRAMES = 1000  # sent at a time
 BODY = b"%d" + b"." * 150
 
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """`kind` is killed `delay` seconds after another `batches` batches were done; 0: so long after the kill before."""
+    """`kind` is killed `delay` seconds after another `batches` batches were done for the first time; 0: so long after the kill before."""
 
     kind: str
     batches: int
@@ -87,6 +89,7 @@ class Soak:
         self.port = free_port()
         self.url = f"stomp://127.0.0.1:{self.port}"
         self.outcome = Outcome()
+        self.done = dict.fromkeys(forms, -1)  # the last batch of each that has come to its end
         self.broker = self._start_broker()
 
     def _start_broker(self) -> Served:
@@ -118,8 +121,10 @@ class Soak:
         """Until the application has ended by itself, however often it had to be started."""
         begun, waiting = time.monotonic(), list(kills)
         arguments = ["--rows", str(batch), "--master", master, *(["--quick"] if quick else [])]
+        fruitless, before = 0, dict(self.done)
         while not self._application(waiting, arguments):
-            assert self.outcome.starts <= len(kills) + 5, f"the application fails again and again: {self.log().read_text()[-3000:]}"
+            fruitless, before = 0 if self.done != before else fruitless + 1, dict(self.done)
+            assert fruitless <= FRUITLESS, f"the application fails again and again: {self.log().read_text()[-3000:]}"
         self.outcome.seconds = time.monotonic() - begun
         assert not waiting, f"everything was read before {waiting} came; there must be more rows"
         return self.outcome
@@ -127,14 +132,17 @@ class Soak:
     def log(self) -> Path:
         return self.folder / "application.log"
 
+    def command(self) -> list[str]:
+        """The application, which says which batches it has done."""
+        return [sys.executable, "-m", "tests.spark.archive", self.url, str(self.folder), ",".join(self.forms)]
+
     def _application(self, kills: list[Kill], arguments: Sequence[str]) -> bool:
         """One start of it. True when it has come to its end."""
         self.outcome.starts += 1
-        command = [sys.executable, "-m", "tests.spark.archive", self.url, str(self.folder), ",".join(self.forms)]
         with (
             self.log().open("ab") as log,
             subprocess.Popen(
-                [*command, *arguments],
+                [*self.command(), *arguments],
                 stdout=subprocess.PIPE, stderr=log, cwd=ROOT, start_new_session=True,
             ) as process,
         ):  # fmt: skip
@@ -150,7 +158,7 @@ class Soak:
         for line in lines_of(process):
             if line == "end":
                 return True
-            if not line.startswith("batch "):
+            if not self._is_progress(line):
                 continue
             done += 1
             while kills and done >= kills[0].batches:
@@ -163,6 +171,15 @@ class Soak:
                 if kill.kind == "driver":
                     return False
         return False  # it has failed
+
+    def _is_progress(self, line: str) -> bool:
+        """Whether a batch has come to its end for the first time. One that is done again after a kill brings nobody further."""
+        word, _, rest = line.partition(" ")
+        form, _, batch = rest.partition(" ")
+        if word != "batch" or int(batch) <= self.done[form]:
+            return False
+        self.done[form] = int(batch)
+        return True
 
     def _kill(self, kind: str, session: int) -> None:
         if kind == "broker":
