@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -234,3 +235,41 @@ def test_what_is_staged_is_there_after_the_broker_was_killed(serve: Serve, tmp_p
     assert publish(link) == 5000
     assert ask(link, "publish", {"attempts": [[0, 1]]}, sink="s", batch="0") == {"published": 0, "already": True}
     assert ask(link, "describe", destinations="/queue/a")["addresses"]["a"]["next"] == 5000
+
+
+LARGE = 1200 if "SOAK" in os.environ else 160  # MiB
+PIECE = 4  # MiB that a task stages at once
+FEW = 120  # MiB of memory that such a batch may take beside what a broker has anyhow: some of a queue, a portion, the pages of SQLite
+
+
+def highest(pid: int) -> int:
+    """MiB of memory that a process has had at once (Linux)."""
+    line = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) >> 10
+
+
+def test_a_batch_may_be_larger_than_memory_and_the_broker_be_killed_before_it_is_published(
+    serve: Serve, tmp_path: Path, closing: ExitStack
+) -> None:
+    """With SOAK=1 of more than 1 GiB."""
+    (tmp_path / "small.toml").write_text('global-max-size = "16MiB"\n')
+
+    def started() -> tuple[Served, Link, int]:
+        places = ("--data", str(tmp_path / "data"), "--config", str(tmp_path / "small.toml"))
+        served = serve("--no-admin", "--listen", "tcp://127.0.0.1:0", *places)
+        link = link_to(served)
+        closing.callback(link.close)
+        return served, link, highest(served.process.pid)
+
+    served, link, before = started()
+    blob = chunk(run_to("/queue/a", *[b"x" * (1 << 20)] * PIECE))
+    for attempt in range(LARGE // PIECE):
+        ask(link, "stage", blob, sink="s", batch="0", partition=str(attempt), attempt="0")
+    assert highest(served.process.pid) - before < FEW
+    served.process.kill()
+    served.process.wait()
+    served, link, before = started()
+    attempts = [[attempt, 0] for attempt in range(LARGE // PIECE)]
+    assert ask(link, "publish", {"attempts": attempts}, sink="s", batch="0")["published"] == LARGE
+    assert ask(link, "describe", destinations="/queue/a")["addresses"]["a"]["next"] == LARGE
+    assert highest(served.process.pid) - before < FEW
