@@ -122,7 +122,7 @@ def rest_catalog(folder: Path, endpoint: str) -> Iterator[RestCatalog]:
     """Its tables are in the bucket, below `warehouse`."""
     from pyiceberg.catalog.sql import SqlCatalog
 
-    from stompbox.pipelines.locations import Storage
+    from stompbox.pipelines.storage import Storage
 
     storage = Storage(endpoint, "us-east-1", KEY, SECRET, path_style=True).iceberg()
     database = f"sqlite:///{folder / 'catalogue.db'}"

@@ -13,8 +13,21 @@ from stompbox.config.fields import fields_of
 from stompbox.errors import ConfigError
 from stompbox.pipelines.checks import check
 from stompbox.pipelines.example import EXAMPLE
-from stompbox.pipelines.locations import Storage, Store
-from stompbox.pipelines.settings import KINDS, CatalogTable, Format, Pipeline, Plan, SourceTable, SparkTable, StorageTable, read_plan
+from stompbox.pipelines.locations import Store
+from stompbox.pipelines.settings import (
+    KINDS,
+    AzureTable,
+    CatalogTable,
+    Format,
+    GoogleTable,
+    Pipeline,
+    Plan,
+    SourceTable,
+    SparkTable,
+    StorageTable,
+    read_plan,
+)
+from stompbox.pipelines.storage import Azure, Google, Storage
 from stompbox.spark.options import Given, source_options
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -82,6 +95,39 @@ def test_where_an_object_store_is_may_come_from_the_environment(tmp_path: Path) 
     assert plan.storage == Storage("http://127.0.0.1:9000", "eu-west-1", "key", "geheim", "", path_style=True)
     own = '[storage]\naccess-key-id = "mine"\nsecret-access-key = "secret"\npath-style = true\nregion = "x"\n'
     assert plan_of(own + STORE, tmp_path, ENVIRON).storage == Storage("", "x", "mine", "secret", "", path_style=True)
+
+
+AZURE = ARCHIVE.replace('"lake"', '"abfss://lake@shop.dfs.core.windows.net/orders"') + 'format = "delta"\n'
+
+
+@pytest.mark.parametrize(
+    ("url", "uri", "path"),
+    [
+        ("s3a://lake/orders/", "s3://lake/orders", "lake/orders"),
+        ("gs://lake/a/b", "gs://lake/a/b", "lake/a/b"),
+        ("abfss://lake@shop.dfs.core.windows.net/orders", "abfs://lake@shop.dfs.core.windows.net/orders", "lake/orders"),
+        ("hdfs://names:8020/lake/orders", "hdfs://names:8020/lake/orders", "/lake/orders"),
+    ],
+)
+def test_a_url_of_each_store_is_a_place_for_tables(url: str, uri: str, path: str, tmp_path: Path) -> None:
+    plan = plan_of(ARCHIVE.replace('"lake"', f'"{url}"') + 'format = "delta"\n', tmp_path)
+    where = plan.where(plan.pipeline.archives[0].table, Format.DELTA)
+    assert isinstance(where, Store) and (where.uri, str(where.path)) == (uri, path)
+    assert where.storage == plan.storage.at(uri) and where.uri_of(where.path / "x") == f"{uri}/x"
+
+
+def test_who_we_are_in_azure_is_in_the_file_or_in_the_environment(tmp_path: Path) -> None:
+    environ = {"AZURE_STORAGE_ACCOUNT_NAME": "shop", "AZURE_TENANT_ID": "t", "AZURE_CLIENT_ID": "c", "AZURE_CLIENT_SECRET": "geheim"}
+    assert plan_of(AZURE, tmp_path, environ).storage.azure == Azure("shop", "", "", "t", "c", "geheim")
+    key = plan_of(AZURE, tmp_path, environ | {"AZURE_STORAGE_ACCOUNT_KEY": "geheim-key", "AZURE_STORAGE_SAS_TOKEN": "geheim-sas"})
+    assert (key.storage.azure.account_key, key.storage.azure.sas_token) == ("geheim-key", "")
+    own = plan_of('[storage.azure]\naccount-name = "mine"\nsas-token = "geheim-own"\n' + AZURE, tmp_path, environ)
+    assert own.storage.azure == Azure("mine", "", "geheim-own")
+    shown = (own, own.storage, own.pipeline.storage, own.pipeline.storage.azure, own.where("abfs://a@b/c", Format.DELTA))
+    assert "geheim" not in repr(shown)
+    assert own.secrets() == ("geheim-own",)
+    file = {"GOOGLE_APPLICATION_CREDENTIALS": "/key.json"}
+    assert plan_of(ARCHIVE, tmp_path, file).storage.google == Google(credentials="/key.json")
 
 
 def test_what_a_store_and_a_catalogue_are_told_is_not_shown(tmp_path: Path) -> None:
@@ -161,10 +207,18 @@ def test_the_password_of_a_key_may_come_from_the_environment(tmp_path: Path) -> 
         (ARCHIVE.replace('"lake"', '"s3://lake/o"') + 'format = "delta"\nwriter = "java"\n', 6, "java writes to folders; to object stores"),
         ('folder = "s3://lake/state"\n' + ARCHIVE, 1, "folder: 's3://lake/state' is a URL; expected a folder of this machine"),
         ('folder = "file:///tmp/state"\n' + ARCHIVE, 1, "folder: 'file:///tmp/state' is a URL"),
-        (TRANSFORM + 'table = "abfs://c@a/t"\n' + SOURCE, 5, "is a URL of no object store; expected s3://bucket/path or s3a://bucket/path"),
-        (TRANSFORM + SOURCE + '[[transform.source]]\nname = "t"\ntable = "gs://t"\n', 10, "[1].table: 'gs://t' is a URL of no object"),
+        (TRANSFORM + 'table = "ftp://c/t"\n' + SOURCE, 5, "is a URL of no store; expected s3://bucket/path, gs://bucket/path, abfs:"),
+        (TRANSFORM + 'table = "abfs://c@a/t"\n' + SOURCE, 5, "must name a container, its account and a path in it: abfs:"),
+        (TRANSFORM + 'table = "abfs://cc/t"\nformat = "delta"\n' + SOURCE, 5, "names no account, and [storage.azure] has no account-name"),
+        (TRANSFORM + SOURCE + '[[transform.source]]\nname = "t"\ntable = "gs://t"\n', 10, "'gs://t' must name a bucket and a path"),
+        (TRANSFORM + 'table = "gs://k:geheim@b/t"\n' + SOURCE, 5, "keys do not belong into a URL; it takes those of the machine"),
+        (TRANSFORM + 'table = "hdfs://n:8020/t"\n' + SOURCE, 5, "'hdfs://n:8020/t' is on HDFS, which has no lock for the log"),
+        ('[storage.google]\nendpoint = "host"\n' + ARCHIVE, 2, "storage.google.endpoint: 'host' is no endpoint; expected"),
+        ('[storage.azure]\nendpoint = "host"\n' + ARCHIVE, 2, "storage.azure.endpoint: 'host' is no endpoint; expected"),
+        ('[storage.azure]\nclient-id = "a"\n' + ARCHIVE, 1, "storage.azure: tenant-id, client-id and client-secret are given together"),
+        ('[storage.azure]\naccount-key = "a"\nsas-token = "b"\n' + ARCHIVE, 1, "one of account-key, sas-token and client-secret says who"),
         ('[[replay]]\nname = "r"\ntable = "s3://lake/t"\n', 3, "replay[0].table: 's3://lake/t' is in an object store, which has no rename"),
-        (ARCHIVE + '[[report]]\nname = "r"\narchives = ["orders"]\noutput = "hdfs://r"\n', 8, "report[0].output: 'hdfs://r' is a URL of"),
+        (ARCHIVE + '[[report]]\nname = "r"\narchives = ["orders"]\noutput = "hdfs://r"\n', 8, "'hdfs://r' must name a host"),
         (ARCHIVE + '[[audit]]\nname = "r"\narchive = "orders"\nsent = "http://r.csv"\n', 8, "audit[0].sent: 'http://r.csv' is a URL of no"),
         ('[storage]\naccess-key-id = "a"\n' + ARCHIVE, 1, "storage: access-key-id and secret-access-key are given together, or neither"),
         ('[storage]\nendpoint = "127.0.0.1:9000"\n' + ARCHIVE, 2, "'127.0.0.1:9000' is no endpoint; expected https://host:port"),
@@ -211,7 +265,7 @@ def test_a_wrong_file_is_one_line_with_its_place(text: str, line: int, refusal: 
     assert "\n" not in str(caught.value) and "geheim" not in str(caught.value)
 
 
-STRUCTS = [*KINDS, SourceTable, SparkTable, StorageTable, CatalogTable, Pipeline]
+STRUCTS = [*KINDS, SourceTable, SparkTable, StorageTable, GoogleTable, AzureTable, CatalogTable, Pipeline]
 
 
 @pytest.mark.parametrize("struct", STRUCTS, ids=lambda struct: struct.__name__)

@@ -19,16 +19,19 @@ pytest.importorskip("pyiceberg")
 
 import pyarrow as pa
 from pyarrow import parquet
+from pyarrow.fs import FileSelector
 
 from stompbox.errors import LocalError
 from stompbox.pipelines import locations
 from stompbox.pipelines.faults import Masking, named
-from stompbox.pipelines.locations import NAMED, UNCOMMITTED, CatalogEntry, Storage, Store
+from stompbox.pipelines.locations import NAMED, UNCOMMITTED, CatalogEntry, Store
 from stompbox.pipelines.settings import ArchiveTable, Format
+from stompbox.pipelines.storage import Google, Storage
 from stompbox.pipelines.tables import Policy, Retention, Staged, Table, compact, merge, open_table, tidy
 from stompbox.pipelines.tasks import staged_in
 from stompbox.spark.files import Files
 from tests.pipelines.conftest import Run, send, stored
+from tests.pipelines.google import google_store
 from tests.pipelines.lake import DAYS, expected
 from tests.pipelines.stores import BUCKET, CREDENTIAL, KEY, SECRET, RestCatalog, object_store, rest_catalog
 
@@ -49,17 +52,28 @@ def catalog(storage: Storage, tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield found
 
 
-@pytest.fixture(params=[Format.DELTA, Format.ICEBERG], ids=lambda kept: kept.value)
-def kept(request: pytest.FixtureRequest) -> Format:
-    found: Format = request.param
-    return found
+@pytest.fixture(scope="module")
+def google() -> Iterator[Storage]:
+    with google_store() as endpoint:
+        yield Storage(google=Google(endpoint, is_anonymous=True))
+
+
+@pytest.fixture(params=["delta-s3", "delta-gs", "iceberg-s3"])
+def case(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 @pytest.fixture
-def where(kept: Format, storage: Storage, catalog: RestCatalog, request: pytest.FixtureRequest) -> Any:
+def kept(case: str) -> Format:
+    return Format(case.partition("-")[0])
+
+
+@pytest.fixture
+def where(case: str, storage: Storage, google: Storage, catalog: RestCatalog, request: pytest.FixtureRequest) -> Any:
     name = "".join(each if each.isalnum() else "-" for each in request.node.name)
-    if kept is Format.DELTA:
-        return Store(f"s3://{BUCKET}/{name}", storage)
+    if case.startswith("delta"):
+        scheme = case.partition("-")[2]
+        return Store(f"{scheme}://{BUCKET}/{name}", google if scheme == "gs" else storage)
     return entry(catalog, storage, f"tests.{name}")
 
 
@@ -97,10 +111,11 @@ def filled(kept: Format, where: Any, batches: int, retention: Retention = KEEP) 
     return table
 
 
-def objects(storage: Storage, table: Table) -> set[PurePath]:
+def objects(table: Table) -> set[PurePath]:
     """The files of data that lie in the store, named or not."""
     [root] = {file.path.parents[1] for file in table.files()}
-    return {path for path, _ in Store(f"s3://{root}", storage).files("") if path.suffix == ".parquet" and path.name.startswith(NAMED)}
+    found = [PurePosixPath(each.path) for each in table.filesystem().get_file_info(FileSelector(str(root), recursive=True))]
+    return {path for path in found if path.suffix == ".parquet" and path.name.startswith(NAMED)}
 
 
 def test_a_table_that_is_not_there_is_empty(kept: Format, where: Any) -> None:
@@ -189,21 +204,19 @@ def test_of_two_that_rewrite_the_same_files_at_once_one_does(kept: Format, where
     assert offsets(table) == expected(0, 1, 2)
 
 
-def test_what_nobody_committed_is_swept_up_when_it_is_old(
-    kept: Format, where: Any, storage: Storage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_nobody_committed_is_swept_up_when_it_is_old(kept: Format, where: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     table = filled(kept, where, 4, Retention(replaced=0.0, snapshots=50))
     compact(table, POLICY)
     left = {file.path for file in staged(table, kept, 9).files}
-    before = objects(storage, table)
+    before = objects(table)
     assert left < before
     tidy(table)
-    assert objects(storage, table) == before, "it may be a batch of somebody who has not committed it yet"
+    assert objects(table) == before, "it may be a batch of somebody who has not committed it yet"
     monkeypatch.setattr(locations, "UNCOMMITTED", 0.0)
     monkeypatch.setattr("stompbox.pipelines.delta.UNCOMMITTED", 0.0)
     tidy(table)
     tidy(table)
-    assert objects(storage, table) == before - left, "and what older versions name stays"
+    assert objects(table) == before - left, "and what older versions name stays"
     assert offsets(table) == expected(0, 1, 2, 3)
 
 
@@ -321,6 +334,42 @@ def test_a_pipeline_in_an_object_store_without_a_jar(run: Run, url: str, storage
     assert b"<html" in (store.read("report/index.html") or b"") and store.read("report/hours/part-00000.parquet")
     kept_on_disk = b"".join(path.read_bytes() for path in (tmp_path / "pipeline-state").rglob("*") if path.is_file())
     assert b"geheim" not in kept_on_disk
+
+
+IN_GOOGLE = """
+[storage.google]
+endpoint = "{endpoint}"
+anonymous = true
+[[archive]]
+name = "orders"
+destinations = ["/queue/{name}"]
+table = "gs://lake/{name}/orders"
+format = "delta"
+[[replay]]
+name = "again"
+archive = "orders"
+destination = "/queue/{name}.again"
+[[report]]
+name = "figures"
+archives = ["orders"]
+output = "gs://lake/{name}/report"
+[[audit]]
+name = "check"
+archive = "orders"
+output = "gs://lake/{name}/differences"
+"""
+
+
+def test_a_pipeline_in_the_store_of_google(run: Run, url: str, google: Storage) -> None:
+    name, bodies = "in-google", [b"%d" % number for number in range(100)]
+    send(url, f"/queue/{name}", bodies)
+    done = run(IN_GOOGLE.format(endpoint=google.google.endpoint, name=name))
+    facts = done["check"].facts
+    assert (facts["differences"], facts["archived"], facts["compared"]) == ({}, 100, 100)
+    assert Counter(row["body"] for row in stored(url, f"/queue/{name}.again")) == Counter(bodies)
+    assert done["figures"].facts["messages"] == 100
+    store = Store(f"gs://lake/{name}", google)
+    assert b"<html" in (store.read("report/index.html") or b"") and store.read("differences/part-00000.parquet")
 
 
 def test_what_a_server_repeats_of_a_secret_is_not_told(catalog: RestCatalog, storage: Storage, caplog: pytest.LogCaptureFixture) -> None:

@@ -16,11 +16,12 @@ from urllib.parse import urlsplit
 from stompbox.config.fields import nearest, shown
 from stompbox.config.toml import Path
 from stompbox.errors import SelectorError, UsageError, redacted
-from stompbox.pipelines.locations import S3_SCHEMES, is_url
+from stompbox.pipelines.locations import is_url
 from stompbox.pipelines.settings import (
     KINDS,
     ArchiveTable,
     AuditTable,
+    AzureTable,
     CatalogType,
     Format,
     Plan,
@@ -33,6 +34,7 @@ from stompbox.pipelines.settings import (
     Writer,
     keys_of_options,
 )
+from stompbox.pipelines.storage import SERVICES, Service
 from stompbox.selectors import compile_selector
 from stompbox.spark.ddl import check_columns
 from stompbox.spark.options import Given, source_options
@@ -92,15 +94,28 @@ def _check_storage(plan: Plan) -> None:
     storage, catalog = plan.pipeline.storage, plan.pipeline.catalog
     if bool(storage.access_key_id) != bool(storage.secret_access_key):
         plan.origins.refuse(("storage",), "access-key-id and secret-access-key are given together, or neither", "config-conflict")
-    if plan.storage.endpoint and not _is_http(plan.storage.endpoint):
-        problem = f"{shown(redacted(plan.storage.endpoint))} is no endpoint; expected https://host:port, without user and path"
-        plan.origins.refuse(("storage", "endpoint") if storage.endpoint else (), problem)
+    endpoints: dict[Path, str] = {("storage", "endpoint") if storage.endpoint else (): plan.storage.endpoint}
+    endpoints["storage", "google", "endpoint"] = plan.storage.google.endpoint
+    endpoints["storage", "azure", "endpoint"] = plan.storage.azure.endpoint
+    for place, endpoint in endpoints.items():
+        if endpoint and not _is_http(endpoint):
+            problem = f"{shown(redacted(endpoint))} is no endpoint; expected https://host:port, without user and path"
+            plan.origins.refuse(place, problem)
+    _check_azure(plan, storage.azure)
     if catalog is None:
         return
     if catalog.type is CatalogType.REST and not is_url(catalog.uri):
         plan.origins.refuse(("catalog", "uri"), "is no URL; expected https://host/path")
     if find_spec("pyiceberg") is None:
         plan.origins.refuse(("catalog",), "Iceberg needs the package pyiceberg: pip install 'stompbox[pipelines]'")
+
+
+def _check_azure(plan: Plan, azure: AzureTable) -> None:
+    place, principal = ("storage", "azure"), (azure.tenant_id, azure.client_id, azure.client_secret)
+    if any(principal) and not all(principal):
+        plan.origins.refuse(place, "tenant-id, client-id and client-secret are given together, or none of them", "config-conflict")
+    if bool(azure.account_key) + bool(azure.sas_token) + any(principal) > 1:
+        plan.origins.refuse(place, "one of account-key, sas-token and client-secret says who it is", "config-conflict")
 
 
 def _is_http(endpoint: str) -> bool:
@@ -122,15 +137,28 @@ def _paths(steps: list[tuple[Path, Step]]) -> Iterator[tuple[Path, str, Format |
                     yield (*place, key), value, getattr(each, "format", None) if key == "table" else None
 
 
+_AUTHORITIES: Final = {  # what stands behind the scheme of a URL, and what that is
+    Service.S3: (r"[a-z0-9][a-z0-9.-]+", "a bucket"),
+    Service.GOOGLE: (r"[a-z0-9][a-z0-9._-]+", "a bucket"),
+    Service.AZURE: (r"[a-z0-9][a-z0-9-]+(@[a-z0-9]+\.dfs\.core\.windows\.net)?", "a container, its account"),
+    Service.HADOOP: (r"[\w.-]+(:\d+)?", "a host"),
+}
+
+
 def _check_url(plan: Plan, path: Path, url: str) -> None:
     parts = match(r"(\w[\w+.-]*)://([^/]*)(?:/|$)(.*)", url)
-    if parts is None or parts[1] not in S3_SCHEMES:
-        text = f"{shown(redacted(url))} is a URL of no object store; expected {' or '.join(f'{each}://bucket/path' for each in S3_SCHEMES)}"
+    service = SERVICES.get(parts[1]) if parts else None
+    if parts is None or service is None:
+        text = f"{shown(redacted(url))} is a URL of no store; expected {', '.join(each.value for each in Service)}"
         plan.origins.refuse(path, f"{text}, or a folder that driver and executors share")
-    if "@" in parts[2]:
-        plan.origins.refuse(path, "keys do not belong into a URL; [storage] has access-key-id and secret-access-key")
-    if not fullmatch(r"[a-z0-9][a-z0-9.-]+", parts[2]) or not parts[3].strip("/"):
-        plan.origins.refuse(path, f"{shown(url)} must name a bucket and a path in it: {S3_SCHEMES[0]}://bucket/path")
+    pattern, what = _AUTHORITIES[service]
+    if "@" in parts[2] and service is not Service.AZURE:
+        keys = "[storage] has access-key-id and secret-access-key" if service is Service.S3 else "it takes those of the machine"
+        plan.origins.refuse(path, f"keys do not belong into a URL; {keys}")
+    if not fullmatch(pattern, parts[2]) or not parts[3].strip("/"):
+        plan.origins.refuse(path, f"{shown(redacted(url))} must name {what} and a path in it: {service.value}")
+    if service is Service.AZURE and "@" not in parts[2] and not plan.storage.azure.account:
+        plan.origins.refuse(path, f"{shown(url)} names no account, and [storage.azure] has no account-name; expected {service.value}")
 
 
 def _check_where(plan: Plan, path: Path, text: str, kept: Format) -> None:
@@ -140,7 +168,8 @@ def _check_where(plan: Plan, path: Path, text: str, kept: Format) -> None:
             problem = f"{shown(text)} is no name in the catalogue of this file; expected namespace.table"
             plan.origins.refuse(path, problem)
     elif is_url(text) and kept is Format.PARQUET:
-        problem = f"{shown(text)} is in an object store, which has no rename for the log of format parquet"
+        place = "on HDFS, which has no lock" if text.startswith("hdfs:") else "in an object store, which has no rename"
+        problem = f"{shown(text)} is {place} for the log of format parquet"
         plan.origins.refuse(path, f'{problem}; take format = "delta", or "iceberg" with a [catalog]', "config-conflict")
     elif is_url(text) and kept is Format.ICEBERG:
         problem = f"{shown(text)} is in an object store, where an Iceberg table needs a [catalog]"

@@ -18,6 +18,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cached_property, partial
 from pathlib import Path, PurePath
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from pyarrow import parquet
 from pyiceberg.catalog import load_catalog
@@ -30,7 +31,7 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
     ValidationError,
 )
-from pyiceberg.io.pyarrow import parquet_files_to_data_files
+from pyiceberg.io.pyarrow import PyArrowFileIO, parquet_files_to_data_files
 from pyiceberg.table.update.snapshot import ExpireSnapshots
 from pyiceberg.transforms import IdentityTransform
 
@@ -162,6 +163,8 @@ class IcebergFiles:
     def _location(self, table: Any) -> Location:
         if self._folder or self._entry is None:
             return Folder(self._folder or Path())
+        if "@" in urlsplit(table.location()).netloc and isinstance(table.io, PyArrowFileIO):  # it would take all of it for a container
+            raise UsageError("missing-package", f"{self.uri} is at {table.location()}, where pyiceberg needs adlfs: pip install adlfs")
         return Store(table.location(), self._entry.storage.with_iceberg(table.io.properties))
 
     def _expire(self, table: Any) -> None:

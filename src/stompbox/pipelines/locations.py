@@ -5,7 +5,8 @@ keep from each other by locks. An object store has neither: files are written un
 soon as its log or its catalogue names them, which a conditional write decides. What nobody ever named is known by its name (NAMED) and
 age (UNCOMMITTED), and swept up.
 
-Python reads and writes object stores by Arrow, the logs by their own libraries: Java takes no part, and needs no jar.
+HDFS is used as one: it has renames, and no locks. Python reads and writes these stores by Arrow, the logs by their own libraries: Java
+takes no part, and needs no jar. How a store is reached is storage.py's.
 Decides how files are reached. Which files a table has is its format's.
 """
 
@@ -17,74 +18,17 @@ import uuid
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from stompbox.pipelines import disk
+from stompbox.pipelines.storage import Storage, arrow_path
 from stompbox.spark.files import in_store
 
 STAGING: Final = "_staging"  # of a table whose folder is a filesystem of its own; else it is beside the folder
 NAMED: Final = "stompbox-"  # begins the names of our files in an object store, where others may have theirs
 UNCOMMITTED: Final = 86_400.0  # s after which a file that nothing names is left over: no batch takes so long
-S3_SCHEMES: Final = ("s3", "s3a")
-DEFAULT_REGION: Final = "us-east-1"
-
-
-@dataclass(frozen=True, slots=True)
-class Storage:
-    """How object stores are reached. What is empty the libraries look for themselves: profiles, roles of the machine."""
-
-    endpoint: str = ""
-    region: str = ""
-    access_key: str = ""
-    secret_key: str = field(default="", repr=False)
-    session_token: str = field(default="", repr=False)
-    path_style: bool = False
-
-    def filesystem(self) -> Any:
-        """Arrow's, whose paths are `bucket/key`. One for each process."""
-        return _s3(self)
-
-    def delta(self) -> dict[str, str]:
-        """As delta-rs takes it. A commit is a PUT with `If-None-Match: *`, which the store refuses where the version is there."""
-        given = {
-            "AWS_ENDPOINT_URL": self.endpoint, "AWS_REGION": self.region or DEFAULT_REGION, "AWS_ACCESS_KEY_ID": self.access_key,
-            "AWS_SECRET_ACCESS_KEY": self.secret_key, "AWS_SESSION_TOKEN": self.session_token, "AWS_CONDITIONAL_PUT": "etag",
-            "AWS_ALLOW_HTTP": "true" if self.endpoint.startswith("http:") else "",
-            "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": str(not self.path_style).lower(),
-        }  # fmt: skip
-        return {name: value for name, value in given.items() if value}
-
-    def iceberg(self) -> dict[str, str]:
-        """As pyiceberg takes it."""
-        given = {
-            "s3.endpoint": self.endpoint, "s3.region": self.region or DEFAULT_REGION, "s3.access-key-id": self.access_key,
-            "s3.secret-access-key": self.secret_key, "s3.session-token": self.session_token,
-            "s3.force-virtual-addressing": str(not self.path_style).lower(),
-        }  # fmt: skip
-        return {name: value for name, value in given.items() if value}
-
-    def with_iceberg(self, properties: dict[str, str]) -> Storage:
-        """With what a catalogue hands out for one of its tables."""
-        own = self.iceberg() | {name: str(value) for name, value in properties.items()}
-        return Storage(
-            own.get("s3.endpoint", ""), own.get("s3.region", ""), own.get("s3.access-key-id", ""), own.get("s3.secret-access-key", ""),
-            own.get("s3.session-token", ""), own.get("s3.force-virtual-addressing", "").lower() != "true",
-        )  # fmt: skip
-
-
-@cache
-def _s3(storage: Storage) -> Any:
-    from pyarrow.fs import S3FileSystem
-
-    parts = urlsplit(storage.endpoint)
-    return S3FileSystem(
-        access_key=storage.access_key or None, secret_key=storage.secret_key or None, session_token=storage.session_token or None,
-        region=storage.region or DEFAULT_REGION, endpoint_override=parts.netloc or None, scheme=parts.scheme or None,
-        force_virtual_addressing=not storage.path_style,
-    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +168,7 @@ class Store:
         self._scheme: Final = parts.scheme
         self.uri: Final = uri.rstrip("/")
         self.path: Final[PurePath] = path_of(self.uri)
-        self.storage: Final = None if self._is_local else storage
+        self.storage: Final = None if self._is_local else storage.at(self.uri)
 
     def __repr__(self) -> str:
         return f"<Store {self.uri}>"
@@ -306,7 +250,7 @@ def path_of(uri: str) -> PurePath:
     parts = urlsplit(uri) if is_url(uri) or uri.startswith("file:") else None
     if parts is None or parts.scheme == "file":
         return Path(parts.path if parts else uri)
-    return PurePosixPath(parts.netloc + parts.path)
+    return PurePosixPath(arrow_path(uri))
 
 
 def staging_of(folder: Path) -> Path:

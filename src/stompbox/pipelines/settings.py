@@ -17,7 +17,8 @@ from stompbox.config import Origins, read_file
 from stompbox.config.fields import Word, key
 from stompbox.config.tables import Table
 from stompbox.errors import UsageError, redacted
-from stompbox.pipelines.locations import CatalogEntry, Storage, Store, Where, is_url
+from stompbox.pipelines.locations import CatalogEntry, Store, Where, is_url
+from stompbox.pipelines.storage import Azure, Google, Storage, plain_url
 from stompbox.spark.options import OPTIONS, Given, Target, target_of
 
 PAGE: Final = "docs/pipelines.md"
@@ -184,6 +185,24 @@ class SparkTable(Table, frozen=True, kw_only=True):
     settings: Annotated[dict[str, str], key("Spark's own settings.")] = field(default_factory=dict)
 
 
+class GoogleTable(Table, frozen=True, kw_only=True):
+    endpoint: Annotated[str | None, key("Where it answers, if it is not Google's: `https://host:port`.")] = None
+    anonymous: Annotated[bool, key("Is nobody asked who it is? For a store of tests.")] = False
+
+
+class AzureTable(Table, frozen=True, kw_only=True):
+    account_name: Annotated[str | None, key("Default: what the URL names, else AZURE_STORAGE_ACCOUNT_NAME.")] = None
+    account_key: Annotated[str | None, key("Default: AZURE_STORAGE_ACCOUNT_KEY, else who the machine is.", kind="secret")] = None
+    sas_token: Annotated[str | None, key("Or a token for it; default: AZURE_STORAGE_SAS_TOKEN.", kind="secret")] = None
+    tenant_id: Annotated[str | None, key("Or a principal, with client-id and client-secret; default: AZURE_TENANT_ID.")] = None
+    client_id: Annotated[str | None, key("Default: AZURE_CLIENT_ID.")] = None
+    client_secret: Annotated[str | None, key("Default: AZURE_CLIENT_SECRET.", kind="secret")] = None
+    endpoint: Annotated[str | None, key("Where it answers, if it is not Azure: `https://host:port`.")] = None
+
+    def __repr__(self) -> str:
+        return f"AzureTable(account_name={self.account_name!r}, endpoint={self.endpoint!r})"
+
+
 class StorageTable(Table, frozen=True, kw_only=True):
     endpoint: Annotated[
         str | None, key("Where the store answers, if it is not Amazon's: `https://host:port`. Default: AWS_ENDPOINT_URL.")
@@ -193,6 +212,8 @@ class StorageTable(Table, frozen=True, kw_only=True):
     secret_access_key: Annotated[str | None, key("Default: AWS_SECRET_ACCESS_KEY.", kind="secret")] = None
     session_token: Annotated[str | None, key("Default: AWS_SESSION_TOKEN.", kind="secret")] = None
     path_style: Annotated[bool | None, key("Is the bucket in the path of a request, and not in its host? Default: with `endpoint`.")] = None
+    google: Annotated[GoogleTable, key("[storage.google]: Google Cloud Storage.")] = GoogleTable()
+    azure: Annotated[AzureTable, key("[storage.azure]: Azure's.")] = AzureTable()
 
     def __repr__(self) -> str:
         return f"StorageTable(endpoint={self.endpoint!r})"
@@ -290,13 +311,13 @@ class Plan(Struct, frozen=True):
         return where.identifier if isinstance(where, CatalogEntry) else where.uri if isinstance(where, Store) else str(where)
 
     def store(self, url: str) -> Store:
-        return Store(f"s3://{url.partition('://')[2]}", self.storage)
+        return Store(plain_url(url), self.storage)
 
     def secrets(self) -> tuple[str, ...]:
         """What must not stand in any text: what [storage] and [catalog] hold, and parts of it."""
         own = dict(self.catalog)
         credential = own.get("credential", "")
-        found = [self.storage.secret_key, self.storage.session_token, own.get("token", ""), credential, credential.partition(":")[2]]
+        found = [*self.storage.secrets(), own.get("token", ""), credential, credential.partition(":")[2]]
         found += [
             unquote(urlsplit(own.get("uri", "")).password or ""),
             *(self.pipeline.catalog.settings.values() if self.pipeline.catalog else ()),
@@ -380,7 +401,22 @@ def _storage(table: StorageTable, environ: dict[str, str]) -> Storage:
     endpoint = table.endpoint or environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL") or ""
     region = table.region or environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or ""
     path_style = bool(endpoint) if table.path_style is None else table.path_style
-    return Storage(endpoint, region, key or "", secret or "", token or "", path_style)
+    google = Google(table.google.endpoint or "", table.google.anonymous, environ.get("GOOGLE_APPLICATION_CREDENTIALS", ""))
+    return Storage(endpoint, region, key or "", secret or "", token or "", path_style, google, _azure(table.azure, environ))
+
+
+def _azure(table: AzureTable, environ: dict[str, str]) -> Azure:
+    """What authenticates is what the file has of it, or what the environment has."""
+    names = {
+        "account_key": "AZURE_STORAGE_ACCOUNT_KEY", "sas_token": "AZURE_STORAGE_SAS_TOKEN", "tenant_id": "AZURE_TENANT_ID",
+        "client_id": "AZURE_CLIENT_ID", "client_secret": "AZURE_CLIENT_SECRET",
+    }  # fmt: skip
+    given = {name: getattr(table, name) or "" for name in names}
+    if not any(given.values()):
+        given = {name: environ.get(variable, "") for name, variable in names.items()}
+        given["sas_token"] = "" if given["account_key"] else given["sas_token"]
+    account = table.account_name or environ.get("AZURE_STORAGE_ACCOUNT_NAME") or ""
+    return Azure(account, endpoint=table.endpoint or "", **given)
 
 
 def _catalog(table: CatalogTable | None, environ: dict[str, str]) -> tuple[tuple[str, str], ...]:
