@@ -7,6 +7,7 @@ When the disk refuses a commit, its units get an ERROR and are undone, as far as
 | messages that wait in queues               | are gone, from every queue and subscription of the address              |
 | messages that a consumer has               | stay with it; when they come back they are dropped, not delivered again |
 | acknowledgements in a transaction          | as after ABORT                                                          |
+| NACKs in a transaction                     | stand: the delivery has failed, whatever became of the rest             |
 | what a ring or a last value has dropped    | waits again, unless something newer has its place                       |
 | what finds duplicates, retained messages … | as before                                                               |
 
