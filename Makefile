@@ -9,10 +9,10 @@ WORKERS ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench soak lock clean
+.PHONY: help demo test check bench bench-guard soak lock clean
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
 
 demo: $(VENV)/.demo ## run the departures board on 336,776 flights, end to end (writes demo-output/)
 	@$(BIN)/python -m demo $(ARGS)
@@ -28,6 +28,9 @@ check: $(VENV)/.dev ## ruff, mypy --strict and the floors of the house
 
 bench: $(VENV)/.dev ## measure Stompbox; ARGS='--peers artemis' beside others, '--rows queue --runs 1' in short
 	@$(BIN)/python -m bench.run $(ARGS)
+
+bench-guard: $(VENV)/.dev ## whether HEAD costs more than 10 % CPU for a message beside another commit; ARGS='--base main'
+	@$(BIN)/python -m bench.guard $(ARGS)
 
 soak: $(VENV)/.dev ## kill a broker 40 times under load, then 10 minutes with all features, cut power at every write, fail and raise at every call, kill Spark; ARGS='--kills 100'
 	@$(BIN)/python -m tests.crash.drill $(ARGS)

@@ -6,6 +6,7 @@ Decides nothing about load.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import signal
@@ -62,6 +63,7 @@ class Stompbox:
     start_seconds: float = 0.0
     not_persistent: str = NOT_PERSISTENT
     options: tuple[str, ...] = ()  # more of `serve`
+    source: Path | None = None  # of another checkout: the folder that has its packages
     _data: str = ""
     _process: subprocess.Popen[str] | None = field(default=None, repr=False)
 
@@ -75,9 +77,10 @@ class Stompbox:
         self._data = tempfile.mkdtemp(prefix="stompbox-bench-")
         serve = [sys.executable, "-m", "stompbox", "serve", "--listen", "tcp://127.0.0.1:0", "--data", self._data, "--no-admin"]
         command = [*serve, *self.options]
+        environment = None if self.source is None else {**os.environ, "PYTHONPATH": str(self.source)}
         launched = time.monotonic()
         with self.log.open("w") as log:
-            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
         self.pid = self._process.pid
         try:
             self.port = self._wait_ready(self._process)
@@ -153,6 +156,18 @@ def descendants(pid: int) -> list[int]:
     except (FileNotFoundError, ProcessLookupError):
         return []
     return [pid, *(p for child in direct for p in descendants(child))]
+
+
+def cpu_seconds(pid: int) -> float:
+    """What a broker's processes have had of the processors so far, user and system, in steps of a clock tick."""
+    ticks = 0
+    for process in descendants(pid):
+        try:
+            fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        ticks += int(fields[11]) + int(fields[12])  # utime and stime; proc_pid_stat(5) counts from 1, and two come before the bracket
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def memory_mib(pid: int, key: str) -> float:

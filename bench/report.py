@@ -13,6 +13,7 @@ from bench.rows import Figure, Row
 
 Result = Mapping[str, float]  # what stompload printed, and `drained_*` of the reading back
 
+KEYS = {Figure.RATE: "msgs_per_s", Figure.LATENCY: "lat_ms_p99", Figure.CPU: "cpu_us"}  # of a result: what is compared
 REFERENCE = "artemis"  # what the last column compares with
 LABELS = {"stompbox": "Stompbox", "artemis": "Artemis", "classic": "ActiveMQ Classic", "rabbitmq": "RabbitMQ"}
 
@@ -64,6 +65,8 @@ def cell(row: Row, runs: Sequence[Result]) -> str:
         return "**failed**"
     if row.figure is Figure.LATENCY:
         return f"{middle(runs, 'lat_ms_p50'):.2f} / {middle(runs, 'lat_ms_p99'):.2f}"
+    if row.figure is Figure.CPU:
+        return f"{middle(runs, 'cpu_us'):.0f}"
     return f"{rounded(middle(runs, 'msgs_per_s')):,}"
 
 
@@ -74,20 +77,20 @@ def rounded(rate: float) -> int:
 
 
 def ratio(row: Row, ours: Sequence[Result], theirs: Sequence[Result]) -> str:
-    """How many times better: a rate divided by the other's, a p99 latency the other way round."""
+    """How many times better: a rate divided by the other's, a p99 latency or CPU the other way round."""
     if not ours or not theirs or any(fault(run) for run in (*ours, *theirs)):
         return "-"
-    key = "lat_ms_p99" if row.figure is Figure.LATENCY else "msgs_per_s"
+    key = KEYS[row.figure]
     ours_value, theirs_value = middle(ours, key), middle(theirs, key)
     if ours_value <= 0 or theirs_value <= 0:
         return "-"
-    times = theirs_value / ours_value if row.figure is Figure.LATENCY else ours_value / theirs_value
+    times = ours_value / theirs_value if row.figure is Figure.RATE else theirs_value / ours_value
     return f"{times:.1f}x"
 
 
-def spread(runs: Sequence[Result]) -> float:
-    """(highest - lowest) / median of the rate; 0 with fewer than two runs."""
-    rates = [run["msgs_per_s"] for run in runs]
+def spread(runs: Sequence[Result], key: str = "msgs_per_s") -> float:
+    """(highest - lowest) / median of the rate, or of another figure; 0 with fewer than two runs."""
+    rates = [run[key] for run in runs]
     return (max(rates) - min(rates)) / median(rates) if len(rates) > 1 and median(rates) > 0 else 0.0
 
 
@@ -130,9 +133,9 @@ def _resources(measured: Mapping[str, Measured]) -> list[tuple[str, list[str]]]:
 
 def _noise(rows: Sequence[Row], measured: Mapping[str, Measured], *, limit: float = 0.25) -> list[str]:
     noisy = [
-        f"{LABELS[name]} {row.key} {spread(m.runs[row.key]):.0%}"
+        f"{LABELS[name]} {row.key} {spread(m.runs[row.key], KEYS[row.figure]):.0%}"
         for row in rows
         for name, m in measured.items()
-        if row.key in m.runs and spread(m.runs[row.key]) > limit
+        if row.key in m.runs and spread(m.runs[row.key], KEYS[row.figure]) > limit
     ]
     return ["", f"Runs that differ by more than {limit:.0%} of their median: {'; '.join(noisy)}."] if noisy else []

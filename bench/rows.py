@@ -19,6 +19,7 @@ class Figure(Enum):
 
     RATE = "messages/s"  # deliveries/s on a topic
     LATENCY = "p50 / p99 in ms"
+    CPU = "us of the broker's CPU for a delivery"  # of loads that come at a rate of their own
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,7 @@ class Row:
 ACK_EACH = ("--ack", "client-individual")
 RECEIPT_EACH = ("--window", "1000")  # at most 1000 receipts outstanding
 WAIT_FOR_EACH = ("--window", "1", "--batch", "1")
+SENSORS = ("--producers", "192", "--rate", "50", "--ndest", "16", "--consumers", "16")  # one frame in one write, each 20 ms
 
 ROWS: tuple[Row, ...] = (
     Row("queue", "one queue, auto ack, not persistent", 400_000),
@@ -79,6 +81,29 @@ ROWS: tuple[Row, ...] = (
     Row("unique", "headers with a new value in each message", 400_000, ("--unique",)),
     Row("producers-32", "32 producers, one frame per write", 12_000, ("--producers", "32", "--batch", "1")),
     Row("transactions", "transactions of 100, persistent", 200_000, ("--txn", "--batch", "100"), persistent=True),
+    Row(
+        "waiting-16",
+        "16 clients that wait for each receipt, not persistent, 16 queues",
+        3_000,
+        ("--producers", "16", "--ndest", "16", "--consumers", "16", *WAIT_FOR_EACH),
+    ),
+    Row(
+        "waiting-16-stored",
+        "the same, persistent, an ACK for each",
+        2_000,
+        ("--producers", "16", "--ndest", "16", "--consumers", "16", *WAIT_FOR_EACH, *ACK_EACH),
+        persistent=True,
+    ),
+    Row("sensors", "192 producers x 50/s to 16 queues (us of CPU for a delivery)", 200, SENSORS, figure=Figure.CPU),
+    Row(
+        "sensors-stored",
+        "the same, persistent, receipt and ACK for each (us)",
+        200,
+        (*SENSORS, *RECEIPT_EACH, *ACK_EACH),
+        persistent=True,
+        figure=Figure.CPU,
+    ),
+    Row("ticker", "topic, 100/s to 200 consumers (us)", 400, ("--rate", "100", "--consumers", "200"), topic=True, figure=Figure.CPU),
     Row("latency", "latency p50 / p99 at 20,000/s, one frame per write (ms)", 100_000, ("--rate", "20000"), figure=Figure.LATENCY),
 )
 

@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
-from bench.brokers import HERE, PEERS, BenchError, Broker, Peer, Stompbox, memory_mib
+from bench.brokers import HERE, PEERS, BenchError, Broker, Peer, Stompbox, cpu_seconds, memory_mib
 from bench.report import Machine, Measured, Result, fault, table
 from bench.rows import ROWS, WARM_UP, Row
 
@@ -120,13 +120,15 @@ def measure_row(load: Path, brokers: Sequence[Broker], row: Row, measured: dict[
             result = run_row(load, broker, row, str(turn), scale=options.messages_scale)
             measured[broker.name].runs.setdefault(row.key, []).append(result)
             wrong = fault(result)
-            figures = f"{result['msgs_per_s']:>12,.0f}/s   p99 {result['lat_ms_p99']:,.2f} ms"
+            figures = f"{result['msgs_per_s']:>12,.0f}/s   p99 {result['lat_ms_p99']:,.2f} ms   {result['cpu_us']:,.1f} us of CPU"
             say(f"{row.key:14} {turn}/{options.runs} {broker.name:10} {wrong or figures}")
 
 
 def run_row(load: Path, broker: Broker, row: Row, turn: str, *, scale: float) -> Result:
     """One run of one row. What a send-only row left in its queue is read back, not timed, and counted."""
+    before = cpu_seconds(broker.pid)
     result = run_stompload(load, broker, row.arguments(turn, scale=scale, not_persistent=broker.not_persistent))
+    result["cpu_us"] = (cpu_seconds(broker.pid) - before) * 1e6 / max(1, result["expected"], result["sent"])
     if not row.send_only or result["failed"]:
         return result
     drained = run_stompload(load, broker, row.drain_arguments(turn, scale=scale))

@@ -420,7 +420,7 @@ static void report(uint64_t start) {
     struct rusage u;
     getrusage(RUSAGE_SELF, &u);
     double cpu = u.ru_utime.tv_sec + u.ru_stime.tv_sec + (u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
-    printf("{\"expected\": %ld, \"received\": %ld, \"duplicates\": %ld, \"disorder\": %ld, \"damaged\": %ld, ", expected, (long)received,
+    printf("{\"sent\": %ld, \"expected\": %ld, \"received\": %ld, \"duplicates\": %ld, \"disorder\": %ld, \"damaged\": %ld, ", (long)total, expected, (long)received,
            (long)duplicates, (long)disorder, (long)damaged);
     printf("\"seconds\": %.3f, \"msgs_per_s\": %.0f, \"send_per_s\": %.0f, ", seconds, seconds > 0 ? (consumers ? got : total) / seconds : 0,
            sending > 0 ? total / sending : 0);

@@ -1,0 +1,120 @@
+"""`make bench-guard`: whether a change costs the broker more CPU for a message than what it is compared with.
+
+    python -m bench.guard [--base origin/main] [--rounds 5] [--rows sensors,sync] [--scale 1]
+
+Both commits are checked out beside each other and run with the installed packages of this one. A round starts a broker of each, warms
+it up and gives both each load, in turns; so the machine's own ups and downs meet both. CPU time, not rates: it hardly changes with what
+else the machine does. The figure of a load is the median over the rounds of change to base. Exit status 1 when one of them is above
+the limit, 2 when the benchmark could not go on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from statistics import median
+
+from bench.brokers import HERE, BenchError, Stompbox
+from bench.report import fault
+from bench.rows import ROWS, WARM_UP, Row
+from bench.run import OUT, build_stompload, chosen_rows, run_row, say
+
+LOADS = ("queue", "topic", "ack", "persistent", "sync", "waiting-16", "sensors", "sensors-stored")
+LIMIT = 1.10  # times the base's CPU
+
+
+def main() -> int:
+    options = parse(sys.argv[1:])
+    OUT.mkdir(exist_ok=True)
+    try:
+        rows = chosen_rows(options.rows)
+        load = build_stompload()
+        with checked_out(options.base) as base, checked_out(options.change) as change:
+            measured = [one_round(load, {"base": base, "change": change}, rows, turn, options) for turn in range(options.rounds)]
+    except BenchError as e:
+        print(f"bench.guard: {e}", file=sys.stderr)
+        return 2
+    print(table(rows, measured))
+    return 1 if too_dear(rows, measured) else 0
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bench.guard", description="CPU of the broker for a message, beside another commit's.")
+    parser.add_argument("--base", default="HEAD~1", help="the commit to compare with (default HEAD~1)")
+    parser.add_argument("--change", default="HEAD", help="the commit that is looked at (default HEAD); what is not committed is not seen")
+    parser.add_argument("--rounds", type=int, default=5, help="broker starts of each; the median counts (default 5)")
+    parser.add_argument("--rows", default=",".join(LOADS), help=f"of {', '.join(row.key for row in ROWS)}")
+    parser.add_argument("--scale", type=float, default=1.0, help="multiplies the messages of each load (default 1)")
+    return parser.parse_args(arguments)
+
+
+@contextmanager
+def checked_out(commit: str) -> Iterator[Path]:
+    """A folder with the commit's packages."""
+    with tempfile.TemporaryDirectory(prefix="stompbox-guard-") as folder:
+        git("worktree", "add", "--quiet", "--detach", folder, commit)
+        try:
+            yield Path(folder) / "src"
+        finally:
+            git("worktree", "remove", "--force", folder)
+
+
+def git(*arguments: str) -> None:
+    done = subprocess.run(["git", *arguments], cwd=HERE, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise BenchError(f"git {' '.join(arguments)}: {done.stderr.strip()[-300:]}")
+
+
+def one_round(load: Path, sources: dict[str, Path], rows: Sequence[Row], turn: int, options: argparse.Namespace) -> dict[str, float]:
+    """CPU of the change divided by that of the base, by row."""
+    costs: dict[tuple[str, str], float] = {}
+    with ExitStack() as running:
+        brokers = {name: Stompbox(OUT / f"guard-{name}.log", name, source=source) for name, source in sources.items()}
+        for broker in brokers.values():
+            broker.start()
+            running.callback(broker.stop)
+            for row in WARM_UP:
+                cost_of(load, broker, row, turn, min(1.0, options.scale))
+        for row in rows:
+            for name, broker in brokers.items():
+                costs[name, row.key] = cost_of(load, broker, row, turn, options.scale)
+                say(f"{row.key:16} {turn + 1}/{options.rounds} {name:6} {costs[name, row.key]:8.2f} us")
+    return {row.key: costs["change", row.key] / costs["base", row.key] for row in rows}
+
+
+def cost_of(load: Path, broker: Stompbox, row: Row, turn: int, scale: float) -> float:
+    """us of CPU for a message."""
+    result = run_row(load, broker, row, str(turn), scale=scale)
+    if wrong := fault(result):
+        raise BenchError(f"{broker.name}, row {row.key}: {wrong}")
+    if not result["cpu_us"]:
+        raise BenchError(f"row {row.key} took less than a clock tick of CPU; give it more messages (--scale)")
+    return result["cpu_us"]
+
+
+def change_of(row: Row, measured: Sequence[dict[str, float]]) -> float:
+    return median(one[row.key] for one in measured)
+
+
+def too_dear(rows: Sequence[Row], measured: Sequence[dict[str, float]]) -> list[str]:
+    """Keys of the rows that cost more than they may."""
+    return [row.key for row in rows if change_of(row, measured) > LIMIT]
+
+
+def table(rows: Sequence[Row], measured: Sequence[dict[str, float]]) -> str:
+    """Markdown: each row's median, and the least and the most of the rounds."""
+    lines = ["| load | CPU for a message, to base | rounds | |", "|---|---:|---|---|"]
+    for row in rows:
+        found = [one[row.key] for one in measured]
+        verdict = f"**more than {LIMIT:.2f}**" if row.key in too_dear(rows, measured) else ""
+        lines.append(f"| {row.title} | {median(found):.2f} | {min(found):.2f} to {max(found):.2f} | {verdict} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
