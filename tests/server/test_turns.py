@@ -15,7 +15,7 @@ from stompbox.server import transactions
 from stompbox.server.answers import in_turns
 from stompbox.server.turns import SHARES
 from stompbox.store.base import Commit
-from tests.server.turning import LOOKS, Client, World
+from tests.server.turning import LOOKS, PADDING, Client, World
 
 Said = tuple[str, Mapping[str, str]]
 MANY = 500
@@ -254,13 +254,17 @@ def test_what_was_read_for_many_paged_queues_at_once_is_taken_in_one_after_the_o
 # What ends
 
 
-def loaded(world: World, count: int, options: Mapping[str, str]) -> tuple[Client, list[bytes]]:
+def loaded(world: World, count: int, options: Mapping[str, str], queue: str = "/queue/q") -> tuple[Client, list[bytes]]:
     """A client that has so many messages of a queue, each of them a run of its own, and has not acknowledged them."""
     sender, holder = world.client(), world.client()
+    subscribe = ("SUBSCRIBE", {"id": "1", "destination": queue, "consumer-window-size": "-1", **options})
+    if queue.startswith("/topic/"):
+        holder.say(subscribe)
     bodies = []
     for number in range(count):
-        sender.say(("SEND", {"destination": "/queue/q", f"name-{number}": "1"}))
-    holder.say(("SUBSCRIBE", {"id": "1", "destination": "/queue/q", "consumer-window-size": "-1", **options}))
+        sender.say(("SEND", {"destination": queue, f"name-{number}": "1"}))
+    if not queue.startswith("/topic/"):
+        holder.say(subscribe)
     world.until_idle()
     world.turn(20)
     assert len(holder.bodies()) == count
@@ -480,7 +484,9 @@ def test_what_an_abort_gives_back_to_a_subscription_that_ends_goes_to_its_queue(
     holder.say(("BEGIN", {"transaction": "t"}), *[("ACK", {"message-id": id, "subscription": "1", "transaction": "t"}) for id in ends])
     world.until_idle()
     transactions.time_out(holder.connection, holder.connection.transactions["t"])
-    assert 0 < consumer.messages_out < MANY_SENT
+    while not consumer.messages_out:
+        world.turn()
+    assert consumer.messages_out < MANY_SENT
     holder.socket.connection_lost(None)
     world.until_idle()
     world.turn(5)
@@ -515,3 +521,44 @@ def test_what_a_subscription_had_is_taken_from_it_in_portions(end: str) -> None:
     assert consumer.messages_out >= MANY_SENT - (LOOKS + 1) * PART
     assert max(work_of(world, lambda: consumer.messages_out)) <= (LOOKS + 1) * PART
     assert world.broker.engine.addresses["q"].anycast["q"].backlog.count == MANY_SENT
+
+
+def answered(count: int, command: str, *, mode: str = "client", queue: str = "/queue/q") -> int:
+    """Lines of the longest step, where ACKs of so many messages, in a transaction or in two, are given and taken back or committed."""
+    world = World()
+    holder, _ = loaded(world, count, {"ack": mode}, queue)
+    ids = [frame.headers["message-id"] for frame in holder.heard() if frame.command == "MESSAGE"]
+    ends = ids if mode == "client-individual" else ids[-1:]
+    acks = [("ACK", {"message-id": id, "subscription": "1", "transaction": "t"}) for id in ends]
+    if command == "ABORT twice":  # the older ones come back first, and the others behind them
+        acks.insert(0, ("ACK", {"message-id": ids[count // 2], "subscription": "1", "transaction": "first"}))
+    octets = PADDING + holder.octets(acks)
+    with world.steps() as steps:
+        holder.say(("BEGIN", {"transaction": "first"}), ("BEGIN", {"transaction": "t"}))
+        holder.socket.data_received(octets)
+        world.until_idle()
+        if command == "ABORT twice":
+            holder.say(("ABORT", {"transaction": "first"}))
+            world.until_idle()
+        holder.say((command.split(maxsplit=1)[0], {"transaction": "t", "receipt": "done"}))
+        world.until_idle()
+    world.turn(20)
+    assert holder.confirmed() == ["done"]
+    consumer = holder.connection.consumers["1"]
+    if command.startswith("ABORT"):
+        assert [binding.queue.id for binding, _ in consumer.ledger] == [int(id.partition("-")[0]) for id in ids if mode == "client"]
+        assert [segment.first for _, segment in consumer.ledger] == [int(id.partition("-")[2]) for id in ids if mode == "client"]
+    assert consumer.messages_out == (count if command.startswith("ABORT") else 0)
+    return steps.longest
+
+
+@pytest.mark.parametrize(("command", "mode", "queue"), [
+    ("ABORT", "client", "/queue/q"),
+    ("ABORT twice", "client", "/queue/q"),
+    ("ABORT", "client-individual", "/queue/q"),
+    ("COMMIT", "client-individual", "/queue/q"),
+    ("COMMIT", "client", "/topic/q"),  # whether one of their queues is durable is looked at for all of them
+])  # fmt: skip
+def test_no_step_of_a_transaction_with_many_answers_is_longer_the_more_there_are(command: str, mode: str, queue: str) -> None:
+    few, many = (answered(count, command, mode=mode, queue=queue) for count in (500, 1500))
+    assert many <= 1.2 * few

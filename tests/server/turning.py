@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any, cast
 
 from stompbox.config import Configuration, ListenerTable
@@ -83,6 +86,23 @@ class Clock:
         return self.now
 
 
+class Steps:
+    """Counts the lines of Python that run between two looks at the clock: what each step does, whatever it is. `longest`: of them all."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._lines = 0
+        self.longest = 0
+
+    def __call__(self) -> float:
+        self.longest, self._lines = max(self.longest, self._lines), 0
+        return self._clock()
+
+    def trace(self, _: FrameType, event: str, __: object) -> Any:
+        self._lines += event == "line"
+        return self.trace
+
+
 class Recorded(calls.Wire):
     """Writes down whether it is read."""
 
@@ -110,6 +130,20 @@ class World:
 
     def client(self, version: str = "1.1") -> Client:
         return Client(self, version)
+
+    @contextmanager
+    def steps(self) -> Iterator[Steps]:
+        """Of what is done meanwhile."""
+        turns, before = self.broker.turns, sys.gettrace()
+        clock = turns.clock
+        turns.clock = steps = Steps(clock)
+        sys.settrace(steps.trace)
+        try:
+            yield steps
+        finally:
+            sys.settrace(before)
+            steps()
+            turns.clock = clock
 
     def turn(self, times: int = 1) -> None:
         for _ in range(times):

@@ -80,8 +80,10 @@ def dropping(engine: Engine, address: Address, on_done: Callable[[], None]) -> I
 def aborting(engine: Engine, transaction: Transaction, *, is_failure: bool) -> Iterator[None]:
     """What it had acknowledged is unacknowledged again (and back in its queue when the subscription is gone)."""
     held: dict[Consumer, list[Sent]] = {}
-    for consumer, sent in transaction.answered:
+    for number, (consumer, sent) in enumerate(transaction.answered, 1):
         held.setdefault(consumer, []).extend(sent)
+        if number % PART == 0:
+            yield
     for consumer, sent in held.items():
         yield from unholding(engine, consumer, sent, is_failure=is_failure)
         yield

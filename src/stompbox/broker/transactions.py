@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from stompbox.broker import limits, retained
 from stompbox.broker.attempts import Outcome
+from stompbox.broker.consumer import taken_off
 from stompbox.broker.fanout import finishing
 from stompbox.broker.makers import require_sends
 from stompbox.broker.undelivered import NO_ROUTE, Fate
@@ -16,6 +17,7 @@ from stompbox.message import ANYCAST
 
 if TYPE_CHECKING:
     from stompbox.broker.address import Address
+    from stompbox.broker.consumer import Sent
     from stompbox.broker.engine import Engine
     from stompbox.broker.makers import Maker
     from stompbox.broker.transaction import Transaction
@@ -60,8 +62,7 @@ def committing(engine: Engine, transaction: Transaction, *, is_answered: bool) -
     while not commits.may_be_held():
         yield
     unit = Unit(acked=transaction.acked)
-    is_durable = any(binding.queue.is_durable for _, sent in transaction.answered for binding, _ in sent)
-    is_stored, acknowledged = False, 0
+    is_durable, is_stored, acknowledged = False, False, 0
     commits.hold()
     try:
         for part in _parts(transaction.sends):
@@ -71,7 +72,8 @@ def committing(engine: Engine, transaction: Transaction, *, is_answered: bool) -
             yield
             yield from finishing(part)
         for consumer, sent in transaction.acked:
-            for held in _parts(sent):
+            for held in _parts(sent) if is_stored and is_answered else taken_off(sent, STEP):  # a unit that may be refused keeps them
+                is_durable = is_durable or _is_durable(held)
                 engine.acknowledge(consumer, held)
                 acknowledged += len(held)
                 if acknowledged >= STEP:
@@ -79,6 +81,9 @@ def committing(engine: Engine, transaction: Transaction, *, is_answered: bool) -
                     yield
         for outcome, refused in ((Outcome.FAILED, transaction.nacked), (Outcome.REJECTED, transaction.rejected)):
             for consumer, sent in refused:
+                for held in _parts(sent):
+                    is_durable = is_durable or _is_durable(held)
+                    yield
                 yield from engine.refusing(consumer, sent, outcome)
                 yield
     finally:
@@ -87,6 +92,10 @@ def committing(engine: Engine, transaction: Transaction, *, is_answered: bool) -
         transaction.unit = commits.last
         commits.let_go()
     return (is_durable or is_stored) and engine.is_durable
+
+
+def _is_durable(sent: list[Sent]) -> bool:
+    return any(binding.queue.is_durable for binding, _ in sent)
 
 
 def _preparing(engine: Engine, transaction: Transaction) -> Iterator[None]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from stompbox.broker import closing
 from stompbox.broker.attempts import STEP, Outcome
 from stompbox.broker.closing import PART
-from stompbox.broker.consumer import AckMode, Consumer, Sent
+from stompbox.broker.consumer import AckMode, Consumer, Sent, taken_off
 from stompbox.broker.transaction import Transaction
 from stompbox.errors import IllegalFrame
 from stompbox.server.transactions import transaction_of
@@ -124,11 +124,14 @@ def _taking(
 ) -> Iterator[None]:
     """Who goes before all is taken, has acknowledged nothing of it."""
     consumer, queue, offset = many
-    turn, sent = consumer.turn_of(queue, offset), list[Sent]()
-    while part := consumer.take_before(turn, PART):
+    sent, octets = list[Sent](), 0
+    while part := consumer.take_before(queue, offset, PART):
         sent += part
+        octets += _octets_of(part)
         yield
-    sent += consumer.take(queue, offset, offset + 1)[0]
+    part = consumer.take(queue, offset, offset + 1)[0]
+    sent += part
+    octets += _octets_of(part)
     if not sent:  # a transaction that is being aborted gives it back just now
         raise _unknown_message(f"{queue}-{offset}")
     is_over = transaction is not None and connection.transactions.get(transaction.name) is not transaction
@@ -137,13 +140,19 @@ def _taking(
         if transaction is not None:
             transaction_of(connection, transaction.name)  # it was too slow
         return
-    yield from _answer_for(connection, frame, consumer, sent, transaction, is_good=is_good, is_final=is_final) or ()
+    yield from _answer_for(connection, frame, consumer, sent, transaction, is_good=is_good, is_final=is_final, octets=octets) or ()
+
+
+def _octets_of(sent: list[Sent]) -> int:
+    """Octets that these take in a transaction: they stay in memory until COMMIT or ABORT."""
+    return sum([HELD + segment.octets for _, segment in sent])
 
 
 def _answer_for(
     connection: Connection, frame: Frame, consumer: Consumer, sent: list[Sent], transaction: Transaction | None,
-    *, is_good: bool, is_final: bool,
+    *, is_good: bool, is_final: bool, octets: int = 0,
 ) -> Iterator[None] | None:  # fmt: skip
+    """`octets`: those of `sent`, where they have been added up."""
     engine = connection.broker.engine
     if connection.options.single_transaction:
         try:
@@ -155,7 +164,7 @@ def _answer_for(
         consumer.hold_again(sent)
         raise IllegalFrame("nack-on-browser", "a browser takes nothing that it could give back")
     if transaction is not None:
-        transaction.size += sum([HELD + segment.octets for _, segment in sent])  # they stay in memory until COMMIT or ABORT
+        transaction.size += octets or _octets_of(sent)
         (transaction.acked if is_good else transaction.rejected if is_final else transaction.nacked).append((consumer, sent))
         engine.feed(consumer)  # an ACK in a transaction frees credit when it arrives
         connection.answer(frame, waits=False)
@@ -172,12 +181,14 @@ def _answer_for(
 def _settling(connection: Connection, frame: Frame, consumer: Consumer, sent: list[Sent], outcome: Outcome | None) -> Iterator[None]:
     """`outcome` None: they are acknowledged."""
     engine = connection.broker.engine
-    is_durable = any(binding.queue.is_durable for binding, _ in sent)
-    if outcome is None:
-        for at in range(0, len(sent), STEP):
-            engine.acknowledge(consumer, sent[at : at + STEP])
-            yield
-    else:
+    is_durable = False
+    parts = taken_off(sent, STEP) if outcome is None else (sent[at : at + STEP] for at in range(0, len(sent), STEP))
+    for part in parts:
+        is_durable = is_durable or any(binding.queue.is_durable for binding, _ in part)
+        if outcome is None:
+            engine.acknowledge(consumer, part)
+        yield
+    if outcome is not None:
         yield from engine.refusing(consumer, sent, outcome)
     connection.answer(frame, waits=is_durable and engine.is_durable and "receipt" in frame.headers)
 

@@ -94,8 +94,8 @@ def require_still(connection: Connection, transaction: Transaction) -> None:
     for address, _ in transaction.sends:
         _require(connection, Right.SEND, address.name, owner=address.owner)
     for consumer, sent in transaction.answered:
-        for binding, _ in sent:
-            _require(connection, _right(consumer), binding.queue.address.name, owner=binding.queue.address.owner)
+        for address in {binding.queue.address for binding, _ in sent}:
+            _require(connection, _right(consumer), address.name, owner=address.owner)
 
 
 def _right(consumer: Consumer) -> Right:
