@@ -1,20 +1,16 @@
-"""Everything that may be wrong with a read or a write, as one table, and what a user sees of it.
-`python -m tests.spark.bad_input URLS NUMBERS` plays these rows of it in a session of Spark Connect and prints what was seen, as JSON.
+"""Everything that may be wrong with a read or a write, as one table, and what a user sees of it; also in a session of Spark Connect
+(connect.py).
 
 What the driver finds stands in the first line. What only a task can find has Spark's words about the failed task before it.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tests.spark.archive import QUICK
 from tests.spark.fake_broker import PEM
 
 WITHIN: Final = 120  # s, for one query
@@ -143,6 +139,16 @@ CASES: Final = [
 ]  # fmt: skip
 
 
+def check(case: Case, said: str) -> None:
+    """The shape that docs/spark.md promises."""
+    lines = said.strip().splitlines()
+    assert case.words in said, said
+    assert case.in_task or case.words in lines[0], said
+    assert "Traceback" not in said
+    assert "at org.apache" not in said
+    assert USER["passcode"] not in said
+
+
 def provoke(spark: Any, case: Case, urls: Mapping[str, str]) -> str:
     """What the exception says that the user gets; empty when there was none."""
     given: dict[str, str | None] = {"url": urls[case.broker], "destination": "/topic/open.a", **USER, **case.given}
@@ -182,27 +188,3 @@ def _stream(writer: Any, folder: str) -> None:
         query.awaitTermination(WITHIN)
     finally:
         query.stop()
-
-
-def main() -> None:
-    from stompbox.spark import session
-
-    os.environ["JAVA_HOME"] = str(session.java_home(os.environ))
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["SPARK_TESTING"] = "1"  # a free port for the server
-    from pyspark.sql import SparkSession
-
-    builder = SparkSession.builder.appName("bad-input").remote("local[2]")
-    settings = {"spark.connect.grpc.binding.address": "127.0.0.1", "spark.sql.connect.serverStacktrace.enabled": "false"}
-    settings["spark.sql.pyspark.jvmStacktrace.enabled"] = "false"  # the default, but for tests
-    for name, value in {**session.SETTINGS, **QUICK, **settings}.items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    assert "connect" in type(spark).__module__
-    urls, numbers = map(json.loads, sys.argv[1:])
-    print(json.dumps([provoke(spark, CASES[number], urls) for number in numbers]), flush=True)
-    spark.stop()
-
-
-if __name__ == "__main__":
-    main()

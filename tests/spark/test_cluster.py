@@ -1,4 +1,4 @@
-"""Spark as a cluster of processes, and Spark Connect: who talks to the broker, and that all of it arrives once."""
+"""Spark as a cluster of processes: who talks to the broker, and that all of it arrives once."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ WITHIN = 240.0
 EXECUTOR = "CoarseGrainedExecutorBackend"
 
 
-def run(application: str, url: str, log: Path) -> int:
+def run(url: str, log: Path) -> int:
     """The number that it printed last."""
     with (
         log.open("wb") as errors,
         subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.cluster", application, url],
+            [sys.executable, "-m", "tests.spark.cluster", url],
             stdout=subprocess.PIPE, stderr=errors, cwd=ROOT, start_new_session=True,
         ) as process,
     ):  # fmt: skip
@@ -73,7 +73,7 @@ def test_executors_fetch_and_stage_themselves(make_fake: Callable[..., FakeBroke
     fake.on_request = lambda name, port: askers[name].append(ancestors(port))
     for first in range(0, ROWS, 1000):
         fake.send("/topic/f.a", [BODY] * 1000, id=[b"%d" % number for number in range(first, first + 1000)])
-    assert run("cluster", fake.url, tmp_path / "log") == ROWS
+    assert run(fake.url, tmp_path / "log") == ROWS
     ids = [run.headers(index)["id"] for run in fake.logs["copy"].runs() for index in range(len(run))]
     assert sorted(map(int, ids)) == list(range(ROWS)), "a task that was done twice is in there once"
     for name in ("fetch", "stage"):
@@ -85,10 +85,3 @@ def test_executors_fetch_and_stage_themselves(make_fake: Callable[..., FakeBroke
         assert not [command for asker in askers[name] for command in asker.values() if EXECUTOR in command]
     fetched = sum(len(answer) for answer in fake.fetched)
     assert fetched < 3 * sum(len(blob) for *_, blob in fake.logs["f.a"].chunks), "each task fetches its own ranges, not all of them"
-
-
-def test_spark_connect(fake: FakeBroker, tmp_path: Path) -> None:
-    pytest.importorskip("grpc")
-    fake.send("/topic/f.a", [b"%d" % number for number in range(1000)], kind="x")
-    assert run("connect", fake.url, tmp_path / "log") == 2000
-    assert sorted(fake.logs["copy"].bodies()) == sorted(2 * fake.logs["f.a"].bodies())
