@@ -17,6 +17,7 @@ pytest.importorskip("pyspark")
 from stompbox.errors import LocalError, UsageError
 from stompbox.pipelines import running
 from stompbox.pipelines.example import EXAMPLE
+from stompbox.pipelines.explaining import explain
 from stompbox.pipelines.faults import plain, quieten
 from stompbox.pipelines.progress import Event, Failed, Started, progress_since
 from stompbox.pipelines.running import chosen
@@ -128,6 +129,28 @@ def test_another_file_that_writes_the_same_table_is_refused(holder: subprocess.P
     said = rf"the table .*lake/orders is written already by process {holder.pid};"
     with pytest.raises(LocalError, match=said), running.alone(plan, list(plan.pipeline.steps)):
         pytest.fail("two write at once")
+
+
+def test_another_file_in_the_folder_does_not_go_on_where_a_step_of_the_same_name_is(tmp_path: Path) -> None:
+    """Its table would lack what the other one has read."""
+    for name in ("lake", "other"):
+        (tmp_path / f"{name}.toml").write_text(TWO.replace("lake/orders", f"{name}/orders"))
+    plan, other = (read_plan(tmp_path / f"{name}.toml", {}) for name in ("lake", "other"))
+    for _ in range(2):
+        with running.alone(plan, list(plan.pipeline.steps)):
+            pass
+    said = r"how far step 'orders' of pipeline 'lake' has come, and this is pipeline 'other'; give the file a `folder`.*name = \"lake\""
+    with pytest.raises(LocalError, match=said) as refused, running.alone(other, list(other.pipeline.steps)):
+        pytest.fail("one checkpoint of two")
+    assert refused.value.code == "other-pipeline"
+    with pytest.raises(LocalError, match=said):
+        explain(other, list(other.pipeline.steps))
+    with running.alone(other, list(other.pipeline.reports)):
+        pass
+    renamed = tmp_path / "renamed.toml"
+    renamed.write_text('name = "lake"\n' + TWO)
+    with running.alone(read_plan(renamed, {}), list(plan.pipeline.steps)):
+        pass
 
 
 def test_a_run_that_was_killed_holds_nothing(holder: subprocess.Popen[str], tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """What a step's checkpoint says without Spark: how far it has come, and under which id.
 
 Spark keeps, per batch, a file `offsets/N` (planned) and a file `commits/N` (done); `metadata` holds the query's id. A folder that is not
-there is a step that has not begun.
+there is a step that has not begun. Beside it stands whose it is: two files in one folder may have steps of one name.
 """
 
 from __future__ import annotations
@@ -9,9 +9,31 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from stompbox.errors import LocalError
+from stompbox.pipelines import disk
 from stompbox.spark.offsets import Offset, place
+
+OWNER: Final = "pipeline"  # in a step's folder: the name of the pipeline whose step it is
+
+
+def require_own(state: Path, pipeline: str) -> None:
+    """Raises LocalError where another pipeline's step of the same name has its checkpoint: this one would go on where that one is."""
+    try:
+        owner = (state / OWNER).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return
+    if owner != pipeline:
+        text = f"{state} says how far step {state.name!r} of pipeline {owner!r} has come, and this is pipeline {pipeline!r}"
+        raise LocalError("other-pipeline", f"{text}; give the file a `folder` of its own, or name = {json.dumps(owner)} if it is that one")
+
+
+def claim(state: Path, pipeline: str) -> None:
+    """From now on the step's folder is this pipeline's; one of an older version is whose step runs first. Raises as above."""
+    require_own(state, pipeline)
+    if not (state / OWNER).exists():
+        disk.write(state / OWNER, pipeline.encode())
 
 
 def query_id(checkpoint: Path) -> str:

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from stompbox.errors import StompboxError
 from stompbox.pipelines.archive import group_of
-from stompbox.pipelines.checkpoints import batches_done, positions
+from stompbox.pipelines.checkpoints import batches_done, positions, require_own
 from stompbox.pipelines.faults import first_line, masked
 from stompbox.pipelines.locations import is_url
 from stompbox.pipelines.outputs import Output
@@ -58,7 +58,9 @@ class Explained(Struct, frozen=True, omit_defaults=True):
 
 
 def explain(plan: Plan, steps: Sequence[Step]) -> list[Explained]:
-    """Raises ConnectionLost when the broker is not there, Refused where it lets this user not look."""
+    """Raises ConnectionLost when the broker is not there, Refused where it lets this user not look, LocalError for another's checkpoint."""
+    for step in steps:
+        require_own(plan.state(step.name), plan.name)
     with leased(plan.target()) as link:
         return [_explained(link, plan, step) for step in steps]
 

@@ -24,6 +24,7 @@ from typing import Any, Final
 from stompbox.errors import LocalError, UsageError
 from stompbox.pipelines import archive, audit, disk, replay, transform
 from stompbox.pipelines import report as reports
+from stompbox.pipelines.checkpoints import claim
 from stompbox.pipelines.faults import Masking, named, plain, quieten
 from stompbox.pipelines.progress import Finished, Idle, Report, Started, Warned, batch_of, progress_since
 from stompbox.pipelines.settings import KINDS, ArchiveTable, AuditTable, BodyMode, Plan, ReplayTable, ReportTable, Step, TransformTable
@@ -67,7 +68,8 @@ def chosen(plan: Plan, names: Sequence[str], *, once: bool) -> tuple[list[Step],
 
 @contextmanager
 def alone(plan: Plan, steps: Sequence[Step]) -> Iterator[None]:
-    """No other process runs one of these steps meanwhile, nor writes one of their tables. Raises LocalError that names it."""
+    """No other process runs one of these steps meanwhile, nor writes one of their tables; and what they have under way is no other
+    pipeline's. Raises LocalError that names it."""
     folder = plan.path(plan.pipeline.folder)
     with ExitStack() as owned:
         for step in steps:
@@ -75,6 +77,8 @@ def alone(plan: Plan, steps: Sequence[Step]) -> Iterator[None]:
             _own(owned, folder / f".{step.name}.lock", f"{name} is run already")
             if isinstance(step, Streaming) and step.table and isinstance(table := plan.where(step.table, step.format), Path):
                 _own(owned, table / WRITER, f"{name}: the table {table} is written already")
+            if isinstance(step, Streaming | ReplayTable):
+                claim(plan.state(step.name), plan.name)
         yield
 
 
