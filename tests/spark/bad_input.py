@@ -92,6 +92,8 @@ CASES: Final = [
     *read("option 'schema' names the column 'offset', which is there already", schema_="offset INT"),
     *read("selector, position 10: found", selector="carrier = ", short=True),
     *read("format stomp has no column 'offset' of type int; its columns are address string, offset bigint", schema="offset INT"),
+    *read("column 'n' is decoded from bodies, any of which may lack a value; the schema must let it be NULL", schema="n INT NOT NULL",
+          schema_="n INT"),
     *read("option 'trustStorePath' is for TLS; the option 'url' must then begin with stomps://", trustStorePath=str(PEM)),
     *read("option 'sinkId' is for writing", sinkId="a"),
     Case("read", "option 'group' is for streaming reads, not for batch reads", {"group": "a"}),

@@ -70,6 +70,20 @@ def test_columns(schema: str) -> None:
     assert check_columns(schema)
 
 
+@pytest.mark.parametrize(
+    ("schema", "read"),
+    [
+        ("a INT NOT NULL", "a INT "),
+        ("a INT not /* x */ null COMMENT 'NOT NULL', b INT", "a INT  COMMENT 'NOT NULL', b INT"),
+        ("s STRUCT<`NOT NULL`: INT NOT NULL, y: ARRAY<STRUCT<z: INT NOT NULL>>> NOT NULL, n INT",
+         "s STRUCT<`NOT NULL`: INT , y: ARRAY<STRUCT<z: INT >>> , n INT"),
+        ("a INT", "a INT"),
+    ],
+)  # fmt: skip
+def test_any_value_may_be_missing_whatever_the_schema_says(schema: str, read: str) -> None:
+    assert check_columns(schema) == read
+
+
 @pytest.mark.parametrize("schema", ["", "  "])
 def test_none(schema: str) -> None:
     assert not check_columns(schema)

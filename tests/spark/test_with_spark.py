@@ -86,6 +86,16 @@ def test_bodies_are_decoded_as_spark_decodes_them(spark: Any, fake: FakeBroker, 
             assert repr((row.v, row.w, row._corrupt_record)) == repr(tuple(row.spark)), (type_, body)
 
 
+def test_a_column_that_is_not_null_is_so_where_a_body_lacks_it(spark: Any, fake: FakeBroker) -> None:
+    """As in Spark's from_json: else Spark would believe it, and fail in Java or read what is not there."""
+    fake.send("/topic/flights.UA", [b'{"n": 1, "s": {"a": 2}, "l": [3]}', b'{"s": {}, "l": [null]}', b"no object"])
+    schema = "n INT NOT NULL, s STRUCT<a: INT NOT NULL> NOT NULL, l ARRAY<INT>"
+    rows = spark.read.format("stomp").options(**options(fake, schema=schema)).load().orderBy("offset").selectExpr("n", "s.a", "l")
+    assert [tuple(row) for row in rows.collect()] == [(1, 2, [3]), (None, None, [None]), (None, None, None)]
+    with pytest.raises(AnalysisException, match="column 's' is decoded from bodies"):
+        spark.read.format("stomp").options(**options(fake, schema=schema)).schema("s STRUCT<a: INT NOT NULL>").load().collect()
+
+
 def test_an_empty_batch(spark: Any, fake: FakeBroker) -> None:
     assert spark.read.format("stomp").options(**options(fake)).load().collect() == []
 

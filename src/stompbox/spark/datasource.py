@@ -51,10 +51,10 @@ class StompSource(DataSource):  # type: ignore[misc]
     @plain
     def schema(self) -> str:
         """Asked for by load(): what is wrong for any read is refused there, before a query is started."""
-        given = check_reading(self._given).text("schema")
+        given = check_columns(check_reading(self._given).text("schema"))
         left_out = () if self._given.boolean("includeHeaders") else ("headers",)
         own = ", ".join(f"{name} {kind}" for name, kind in TYPES.items() if name not in left_out)
-        return f"{own}, {given}" if check_columns(given) else own
+        return f"{own}, {given}" if given else own
 
     @plain
     def reader(self, schema: StructType) -> StompReader:

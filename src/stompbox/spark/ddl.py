@@ -59,16 +59,20 @@ class _Token(NamedTuple):
         return self.kind in ("word", "sign") and self.text.upper() in words
 
 
-def check_columns(schema: str, *taken: str) -> bool:
-    """Are there any? `taken`: names besides our own that a column may not have. Raises UsageError: which field is wrong, and where."""
+def check_columns(schema: str, *taken: str) -> str:
+    """The columns as they are read, empty where there are none: without NOT NULL, as Spark's from_json has it, for any body may lack a
+    value. `taken`: names besides our own that a column may not have. Raises UsageError: which field is wrong, and where."""
     names = {name.lower() for name in (*TYPES, *taken)}
     if not schema.strip():
-        return False
-    for name in _Reader(schema).columns():
+        return ""
+    reader = _Reader(schema)
+    for name in reader.columns():
         if name.lower() in names:
             raise UsageError("bad-option", f"option 'schema' names the column {name!r}, which is there already; take another name")
         names.add(name.lower())
-    return True
+    for first, last in reversed(reader.demands):
+        schema = schema[: first.position - 1] + schema[last.position - 1 + len(last.text) :]
+    return schema
 
 
 class _Reader:
@@ -79,6 +83,7 @@ class _Reader:
         self._at = 0
         self._path: list[str] = []  # names of the field that is being read, from the column on
         self._depth = 0
+        self.demands: list[tuple[_Token, _Token]] = []  # NOT and NULL
 
     def columns(self) -> list[str]:
         names = [self._field("column")]
@@ -96,8 +101,10 @@ class _Reader:
                 self._refuse(f"between a column and its type stands a blank: {_written(name)} STRING")
             self._at += 1
         self._type()
-        if self._takes("NOT") and not self._takes("NULL"):
-            self._refuse("expected NULL after NOT")
+        if self._takes("NOT"):
+            if not self._takes("NULL"):
+                self._refuse("expected NULL after NOT")
+            self.demands.append((self._tokens[self._at - 2], self._tokens[self._at - 1]))
         if self._takes("COMMENT"):
             if self._next.kind != "text":
                 self._refuse("expected a text in quotes after COMMENT")

@@ -13,6 +13,7 @@ Decides what is read when. How ranges are read is reading.py's, how they are dea
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -55,6 +56,7 @@ try:
 except ImportError:  # Spark 4.0 and 4.1, whose streams datasource.py refuses
     ReadAllAvailable = ReadLimit = ReadMaxBytes = ReadMaxRows = SupportsTriggerAvailableNow = object
 
+_DEMANDS: Final = re.compile('"(?:nullable|containsNull|valueContainsNull)":false')  # in a field of a schema as JSON
 SIZED_ROWS: Final = 256  # from here on it is worth a request to know how large a micro-batch is: so many bodies of 1 MiB are its limit
 
 
@@ -76,6 +78,9 @@ def view_of(schema: StructType, options: SourceOptions) -> View:
 
 def _decoding(fields: list[StructField], options: SourceOptions) -> Decoding:
     for field in fields:
+        if _DEMANDS.search(field.json()):  # Spark takes its word for it, and would fail at a body that lacks the value
+            why = f"column {field.name!r} is decoded from bodies, any of which may lack a value"
+            raise UsageError("bad-schema", f"{why}; the schema must let it be NULL, and whatever it holds")
         refuse_types(field.name, field.dataType.simpleString(), options.body_format)
     return decoding_of(options.body_format, arrow_schema(StructType(fields)), mode=options.mode, corrupt=options.corrupt)
 
