@@ -26,6 +26,7 @@ REMEMBERED = 32  # MiB: max-retained-memory, and max-id-cache-memory as well
 @dataclass(frozen=True, slots=True)
 class Attack:
     """`run(port)` returns what must stay open until the end. `is_ours`: needs what other brokers have not. `toml`: settings.
+    `is_admin`: the port is that of the admin interface.
 
     `limits`: MiB that the limits with names allow it at the defaults; `stays`: of that, what is not the client's and stays when it goes."""
 
@@ -35,16 +36,17 @@ class Attack:
     toml: str = ""
     limits: int = CLIENTS
     stays: int = 0
+    is_admin: bool = False
 
 
 ATTACKS: dict[str, Attack] = {}
 
 
 def attack(
-    what: str, *, is_ours: bool = False, toml: str = "", limits: int = CLIENTS, stays: int = 0
+    what: str, *, is_ours: bool = False, toml: str = "", limits: int = CLIENTS, stays: int = 0, is_admin: bool = False
 ) -> Callable[[Callable[[int], list[socket.socket]]], object]:
     def note(run: Callable[[int], list[socket.socket]]) -> object:
-        ATTACKS[run.__name__] = Attack(run, what, is_ours, toml, limits, stays)
+        ATTACKS[run.__name__] = Attack(run, what, is_ours, toml, limits, stays, is_admin)
         return run
 
     return note
@@ -439,6 +441,27 @@ def broad_topic(port: int) -> list[socket.socket]:
                 link.recv(MEGABYTE)
     settle(sender)
     return [*links, sender]
+
+
+@attack("120 slow HTTP heads at the admin port, and somebody who asks there meanwhile", is_ours=True, limits=16, is_admin=True)
+def slow_heads(port: int) -> list[socket.socket]:
+    """Half a head each, an octet more ten times a second. Who asks in earnest is answered within a second."""
+    question = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
+    links = [opened(port) for _ in range(120)]
+    for link in links:
+        link.sendall(question[:20])
+    for at in range(20, 40):
+        begun = time.monotonic()
+        with opened(port) as another:
+            another.sendall(question + b"Connection: close\r\n\r\n")
+            answer = another.recv(4096)
+        if not answer.startswith(b"HTTP/1.1 200") or time.monotonic() > begun + 1:
+            raise ConnectionError(f"after {time.monotonic() - begun:.1f} s: {answer[:40]!r}")
+        for link in links:
+            with contextlib.suppress(OSError):  # it has made room
+                link.sendall(question[at : at + 1])
+        time.sleep(0.1)
+    return links
 
 
 # Memory

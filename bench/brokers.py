@@ -64,6 +64,7 @@ class Stompbox:
     not_persistent: str = NOT_PERSISTENT
     options: tuple[str, ...] = ()  # more of `serve`
     source: Path | None = None  # of another checkout: the folder that has its packages
+    admin: int = 0  # the port of its admin interface; 0: it has none
     _data: str = ""
     _process: subprocess.Popen[str] | None = field(default=None, repr=False)
 
@@ -75,8 +76,8 @@ class Stompbox:
     def start(self) -> None:
         """Returns once it said `ready`; `start_seconds` is the time from the launch to that line."""
         self._data = tempfile.mkdtemp(prefix="stompbox-bench-")
-        serve = [sys.executable, "-m", "stompbox", "serve", "--listen", "tcp://127.0.0.1:0", "--data", self._data, "--no-admin"]
-        command = [*serve, *self.options]
+        serve = [sys.executable, "-m", "stompbox", "serve", "--listen", "tcp://127.0.0.1:0", "--data", self._data]
+        command = [*serve, *(("--admin", f"127.0.0.1:{self.admin}") if self.admin else ("--no-admin",)), *self.options]
         environment = None if self.source is None else {**os.environ, "PYTHONPATH": str(self.source)}
         launched = time.monotonic()
         with self.log.open("w") as log:

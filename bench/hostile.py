@@ -102,6 +102,7 @@ def measured(name: str, broker_name: str, quiet: float) -> Row:
     """One attack on one broker."""
     with tempfile.TemporaryDirectory() as folder, _running(broker_name, ATTACKS[name], Path(folder)) as broker:
         idle = memory_mib(broker.pid, "VmRSS")
+        port = broker.admin if isinstance(broker, Stompbox) and broker.admin else broker.port
         with Pair(broker.port) as pair:
             pair.wait(WARM_UP)
             pair.taken()
@@ -109,7 +110,7 @@ def measured(name: str, broker_name: str, quiet: float) -> Row:
             quiet_p99, _ = pair.taken()
             begun = time.monotonic()
             attacker = subprocess.Popen(
-                [sys.executable, "-m", "bench.attacks", name, str(broker.port)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+                [sys.executable, "-m", "bench.attacks", name, str(port)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
             )
             highest = _wait(attacker, broker, begun)
             seconds = time.monotonic() - begun
@@ -129,7 +130,8 @@ def _running(name: str, attack: Attack, folder: Path) -> Iterator[Broker]:
     if name == "stompbox":
         settings = folder / "stompbox.toml"
         settings.write_text(attack.toml)
-        broker = Stompbox(folder / "log", options=("--config", str(settings)) if attack.toml else ())
+        options = ("--config", str(settings)) if attack.toml else ()
+        broker = Stompbox(folder / "log", options=options, admin=_free_port() if attack.is_admin else 0)
     elif name in PEERS:
         broker = Peer(name)
     else:
@@ -139,6 +141,12 @@ def _running(name: str, attack: Attack, folder: Path) -> Iterator[Broker]:
         yield broker
     finally:
         broker.stop()
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
 
 
 def _wait(attacker: subprocess.Popen[str], broker: Broker, begun: float) -> float:

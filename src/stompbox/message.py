@@ -24,7 +24,7 @@ This file decides what is kept of a SEND. It does not read bytes (stomp/), route
 | Run.is_large     | yes, no | the server: all its bodies are handles, or none                    |
 | Run.first        | offset  | the engine, in the address's log                                   |
 | Run.arrived      | ms      | the engine, since the epoch                                        |
-| Run.routing      | bits    | the engine: ANYCAST, MULTICAST or both                             |
+| Run.routing      | bits    | the engine: ANYCAST, MULTICAST or both; above them FOR_ONE         |
 | Run.queue        | name    | the sender (`address::queue`): the one queue it is for, else empty  |
 | Run.sender       | id      | the session it came from (no-local), 0 after a restart             |
 """
@@ -36,6 +36,9 @@ from typing import Any, Final, cast
 
 ANYCAST: Final = 1
 MULTICAST: Final = 2
+KINDS: Final = ANYCAST | MULTICAST
+FOR_ONE: Final = 2  # how far left in a routing the number stands of the one queue that a run is for; 0: all queues of the kind
+VOLATILE: Final = 1 << 28  # in that number: the queue is not stored
 DEFAULT_PRIORITY: Final = 4
 
 # Headers of a SEND that are the broker's to write: a sender's value is not passed on.

@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from stompbox.config.listener import ListenerOptions
 from stompbox.server.ledger import PASSING, Kind, by_kind
+from stompbox.stomp.frames import Frame
+from stompbox.stomp.runs import _MOST_OCTETS, Reader
+from stompbox.stomp.versions import VERSIONS
 from tests.server.world import KINDS, Guest, House, configured, play
 
 BODY = "x" * 1000
@@ -302,3 +306,40 @@ def test_what_a_user_without_rights_asks_for_is_not_remembered_for_ever(tmp_path
     play(configured(tmp_path, top=top), story)
 
 
+
+
+@pytest.mark.parametrize("head", ["content-length:94371840\n\n", "\n"], ids=["told", "growing"])
+def test_frames_that_are_no_send_do_not_bring_five_bodies_of_90_mib(tmp_path: Path, head: str) -> None:
+    """They end as soon as their size is told, or where it is more than such a frame may have."""
+
+    async def story(house: House) -> None:
+        broker, most = house.broker, 0
+        for number in range(5):
+            guest = await house.client(more=f"login:user{number}\n")
+            guest.say(f"ACK\nid:1\n{head}")
+            for _ in range(100):
+                if guest.writer.is_closing() or not broker.connections:
+                    break
+                guest.say(b"x" * 10_000)
+                await house.until(lambda: True, "its turn")
+                most = max(most, broker.ledger.size)
+            assert b"code:body-too-large\n" in await guest.end()
+            await house.until(lambda: not broker.connections, "it is gone")
+        assert most < 2 * ListenerOptions().max_control_body_size
+        assert broker.ledger.size == 0
+
+    play(configured(tmp_path), story)
+
+
+def test_learned_families_of_heads_take_no_more_than_their_limit() -> None:
+    """SENDs that each have header names of their own, in as many destinations as there are."""
+    reader = Reader(VERSIONS["1.2"], max_body=1000)
+    most = families = 0
+    for number in range(60_000):
+        headers = {"destination": f"/topic/{number % 5000}", f"name-{number}": "1", f"other-{number}": "x" * 200}
+        head = "SEND\n" + "\n".join(f"{name}:{value}" for name, value in headers.items())
+        reader.learn(head.encode(), Frame("SEND", headers))
+        most = max(most, reader.size)
+        families = max(families, sum(map(len, reader.families.values())) if number % 1000 == 0 else 0)
+    assert most <= _MOST_OCTETS
+    assert 0 < families * 500 < _MOST_OCTETS, "what is counted is what is kept"

@@ -9,7 +9,7 @@ import pytest
 
 from stompbox.config import read
 from stompbox.config.listener import ListenerOptions
-from stompbox.message import ANYCAST
+from stompbox.message import ANYCAST, MULTICAST
 from stompbox.server.answers import DESTINATION as REQUESTS
 from stompbox.store.memory import MemoryStore
 from tests.error_codes import SOURCE as ROOT
@@ -211,6 +211,74 @@ def test_those_without_a_login_count_as_one(tmp_path: Path) -> None:
         assert b"clients without a login made 1 addresses that are still there; the limit is 1" in said
 
     play(configured(tmp_path, "maxAddressesPerUser=1"), story)
+
+
+async def request(guest: Guest, frame: str) -> bytes:
+    guest.say(frame)
+    return await guest.hear(b"\0")
+
+
+def group(kind: str, name: str, more: str = "") -> str:
+    return f"SEND\ndestination:{REQUESTS}\nrequest:{kind}\nrequest-id:1\ngroup:{name}\n{more}\n\0"
+
+
+def opened(name: str, destinations: str) -> str:
+    return group("group-open", name, f"destinations:{destinations}\nstarting:earliest\n")
+
+
+def test_reader_groups_count_with_their_destinations_and_positions_over_a_restart(tmp_path: Path) -> None:
+    configuration, store = configured(tmp_path, "maxQueuesPerUser=6"), MemoryStore()
+
+    async def before(house: House) -> None:
+        engine = house.broker.engine
+        for number in range(3):
+            engine.address(f"t.{number}", MULTICAST)
+            engine.note_address(engine.addresses[f"t.{number}"])
+        eager, other = await clients(house)
+        assert b'"positions"' in await request(eager, opened("g", "/topic/t.#"))
+        assert made(house) == (0, 4)
+        said = await request(eager, opened("h", "/topic/t.#"))
+        assert QUEUES in said
+        assert b"the limit is 6 (maxQueuesPerUser)" in said
+        assert "h" not in engine.group_patterns, "it is refused as a whole"
+        assert not any("h" in address.groups for address in engine.addresses.values())
+        assert b'"positions"' in await request(eager, opened("g", "/topic/t.#")), "what is there is no more than it was"
+        assert b'"positions"' in await request(eager, opened("h", "/topic/t.1"))
+        assert made(house) == (0, 6)
+        assert QUEUES in await request(eager, opened("g", "/topic/other.#")), "a destination counts that nothing matches"
+        assert b'"positions"' in await request(other, opened("others", "/topic/t.#")), "each user has its own"
+
+    async def after(house: House) -> None:
+        assert made(house) == (0, 6)
+        assert made(house, "other") == (0, 4)
+        eager, _ = await clients(house)
+        assert QUEUES in await request(eager, opened("i", "/topic/t.0"))
+        await request(eager, group("group-delete", "g"))
+        assert made(house) == (0, 2)
+        await request(eager, group("group-delete", "h"))
+        assert made(house) == (0, 0)
+        assert "eager" not in house.broker.engine.makers.queues, "who has nothing takes no memory"
+        assert not set(house.broker.engine.makers.groups) - {"others"}
+
+    play(configuration, before, store=store)
+    play(configuration, after, store=store)
+
+
+def test_positions_on_addresses_that_come_later_count_for_who_has_made_both(tmp_path: Path) -> None:
+    async def story(house: House) -> None:
+        eager, other = await clients(house)
+        await request(eager, opened("g", "/topic/t.#"))
+        assert made(house) == (0, 1)
+        for number in range(2):
+            assert b"RECEIPT" in await ask(eager, send(f"/topic/t.{number}"))
+        assert made(house) == (2, 3)
+        assert b"RECEIPT" in await ask(other, send("/topic/t.2"))
+        assert made(house) == (2, 3), "what others make is not held against it"
+        assert house.broker.engine.addresses["t.2"].groups.keys() == {"g"}
+        assert b"RECEIPT" in await ask(eager, send("/topic/t.3"))
+        assert QUEUES in await ask(eager, send("/topic/t.4")), "who has too many makes no address either"
+
+    play(configured(tmp_path, "maxQueuesPerUser=3"), story)
 
 
 def test_what_a_user_has_made_counts_after_a_restart(tmp_path: Path) -> None:

@@ -87,7 +87,8 @@ def test_what_is_decided_is_not_decided_anew_when_settings_change_meanwhile(tmp_
         client = client_of(world)
         client.say("SEND", {"destination": "/queue/q", "receipt": "r"}, b"x")
         await world.until(store.is_asked.is_set)
-        reloading.take(world.broker, settings(tmp_path / "again", policies(q="FAIL"), ""))
+        for _ in reloading.taking(world.broker, settings(tmp_path / "again", policies(q="FAIL"), ""), []):
+            pass
         store.go.set()
         assert await answered(world, client, "r") == "RECEIPT"
         assert world.there()["q"] == [b"x"]

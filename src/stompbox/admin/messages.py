@@ -41,8 +41,7 @@ class MessageView(Struct, frozen=True):
 async def first_messages(broker: Broker, queue: Queue, count: int) -> list[MessageView]:
     """In the order of offsets."""
     with_consumers = [(segment.first, segment.stop) for binding in queue.bindings for segment in binding.taken()]
-    segments = sorted(held(queue), key=lambda segment: segment.first)
-    found = list(islice(((offset, segment.run) for segment in segments for offset in range(segment.first, segment.stop)), count))
+    found = list(islice(((offset, run) for first, stop, run in held(queue) for offset in range(first, stop)), count))
     if len(found) < count and queue.paged_from >= 0:
         found += await _stored(broker, queue, count - len(found))
     return [_view(run, at, is_delivering=any(first <= at < stop for first, stop in with_consumers)) for at, run in found]

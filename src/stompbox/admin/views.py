@@ -264,7 +264,7 @@ def queue_view(queue: Queue) -> QueueView:
         queue.address.name, queue.name, queue.kind.value, queue.is_durable, queue.is_auto, queue.is_paused,
         queue.selector.text if queue.selector is not None else None,
         depth.ready, depth.delayed, depth.delivering, depth.paged, depth.is_estimate,
-        queue.consumer_count, queue.max_consumers, queue.cursor.position, settled_of(queue),
+        queue.consumer_count, queue.rules.max_consumers, queue.cursor.position, settled_of(queue),
     )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
 from stompbox.broker import facts, paging, readers
@@ -15,14 +15,14 @@ from stompbox.broker.lanes import swept
 from stompbox.broker.log import Log
 from stompbox.broker.matching import VERDICTS, Range, add_offset, asked, one_by_one, wanted, wanted_within
 from stompbox.broker.memory import Memory
+from stompbox.broker.passing import FEW, Passing
 from stompbox.broker.plans import Plan
 from stompbox.broker.queue import Kind, Queue
 from stompbox.broker.queuearguments import Arguments, applied
 from stompbox.broker.segments import Segment
-from stompbox.config import RoutingType
-from stompbox.config.settings import AddressFullPolicy, DeletePolicy, DiskFullPolicy, PageFullPolicy, SlowConsumerPolicy, SlowConsumerUnit
+from stompbox.broker.settings import Settings
 from stompbox.errors import IllegalFrame
-from stompbox.message import ANYCAST, MULTICAST, Run
+from stompbox.message import ANYCAST, FOR_ONE, MULTICAST, Run
 from stompbox.selectors import Selector
 
 if TYPE_CHECKING:
@@ -33,116 +33,9 @@ if TYPE_CHECKING:
     from stompbox.broker.limits import Limits
 
 
-class Settings(Protocol):
-    """What the engine reads of an address's settings; config.AddressSettings has it."""
-
-    @property
-    def default_persistent(self) -> bool: ...
-    @property
-    def max_delivery_attempts(self) -> int: ...
-    @property
-    def redelivery_delay(self) -> int: ...
-    @property
-    def redelivery_delay_multiplier(self) -> float: ...
-    @property
-    def max_redelivery_delay(self) -> int: ...
-    @property
-    def redelivery_collision_avoidance_factor(self) -> float: ...
-    @property
-    def config_delete_addresses(self) -> DeletePolicy: ...
-    @property
-    def config_delete_queues(self) -> DeletePolicy: ...
-    @property
-    def config_delete_diverts(self) -> DeletePolicy: ...
-    @property
-    def enable_metrics(self) -> bool: ...
-    @property
-    def management_browse_page_size(self) -> int: ...
-    @property
-    def dead_letter_address(self) -> str | None: ...
-    @property
-    def send_to_dla_on_no_route(self) -> bool: ...
-    @property
-    def slow_consumer_threshold(self) -> int: ...
-    @property
-    def slow_consumer_threshold_measurement_unit(self) -> SlowConsumerUnit: ...
-    @property
-    def slow_consumer_policy(self) -> SlowConsumerPolicy: ...
-    @property
-    def slow_consumer_check_period(self) -> int: ...
-    @property
-    def no_expiry(self) -> bool: ...
-    @property
-    def expiry_delay(self) -> int: ...
-    @property
-    def min_expiry_delay(self) -> int: ...
-    @property
-    def max_expiry_delay(self) -> int: ...
-    @property
-    def expiry_address(self) -> str | None: ...
-    @property
-    def disk_full_policy(self) -> DiskFullPolicy: ...
-    @property
-    def auto_create_addresses(self) -> bool: ...
-    @property
-    def auto_create_queues(self) -> bool: ...
-    @property
-    def auto_delete_addresses(self) -> bool: ...
-    @property
-    def auto_delete_addresses_delay(self) -> int: ...
-    @property
-    def auto_delete_addresses_skip_usage_check(self) -> bool: ...
-    @property
-    def auto_delete_queues(self) -> bool: ...
-    @property
-    def auto_delete_created_queues(self) -> bool: ...
-    @property
-    def auto_delete_queues_delay(self) -> int: ...
-    @property
-    def auto_delete_queues_message_count(self) -> int: ...
-    @property
-    def auto_delete_queues_skip_usage_check(self) -> bool: ...
-    @property
-    def default_address_routing_type(self) -> RoutingType: ...
-    @property
-    def default_queue_routing_type(self) -> RoutingType: ...
-    @property
-    def enable_ingress_timestamp(self) -> bool: ...
-    @property
-    def offline_durable_subscription_timeout(self) -> int: ...
-    @property
-    def retroactive_message_count(self) -> int: ...
-    @property
-    def retention_ms(self) -> int: ...
-    @property
-    def retention_bytes(self) -> int: ...
-    @property
-    def retention_messages(self) -> int: ...
-    @property
-    def max_size_bytes(self) -> int: ...
-    @property
-    def max_size_messages(self) -> int: ...
-    @property
-    def address_full_policy(self) -> AddressFullPolicy: ...
-    @property
-    def page_size_bytes(self) -> int: ...
-    @property
-    def page_limit_bytes(self) -> int: ...
-    @property
-    def page_limit_messages(self) -> int: ...
-    @property
-    def page_full_policy(self) -> PageFullPolicy: ...
-    @property
-    def max_read_page_bytes(self) -> int: ...
-    @property
-    def max_read_page_messages(self) -> int: ...
-    @property
-    def prefetch_page_bytes(self) -> int: ...
-    @property
-    def prefetch_page_messages(self) -> int: ...
-
-
 Targets = list[tuple[Queue, list[Range]]]
+Groups = list[tuple[list[Queue], list[Range] | None]]
+"""Subscriptions that take the same of a run; None: their selectors are to be asked later. Nobody changes the lists."""
 
 
 class Address:
@@ -172,7 +65,7 @@ class Address:
         self.diverts: list[Divert] = []
         self.by_selector: dict[Selector | None, dict[Queue, None]] = {}  # topics, so that each selector is asked once
         self.steps = 0  # that a message takes at the most of which all these are asked
-        self.no_locals: dict[int, list[Queue]] = {}  # topics that do not want a session's messages
+        self.no_locals: dict[int, dict[Queue, None]] = {}  # topics that do not want a session's messages
         self.duplicates: Duplicates | None = None
         self.is_timed = is_ruled(settings)  # its settings say when messages expire
         self.arguments: dict[str, Arguments] = {}  # of queues that a frame has made otherwise (queuearguments.py), by name
@@ -184,6 +77,8 @@ class Address:
         self.only: Queue | None = None  # the one anycast queue, when there is nothing else to think of
         self.turn = 0
         self.fanout: Fanout | None = None  # while messages wait until all who get them have been offered them
+        self.passing: Passing | None = None  # once messages came that are for one of very many queues
+        self._in_turn: list[Queue] | None = None  # the other ones, where there are very many
         self._disabled: set[Queue] = set()  # anycast queues to which nothing is routed
 
     def queues(self) -> Iterator[Queue]:
@@ -225,6 +120,11 @@ class Address:
             self._apply(queue)
         self.look_again()
 
+    def divert(self, diverts: list[Divert]) -> None:
+        """From now on its messages go along these."""
+        self.diverts = diverts
+        self.look_again()
+
     def require(self, kind: int) -> None:
         """Raises where the address has not all of these kinds, and its settings do not let a frame add one."""
         if self.kinds and kind & ~self.kinds and not self.settings.auto_create_addresses:
@@ -256,6 +156,7 @@ class Address:
 
     def add(self, queue: Queue) -> None:
         self.uses += 1
+        queue.joined = queue.joined or self.uses
         queue.is_paused = queue.is_paused or self.is_paused
         if queue.kind is Kind.ANYCAST:
             self.add_kind(ANYCAST)
@@ -283,6 +184,7 @@ class Address:
             self._disabled.discard(queue)
         else:
             self._disabled.add(queue)
+        self._in_turn = None
         self.look_again()
 
     def look_again(self) -> None:
@@ -302,17 +204,18 @@ class Address:
     def leave_out(self, queue: Queue, before: int, session: int) -> None:
         """The queue does not want messages of this session, but now those of the one before."""
         if before:
-            self.no_locals[before].remove(queue)
+            del self.no_locals[before][queue]
             if not self.no_locals[before]:
                 del self.no_locals[before]
         if session:
-            self.no_locals.setdefault(session, []).append(queue)
+            self.no_locals.setdefault(session, {})[queue] = None
 
     def remove(self, queue: Queue) -> None:
         self.log.cursors.pop(queue.id, None)
         if queue.kind is Kind.ANYCAST:
             del self.anycast[queue.name]
             self._disabled.discard(queue)
+            self._in_turn = None
             if queue.name in self.arguments:
                 self.ask(queue.name, {})
         elif queue.kind is Kind.STREAM:
@@ -378,46 +281,60 @@ class Address:
 
     def targets(self, run: Run) -> Targets:
         """The queues that take the run (its offsets are given), and which ranges of offsets; readers of the log get it from there."""
-        whole = [(run.first, run.stop)]
-        found: Targets = []
+        if run.queue:
+            return self.exactly(run)
+        targets, groups = self.split(run)
+        return targets + self.flat(groups, run) if groups else targets
+
+    def split(self, run: Run) -> tuple[Targets, Groups]:
+        """The same: anycast queues, and subscriptions in groups that take the same of it."""
         limit = self.engine.work.done + self.engine.work.most
-        if run.routing & ANYCAST and self.anycast:
-            found += self._of_anycast(run, whole)
-        if run.routing & MULTICAST and self.topics:
-            found += self._of_topics(run, whole, limit)
+        targets = self._of_anycast(run, [(run.first, run.stop)]) if run.routing & ANYCAST and self.anycast else []
+        return targets, self._of_topics(run, limit) if run.routing & MULTICAST and self.topics else []
+
+    def flat(self, groups: Groups, run: Run) -> Targets:
+        """Queue by queue, without those that do not want what this sender has sent."""
+        found: Targets = []
+        is_left_out = run.sender in self.no_locals
+        for queues, ranges in groups:
+            if ranges is None:
+                found += self._later(queues, run)
+            elif is_left_out:
+                found += [(queue, ranges) for queue in queues if queue.no_local != run.sender]
+            else:
+                found += [(queue, ranges) for queue in queues]
         return found
 
     def of_reader(self, queue: Queue, run: Run, limit: int) -> list[Range]:
         """What a reader of the log is to be shown of a run; nothing, where its selector is to be asked later."""
         if queue.selector is None:
             return [(run.first, run.stop)]
-        found = self._of_reader(queue, queue.selector, run, limit)
-        return found[0][1] if found else []
-
-    def _of_reader(self, queue: Queue, selector: Selector, run: Run, limit: int) -> Targets:
-        """Of a queue that is asked by itself; later, where this turn has done too much."""
-        ranges = wanted_within(selector, run, run.first, run.stop, self, queue=queue.id, limit=limit)
+        ranges = wanted_within(queue.selector, run, run.first, run.stop, self, queue=queue.id, limit=limit)
         if ranges is None:
-            return self._later(selector, (queue,), run)
-        return [(queue, ranges)] if ranges else []
+            return next((ranges for _, ranges in self._later((queue,), run)), [])
+        return ranges
 
-    def _later(self, selector: Selector | None, queues: Iterable[Queue], run: Run) -> Targets:
-        """Their selector is asked in turns of their own: until then the queues leave the run in the log."""
+    def _later(self, queues: Iterable[Queue], run: Run) -> Targets:
+        """Their selectors are asked in turns of their own: until then the queues leave the run in the log."""
         found: Targets = []
         for queue in queues:
             if queue.no_local and queue.no_local == run.sender:
                 continue
-            if selector is None or paging.put_off(queue, run):
+            if paging.put_off(queue, run):
                 found.append((queue, [(run.first, run.stop)]))
-            elif ranges := wanted(selector, run, run.first, run.stop, self, queue=queue.id):
+            elif queue.selector is not None and (ranges := wanted(queue.selector, run, run.first, run.stop, self, queue=queue.id)):
                 found.append((queue, ranges))
         return found
 
     def exactly(self, run: Run) -> Targets:
         """The same for a run that names its queue."""
         whole = [(run.first, run.stop)]
-        queue = (self.anycast if run.routing & ANYCAST else self.named).get(run.queue)
-        return [] if queue is None else [(queue, whole)]
+        kind, queues = (ANYCAST, self.anycast) if run.routing & ANYCAST else (MULTICAST, self.named)
+        queue = queues.get(run.queue)
+        if queue is None:
+            return []
+        run.routing = kind | queue.cursor.number << FOR_ONE
+        return [(queue, whole)]
 
     def others(self, run: Run) -> Iterator[Queue]:
         """Queues that would take a run if it did not name another."""
@@ -427,7 +344,10 @@ class Address:
 
     def set_aside(self, run: Run, targets: Targets) -> None:
         """What a queue does not get although its selector and routing would take it, it must not find in the log later."""
-        if run.queue:
+        if run.routing >> FOR_ONE and len(self.anycast if run.routing & ANYCAST else self.topics) > FEW:
+            self.passing = self.passing or Passing(self)
+            self.passing.note(run)
+        elif run.queue:
             for queue in self.others(run):
                 queue.skip(run.first, run.stop)
         elif (len(self.anycast) > 1 or self._disabled) and run.routing & ANYCAST:
@@ -437,10 +357,13 @@ class Address:
                     queue.skip(first, stop)
         if run.routing & MULTICAST and run.sender in self.no_locals:
             for queue in self.no_locals[run.sender]:
-                queue.skip(run.first, run.stop)
+                if queue.cursor.unsaved is not None or queue.paged_from >= 0:
+                    queue.skip(run.first, run.stop)
 
     def _of_anycast(self, run: Run, whole: list[Range]) -> Targets:
         """Of several queues of an address one gets each message, in turn among those whose filter takes it (Artemis, anycast)."""
+        if len(self.anycast) > FEW and len(run.bodies) == 1:
+            return self._of_very_many(run, whole)
         taken = {
             queue: whole if queue.selector is None else wanted(queue.selector, run, run.first, run.stop, self, queue=queue.id)
             for queue in self.anycast.values()
@@ -456,7 +379,29 @@ class Address:
                 found.setdefault(queues[self.turn % len(queues)], []).append((low, high))
         return list(found.items())
 
-    def _of_topics(self, run: Run, whole: list[Range], limit: int) -> Targets:
+    def _of_very_many(self, run: Run, whole: list[Range]) -> Targets:
+        """The same of one message, without a look at all queues."""
+        in_turn = self._in_turn
+        if in_turn is None:
+            in_turn = self._in_turn = [queue for queue in self.anycast.values() if queue.rules.is_enabled]
+        for _ in range(len(in_turn)):
+            self.turn += 1
+            queue = in_turn[self.turn % len(in_turn)]
+            if queue.selector is None or wanted(queue.selector, run, run.first, run.stop, self, queue=queue.id):
+                run.routing |= queue.cursor.number << FOR_ONE
+                return [(queue, whole)]
+        return []
+
+    def singly(self, run: Run) -> list[Run]:
+        """A run message by message, where each goes to another of very many anycast queues; else the run."""
+        if len(self.anycast) <= FEW or not run.routing & ANYCAST or run.queue or len(run.bodies) == 1:
+            return [run]
+        return [
+            Run(run.shape, [body], tuple([[column[at]] for column in run.columns]), routing=run.routing, sender=run.sender)
+            for at, body in enumerate(run.bodies)
+        ]
+
+    def _of_topics(self, run: Run, limit: int) -> Groups:
         plan = run.shape.verdicts.get(self)
         if plan is None or plan.version is not self.version or plan.settings is not self.settings:
             if self.steps > self.engine.work.most and self._steps_of_plan(run) > self.engine.work.most:
@@ -466,30 +411,39 @@ class Address:
                 return self._put_off(run)
         if plan.steps * len(run.bodies) > self.engine.work.most and plan.steps_of(run) > self.engine.work.most:
             return self._put_off(run)
-        found = [(queue, whole) for queue in plan.always if not queue.no_local or queue.no_local != run.sender]
+        found: Groups = [(plan.always, [(run.first, run.stop)])] if plan.always else []
         if plan.by_value or plan.by_message:
+            by_ranges: dict[tuple[Range, ...] | None, list[Queue]] = {}
             taken = self._by_values(plan, run, limit) if plan.by_value else {}
             for selector in plan.by_message:
                 if "message_id" in selector.facts:  # each subscription sees another one
-                    found += self._by_id(selector, run, limit)
+                    self._by_id(selector, run, limit, by_ranges)
                 else:
                     taken[selector] = wanted_within(selector, run, run.first, run.stop, self, limit=limit)
             for selector, ranges in taken.items():
-                if ranges is None:
-                    found += self._later(selector, self.by_selector[selector], run)
-                elif ranges:
-                    queues = self.by_selector[selector]
-                    found += [(queue, ranges) for queue in queues if not queue.no_local or queue.no_local != run.sender]
+                if ranges is None or ranges:
+                    by_ranges.setdefault(None if ranges is None else tuple(ranges), []).extend(self.by_selector[selector])
+            found += [(queues, None if ranges is None else list(ranges)) for ranges, queues in by_ranges.items()]
         return found
 
-    def _by_id(self, selector: Selector, run: Run, limit: int) -> Targets:
-        """The queues of topic subscriptions whose messages' ids, among others, the selector looks at."""
-        queues = [queue for queue in self.by_selector[selector] if not queue.no_local or queue.no_local != run.sender]
-        return [target for queue in queues for target in self._of_reader(queue, selector, run, limit)]
+    def _by_id(self, selector: Selector, run: Run, limit: int, found: dict[tuple[Range, ...] | None, list[Queue]]) -> None:
+        """Adds the queues of topic subscriptions whose messages' ids, among others, the selector looks at."""
+        queues = list(self.by_selector[selector])
+        for at, queue in enumerate(queues):
+            if queue.no_local and queue.no_local == run.sender:
+                continue
+            ranges = wanted_within(selector, run, run.first, run.stop, self, queue=queue.id, limit=limit)
+            if ranges is None:
+                found.setdefault(None, []).extend(queues[at:])
+                return
+            if ranges:
+                found.setdefault(tuple(ranges), []).append(queue)
 
-    def _put_off(self, run: Run) -> Targets:
+    def _put_off(self, run: Run) -> Groups:
         """Asking all selectors about the run is too much for one turn: their queues leave it in the log, and ask each in its own turn."""
-        return [target for selector, queues in self.by_selector.items() for target in self._later(selector, queues, run)]
+        plain = list(self.by_selector.get(None, ()))
+        found: Groups = [(plain, [(run.first, run.stop)])] if plain else []
+        return [*found, ([queue for selector, queues in self.by_selector.items() if selector is not None for queue in queues], None)]
 
     def _steps_of_plan(self, run: Run) -> int:
         """That it takes to ask those whose verdict the run's shape decides."""

@@ -26,9 +26,9 @@ from stompbox.broker.segments import Segment
 from stompbox.broker.undelivered import REJECTED, TOO_OFTEN, Fate
 
 if TYPE_CHECKING:
-    from stompbox.broker.address import Settings
     from stompbox.broker.engine import Engine
     from stompbox.broker.queue import Queue
+    from stompbox.broker.settings import Settings
 
 PAUSE: Final = 1000  # ms
 STEP: Final = 100  # segments that come back in one step: less than a millisecond

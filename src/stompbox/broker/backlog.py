@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from heapq import heapify, heappop, heappush
+from itertools import takewhile
 from typing import Final
 
 from stompbox.broker.expiring import Expiring
@@ -164,8 +165,17 @@ class Backlog:
 
     def segments(self) -> list[Segment]:
         """Everything, in no order; it stays."""
-        waiting = [entry[3] for entry in self._returned] + [segment for level in self._levels.values() for segment in level]
-        return [segment for segment in waiting if segment.home is self]
+        waiting = [entry[3] for entry in self._returned]
+        for level in self._levels.values():
+            waiting += level
+        return [segment for segment in waiting if segment.home is self] if self._emptied else waiting
+
+    def since(self, first: int) -> list[Segment]:
+        """What waits and lies from `first` on in the log, the last first by and large; nobody looks at what is older."""
+        found = [entry[3] for entry in self._returned if entry[1] >= first]
+        for level in self._levels.values():
+            found += takewhile(lambda segment: segment.first >= first, reversed(level))
+        return [segment for segment in found if segment.home is self]
 
     def take_below(self, stop: int, most: int) -> list[Segment]:
         """Takes out what lies below `stop` in the log, in no order: `most` segments, or all that came back. Nothing: there is no more."""

@@ -10,21 +10,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from stompbox.broker import arrivals, paging
+from stompbox.broker import arrivals, dispatching, paging
 from stompbox.broker.cursor import Cursor
 from stompbox.broker.matching import wanted
 from stompbox.broker.queue import Kind, Queue
 from stompbox.broker.segments import Segment
+from stompbox.broker.work import MESSAGE
 from stompbox.message import Run, Shape
 from stompbox.ranges import Ranges
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from stompbox.broker.consumer import Consumer
     from stompbox.broker.engine import Engine
     from stompbox.selectors import Selector
 
 END: Final = "browser"  # header of the last MESSAGE
 NO_END: Final = -1
+STEP: Final = 32  # runs of one step
+
+Part = tuple[int, int, Run]
+"""first .. stop-1 of a run."""
 
 
 class Browser(Queue):
@@ -90,7 +97,7 @@ class Browser(Queue):
             if is_early and self.end == NO_END:
                 arrivals.wait_for(self, segment, due, is_new=False)
         if not is_early and not is_over:
-            self.backlog.push(segment)
+            self.backlog.common.insert(segment)
 
     def _loaded_to(self, stop: int) -> None:
         if self.end == NO_END or stop < self.end:
@@ -114,30 +121,48 @@ def browse(engine: Engine, shown: Queue, consumer: Consumer, *, goes_on: bool, f
     left = max(shown.paged_from, first, shown.cursor.position) if shown.paged_from >= 0 else next  # from here on the log has it
     browser = Browser(engine, shown, consumer, engine.volatile_cursor(left), end=NO_END if goes_on else next)
     engine.add_queue(browser)
-    for segment in sorted(held(shown), key=_offset):
-        start = max(segment.first, first)
-        if start < segment.stop:
-            if segment.stop > left:  # a consumer has it out of the log, where it is not to be found once more
-                browser.sought.add(max(start, left), segment.stop)
-            for part in _seen(browser.selector, browser, Segment(segment.run, start, segment.stop)):
-                browser._add(part)
     if left < next:
         paging.leave_in_log(browser, left)
-    elif not goes_on:
-        browser.finish()
     if goes_on:
         shown.show_to(browser)
         consumer.on_close.append(lambda: shown.hide_from(browser))
     browser.bind(consumer)
+    dispatching.withhold(engine, [browser])
+    engine.later.take((browse, browser), _filling(browser, held(shown), first, left))
     return browser
 
 
-def held(queue: Queue) -> list[Segment]:
-    """What a queue has in memory: what waits for consumers, and what they have and have not acknowledged."""
-    found = queue.backlog.segments() if queue.count else []
+def held(queue: Queue) -> list[Part]:
+    """What a queue has in memory: what waits for consumers, and what they have and have not acknowledged. As it is now: a window of 32 MiB,
+    and what they may have, are some ten thousand runs."""
+    found = [(segment.first, segment.stop, segment.run) for segment in queue.backlog.segments()] if queue.count else []
     for binding in queue.bindings:
-        found += binding.taken()
+        if binding.out:
+            found += [(segment.first, segment.stop, segment.run) for segment in binding.taken()]
+    found.sort(key=_offset)
     return found
+
+
+def _filling(browser: Browser, parts: list[Part], since: int, left: int) -> Iterator[None]:
+    """What the queue had in memory when the browser began, in steps; what comes meanwhile waits behind it."""
+    engine = browser.engine
+    for number, (first, stop, run) in enumerate(parts, 1):
+        if browser.id not in engine.queues:
+            break
+        start = max(first, since)
+        if start < stop and not run.is_withdrawn:
+            if stop > left:  # a consumer has it out of the log, where it is not to be found once more
+                browser.sought.add(max(start, left), stop)
+            for part in _seen(browser.selector, browser, Segment(run, start, stop)):
+                browser._add(part)
+        if number % STEP == 0:
+            engine.work.spend(MESSAGE * STEP)
+            yield
+    dispatching.release(engine, [browser])
+    if browser.id in engine.queues:
+        if browser.end != NO_END and browser.paged_from < 0:
+            browser.finish()
+        browser.dispatch()
 
 
 def _seen(selector: Selector | None, browser: Queue, segment: Segment) -> list[Segment]:
@@ -151,7 +176,5 @@ def _is_scheduled(run: Run) -> bool:
     return arrivals.due_of(run) > run.arrived
 
 
-def _offset(segment: Segment) -> int:
-    return segment.first
-
-
+def _offset(part: Part) -> int:
+    return part[0]

@@ -64,7 +64,7 @@ class Binding:
     `rank` orders the queue's consumers: those of a higher priority come first, and of one priority those that came earlier. One that
     had no credit when it was its turn is `missing` in those lists of takers until it is fed."""
 
-    __slots__ = ("_head", "consumer", "done", "held", "missing", "queue", "rank", "seen", "sought", "unacked")
+    __slots__ = ("_head", "consumer", "done", "held", "missing", "out", "queue", "rank", "seen", "sought", "unacked")
 
     def __init__(self, consumer: Consumer, queue: Queue, number: int) -> None:
         self.consumer = consumer
@@ -73,6 +73,7 @@ class Binding:
         self.missing: list[RoundRobin] | None = None
         self.held = Held() if consumer.ack is AckMode.INDIVIDUAL else _NOTHING
         self.unacked = Spans() if consumer.ack is AckMode.CLIENT else _NONE  # offsets in the ledger, which nobody looks through for others
+        self.out = 0  # messages that it has and did not acknowledge
         self.done = 0  # messages that were acknowledged
         self.seen = -1  # of those, when it was last looked at (slowness.py)
         self.sought = 0  # where its search of the log has come to (seeking.py)
@@ -241,7 +242,7 @@ class Consumer:
     def give(self, binding: Binding, segment: Segment) -> None:
         self._turn = segment.turn = self._turn + 1
         self.outbox.append(Output(binding, segment))
-        self._count(segment)
+        self._count(binding, segment)
         if self.ack is AckMode.INDIVIDUAL:
             binding.held.add(segment)
         else:
@@ -249,16 +250,23 @@ class Consumer:
             if self.ack is AckMode.CLIENT:
                 binding.unacked.add(segment.first, segment.stop)
 
-    def _count(self, segment: Segment) -> None:
+    def _count(self, binding: Binding, segment: Segment) -> None:
         size, count = segment.size, segment.stop - segment.first
+        binding.out += count
+        binding.queue.out += size
         self.bytes_out += size
         self.messages_out += count
         self.allowance.take(segment.run, size, count)
         if self.ack is AckMode.AUTO:
             self.bytes_out += count * octets_of(segment.run.shape)
 
-    def release(self, segment: Segment) -> None:
+    def release(self, binding: Binding, segment: Segment) -> None:
         size, count = segment.size, segment.stop - segment.first
+        queue = binding.queue
+        binding.out -= count
+        queue.out -= size
+        if queue.room is not None:
+            queue.room.grow(queue, binding)
         self.bytes_out -= size
         self.messages_out -= count
         self.allowance.give_back(segment.run, size, count)
@@ -300,7 +308,7 @@ class Consumer:
         for binding, segment in sent:
             if self.bindings.get(binding.queue.id) is not binding:
                 continue
-            self._count(segment)
+            self._count(binding, segment)
             if self.ack is AckMode.INDIVIDUAL:
                 binding.held.add(segment)
                 continue
@@ -326,8 +334,8 @@ class Consumer:
         """auto: what was taken from the outbox, which the operating system has by now."""
         sent, waiting = self.ledger, len(self.outbox)
         self.ledger = deque([sent.pop() for _ in range(waiting)][::-1]) if waiting else deque()
-        for _, segment in sent:
-            self.release(segment)
+        for binding, segment in sent:
+            self.release(binding, segment)
         return list(sent)
 
     @property
@@ -337,9 +345,11 @@ class Consumer:
 
     def forget(self, binding: Binding) -> None:
         """The queue is gone, and with it what was sent from it."""
+        if not binding.out:
+            return
         gone = [segment for known, segment in self.ledger if known is binding] + binding.held.clear()
         for segment in gone:
-            self.release(segment)
+            self.release(binding, segment)
         if gone:
             self.ledger = deque([sent for sent in self.ledger if sent[0] is not binding])
             self.outbox = [output for output in self.outbox if output.binding is not binding]
@@ -356,7 +366,7 @@ class Consumer:
             return self._take_through(queue, stop - 1, first)
         segments, reached = binding.held.take(first, stop)
         for segment in segments:
-            self.release(segment)
+            self.release(binding, segment)
         return [(binding, segment) for segment in segments], reached
 
     def _take_through(self, queue: int, offset: int, missing: int) -> tuple[list[Sent], int]:
@@ -371,7 +381,7 @@ class Consumer:
                     taken.append((binding, segment.cut(offset + 1)))
                     binding.unacked.add(segment.first, segment.stop)
                 for of, gone in taken:
-                    self.release(gone)
+                    self.release(of, gone)
                     of.unacked.remove(gone.first)
                 return taken, offset + 1
         return [], missing
@@ -388,7 +398,7 @@ class Consumer:
             if binding is last and segment.first <= offset < segment.stop:
                 break
             taken.append(self.ledger.popleft())
-            self.release(segment)
+            self.release(binding, segment)
             binding.unacked.remove(segment.first)
         return taken
 
@@ -412,7 +422,7 @@ class Consumer:
                         binding.unacked.add(part.first, part.stop)
             self.ledger = kept
         for segment in taken:
-            self.release(segment)
+            self.release(binding, segment)
         return [(binding, segment) for segment in taken]
 
     def take_all(self) -> list[Sent]:
@@ -431,8 +441,8 @@ class Consumer:
                 yield self._released([(binding, segment) for segment in segments[at : at + most]])
 
     def _released(self, sent: list[Sent]) -> list[Sent]:
-        for _, segment in sent:
-            self.release(segment)
+        for binding, segment in sent:
+            self.release(binding, segment)
         return sent
 
     def __repr__(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Final
 
+from stompbox.message import VOLATILE
 from stompbox.ranges import Ranges
 
 FAR: Final = 1 << 62  # beyond any offset
@@ -27,6 +28,13 @@ class Cursor:
         self.reach = position
         self.saved = position  # what the store was told
         self.unsaved: list[tuple[int, int]] | None = [] if is_durable else None
+
+    @property
+    def number(self) -> int:
+        """As the routing of a run names it that is for its queue alone (message.py, FOR_ONE); 0: it is too large for that."""
+        if self.unsaved is None:
+            return VOLATILE | self.id % VOLATILE
+        return self.id if self.id < VOLATILE else 0
 
     def acknowledge(self, first: int, stop: int) -> bool:
         """Marks first .. stop-1, which may be nothing. True when this is the first news for the next commit."""

@@ -13,7 +13,7 @@ from stompbox.broker.address import missing
 from stompbox.broker.matching import Range, add_offset, wanted
 from stompbox.broker.queue import Kind
 from stompbox.errors import StompboxError
-from stompbox.message import ANYCAST, Run
+from stompbox.message import ANYCAST, KINDS, Run
 from stompbox.selectors import Selector
 
 if TYPE_CHECKING:
@@ -48,14 +48,6 @@ class Divert:
 
     def __repr__(self) -> str:
         return f"<Divert {self.name} to {self.forwarding_address}{' exclusive' if self.exclusive else ''}>"
-
-
-def drop_all(engine: Engine) -> None:
-    """From now on nothing is diverted."""
-    engine.diverts.clear()
-    for address in [address for address in engine.addresses.values() if address.diverts]:
-        address.diverts.clear()
-        address.look_again()
 
 
 def publish(engine: Engine, address: Address, run: Run) -> bool:
@@ -93,7 +85,7 @@ def _matching(divert: Divert, address: Address, run: Run, first: int, stop: int)
 
 def _send(engine: Engine, divert: Divert, run: Run, ranges: list[Range]) -> tuple[list[Range], bool]:
     """The ranges of which copies went, and whether they must be durable."""
-    routing = run.routing if divert.routing == PASS else divert.routing
+    routing = run.routing & KINDS if divert.routing == PASS else divert.routing
     is_stored = False
     if divert.transform is None:
         for first, stop in ranges:
@@ -130,4 +122,4 @@ def copy(run: Run, first: int, stop: int) -> Run:
     """Messages first .. stop-1 once more."""
     low, high = first - run.first, stop - run.first
     columns = tuple([column[low:high] for column in run.columns])
-    return Run(run.shape, run.bodies[low:high], columns, routing=run.routing, sender=run.sender, queue=run.queue)
+    return Run(run.shape, run.bodies[low:high], columns, routing=run.routing & KINDS, sender=run.sender, queue=run.queue)

@@ -30,12 +30,16 @@ def purge(queue: Queue, on_done: Callable[[], None] = lambda: None) -> None:
 def _purging(queue: Queue, on_done: Callable[[], None]) -> Iterator[None]:
     engine, stop = queue.engine, queue.address.log.next
     later = scheduling.forget(queue)
-    queue.pass_over_log(stop)
+    dispatching.withhold(engine, [queue])
+    while queue.pass_over_log(stop, STEP):
+        engine.work.spend(MESSAGE * STEP)
+        yield
+        if queue.id not in engine.queues:
+            break
     if queue.tally is not None:
         queue.tally.clear()
     if queue.intake is not None:
         queue.intake.clear()
-    dispatching.withhold(engine, [queue])
     for segments in _taken(queue, stop):
         for segment in segments:
             engine.counters["purged"] += len(segment)

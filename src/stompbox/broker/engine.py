@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from stompbox.broker import (
     attempts,
@@ -38,7 +38,7 @@ from stompbox.broker import (
     watching,
     windows,
 )
-from stompbox.broker.address import Address, Settings, Targets
+from stompbox.broker.address import Address, Groups, Targets
 from stompbox.broker.allowance import TooManyBindings, Unacknowledged
 from stompbox.broker.attempts import Outcome
 from stompbox.broker.bodies import Bodies
@@ -51,9 +51,11 @@ from stompbox.broker.makers import Maker, Makers
 from stompbox.broker.memory import Memory
 from stompbox.broker.notifications import Notifications
 from stompbox.broker.paging import Load
+from stompbox.broker.passing import FEW
 from stompbox.broker.queue import Kind, Queue
 from stompbox.broker.schedules import Schedules
 from stompbox.broker.segments import Segment, cost_of
+from stompbox.broker.settings import SettingsTable
 from stompbox.broker.timers import Alarm, Timers
 from stompbox.broker.transaction import Transaction
 from stompbox.broker.undelivered import Fate, Undelivered
@@ -81,10 +83,6 @@ EPOCH_IDS: Final = 1_000_000  # ids of queues in memory: epoch * this + n, so th
 def always() -> bool:
     """Where nobody has to be let in between."""
     return True
-
-
-class SettingsTable(Protocol):
-    def resolve(self, address: str) -> Settings: ...
 
 
 class Engine:
@@ -385,6 +383,8 @@ class Engine:
 
     def append(self, address: Address, run: Run) -> bool:
         """Into the log, and on to the queues."""
+        if len(address.anycast) > FEW and len(singly := address.singly(run)) > 1:
+            return bool(sum([self.append(address, one) for one in singly]))
         log = address.log
         if self.commits.unit is not None:
             self.commits.unit.sends.append((address, run))
@@ -401,14 +401,15 @@ class Engine:
                 self.log_run(address, run, is_loose=not is_durable)
             only.offer(run, run.first, stop)
             return is_durable
-        targets = address.exactly(run) if run.queue else address.targets(run)
-        if not (targets or address.streams or address.is_read or log.is_kept):
+        is_crowded = address.fanout is not None or len(address.topics) > fanout.MANY
+        targets, groups = fanout.audience(address, run) if is_crowded else (address.targets(run), [])
+        if not (targets or groups or address.streams or address.is_read or log.is_kept):
             self.counters["unrouted"] += stop - run.first
             if address.settings.send_to_dla_on_no_route:
                 return deadletters.unrouted(self, address, run)
-        is_stored = self._store_if_needed(address, run, targets)
-        if address.fanout is not None or len(targets) > fanout.MANY:
-            targets = fanout.put_off(address, run, targets)
+        is_stored = self._store_if_needed(address, run, targets, groups)
+        if groups:
+            fanout.put_off(address, run, groups)
         if address.limits is not None:
             limits.came(run, targets)
         address.set_aside(run, targets)
@@ -419,12 +420,12 @@ class Engine:
             is_stored |= retained.note(self, address, run)
         return is_stored
 
-    def _store_if_needed(self, address: Address, run: Run, targets: Targets) -> bool:
+    def _store_if_needed(self, address: Address, run: Run, targets: Targets, groups: Groups) -> bool:
         """Puts the run into the log when somebody needs it there; True when it must be durable."""
         is_volatile = address.is_volatile(run)
         is_wanted = address.log.is_kept or address.is_read
         if not is_wanted and not is_volatile and self.is_durable:
-            is_wanted = any(queue.cursor.unsaved is not None for queue, _ in targets)
+            is_wanted = any(queue.cursor.unsaved is not None for queue, _ in targets) or fanout.has_durable(address, run, groups)
         if is_wanted or address.streams or any(queue.paged_from >= 0 for queue, _ in targets):
             self.log_run(address, run, is_loose=not is_wanted)
         if address.streams:

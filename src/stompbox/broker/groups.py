@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from stompbox.broker.address import Address
 from stompbox.broker.engine import Engine
-from stompbox.broker.makers import Maker
+from stompbox.broker.makers import Maker, entry
 from stompbox.broker.queue import Kind, Queue
 from stompbox.broker.watching import matcher
 from stompbox.errors import Refused
@@ -29,7 +29,7 @@ def open_group(engine: Engine, name: str, patterns: Sequence[str], starting: Sta
 def make_group(engine: Engine, name: str, patterns: Sequence[str], *, owner: str = "", maker: Maker | None = None) -> None:
     """The group is there, without a position on any address that is there already; who comes later joins it.
 
-    `owner`: the user whose it is from now on, if it is nobody's yet. `maker`: for whom addresses count that are made for it.
+    `owner`: the user whose it is from now on, if it is nobody's yet. `maker`: for whom it counts, and addresses that are made for it.
     """
     for pattern in patterns:
         if not engine.wildcards.is_wild(pattern):
@@ -40,12 +40,26 @@ def make_group(engine: Engine, name: str, patterns: Sequence[str], *, owner: str
     if merged != known or (owner and not whose):
         engine.group_patterns[name] = merged
         engine.group_owners[name] = whose or owner
-        engine.put("group", name, {"patterns": merged, "owner": whose or owner})
+        engine.makers.made_group(name, maker, len(merged))
+        user = engine.makers.groups.get(name)
+        engine.put("group", name, {"patterns": merged, "owner": whose or owner, **entry(user and user[0])})
 
 
-def join(engine: Engine, name: str, address: Address, starting: Starting) -> None:
+def require(engine: Engine, name: str, patterns: Collection[str], maker: Maker | None, joining: Iterable[Address] = ()) -> None:
+    """Raises Refused where destinations that the group is to name more, and its positions on them and on these, would be too many for the
+    user who asks."""
+    known = engine.group_patterns.get(name, ())
+    places = {pattern for pattern in patterns if not engine.wildcards.is_wild(pattern)} | {address.name for address in joining}
+    new = [place for place in places if (address := engine.addresses.get(place)) is None or name not in address.groups]
+    count = len(set(patterns).difference(known)) + len(new)
+    if count:
+        engine.makers.require(maker, queues=count)
+
+
+def join(engine: Engine, name: str, address: Address, starting: Starting, maker: Maker | None = None) -> None:
+    """The group has a position on the address, which counts for this user where it is new."""
     if name not in address.groups and engine.addresses.get(address.name) is address:
-        engine.new_queue(address, name, Kind.GROUP, position=_within(address, starting))
+        engine.new_queue(address, name, Kind.GROUP, position=_within(address, starting), maker=maker)
 
 
 def _within(address: Address, starting: Starting) -> int:
@@ -120,6 +134,7 @@ def drop_group(engine: Engine, name: str) -> None:
     require_group(engine, name)
     del engine.group_patterns[name]
     engine.group_owners.pop(name, None)
+    engine.makers.made_group(name, None, 0)
     engine.put("group", name, None)
     for address in list(engine.addresses.values()):
         leave(engine, name, address)

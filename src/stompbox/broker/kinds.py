@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from stompbox.message import ANYCAST, MULTICAST
+from stompbox.message import ANYCAST, FOR_ONE, MULTICAST
 
 LAST_VALUE_KEY: Final = "_AMQ_LVQ_NAME"  # Artemis: the header that is the key where no other is named
 
@@ -29,6 +29,16 @@ class Kind(Enum):
 ROUTING: Final = {Kind.ANYCAST: ANYCAST, Kind.DURABLE: MULTICAST, Kind.TOPIC: MULTICAST}
 BY_OFFSET: Final = frozenset((Kind.STREAM, Kind.READER))  # of the log, and told the offset of each message (readers.py)
 READS_THE_LOG: Final = frozenset((Kind.STREAM, Kind.GROUP, Kind.READER, Kind.BROWSER))
+
+
+def is_for(kind: Kind, routing: int, number: int) -> bool:
+    """Whether what was sent with this routing is for a queue of this kind, with this number (`Cursor.number`), at all."""
+    if kind in READS_THE_LOG:
+        return True
+    if not routing & ROUTING[kind]:
+        return False
+    only = routing >> FOR_ONE  # among the anycast queues, where the routing has these
+    return not only or only == number or (kind is not Kind.ANYCAST and bool(routing & ANYCAST))
 
 
 @dataclass(frozen=True, slots=True)

@@ -365,6 +365,10 @@ class Lanes:
         """All that waits, in no order; it stays."""
         return [segment for backlog in self._backlogs() for segment in backlog.segments()]
 
+    def since(self, first: int) -> list[Segment]:
+        """The same of what lies from `first` on in the log."""
+        return [segment for backlog in self._backlogs() if backlog.count for segment in backlog.since(first)]
+
     def take_below(self, stop: int, most: int) -> list[Segment]:
         """Takes out what lies below `stop` in the log, about `most` segments, in no order; nothing when there is no more."""
         found: list[Segment] = []

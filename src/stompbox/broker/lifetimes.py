@@ -11,8 +11,10 @@ of their own.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 from stompbox.broker.log import Log
@@ -68,17 +70,32 @@ def _may_go(engine: Engine, queue: Queue) -> bool:
     if is_asked and not queue.uses and not settings.auto_delete_queues_skip_usage_check:
         return False  # it goes with its last consumer, and a restart is none
     most = settings.auto_delete_queues_message_count
-    return most < 0 or waiting(queue) <= most
+    fanout = queue.address.fanout if most >= 0 and queue.kind is Kind.DURABLE else None
+    if fanout is not None:  # what waits there may be for it
+        fanout.leaving[queue] = None
+        return False
+    return most < 0 or not _has_more(queue, most)
 
 
 def waiting(queue: Queue) -> int:
     """Messages that are still this queue's: delivered or not, loaded or not."""
+    return sum(_parts(queue))
+
+
+def _has_more(queue: Queue, most: int) -> bool:
+    """The same, looked through as far as it takes: what was acknowledged ahead may have very many gaps."""
+    return any(count > most for count in accumulate(_parts(queue)))
+
+
+def _parts(queue: Queue) -> Iterator[int]:
     if not queue.is_durable:
-        held = sum(binding.consumer.messages_out for binding in queue.bindings)
-        return queue.count + held + (queue.paged_from >= 0)
+        yield queue.count + sum(binding.out for binding in queue.bindings) + (queue.paged_from >= 0)
+        return
     log = queue.address.log
-    position = queue.cursor.settle(log.next)
-    return log.count(queue.cursor.ahead.gaps(position, log.next)) if position < log.next else 0
+    position = queue.cursor.settle(queue.log_end if queue.kind is Kind.DURABLE else log.next)
+    if position < log.next:
+        for gap in queue.cursor.ahead.gaps(position, log.next):
+            yield log.count((gap,))
 
 
 def address_made(engine: Engine, address: Address) -> None:

@@ -185,14 +185,19 @@ class Tally:
 
 def apply(address: Address) -> None:
     """The address's settings are new: what they limit."""
+    change(address)
+    for queue in address.queues():
+        meter(queue)
+
+
+def change(address: Address) -> None:
+    """The same but for its queues, which are metered by who asks: they may be very many."""
     settings = address.settings
     memory = address.memory
     is_paging = settings.address_full_policy is AddressFullPolicy.PAGE
     memory.limit(settings.max_size_bytes if is_paging else -1, settings.max_size_messages if is_paging else -1)
     is_limited = settings.page_limit_bytes >= 0 or settings.page_limit_messages >= 0 if is_paging else not address.owner
     address.limits = Limits(address) if is_limited else None
-    for queue in address.queues():
-        meter(queue)
     address.look_again()
 
 
@@ -211,15 +216,24 @@ def meter(queue: Queue) -> None:
 
 
 def measure(engine: Engine, sizes: Callable[[Iterable[int]], Mapping[int, tuple[int, int]]]) -> None:
-    """After a start or new settings: about what is there, by what the store says of logs (`Store.sizes`)."""
+    """After a start: about what is there, by what the store says of logs (`Store.sizes`)."""
     limited = [address for address in engine.addresses.values() if address.limits is not None]
     stored = sizes([address.log.id for address in limited if address.log.is_known])
     for address in limited:
-        messages, size = stored.get(address.log.id, (0, 0))
         for queue in address.queues():
-            if queue.tally is not None and not queue.tally.count:
-                queue.tally.count = lifetimes.waiting(queue)
-                queue.tally.size = queue.tally.count * size // messages if messages else queue.size
+            estimate(queue, unmeasured(queue), stored.get(address.log.id, (0, 0)))
+
+
+def unmeasured(queue: Queue) -> int:
+    """Messages that a queue has, where its tally does not know of any."""
+    return lifetimes.waiting(queue) if queue.tally is not None and not queue.tally.count else 0
+
+
+def estimate(queue: Queue, count: int, stored: tuple[int, int]) -> None:
+    """So many messages wait in a queue, of all those that the store has of its log: how many these are, and their octets."""
+    if queue.tally is not None and count:
+        messages, size = stored
+        queue.tally.less(-(count * size // messages if messages else queue.size), -count)
 
 
 def require(sends: Iterable[tuple[Address, Run]]) -> None:

@@ -10,7 +10,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import Final
 
-from stompbox.broker.cursor import Cursor
+from stompbox.broker.cursor import FAR, Cursor
 from stompbox.broker.retention import Retention
 from stompbox.incarnations import INCARNATIONS, Incarnations
 from stompbox.message import Run
@@ -52,6 +52,7 @@ class Log:
         self.is_known = is_known  # the store has heard of it
         self.is_retained = False  # an address setting keeps what was consumed
         self.retention: Retention | None = None  # and says how long; None: for ever
+        self.offered = FAR  # below it all have been offered what is for them (fanout.py)
         self.keeps = 0  # so many of the latest messages stay, too, for subscriptions that come later
 
     @property
@@ -72,8 +73,9 @@ class Log:
     def low_water(self) -> int:
         """Below it no cursor needs anything."""
         low = self.shown if self.has_readers else self.next
+        end = min(self.next, self.offered)
         for cursor in self.cursors.values():
-            low = min(low, cursor.settle(self.next))
+            low = min(low, cursor.settle(end))
         return low
 
     def count(self, ranges: Iterable[tuple[int, int]]) -> int:

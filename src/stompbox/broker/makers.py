@@ -7,10 +7,12 @@ by) that its frames have made. Those without a name count as one user. It counts
     an address          that a SEND, a SUBSCRIBE or a request made because it was not there
     a queue             the same: anycast, or the one that `address::queue` names
     a durable subscription, and a named reader, with each of their queues
+    a reader group      with each destination that it names, and each position that it gets when it is opened
 
 and each counts until it goes, by itself or by an operator; the catalogue says whose it is, so that it counts after a restart. What the
 configuration, an operator or the broker itself makes (dead letters, diverts) is nobody's, and so are the queues that a durable wildcard
-has for the addresses of others. What belongs to a connection and goes with it has limits of its own (allowance.py, temporaries.py).
+has for the addresses of others, and the positions that a group gets on addresses that others make later. What belongs to a connection
+and goes with it has limits of its own (allowance.py, temporaries.py).
 
 Whoever obeys a frame says who asks (`Maker`), wherever it makes something; what is part of something larger, and cannot be refused any
 more, says it too, with a maker that has no limit (`Maker.counted`).
@@ -57,11 +59,12 @@ class Maker:
 class Makers:
     """Addresses and queues that are there, by the name of the user who has made them."""
 
-    __slots__ = ("addresses", "queues")
+    __slots__ = ("addresses", "groups", "queues")
 
     def __init__(self) -> None:
         self.addresses: Counter[str] = Counter()
         self.queues: Counter[str] = Counter()
+        self.groups: dict[str, tuple[str, int]] = {}  # reader groups: who has made each, and how many destinations it names
 
     def require(self, maker: Maker | None, *, addresses: int = 0, queues: int = 0) -> None:
         """Raises Refused where this user may not make so many more. Who has too many queues already makes no address either: its
@@ -89,6 +92,19 @@ class Makers:
 
     def made_queue(self, queue: Queue, maker: Maker | None) -> None:
         queue.maker = _moved(self.queues, queue.maker, maker)
+
+    def made_group(self, name: str, maker: Maker | None, count: int) -> None:
+        """A reader group names so many destinations from now on, none when it is gone; it counts for who has made it first."""
+        user, before = self.groups.pop(name, ("" if maker is None else maker.user, 0))
+        _add(self.queues, user, -before)
+        if count and (before or maker is not None):
+            self.groups[name] = user, count
+            _add(self.queues, user, count)
+
+    def of_group(self, name: str, address: Address) -> Maker | None:
+        """For whom the position of a group counts on an address that is made after it: who has made both."""
+        user, _ = self.groups.get(name, (None, 0))
+        return Maker(user) if user is not None and user == address.maker else None
 
     def made_durable(self, durable: DurableSubscription, *, is_there: bool) -> None:
         """It counts as long as it is there, whatever queues it has."""

@@ -10,17 +10,19 @@ A queue with a stored cursor holds them in the log by that; one without, by a ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from stompbox.broker import choosing
 from stompbox.broker.cursor import FAR, Cursor
 from stompbox.broker.segments import Segment
 
 if TYPE_CHECKING:
-    from stompbox.broker.address import Settings
+    from stompbox.broker.consumer import Binding
     from stompbox.broker.engine import Engine
     from stompbox.broker.queue import Queue
+    from stompbox.broker.settings import Settings
     from stompbox.message import Run
 
 SHARE: Final = 256 << 10  # octets that a queue may have in memory although memory is full
@@ -76,12 +78,26 @@ def fits(queue: Queue, size: int, segment: Segment) -> bool:
 
 
 def wants_more(queue: Queue) -> bool:
-    """Whether the next part of the log is to be read now. Who has no credit, or too much, makes it look again with an ACK."""
-    if queue.count and not _reads_ahead(queue, queue.address.settings):
+    """Whether the next part of the log is to be read now. Who has no credit makes it look again when he is fed, and where consumers have
+    too much, what they give back does."""
+    settings = queue.address.settings
+    if queue.count and not _reads_ahead(queue, settings):
         return False
-    if queue.address.memory.is_full and not any(binding.consumer.has_credit for binding in queue.takers):
-        return _waits(queue)
-    return not queue.delivering or _may_read(queue, queue.address.settings) or _waits(queue)
+    if queue.address.memory.is_full and not _has_hungry(queue):
+        return False
+    return not queue.delivering or _may_read(queue, settings)
+
+
+def _has_hungry(queue: Queue) -> bool:
+    """Whether a consumer has credit. Who has none is left out until he is fed, so that nobody is asked twice."""
+    ready = queue.ready
+    if not ready.is_lasting:  # one at the most
+        return bool(choosing.with_credit(queue, ready))
+    while ready:
+        if ready[-1].consumer.has_credit:
+            return True
+        choosing.leave_out(queue, ready[-1], ready)
+    return False
 
 
 def reads_for_itself(queue: Queue) -> bool:
@@ -107,19 +123,55 @@ def _most_read(settings: Settings) -> int:
 
 def _may_read(queue: Queue, settings: Settings) -> bool:
     """Consumers have not too much that they did not acknowledge; who has nothing gets something."""
-    consumers = [binding.consumer for binding in queue.takers]
-    size = queue.size + sum([consumer.bytes_out for consumer in consumers])
     count = queue.count + queue.delivering
-    if size < _most_read(settings) and not 0 <= settings.max_read_page_messages <= count:
+    if queue.size + queue.out < _most_read(settings) and not 0 <= settings.max_read_page_messages <= count:
         return True
-    return not queue.count and any(consumer.has_credit and not consumer.messages_out for consumer in consumers)
-
-
-def _waits(queue: Queue) -> bool:
-    """Until one of its consumers acknowledges."""
-    for binding in queue.takers:
-        binding.consumer.starved[queue] = None
+    if queue.room is None:
+        queue.room = Room(queue)
+    if not queue.count and queue.room.has_idle(queue):
+        return True
+    queue.room.is_awaited = True
     return False
+
+
+class Room:
+    """Of a queue whose consumers had too much that they did not acknowledge: which of them have nothing of it, and whether it waits until
+    some of it comes back. Nobody looks through the consumers for it, but once."""
+
+    __slots__ = ("_idle", "is_awaited")
+
+    def __init__(self, queue: Queue) -> None:
+        self._idle: dict[Binding, None] = dict.fromkeys([binding for binding in queue.bindings if not binding.out])
+        self.is_awaited = False
+
+    def has_idle(self, queue: Queue) -> bool:
+        """Whether one who has nothing has credit; who has none is not asked again before he is fed."""
+        if queue.takers is not queue.bindings:  # one or none
+            return any(not binding.out and binding.consumer.has_credit for binding in queue.takers)
+        while self._idle:
+            binding, _ = self._idle.popitem()
+            if binding.out:
+                continue
+            if binding.consumer.has_credit:
+                self._idle[binding] = None
+                return True
+            binding.consumer.starved[queue] = None
+        return False
+
+    def readmit(self, binding: Binding) -> None:
+        """It has come, or is fed."""
+        if not binding.out:
+            self._idle[binding] = None
+
+    def grow(self, queue: Queue, binding: Binding) -> None:
+        """A consumer has given something back, or acknowledged it."""
+        self.readmit(binding)
+        if self.is_awaited:
+            self.is_awaited = False
+            queue.engine.dispatch_later(queue)
+
+    def leave(self, binding: Binding) -> None:
+        self._idle.pop(binding, None)
 
 
 def put_off(queue: Queue, run: Run) -> bool:
@@ -157,10 +209,7 @@ def page(engine: Engine, queue: Queue, run: Run, first: int) -> None:
 
 
 def leave_in_log(queue: Queue, first: int) -> None:
-    """From this offset on the log alone has the queue's messages, and those that wait to be offered to it (fanout.py), too."""
-    fanout = queue.address.fanout if queue.id in queue.address.topics else None
-    if fanout is not None:
-        first = fanout.left_in_log(queue, first)
+    """From this offset on the log alone has the queue's messages."""
     queue.paged_from = first
     queue.unread = queue.unsearched = None  # the log may get what it did not have when it was read
     if queue.is_durable:
@@ -168,8 +217,6 @@ def leave_in_log(queue: Queue, first: int) -> None:
     elif not queue.moves_by_itself:
         mark = queue.address.log.cursors[queue.id] = Cursor(queue.id, first, is_durable=False)
         mark.reach = FAR
-    if fanout is not None:
-        fanout.pass_by(queue)
 
 
 def paged_on(engine: Engine, queue: Queue) -> None:
@@ -208,7 +255,7 @@ def load(engine: Engine, queue: Queue) -> None:
 
 def read(engine: Engine, queue: Queue, start: int, then: Then, most: int = FAR) -> tuple[list[Run], int] | None:
     """What memory has of the log from `start` on, and up to where that is all; None: the disk is asked, up to `most`, and tells `then`."""
-    log, end = queue.address.log, queue.log_end
+    log, end = queue.address.log, max(start, queue.log_end)
     on_disk = log.on_disk(start)
     if on_disk <= start:
         runs, stop = log.in_memory(start)
@@ -217,8 +264,19 @@ def read(engine: Engine, queue: Queue, start: int, then: Then, most: int = FAR) 
     return None
 
 
-def drop_withdrawn(queue: Queue, run: Run) -> None:
-    """The log alone was to have it, and could not be stored: it counts no more."""
+def drop_withdrawn(queue: Queue, runs: Sequence[Run]) -> None:
+    """What waits and could not be stored goes, also what of these the log alone was to have; what is out goes when it comes back."""
+    if queue.count:
+        for segment in queue.backlog.since(min([run.first for run in runs])):
+            if segment.run.is_withdrawn:
+                queue.drop(queue.backlog.remove(segment), "withdrawn")
+    if queue.paged_from >= 0 and (queue.tally is not None or queue.intake is not None):
+        for run in runs:
+            _drop_from_log(queue, run)
+
+
+def _drop_from_log(queue: Queue, run: Run) -> None:
+    """The log alone was to have it: it counts no more."""
     for low, high in queue.still_in_log(max(run.first, queue.paged_from), run.stop):
         for segment, is_wanted in sifted(queue, run, low, high):
             if is_wanted:

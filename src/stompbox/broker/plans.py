@@ -16,8 +16,8 @@ from stompbox.selectors.intervals import Interval, Intervals
 from stompbox.selectors.values import number_of_text
 
 if TYPE_CHECKING:
-    from stompbox.broker.address import Settings
     from stompbox.broker.queue import Queue
+    from stompbox.broker.settings import Settings
     from stompbox.message import Run
 
 

@@ -9,6 +9,7 @@ there is room. Whatever a queue wants of others it asks of its engine.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from stompbox.broker import arrivals, choosing, dispatching, emptying, messagegroups, paging, scheduling, seeking, slowness
@@ -16,7 +17,7 @@ from stompbox.broker.choosing import RoundRobin
 from stompbox.broker.consumer import Binding, Consumer
 from stompbox.broker.cursor import Cursor
 from stompbox.broker.intake import Intake
-from stompbox.broker.kinds import BY_OFFSET, PLAIN, READS_THE_LOG, ROUTING, Kind, Rules, rules_of
+from stompbox.broker.kinds import BY_OFFSET, PLAIN, READS_THE_LOG, Kind, Rules, is_for, rules_of
 from stompbox.broker.lanes import LANES, Lane
 from stompbox.broker.messagegroups import Groups
 from stompbox.broker.segments import Segment
@@ -30,7 +31,7 @@ from stompbox.selectors import Selector
 __all__ = ["Kind", "Queue"]
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterator
 
     from stompbox.broker.address import Address
     from stompbox.broker.counts import Counts
@@ -48,9 +49,9 @@ class Queue(Waiting):
 
     __slots__ = (
         "__weakref__", "_no_local", "bindings", "candidates", "counts", "delivering", "doubted_below", "exclusive", "first_use", "groups",
-        "has_tiers", "intake", "is_auto", "is_halfway", "is_loading", "is_open", "is_paused", "is_simple", "is_watched", "lane_takers",
-        "later", "maker", "moved", "name", "owner", "paged_from", "readers", "ready", "redrive", "rules", "selector", "sought",
-        "suspect_below", "takers", "tally", "turn", "unasked", "unread", "unsearched", "used", "uses",
+        "has_tiers", "intake", "is_auto", "is_halfway", "is_loading", "is_open", "is_paused", "is_simple", "is_watched", "joined",
+        "lane_takers", "later", "maker", "moved", "name", "out", "owner", "paged_from", "readers", "ready", "redrive", "room", "rules",
+        "selector", "sought", "suspect_below", "takers", "tally", "turn", "unasked", "unread", "unsearched", "used", "uses",
     )  # fmt: skip
 
     def __init__(
@@ -69,6 +70,8 @@ class Queue(Waiting):
         self.tally: Tally | None = None  # what it has not consumed, where that is limited (limits.py)
         self.later: Later | None = None  # messages for later that the log alone has (scheduling.py)
         self.delivering = 0  # messages that consumers have and have not acknowledged
+        self.out = 0  # octets of them, but for what transactions have acknowledged
+        self.room: paging.Room | None = None  # once there was none, as its consumers had too much
         self.paged_from = -1  # from this offset on the log alone has them; -1: all are in memory
         self.suspect_below = 0  # stored before a restart
         self.doubted_below = 0  # may have been delivered before a crash
@@ -92,6 +95,7 @@ class Queue(Waiting):
         self.is_auto = False  # a frame made it: it goes when nobody needs it (lifetimes.py)
         self.used = engine.now  # when it had something to hand out, or somebody to hand it to
         self.uses = 0  # consumers that it has had
+        self.joined = 0  # it was the address's so-manieth queue
         self.is_watched = False  # for slow consumers
         self.redrive: Redrive | None = None  # takes its messages back to where they came from
         self.moved = 0  # when a reader group's position last went on, ms since the epoch; 0: not since the start
@@ -129,7 +133,11 @@ class Queue(Waiting):
 
     @property
     def log_end(self) -> int:
-        return self.address.log.shown if self.kind in BY_OFFSET else self.address.log.next  # readers.py
+        """Up to where it may read the log."""
+        address = self.address
+        if self.kind in BY_OFFSET:
+            return address.log.shown  # readers.py
+        return address.log.next if address.fanout is None or self.id not in address.topics else address.fanout.end_for(self)
 
     @property
     def is_paged(self) -> bool:
@@ -155,18 +163,13 @@ class Queue(Waiting):
         return len(self.bindings) + (len(self.readers or ()) if self.rules.is_non_destructive else 0)
 
     @property
-    def max_consumers(self) -> int:
-        """-1: any number."""
-        return self.rules.max_consumers
-
-    @property
     def is_full(self) -> bool:
         """It takes no more consumers."""
         return 0 <= self.rules.max_consumers <= self.consumer_count
 
     def wants(self, run: Run) -> bool:
         """Whether messages of this routing are for it at all."""
-        return self.kind in READS_THE_LOG or bool(run.routing & ROUTING[self.kind])
+        return is_for(self.kind, run.routing, self.cursor.number)
 
     # What arrives
 
@@ -193,7 +196,7 @@ class Queue(Waiting):
         cursor = self.cursor
         if first > cursor.reach:
             cursor.pass_over(cursor.reach, first)
-        cursor.reach = max(cursor.reach, stop)  # it may have been told before these are offered to it (fanout.py)
+        cursor.reach = max(cursor.reach, stop)
 
     def show(self, run: Run, first: int, stop: int) -> None:
         for reader in tuple(self.readers or ()):
@@ -256,8 +259,11 @@ class Queue(Waiting):
 
     def _hand_out(self, only: Binding | None) -> None:
         self.is_halfway = False
-        if only is not None and only.missing:
-            choosing.readmit(only)
+        if only is not None:
+            if only.missing:
+                choosing.readmit(only)
+            if self.room is not None:
+                self.room.readmit(only)
         if self.takers:
             self.used = self.engine.now
         if self.is_simple:
@@ -389,15 +395,6 @@ class Queue(Waiting):
         if self.is_durable:
             self.cursor.revoke(segment.first, segment.stop)
 
-    def drop_withdrawn(self, runs: Iterable[Run]) -> None:
-        """What waits and could not be stored goes, also what of these the log alone was to have; what is out goes when it comes back."""
-        for segment in self._backlog.segments() if self._backlog is not None else ():
-            if segment.run.is_withdrawn:
-                self.drop(self.backlog.remove(segment), "withdrawn")
-        if self.paged_from >= 0 and (self.tally is not None or self.intake is not None):
-            for run in runs:
-                paging.drop_withdrawn(self, run)
-
     def die(self, segment: Segment, reason: str) -> None:
         """Handed out, and not to be again: dead letters."""
         self.delivering -= len(segment)
@@ -433,6 +430,8 @@ class Queue(Waiting):
         self.uses += 1
         binding = consumer.bindings[self.id] = Binding(consumer, self, self.uses)
         choosing.join(self, binding)
+        if self.room is not None:
+            self.room.readmit(binding)
         if len(self.bindings) == 1:
             self.first_use = self.uses
         slowness.watch(self.engine, self)
@@ -449,6 +448,8 @@ class Queue(Waiting):
         """What the consumer still has of this queue must have been taken from it, or the queue goes."""
         choosing.leave(self, binding)
         binding.consumer.forget(binding)
+        if self.room is not None:
+            self.room.leave(binding)
         binding.consumer.starved.pop(self, None)
         if binding.consumer.starved and not binding.consumer.is_closed:  # what it had of this queue may be credit for another
             self.engine.later.add((Consumer.feed, binding.consumer), binding.consumer.feed)
@@ -542,15 +543,22 @@ class Queue(Waiting):
 
     def still_in_log(self, first: int, stop: int) -> list[tuple[int, int]]:
         """What of first .. stop-1 was not handed out or answered while it was paged."""
-        gaps = self.cursor.ahead.gaps(max(first, self.cursor.position), stop)
-        return [part for low, high in gaps for part in self.sought.gaps(low, high)]
+        return list(self._gaps(first, stop))
 
-    def pass_over_log(self, stop: int) -> None:
-        """What is in the log alone, up to `stop`, is not to be delivered."""
-        if self.paged_from >= 0:
-            for low, high in self.still_in_log(self.paged_from, stop):
-                self.skip(low, high)
-            self._loaded_to(stop)
+    def _gaps(self, first: int, stop: int) -> Iterator[tuple[int, int]]:
+        for low, high in self.cursor.ahead.gaps(max(first, self.cursor.position), stop):
+            yield from self.sought.gaps(low, high)
+
+    def pass_over_log(self, stop: int, most: int) -> bool:
+        """What is in the log alone, up to `stop`, is not to be delivered; so many stretches of it at once. True when there is more."""
+        if not 0 <= self.paged_from < stop:
+            return False
+        found = list(islice(self._gaps(self.paged_from, stop), most))
+        for low, high in found:
+            self.skip(low, high)
+        is_more = len(found) == most and found[-1][1] < stop
+        self._loaded_to(found[-1][1] if is_more else stop)
+        return is_more
 
     def _loaded_to(self, stop: int) -> None:
         is_all = stop >= self.log_end

@@ -16,9 +16,9 @@ from stompbox.errors import Refused, StompboxError
 from stompbox.message import ANYCAST
 
 if TYPE_CHECKING:
-    from stompbox.broker.address import Settings
     from stompbox.broker.engine import Engine
     from stompbox.broker.makers import Maker
+    from stompbox.broker.settings import Settings
 
 Arguments = Mapping[str, Any]  # by attribute name of config.AddressSettings
 _LIFE: Final = "max_expiry_delay"

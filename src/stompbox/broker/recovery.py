@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from stompbox.broker import durables, lifetimes, makers, retained
+from stompbox.broker import durables, lifetimes, makers, passing, retained
 from stompbox.broker.counts import Counts
 from stompbox.broker.cursor import FAR, Cursor
 from stompbox.broker.duplicates import duplicates_of
@@ -37,6 +37,8 @@ def recover(engine: Engine, recovered: Recovered) -> None:
     for id, entry in entries.get("schedule", {}).items():
         engine.schedules.recall(id, entry, entries["schedule-next"][id])
     engine.group_patterns = {key: list(value["patterns"]) for key, value in entries.get("group", {}).items()}
+    for key, value in entries.get("group", {}).items():
+        engine.makers.made_group(key, makers.recalled(value), len(value["patterns"]))
     engine.group_owners = {key: value.get("owner", "") for key, value in entries.get("group", {}).items()}
     by_key = {key: _durable(engine, value) for key, value in entries.get("durable", {}).items()}
     queues = entries.get("queue", {})
@@ -56,6 +58,7 @@ def recover(engine: Engine, recovered: Recovered) -> None:
         for queue in engine.queues.values():
             queue.doubted_below = doubts.get(str(queue.id), 0)
     _tidy(engine)
+    passing.look(engine)
     for queue in engine.queues.values():
         if (queue.rules.is_non_destructive or queue.rules.last_value_key) and queue.paged_from >= 0:
             engine.dispatch_later(queue)  # no consumer makes it read what has expired or was replaced

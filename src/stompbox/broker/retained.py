@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from stompbox.broker.matching import wanted
 from stompbox.broker.segments import Segment, cost_of
 from stompbox.errors import Refused
-from stompbox.message import MULTICAST, Run
+from stompbox.message import KINDS, MULTICAST, Run
 from stompbox.store.chunks import decode, encode
 
 if TYPE_CHECKING:
@@ -101,7 +101,8 @@ def keep(address: Address, run: Run | None) -> None:
 
 def _last_of(run: Run) -> Run:
     columns = tuple([column[-1:] for column in run.columns])
-    return Run(run.shape, run.bodies[-1:], columns, first=run.stop - 1, arrived=run.arrived, routing=run.routing, sender=run.sender)
+    routing = run.routing & KINDS
+    return Run(run.shape, run.bodies[-1:], columns, first=run.stop - 1, arrived=run.arrived, routing=routing, sender=run.sender)
 
 
 def recall(value: dict[str, Any]) -> Run:

@@ -22,8 +22,9 @@ from stompbox.message import Run
 from stompbox.store.base import Part
 
 if TYPE_CHECKING:
-    from stompbox.broker.address import Address, Settings
+    from stompbox.broker.address import Address
     from stompbox.broker.engine import Engine
+    from stompbox.broker.settings import Settings
 
 PARTS: Final = 256  # into which the bytes, or the time, that are kept are divided
 SOON: Final = 1  # ms: a part goes when it is older than the rule says, not as old

@@ -138,7 +138,7 @@ def bind(queue: Queue, consumer: Consumer) -> None:
     if queue.id in consumer.bindings:  # named twice in one destination
         return
     if queue.is_full:
-        raise Refused("too-many-consumers", f"queue {queue.name!r} takes no more than {queue.max_consumers} consumers")
+        raise Refused("too-many-consumers", f"queue {queue.name!r} takes no more than {queue.rules.max_consumers} consumers")
     _join(queue, consumer)
 
 

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from stompbox.broker import paging
 from stompbox.config.settings import DiskFullPolicy
 from stompbox.ranges import Ranges
 
@@ -114,7 +115,7 @@ def withdraw(engine: Engine, units: list[Unit]) -> None:
     for address, runs in addresses.items():
         address.log.forget_withdrawn()
         for queue in list(address.queues()):
-            queue.drop_withdrawn(runs)
+            paging.drop_withdrawn(queue, runs)
     withdrawn = {address: Ranges(sorted([(run.first, run.stop) for run in runs])) for address, runs in addresses.items()}
     for restore in [restore for one in also for restore in reversed(one.restore)]:
         restore(withdrawn)

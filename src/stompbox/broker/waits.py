@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
+from itertools import islice
 
 from stompbox.broker.memory import Memory
 from stompbox.broker.segments import Segment
@@ -55,11 +56,12 @@ class Waits:
             found.append(self._went(heappop(self._heap)[2]))
         return found
 
-    def take_fresh(self, start: int) -> list[tuple[int, Segment]]:
-        """Takes out what was never delivered and lies from `start` on in the log, with its times."""
-        fresh = [entry for entry in self._heap if not entry[2].deliveries and entry[2].first >= start]
+    def take_fresh(self, start: int, most: int) -> list[tuple[int, Segment]]:
+        """Takes out some of what was never delivered and lies from `start` on in the log, with its times."""
+        fresh = list(islice((entry for entry in self._heap if not entry[2].deliveries and entry[2].first >= start), most))
         if fresh:
-            self._heap = [entry for entry in self._heap if entry[2].deliveries or entry[2].first < start]
+            gone = {turn for _, turn, _ in fresh}
+            self._heap = [entry for entry in self._heap if entry[1] not in gone]
             heapify(self._heap)
         return [(when, self._went(segment)) for when, _, segment in fresh]
 

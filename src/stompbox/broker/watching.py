@@ -53,4 +53,5 @@ def tell_of(engine: Engine, address: Address) -> None:
             join(engine, watcher.on_address, address)
     for group, patterns in engine.group_patterns.items():
         if any(engine.wildcards.is_named(pattern, address.name) for pattern in patterns):
-            engine.new_queue(address, group, Kind.GROUP, position=address.log.oldest)
+            maker = engine.makers.of_group(group, address)
+            engine.new_queue(address, group, Kind.GROUP, position=address.log.oldest, maker=maker)

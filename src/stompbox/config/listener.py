@@ -187,7 +187,12 @@ class ListenerOptions(Struct, frozen=True, kw_only=True, rename="camel"):
     ] = 28_000  # fewer than maxBindings, so that the addresses of one user alone never close the wildcard of another
     max_queues_per_user: Annotated[
         int,
-        key("The same of queues, durable subscriptions and named readers; -1: no limit.", "queues", source=_OWN, at_least=-1),
+        key(
+            "The same of queues, durable subscriptions, named readers and reader groups with their positions; -1: no limit.",
+            "queues",
+            source=_OWN,
+            at_least=-1,
+        ),
     ] = 28_000
     max_transactions: Annotated[int, key("Transactions that one connection has open.", "transactions", source=_OWN, at_least=1)] = 100
     max_transaction_size: Annotated[

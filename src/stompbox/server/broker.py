@@ -11,8 +11,8 @@ import logging
 import random
 import secrets
 import time
-from collections import Counter
-from collections.abc import Coroutine, Iterable
+from collections import Counter, deque
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -143,6 +143,7 @@ class Broker:
         for host in configuration.virtual_hosts:
             configure(self.engine, *configuration.made_of(host))
         limit_sinks(self.sinks, configuration)
+        self.reloads: deque[Callable[[], Configuration]] = deque()  # the one that is going on, and who waits for it (reloading.py)
         self.publications.resume()
         self.engine.notifications.address = configuration.management_notification_address or ""
 

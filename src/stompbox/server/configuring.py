@@ -6,15 +6,19 @@ it goes, with its messages. A reload says what stays.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Final
 
+from stompbox.broker import closing
 from stompbox.broker.address import Address
-from stompbox.broker.diverts import PASS, STRIP, Divert, drop_all
+from stompbox.broker.diverts import PASS, STRIP, Divert
 from stompbox.broker.engine import Engine
-from stompbox.broker.kinds import rules_of
+from stompbox.broker.kinds import Rules, rules_of
 from stompbox.broker.queue import Kind, Queue
+from stompbox.broker.queuearguments import settings_of
+from stompbox.broker.resettling import Sizes, diverting, resettling
 from stompbox.broker.sinks import Sinks
 from stompbox.config import AddressTable, Configuration, DeletePolicy, DivertRouting, DivertTable, QueueTable, RoutingType
 from stompbox.config.spaces import local
@@ -54,7 +58,8 @@ def configure(engine: Engine, addresses: Iterable[AddressTable], diverts: Iterab
     for divert in diverts:
         engine.add_divert(divert.address, divert_of(divert))
     for table in addresses:
-        _configure_address(engine, table)
+        for _ in _configuring_address(engine, table, is_start=True):
+            pass
 
 
 def divert_of(table: DivertTable) -> Divert:
@@ -74,17 +79,25 @@ def filter_of(table: DivertTable | QueueTable) -> Selector | None:
     return compile_selector(table.filter) if table.filter else None
 
 
-def reconfigure(engine: Engine, old: Configuration, new: Configuration) -> list[str]:
-    """From what the one file says to what the other says; the address settings are the new ones already. What could not be done."""
-    said = _change_diverts(engine, _diverts(old), _diverts(new))
+def reconfiguring(engine: Engine, old: Configuration, new: Configuration, sizes: Sizes, said: list[str]) -> Iterator[None]:
+    """From what the one file says to what the other says, in steps; `said`: what could not be done."""
+    engine.settings = new.settings_of()
+    yield from _changing_diverts(engine, _diverts(old), _diverts(new), said)
     before, after = _addresses(old), _addresses(new)
+    own = {(name, queue.name): queue for name, table in after.items() for queue in table.queues}
+    yield from resettling(engine, partial(_rules_for, own), sizes)
     for name, table in before.items():
-        said += _remove_address(engine, name) if name not in after else _remove_queues(engine, table, after[name])
+        yield from _removing(engine, table, after.get(name), said)
     for name, table in after.items():
         if table != before.get(name) or name not in engine.addresses:
             said += _later(engine, table)
-            _configure_address(engine, table, is_start=False)
-    return said
+            yield from _configuring_address(engine, table, is_start=False)
+
+
+def _rules_for(own: Mapping[tuple[str, str], QueueTable], queue: Queue) -> Rules:
+    """Those of the file's queues stand there."""
+    table = own.get((queue.address.name, queue.name))
+    return rules_of(settings_of(queue)) if table is None else rules_of(queue.address.settings, table)
 
 
 def _addresses(configuration: Configuration) -> dict[str, AddressTable]:
@@ -99,50 +112,60 @@ def _diverts(configuration: Configuration) -> dict[tuple[str, str], DivertTable]
     return own | {(host.name, table.name): table for host in configuration.virtual_hosts for table in configuration.made_of(host)[1]}
 
 
-def _change_diverts(engine: Engine, old: dict[tuple[str, str], DivertTable], new: dict[tuple[str, str], DivertTable]) -> list[str]:
+def _changing_diverts(
+    engine: Engine, old: dict[tuple[str, str], DivertTable], new: dict[tuple[str, str], DivertTable], said: list[str]
+) -> Iterator[None]:
     """The order is that of the file. What went from the file and stays comes first, since it was there before."""
     gone = {key: table for key, table in old.items() if key not in new}
     settings = engine.settings
     kept = {key: table for key, table in gone.items() if settings.resolve(table.address).config_delete_diverts is DeletePolicy.OFF}
+    said += [f"divert {name!r} stays until the next start (config-delete-diverts is OFF)" for _, name in kept]
     if {**kept, **new} != old or list(new) != list(old):
-        drop_all(engine)
-        for table in (*kept.values(), *new.values()):
-            engine.add_divert(table.address, divert_of(table))
-    return [f"divert {name!r} stays until the next start (config-delete-diverts is OFF)" for _, name in kept]
+        yield from diverting(engine, [(table.address, divert_of(table)) for table in (*kept.values(), *new.values())])
 
 
-def _remove_address(engine: Engine, name: str) -> list[str]:
-    address = engine.addresses.get(name)
-    if address is None:
-        return []
-    if address.settings.config_delete_addresses is DeletePolicy.OFF:
-        return [f"address {local(name)!r} stays (config-delete-addresses is OFF)"]
-    if any(queue.owner for queue in address.queues()):
-        return [f"address {local(name)!r} stays, for it has durable subscriptions"]
-    engine.drop_address(address)
-    return []
-
-
-def _remove_queues(engine: Engine, old: AddressTable, new: AddressTable) -> list[str]:
+def _removing(engine: Engine, old: AddressTable, new: AddressTable | None, said: list[str]) -> Iterator[None]:
+    """What the file has no more of one address."""
     address = engine.addresses.get(old.name)
-    gone = {table.name for table in old.queues} - {table.name for table in new.queues}
-    queues = [queue for queue in (*address.anycast.values(), *address.named.values()) if queue.name in gone] if address else []
-    if address is not None and address.settings.config_delete_queues is DeletePolicy.OFF:
-        return [f"queue {local(queue.name)!r} stays (config-delete-queues is OFF)" for queue in queues]
-    for queue in [queue for queue in queues if not queue.owner]:
-        engine.drop_queue(queue)
-    return [f"queue {local(queue.name)!r} stays, for it is a durable subscription's" for queue in queues if queue.owner]
+    if address is None:
+        return
+    if new is not None:
+        yield from _removing_queues(engine, address, old, new, said)
+    elif address.settings.config_delete_addresses is DeletePolicy.OFF:
+        said.append(f"address {local(old.name)!r} stays (config-delete-addresses is OFF)")
+    elif any(queue.owner for queue in address.queues()):
+        said.append(f"address {local(old.name)!r} stays, for it has durable subscriptions")
+    else:
+        yield from closing.dropping(engine, address, lambda: None)
+    yield
+
+
+def _removing_queues(engine: Engine, address: Address, old: AddressTable, new: AddressTable, said: list[str]) -> Iterator[None]:
+    kept, is_off = {table.name for table in new.queues}, address.settings.config_delete_queues is DeletePolicy.OFF
+    for name in [table.name for table in old.queues if table.name not in kept]:
+        for queue in (address.anycast.get(name), address.named.get(name)):
+            if queue is None:
+                continue
+            if is_off:
+                said.append(f"queue {local(name)!r} stays (config-delete-queues is OFF)")
+            elif queue.owner:
+                said.append(f"queue {local(name)!r} stays, for it is a durable subscription's")
+            else:
+                engine.drop_queue(queue)
+                yield
 
 
 def _later(engine: Engine, table: AddressTable) -> list[str]:
     """A queue that becomes durable, or is so no more, is another queue: its messages would go."""
     address = engine.addresses.get(table.name)
-    known = {queue.name: queue for queue in (*address.anycast.values(), *address.named.values())} if address else {}
-    differ = [queue.name for queue in table.queues if queue.name in known and known[queue.name].is_durable is not queue.durable]
+    if address is None:
+        return []
+    found = [(queue, address.named.get(queue.name) or address.anycast.get(queue.name)) for queue in table.queues]
+    differ = [queue.name for queue, known in found if known is not None and known.is_durable is not queue.durable]
     return [f"queue {local(name)!r} changes `durable` at the next start" for name in differ]
 
 
-def _configure_address(engine: Engine, table: AddressTable, *, is_start: bool = True) -> None:
+def _configuring_address(engine: Engine, table: AddressTable, *, is_start: bool) -> Iterator[None]:
     address = engine.addresses.get(table.name) or engine.create_address(table.name)
     if address.is_auto:  # a frame had made it; from now on it stays
         address.is_auto = False
@@ -151,6 +174,7 @@ def _configure_address(engine: Engine, table: AddressTable, *, is_start: bool = 
     address.add_kind(sum(_ROUTING[kind] for kind in set(table.routing_types)) or engine.default_routing(table.name))
     for queue in table.queues:
         _configure_queue(engine, address, queue, several=len(table.routing_types) > 1, is_start=is_start)
+        yield
 
 
 def _configure_queue(engine: Engine, address: Address, table: QueueTable, *, several: bool, is_start: bool) -> None:
@@ -169,17 +193,6 @@ def _configure_queue(engine: Engine, address: Address, table: QueueTable, *, sev
     elif queue.selector != selector or queue.is_auto:
         _change(engine, queue, table, is_auto=False)
     queue.obey(rules_of(address.settings, table))
-
-
-def obey(engine: Engine, addresses: Iterable[AddressTable]) -> None:
-    """Address settings are new: the rules of the file's queues."""
-    for table in addresses:
-        address = engine.addresses.get(table.name)
-        for queue in table.queues if address is not None else ():
-            assert address is not None
-            found = address.anycast.get(queue.name) or address.named.get(queue.name)
-            if found is not None:
-                found.obey(rules_of(address.settings, queue))
 
 
 def _change(engine: Engine, queue: Queue, table: QueueTable, *, is_auto: bool) -> None:

@@ -54,20 +54,22 @@ async def group_open(connection: Connection, frame: Frame) -> Answer:
             permissions.require(connection.user, Right.CONSUME, destination.address)
         if destination.address not in known:
             permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, destination.address)
+    patterns, maker = [destination.address for destination in destinations], connection.allowance.maker
+    groups.require(engine, name, patterns, maker)
     async for destination in in_turns(connection.broker.turns, destinations):
         if not destination.is_wild:
             make(connection, destination)
-    patterns = [destination.address for destination in destinations]
     joining = await _joining(connection, frame, wish, patterns)
     starting = await _starting(connection, frame, wish, joining)
     if frame.headers.get("strict") == "true":
         async for address in in_turns(connection.broker.turns, joining):
             groups.require_within(name, address, starting(address))
     _require_own(connection, name)  # somebody else may have made it meanwhile
-    groups.make_group(engine, name, patterns, owner=owner_of(connection), maker=connection.allowance.maker)
+    groups.require(engine, name, patterns, maker, joining)
+    groups.make_group(engine, name, patterns, owner=owner_of(connection), maker=maker)
     async for address in in_turns(connection.broker.turns, joining):
         groups.require_group(engine, name)  # somebody may have deleted it meanwhile
-        groups.join(engine, name, address, starting)
+        groups.join(engine, name, address, starting, maker and maker.counted)
     await durable(connection)
     shown, following = await readable(connection, frame, destinations)
     found = {local(address.name): groups.lag(address, name) for address in shown if name in address.groups}

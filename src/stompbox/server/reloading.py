@@ -3,19 +3,18 @@
 What is wrong in it, and what only a restart can do, is named in the log, and nothing changes: a broker that took the half of a file (its
 users are gone, and its sockets are still open to everybody) would be what nobody has configured.
 
-Users, permissions, virtual hosts, address settings, limits, addresses and diverts change at once, for connections that are there as
-well: what is no longer allowed ends (revoking.py), one connection after the other, and the log says so when all are held to it.
+Users, permissions, virtual hosts and limits change at once, for connections that are there as well: what is no longer allowed ends
+(revoking.py), one connection after the other. Then the addresses that are there obey the new settings and diverts, one after the other
+(broker/resettling.py), and those of the file are made; the log says so when all is done. A SIGHUP that comes meanwhile has its turn then.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from stompbox.broker import limits
-from stompbox.broker.resettling import resettle
 from stompbox.config import Configuration, needs_restart
 from stompbox.errors import ConfigError
 from stompbox.security import Users
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("stompbox")
 
+WAITING: Final = 2  # the one that is going on, and one that reads what has changed since
 STAYING: Final = 100  # lines about what stays although the file has it no more
 
 Read = Callable[[], Configuration]
@@ -39,36 +39,57 @@ Read = Callable[[], Configuration]
 
 
 def reload(broker: Broker, read: Read) -> None:
+    """Reads and takes it; where another one is going on still, when that is done. One that waits will read what is there then."""
+    if len(broker.reloads) < WAITING:
+        broker.reloads.append(read)
+    if len(broker.reloads) == 1:
+        _begin(broker)
+
+
+def _begin(broker: Broker) -> None:
+    while broker.reloads:
+        found = _read(broker, broker.reloads[0])
+        if found is not None:
+            stays: list[str] = []
+            broker.turns.run(taking(broker, found, stays), partial(_done, broker, stays))
+            broker.flush()
+            return
+        broker.reloads.popleft()
+
+
+def _read(broker: Broker, read: Read) -> Configuration | None:
+    """None: it is refused, and the log says why."""
     try:
         found = read()
     except ConfigError as error:
         said = "the configuration is not read again: %s (%s). Everything stays as it was"
         log.error(said, error.message, error.code, extra={"code": error.code})
-        return
+        return None
     later = needs_restart(broker.configuration, found)
     if later:
         log.error("the configuration is not read again: only a restart can change %s. Everything stays as it was", ", ".join(later))
-        return
+        return None
     try:
         changes = _prepared(broker, found)
     except ConfigError as error:
         log.error("the listeners stay as they were, and so does all else: %s (%s)", error.message, error.code, extra={"code": error.code})
-        return
+        return None
     for door, listener, context in changes:
         door.change(listener, context)
-    stays = take(broker, found)
-    broker.turns.run(revoking(broker), partial(_done, stays))
-    broker.flush()
+    return found
 
 
-def _done(stays: list[str]) -> None:
+def _done(broker: Broker, stays: list[str]) -> None:
     for line in stays[:STAYING]:
         log.warning("%s", line)
     log.warning("the configuration was read again")
+    broker.reloads.popleft()
+    if broker.reloads:
+        broker.loop.call_soon(_begin, broker)
 
 
-def take(broker: Broker, configuration: Configuration) -> list[str]:
-    """From now on this one counts. What of the old one stays none the less."""
+def taking(broker: Broker, configuration: Configuration, stays: list[str]) -> Iterator[None]:
+    """From now on this one counts, in steps. `stays`: what of the old one stays none the less."""
     old, broker.configuration = broker.configuration, configuration
     broker.hosts = Hosts(configuration.virtual_hosts)
     broker.users = Users(configuration.users, configuration.authentication_cache_size)
@@ -78,22 +99,17 @@ def take(broker: Broker, configuration: Configuration) -> list[str]:
     broker.ledger.most = configuration.max_client_memory
     broker.selectors.limit(configuration.max_selector_cache_memory)
     configuring.limit_memory(engine, configuration)
-    resettle(engine, configuration.settings_of())
-    stays = configuring.reconfigure(engine, old, configuration)
-    configuring.obey(engine, configuration.addresses)
-    for host in configuration.virtual_hosts:
-        configuring.obey(engine, configuration.made_of(host)[0])
     broker.timeouts.change(configuration.transaction_timeout)
     configuring.limit_sinks(broker.sinks, configuration)
     engine.schedules.limit(configuration.max_scheduled_bytes)
     engine.notifications.address = configuration.management_notification_address or ""
-    limits.measure(engine, broker.committer.store.sizes)
-    broker.pressure.relieve()
     broker.logins.obey(configuration)
     broker.turns.obey(configuration)
     logging.getLogger().setLevel(configuration.log_level.value.upper())
     broker.frames.look_again()
-    return stays
+    yield from revoking(broker)
+    yield from configuring.reconfiguring(engine, old, configuration, broker.committer.store.sizes, stays)
+    broker.pressure.relieve()
 
 
 def _prepared(broker: Broker, configuration: Configuration) -> list[tuple[Door, Listener, SSLContext | None]]:

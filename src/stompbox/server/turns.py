@@ -6,7 +6,7 @@
 | COMMIT, ABORT, UNSUBSCRIBE and what else is long of itself    | some of its messages        | the rest of the frame        |
 | a SEND to very many subscriptions (broker/fanout.py)          | some of them                | the rest of the frame        |
 | SUBSCRIBE to a wildcard                                       | some of what it covers      | the rest of the frame        |
-| a reload (revoking.py)                                        | a connection                | the others                   |
+| a reload (reloading.py)                                       | a connection, an address    | the others                   |
 | a connection that ends (leaving.py)                           | some of what it had         | the rest of it               |
 | messages to be encoded and written (delivering.py)            | some subscriptions          | the others                   |
 | what was read for paged queues (broker.py)                     | a portion of work           | the others                   |

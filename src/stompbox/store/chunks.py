@@ -17,6 +17,9 @@ is the latest arrival (ms). Consecutive runs of one shape and routing without a 
 arrival for each stretch of messages that came in the same ms. Lengths stand together and data stands together, so that a
 reader can lay columns over them without touching a message. Who sent a message is not kept.
 
+A routing has two bits for the kinds and above them, up to HANDLES, the number of the one queue that the run is for (message.py,
+FOR_ONE). Who does not know the number reads the same messages.
+
 A run whose bodies lie in the store in pieces (message.py, Large) has the bit HANDLES in its routing and, in place of each body,
 <QQ> its id and its size. Only blobs with such runs have the magic SBC2; who reads blobs elsewhere gets them with the bodies in place.
 

@@ -1,0 +1,293 @@
+"""What one message costs does not grow with the subscriptions, queues or consumers that are there: counted in lines of ours that run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from stompbox.broker import fanout, paging, passing, subscriptions
+from stompbox.broker.consumer import AckMode, Consumer
+from stompbox.broker.destinations import Destination
+from stompbox.broker.queue import Queue
+from stompbox.broker.transaction import Transaction
+from stompbox.config.settings import AddressSetting
+from stompbox.message import ANYCAST, MULTICAST, Run, Shape
+from tests.broker.world import World
+
+FEW, MANY = 400, 4000
+
+
+def lines(act: Callable[[], object]) -> int:
+    """Lines that run, each round of a loop for itself."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal count
+        if "stompbox" not in frame.f_code.co_filename:
+            return None
+        count += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        act()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def sent(world: World, destination: str, routing: int, queue: str = "", *, sender: int = 0, body: bytes = b"x") -> Run:
+    run = Run(Shape({"destination": destination}), [body], routing=routing, queue=queue, sender=sender)
+    world.engine.publish(world.engine.addresses[destination], run)
+    return run
+
+
+# A topic
+
+
+def plain(world: World, count: int) -> None:
+    for number in range(count):
+        world.on_topic(world.consumer(str(number), AckMode.AUTO), "t")
+
+
+def durable(world: World, count: int) -> None:
+    for number in range(count):
+        world.on_durable(world.consumer(str(number), AckMode.AUTO), f"d{number}", "t")
+
+
+def with_a_selector(world: World, count: int) -> None:
+    for number in range(count):
+        world.on_topic(world.consumer(str(number), AckMode.AUTO, selector="k = 'v' OR k IS NULL"), "t")
+
+
+def own(world: World, count: int) -> None:
+    """Of the session that sends, and wants nothing of its own."""
+    for number in range(count):
+        world.on_topic(world.consumer(str(number), AckMode.AUTO, session=7), "t", no_local=number > 0)
+
+
+@pytest.mark.parametrize("subscribe", [plain, durable, with_a_selector])
+def test_a_send_does_not_walk_through_the_subscriptions_of_its_topic(subscribe: Callable[[World, int], None]) -> None:
+    found = {}
+    for count in (FEW, MANY):
+        world = World()
+        subscribe(world, count)
+        world.settle()
+        sent(world, "t", MULTICAST)
+        assert len(world.settle()) == count
+        found[count] = lines(lambda world=world: sent(world, "t", MULTICAST))  # type: ignore[misc]
+        assert [got.body for got in world.settle()] == [b"x"] * count
+    assert found[MANY] < found[FEW] + 100, found
+
+
+def test_those_that_want_nothing_of_their_own_are_left_out_in_their_turn() -> None:
+    world = World()
+    own(world, FEW)
+    sent(world, "t", MULTICAST, sender=7)
+    assert [got.consumer for got in world.settle()] == ["0"]
+    sent(world, "t", MULTICAST, sender=8)
+    assert len(world.settle()) == FEW
+
+
+def test_what_costs_too_much_to_ask_at_once_is_put_off_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    put_off: list[Queue] = []
+    monkeypatch.setattr(fanout.paging, "put_off", lambda queue, run: (put_off.append(queue), paging_put_off(queue, run))[1])
+    world = World(portion=1000)
+    for number in range(MANY):
+        world.on_topic(world.consumer(str(number), AckMode.AUTO, selector=f"k = {number} OR k IS NULL"), "t")
+    sent(world, "t", MULTICAST)
+    assert put_off == []
+    most, before = 0, 0
+    while world.engine.dispatch_rest(lambda: False):
+        most, before = max(most, len(put_off) - before), len(put_off)
+    assert len(put_off) == MANY
+    assert most <= fanout.AT_ONCE
+    assert len(world.settle()) == MANY
+
+
+paging_put_off = paging.put_off
+
+
+@pytest.mark.parametrize("is_durable", [False, True])
+def test_a_queue_that_reads_the_log_finds_all_of_it_once(is_durable: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some have no room, and go on reading while later messages wait for their turn."""
+    monkeypatch.setattr(fanout, "MANY", 2)
+    monkeypatch.setattr(fanout, "AT_ONCE", 1)
+    world = World(page_size=400)
+    consumers = [world.consumer(str(number), prefetch=1) for number in range(4)]
+    for number, consumer in enumerate(consumers):
+        _ = world.on_durable(consumer, f"d{number}", "t") if is_durable else world.on_topic(consumer, "t")
+    bodies = [b"%02d" % number * 50 for number in range(30)]
+    found: dict[str, list[bytes]] = {}
+
+    def take() -> None:
+        for got in world.out():
+            found.setdefault(got.consumer, []).append(got.body)
+            world.ack(consumers[int(got.consumer)], got)
+
+    for number, body in enumerate(bodies):
+        sent(world, "t", MULTICAST, body=body)
+        world.engine.dispatch_rest(lambda: False)
+        world.serve()
+        if number % 3 == 0:
+            take()
+        if number % 5 == 0:
+            world.commit()
+    for _ in range(400):
+        take()
+        world.engine.dispatch_rest(lambda: False)
+        world.serve()
+        world.commit()
+    assert {name: len(got) for name, got in found.items()} == {str(number): 30 for number in range(4)}
+    assert all(got == bodies for got in found.values())
+
+
+# Queues of one address
+
+
+def queues(world: World, count: int, kind: int = ANYCAST) -> None:
+    address = world.address("a", kind)
+    for number in range(count):
+        world.engine.exact_queue(address, f"q{number}", kind)
+
+
+@pytest.mark.parametrize("kind", [ANYCAST, MULTICAST])
+def test_a_send_to_one_of_very_many_queues_does_not_tell_the_others(kind: int) -> None:
+    found = {}
+    for count in (FEW, MANY):
+        world = World()
+        queues(world, count, kind)
+        sent(world, "a", kind, "q7")
+        found[count] = lines(lambda world=world: sent(world, "a", kind, "q7"))  # type: ignore[misc]
+        world.settle()
+        assert all(queue.cursor.position == 2 for queue in world.engine.queues.values() if queue.name != "q7"), "they are told in steps"
+    assert found[MANY] < found[FEW] + 50, found
+
+
+@pytest.mark.parametrize("count", [3, FEW])
+@pytest.mark.parametrize("kind", [ANYCAST, MULTICAST])
+def test_it_is_found_by_no_other_queue_in_the_log_and_after_a_restart_neither(kind: int, count: int) -> None:
+    world = World()
+    queues(world, count, kind)
+    sent(world, "a", kind, "q1", body=b"1")
+    sent(world, "a", kind, "q2", body=b"2")
+    world.settle()
+    world.commit()
+    world = world.restart()
+    world.settle()
+    for name, bodies in (("q0", []), ("q2", [b"2"]), ("q1", [b"1"])):
+        consumer = world.consumer(name)
+        if kind == ANYCAST:
+            world.on_queue(consumer, "a", name)
+        else:
+            subscriptions.to_queue(world.engine, consumer, Destination("a", "a", MULTICAST, name))
+            subscriptions.start(consumer)
+        got = world.settle()
+        assert [one.body for one in got] == bodies, name
+        for one in got:
+            world.ack(consumer, one)
+    world.commit()
+    assert world.engine.addresses["a"].log.low_water() >= 2, "nobody keeps them"
+
+
+@pytest.mark.parametrize("size", [1, 5])
+def test_each_message_goes_to_the_next_of_very_many_anycast_queues(size: int) -> None:
+    found = {}
+    for count in (FEW, MANY):
+        world = World()
+        queues(world, count)
+        address = world.engine.addresses["a"]
+        runs = [Run(Shape({"destination": "a"}), [b"%d" % number for number in range(size)]) for _ in range(3)]
+        world.engine.publish(address, runs[0])
+        found[count] = lines(lambda world=world, runs=runs: world.engine.publish(world.engine.addresses["a"], runs[1]))  # type: ignore[misc]
+        world.engine.publish(address, runs[2])
+        waiting = [queue for queue in world.engine.queues.values() if queue.count]
+        assert len(waiting) == 3 * size
+        assert all(queue.count == 1 for queue in waiting)
+        assert address.log.next == 3 * size
+    assert found[MANY] < found[FEW] + 50, found
+
+
+def test_very_many_queues_get_each_message_once_over_a_restart() -> None:
+    world = World()
+    queues(world, passing.FEW + 6)
+    for number in range(3):
+        world.engine.publish(world.engine.addresses["a"], Run(Shape({"destination": "a"}), [b"%d.%d" % (number, at) for at in range(50)]))
+    world.commit()
+    world = world.restart()
+    found = []
+    for queue in list(world.engine.addresses["a"].anycast):
+        world.on_queue(world.consumer(queue, AckMode.AUTO), "a", queue)
+        found += [got.body for got in world.settle()]
+    assert sorted(found) == sorted(b"%d.%d" % (number, at) for number in range(3) for at in range(50))
+
+
+# Consumers of a paged queue
+
+
+def crowded(count: int) -> tuple[World, list[Consumer]]:
+    """A queue that reads the log, each of whose consumers has a message and credit for another."""
+    world = World(AddressSetting(match="q", max_read_page_messages=count, max_size_bytes=1000, page_size_bytes=1000))
+    consumers = [world.on_queue(world.consumer(str(number), prefetch=2), "q") for number in range(count)]
+    for _ in range(3 * count + 20):
+        sent(world, "q", ANYCAST, body=b"x" * 20)
+    world.commit()
+    return world, consumers
+
+
+def test_a_paged_queue_does_not_walk_through_its_consumers() -> None:
+    found = {}
+    for count in (50, 1000):
+        world, consumers = crowded(count)
+        got = [one for _ in range(20) for one in world.settle()]
+        assert len(got) >= count
+        world.ack(consumers[int(got[0].consumer)], got[0])
+        got += world.settle()
+        before = len(got)
+
+        def turn(world: World = world, consumers: list[Consumer] = consumers, got: list[Any] = got) -> None:
+            for one in got[1:21]:
+                world.ack(consumers[int(one.consumer)], one)
+                got.extend(world.settle())
+
+        found[count] = lines(turn)
+        assert len(got) > before, "it goes on reading"
+    assert found[1000] < 2 * found[50], found
+
+
+def test_a_paged_queue_gives_to_who_has_nothing_although_others_have_too_much() -> None:
+    world = World(AddressSetting(match="q", max_read_page_messages=10, max_size_bytes=200, page_size_bytes=200), chunk_bytes=100)
+    world.engine.anycast_queue(world.address("q", ANYCAST))
+    for number in range(40):
+        sent(world, "q", ANYCAST, body=b"%02d" % number * 10)
+        world.commit()
+    greedy = world.on_queue(world.consumer("greedy"), "q")
+    had = [got for _ in range(10) for got in world.settle()]
+    assert 10 <= len(had) < 40
+    world.on_queue(world.consumer("late", prefetch=1), "q")
+    assert [got.consumer for got in world.settle()][:1] == ["late"]
+    for got in had:
+        world.ack(greedy, got)
+    assert "greedy" in [got.consumer for _ in range(10) for got in world.settle()]
+
+
+def test_a_queue_goes_on_when_a_transaction_has_acknowledged_what_its_consumer_had() -> None:
+    """Who holds messages in a transaction has room for others."""
+    world = World(AddressSetting(match="q", max_size_bytes=200, page_size_bytes=100, max_read_page_bytes=100), chunk_bytes=100)
+    world.engine.anycast_queue(world.address("q", ANYCAST))
+    for number in range(40):
+        sent(world, "q", ANYCAST, body=b"%02d" % number * 10)
+        world.commit()
+    consumer = world.on_queue(world.consumer("c"), "q")
+    held = Transaction("t")
+    bodies: list[bytes] = []
+    for _ in range(60):
+        for got in world.settle():
+            bodies.append(got.body)
+            world.hold(held, consumer, got)
+    assert bodies == [b"%02d" % number * 10 for number in range(40)]

@@ -1,0 +1,150 @@
+"""What a reload changes while very much is there, by the turns that it takes: settings, diverts, queues, each address whole."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from stompbox.broker.address import Address
+from stompbox.config import Configuration
+from stompbox.config.settings import AddressFullPolicy, AddressSetting, DeletePolicy
+from stompbox.config.tables import AddressTable, DivertTable, QueueTable
+from stompbox.errors import ConfigError
+from stompbox.message import ANYCAST
+from stompbox.server import reloading
+from tests.server.turning import LOOKS, World
+
+MANY = 1000
+LIMITED = (AddressSetting(match="#", address_full_policy=AddressFullPolicy.FAIL, max_size_messages=3),)
+
+
+def filled(world: World, count: int = MANY) -> None:
+    engine = world.broker.engine
+    for number in range(count):
+        engine.anycast_queue(engine.address(f"a.{number}", ANYCAST))
+
+
+def reload(world: World, **changes: object) -> None:
+    reloading.reload(world.broker, lambda: replace(world.broker.configuration, **changes))
+
+
+def obeying(world: World) -> int:
+    return sum(address.limits is not None for address in world.broker.engine.addresses.values())
+
+
+def test_very_many_queues_obey_new_settings_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    filled(world)
+    steps: list[str] = []
+    obey = Address.obey
+    monkeypatch.setattr(Address, "obey", lambda self, settings: (steps.append(self.name), obey(self, settings))[1])
+    client = world.client()
+    for _ in range(2):
+        client.say(("SEND", {"destination": "/queue/a.7"}))
+    reload(world, address_settings=LIMITED)
+    most, before = len(steps), len(steps)
+    client.say(("SEND", {"destination": "/queue/new", "receipt": "meanwhile"}))
+    assert client.confirmed() == ["meanwhile"], "others have their turn"
+    assert world.broker.engine.addresses["new"].limits is not None, "what is made meanwhile obeys the new ones"
+    while world.broker.turns.waiting:
+        world.turn()
+        most, before = max(most, len(steps) - before), len(steps)
+    assert 0 < most <= LOOKS + 1
+    assert sorted(steps) == sorted(f"a.{number}" for number in range(MANY))
+    assert obeying(world) == MANY + 1
+    assert not world.broker.reloads
+    for number in range(2):
+        client.say(("SEND", {"destination": "/queue/a.7", "receipt": f"{number}"}))
+    assert client.confirmed() == ["meanwhile", "0"], "what was there before counts"
+    assert client.errors() == ["address-full"]
+
+
+def test_very_many_queues_of_one_address_are_metered_in_portions() -> None:
+    world = World()
+    engine = world.broker.engine
+    address = engine.address("a", ANYCAST)
+    for number in range(MANY):
+        engine.anycast_queue(address, f"q{number}")
+    reload(world, address_settings=LIMITED)
+    most = before = sum(queue.tally is not None for queue in address.queues())
+    while world.broker.turns.waiting:
+        world.turn()
+        now = sum(queue.tally is not None for queue in address.queues())
+        most, before = max(most, now - before), now
+    assert before == MANY
+    assert most < MANY // 2
+
+
+def test_diverts_change_address_by_address_and_what_is_sent_meanwhile_goes_by_one_of_the_two() -> None:
+    old, new = [DivertTable(name="d", address="#", forwarding_address=to, exclusive=True) for to in ("old", "new")]
+    world = World(diverts=(old,))
+    filled(world)
+    client = world.client()
+    reload(world, diverts=(new,))
+    for number in range(MANY):
+        client.say(("SEND", {"destination": f"/queue/a.{number}"}))
+        world.turn()
+    world.until_idle()
+    engine = world.broker.engine
+    counts = [engine.addresses[name].anycast[name].count for name in ("old", "new") if name in engine.addresses]
+    assert sum(counts) == MANY, "none is lost, and none goes twice"
+    assert all(not engine.addresses[f"a.{number}"].anycast[f"a.{number}"].count for number in range(MANY))
+    assert [divert.forwarding_address for _, divert in engine.diverts] == ["new"]
+
+
+def test_a_reload_that_comes_meanwhile_has_its_turn_then_and_reads_what_is_there_then() -> None:
+    world = World()
+    filled(world)
+    reload(world, address_settings=LIMITED)
+    reads: list[int] = []
+
+    def read() -> Configuration:
+        reads.append(obeying(world))
+        return replace(world.broker.configuration, address_settings=())
+
+    for _ in range(3):
+        reloading.reload(world.broker, read)
+    assert reads == []
+    for _ in range(10_000):
+        world.turn()
+        if not world.broker.reloads:
+            break
+    assert reads == [MANY], "once, when the first was done"
+    assert obeying(world) == 0
+
+
+def test_one_that_is_refused_changes_nothing_and_the_next_has_its_turn() -> None:
+    world = World()
+    filled(world, 10)
+
+    def wrong() -> Configuration:
+        raise ConfigError("bad-value", "no")
+
+    reload(world, address_settings=LIMITED)
+    reloading.reload(world.broker, wrong)
+    for _ in range(100):
+        world.turn()
+    assert not world.broker.reloads
+    assert obeying(world) == 10
+    assert world.broker.configuration.address_settings == LIMITED
+    reload(world, address_settings=())
+    for _ in range(100):
+        world.turn()
+    assert obeying(world) == 0
+
+
+def test_queues_and_an_address_that_went_from_the_file_go_in_portions() -> None:
+    force = (AddressSetting(match="#", config_delete_queues=DeletePolicy.FORCE, config_delete_addresses=DeletePolicy.FORCE),)
+    queues = tuple(QueueTable(name=f"q{number}") for number in range(MANY))
+    tables = (AddressTable(name="stays", queues=queues), AddressTable(name="goes", queues=queues))
+    world = World(addresses=tables, address_settings=force)
+    engine = world.broker.engine
+    assert len(engine.queues) == 2 * MANY
+    reload(world, addresses=(AddressTable(name="stays", queues=queues[:1]),))
+    most, before = 0, len(engine.queues)
+    while world.broker.turns.waiting:
+        world.turn()
+        most, before = max(most, before - len(engine.queues)), len(engine.queues)
+    assert [queue.name for queue in engine.queues.values()] == ["q0"]
+    assert "goes" not in engine.addresses
+    assert most <= 64 * (LOOKS + 1)
