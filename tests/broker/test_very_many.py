@@ -291,3 +291,52 @@ def test_a_queue_goes_on_when_a_transaction_has_acknowledged_what_its_consumer_h
             bodies.append(got.body)
             world.hold(held, consumer, got)
     assert bodies == [b"%02d" % number * 10 for number in range(40)]
+
+
+# Lanes of a queue
+
+
+def laned(selectors: int) -> tuple[World, list[Consumer], list[Any]]:
+    """A queue that has a lane for each set of selectors, and whose consumers have a message each and no credit for another."""
+    world = World(portion=1_000_000)
+    names = [f"k{number}" for number in range(selectors)]
+    for number in range(1, 1 << selectors):
+        headers = {name: "1" for at, name in enumerate(names) if number >> at & 1}
+        world.send("q", b"%d" % number, headers=headers)
+    consumers = [world.on_queue(world.consumer(name, prefetch=1, selector=f"{name} = '1'"), "q") for name in names]
+    got = world.settle()
+    assert len(got) == selectors
+    assert len(world.queue("q").backlog.by_lane) > (1 << selectors) - selectors - 2
+    return world, consumers, got
+
+
+def test_an_acknowledgement_does_not_walk_through_the_lanes_of_selectors() -> None:
+    found = {}
+    for selectors in (5, 10):
+        world, consumers, got = laned(selectors)
+        count = 1 << selectors
+
+        def turn(world: World = world, consumers: list[Consumer] = consumers, got: list[Any] = got) -> None:
+            for _ in range(20):
+                one = got.pop(0)
+                world.ack(consumers[int(one.consumer[1:])], one)
+                got.extend(world.settle())
+
+        found[count] = lines(turn)
+        assert len(got) == selectors, "each has had another one"
+    assert found[1024] < 3 * found[32], found
+
+
+def test_each_consumer_gets_what_its_selector_takes_in_order_from_very_many_lanes() -> None:
+    world, consumers, got = laned(6)
+    found: dict[str, list[int]] = {}
+    while got:
+        one = got.pop(0)
+        found.setdefault(one.consumer, []).append(one.offset)
+        world.ack(consumers[int(one.consumer[1:])], one)
+        got.extend(world.settle())
+    assert sorted(offset for offsets in found.values() for offset in offsets) == list(range(63))
+    for name, offsets in found.items():
+        assert offsets == sorted(offsets)
+        assert all((offset + 1) >> int(name[1:]) & 1 for offset in offsets)
+    assert world.queue("q").count == 0

@@ -10,7 +10,8 @@ from heapq import heapify, heappop, heapreplace
 from typing import TYPE_CHECKING
 
 from stompbox.broker import paging
-from stompbox.broker.lanes import Lane
+from stompbox.broker.lanes import Key, Lane
+from stompbox.broker.orders import Head
 from stompbox.broker.work import MESSAGE
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from stompbox.broker.queue import Queue
     from stompbox.broker.segments import Segment
 
-_Heads = list[tuple[tuple[int, int], int, Lane]]
+_Heads = list[tuple[Head, int, Lane, Key]]
 
 
 def offer(queue: Queue, segment: Segment) -> None:
@@ -51,7 +52,7 @@ def dispatch(queue: Queue) -> None:
             queue.sorted_out()
     work = queue.engine.work
     rounds = _hand_out(queue, work.rounds)
-    work.spend(MESSAGE * rounds + len(backlog.by_lane))
+    work.spend(MESSAGE * rounds + len(backlog.keys))
     if rounds == work.rounds or backlog.unsorted:
         queue.go_on_later()
 
@@ -70,10 +71,6 @@ def _hand_out(queue: Queue, most: int) -> int:
             backlog.unpop(lane, segment)
         if queue.groups is not None:
             heads = _heads(queue)  # a consumer's own lane may have got something
-        elif backlog.lane(lane).count:
-            heapreplace(heads, (backlog.lane(lane).head, heads[0][1], lane))
-        else:
-            heappop(heads)
     return most
 
 
@@ -93,16 +90,25 @@ def release(engine: Engine, queues: Iterable[Queue]) -> None:
 
 
 def _heads(queue: Queue) -> _Heads:
-    heads = [(head, number, lane) for number, (head, lane) in enumerate(queue.backlog.heads())]
-    heapify(heads)
-    return heads
+    """For each who takes from lanes, the first of them."""
+    backlog = queue.backlog
+    heads = [(*first, number, key) for number, key in enumerate(backlog.keys) if (first := backlog.first(key)) is not None]
+    found = [(head, number, lane, key) for head, lane, number, key in heads]
+    heapify(found)
+    return found
 
 
 def _next(queue: Queue, heads: _Heads) -> RoundRobin | None:
-    """Those who may have what the first lane has; lanes that nobody with credit takes are left out."""
+    """Those who may have what the first lane has; who has no credit is left out."""
     while heads:
-        takers = queue.takers_of(heads[0][2])
-        if takers:
+        head, number, lane, key = heads[0]
+        now = queue.backlog.first(key)
+        if now is None:
+            heappop(heads)
+        elif now != (head, lane):  # what was first is gone
+            heapreplace(heads, (now[0], number, now[1], key))
+        elif takers := queue.takers_of(lane):
             return takers
-        heappop(heads)
+        else:
+            heappop(heads)  # all who take by this key take from this lane, and have no credit
     return None

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, Union
 
 from stompbox.broker.backlog import Backlog
 from stompbox.broker.expiring import Expiring
+from stompbox.broker.orders import Head, Order
 from stompbox.broker.segments import Segment
 from stompbox.broker.work import MESSAGE
 from stompbox.selectors import Selector
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from stompbox.broker.consumer import Binding
 
 Lane = Union[frozenset[Selector], "Binding"]
+Key = Union[Selector, "Binding", frozenset[Selector], None]
 NONE: Final[frozenset[Selector]] = frozenset()
 LANES: Final = 256  # beyond, those that are empty are forgotten now and then
 
@@ -65,8 +67,8 @@ class Lanes:
     """Segments by lane. `common` is the lane of none, and the only one as long as no consumer has a selector or a lane of its own."""
 
     __slots__ = (
-        "_in_order", "_last", "_most_lanes", "_numbers", "_owned", "_size", "_steps", "_uses", "address", "by_lane", "common", "expiring",
-        "is_heavy", "is_ranked", "queue", "selectors", "steps", "unsorted",
+        "_in_order", "_last", "_most_lanes", "_numbers", "_orders", "_others", "_owned", "_size", "_steps", "_uses", "address", "by_lane",
+        "common", "expiring", "is_heavy", "is_ranked", "queue", "selectors", "steps", "unsorted",
     )  # fmt: skip
 
     def __init__(self, address: Address, expiring: Expiring | None = None, *, queue: int = 0, is_ranked: bool = True) -> None:
@@ -84,7 +86,8 @@ class Lanes:
         self._steps = 0  # that they take, XPATH and LIKE apart
         self._owned: set[Lane] = set()  # lanes of consumers of their own
         self.unsorted: list[Unsorted] = []
-        self._size = 0  # of all but the common one
+        self._orders: dict[Key, Order] = {}  # of the lanes but the common one, by who takes from them
+        self._size = self._others = 0  # of all but the common one
         self.steps = 0  # that a message takes at the most which all selectors are asked about
         self.is_heavy = False  # that is too much for one turn: each message is asked about in several, behind what others do
         self._most_lanes = LANES
@@ -97,9 +100,7 @@ class Lanes:
 
     @property
     def count(self) -> int:
-        if len(self.by_lane) == 1 and not self.unsorted:
-            return self.common.count
-        return sum([backlog.count for backlog in self._backlogs()])
+        return self.common.count + self._others
 
     @property
     def size(self) -> int:
@@ -116,10 +117,32 @@ class Lanes:
                 self._owned.add(lane)
         return found
 
+    def _came(self, lane: Lane, backlog: Backlog, segment: Segment) -> None:
+        """It is in the lane now: those who take from it find the lane by what it gives next."""
+        if backlog is self.common:
+            return
+        self._size += segment.cost
+        self._others += len(segment)
+        head = backlog.head
+        if not isinstance(lane, frozenset):
+            self._orders.setdefault(lane, Order()).note(lane, head)
+            return
+        self._orders.setdefault(None, Order()).note(lane, head)
+        for selector in lane:
+            if selector in self.selectors:
+                self._orders.setdefault(selector, Order()).note(lane, head)
+
+    def _went(self, backlog: Backlog, segment: Segment) -> None:
+        if backlog is not self.common:
+            self._size -= segment.cost
+            self._others -= len(segment)
+
     def _forget_empty(self) -> None:
         """Each message may be taken by others than the one before, so there could be ever more lanes."""
         self.by_lane = {lane: backlog for lane, backlog in self.by_lane.items() if backlog.count or backlog is self.common}
         self._owned &= self.by_lane.keys()
+        for order in self._orders.values():
+            order.keep(self.by_lane)
         self._most_lanes = LANES + 2 * len(self.by_lane)
 
     def push(self, segment: Segment) -> None:
@@ -136,8 +159,7 @@ class Lanes:
     def push_to(self, lane: Lane, segment: Segment) -> None:
         backlog = self.lane(lane)
         backlog.push(segment)
-        if backlog is not self.common:
-            self._size += segment.cost
+        self._came(lane, backlog, segment)
 
     def put_back(self, segment: Segment) -> None:
         """To its original place, before what was not yet delivered."""
@@ -147,6 +169,7 @@ class Lanes:
         for lane, part in self.arriving(segment):
             if lane is None:
                 self._size += part.cost
+                self._others += len(part)
                 self._left().put_back(part)
             else:
                 self.put_back_to(lane, part)
@@ -154,25 +177,27 @@ class Lanes:
     def put_back_to(self, lane: Lane, segment: Segment) -> None:
         backlog = self.lane(lane)
         backlog.put_back(segment)
-        if backlog is not self.common:
-            self._size += segment.cost
+        self._came(lane, backlog, segment)
 
     def pop(self, lane: Lane) -> Segment:
         return self._pop(self.by_lane[lane])
 
     def _pop(self, backlog: Backlog) -> Segment:
         segment = backlog.pop()
-        if backlog is not self.common:
-            self._size -= segment.cost
+        self._went(backlog, segment)
         return segment
 
     def unpop(self, lane: Lane, segment: Segment) -> None:
-        self._unpop(self.lane(lane), segment)
+        backlog = self.lane(lane)
+        backlog.unpop(segment)
+        self._came(lane, backlog, segment)
 
     def _unpop(self, backlog: Backlog, segment: Segment) -> None:
+        """Where nobody takes from it, or it is noted still."""
         backlog.unpop(segment)
         if backlog is not self.common:
             self._size += segment.cost
+            self._others += len(segment)
 
     def pop_oldest(self, most: int) -> Segment:
         """What would go out next, `most` messages at most. There must be something."""
@@ -188,15 +213,20 @@ class Lanes:
         """Takes out a segment that waits in one of the lanes; what is returned is to be used in its place."""
         home = segment.home
         assert home is not None
-        if home is not self.common:
-            self._size -= segment.cost
+        self._went(home, segment)
         return home.remove(segment)
 
-    def heads(self) -> Iterator[tuple[tuple[int, int], Lane]]:
-        """Lanes that have something, with what sorts them into the order in which it goes out."""
-        for lane, backlog in self.by_lane.items():
-            if backlog.count:
-                yield backlog.head, lane
+    @property
+    def keys(self) -> list[Key]:
+        """Who takes from lanes: those without selector (None), each selector, and consumers with lanes of their own; the common lane has
+        a key of its own."""
+        return [NONE, *self._orders]
+
+    def first(self, key: Key) -> tuple[Head, Lane] | None:
+        """The lane that gives something first to those of a key, with what sorts it into the order in which it goes out."""
+        if key == NONE:
+            return (self.common.head, NONE) if self.common.count else None
+        return self._orders[key].first(self.by_lane) if key in self._orders else None
 
     # Sorting
 
@@ -235,6 +265,7 @@ class Lanes:
     def leave(self, segment: Segment) -> None:
         """Behind all that wait, to be sorted later."""
         self._size += segment.cost
+        self._others += len(segment)
         self._left().push(segment)
 
     def _left(self) -> Backlog:
@@ -264,10 +295,7 @@ class Lanes:
             return
         known = self._known(left)
         for lane, part in self.parted(front, self._in_order[bisect_right(self._numbers, left.asked) :]):
-            backlog = self.lane(lane | known)
-            backlog.insert(part)
-            if backlog is not self.common:
-                self._size += part.cost
+            self._insert(lane | known, part)
 
     def _sort_one(self, message: Segment, left: Unsorted) -> None:
         """Asks as many selectors about one message as there is work left for, and remembers which. It stays the oldest."""
@@ -288,11 +316,14 @@ class Lanes:
             rest.backlog.push(message)
             self.unsorted.insert(0, rest)
             self._size += message.cost
+            self._others += len(message)
             return
-        backlog = self.lane(known)
-        backlog.insert(message)
-        if backlog is not self.common:
-            self._size += message.cost
+        self._insert(known, message)
+
+    def _insert(self, lane: Lane, segment: Segment) -> None:
+        backlog = self.lane(lane)
+        backlog.insert(segment)
+        self._came(lane, backlog, segment)
 
     def _known(self, left: Unsorted) -> frozenset[Selector]:
         """Those of the consumers' selectors that are known to take what is to be sorted."""
@@ -306,6 +337,8 @@ class Lanes:
     def release(self, lane: Lane) -> None:
         """A consumer's own lane goes; what waits in it waits for everybody."""
         self._owned.discard(lane)
+        if not isinstance(lane, frozenset):
+            self._orders.pop(lane, None)
         backlog = self.by_lane.pop(lane, None)
         if backlog is not None and backlog.count:
             self.unsorted.append(Unsorted(backlog))
@@ -329,6 +362,7 @@ class Lanes:
         if self._uses[selector]:
             return
         del self._uses[selector]
+        self._orders.pop(selector, None)
         at = bisect_left(self._numbers, self.selectors.pop(selector))
         del self._numbers[at], self._in_order[at]
         self._count(selector, -1)
@@ -344,6 +378,7 @@ class Lanes:
     def _unsort(self) -> None:
         """What waits is to be sorted: each lane was, so its messages pay for this."""
         self._size += self.common.size
+        self._others += self.common.count
         for lane, backlog in self.by_lane.items():
             if backlog.count:
                 self.unsorted.append(Unsorted(backlog, self._last, lane) if isinstance(lane, frozenset) else Unsorted(backlog))
@@ -351,6 +386,7 @@ class Lanes:
             self.common = self._backlog()
             self.by_lane = {NONE: self.common}
             self._owned.clear()
+            self._orders.clear()
         if self.unsorted:
             self._later()
 
@@ -376,12 +412,14 @@ class Lanes:
             if backlog.count and len(found) < most:
                 taken = backlog.take_below(stop, most - len(found))
                 found += taken
-                self._size -= 0 if backlog is self.common else sum([segment.cost for segment in taken])
+                for segment in taken:
+                    self._went(backlog, segment)
         return found
 
     def clear(self) -> list[Segment]:
         found = [segment for backlog in self._backlogs() for segment in backlog.clear()]
-        self._size = 0
+        self._size = self._others = 0
+        self._orders.clear()
         self.unsorted = []
         return found
 
