@@ -141,8 +141,7 @@ class Engine:
     # Addresses
 
     def address(self, name: str, kind: int = 0, maker: Maker | None = None) -> Address:
-        """The address of this name and kind; made, or given the kind, when that is not there yet, as its settings allow. `maker`: the
-        user whose frame asks; it must not have too many."""
+        """The address of this name and kind; made, or given the kind, as its settings allow. `maker`: the user whose frame asks."""
         found = self.addresses.get(name)
         if found is None:
             settings = self.settings.resolve(name)
