@@ -108,14 +108,14 @@ class Allowance:
         """Messages of a run, `size` octets of bodies, are handed out."""
         self.size += EACH * count if run.is_large else size + EACH * count
         if not run.takers:
-            self.whole.size += cost_of(run)
+            self.whole.size += run.cost if run.cost >= 0 else cost_of(run)
         run.takers += count
 
     def give_back(self, run: Run, size: int, count: int) -> None:
         self.size -= EACH * count if run.is_large else size + EACH * count
         run.takers -= count
         if not run.takers:
-            self.whole.size -= cost_of(run)
+            self.whole.size -= run.cost
 
     @property
     def has_room(self) -> bool:

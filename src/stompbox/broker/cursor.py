@@ -80,7 +80,7 @@ class Cursor:
             return
         if first <= self.position:
             self.position = max(self.position, stop)
-            if self.ahead:
+            if self.ahead.starts:
                 self.position = self.ahead.take_prefix(self.position)
         else:
             self.ahead.add(first, stop)

@@ -361,7 +361,7 @@ class Queue(Waiting):
         if not consumer.has_credit:
             choosing.leave_out(self, binding, takers)
             return True
-        count = min(most, consumer.fitting(segment))
+        count = 1 if most == 1 else min(most, consumer.fitting(segment))  # who has credit may have one
         is_left = count < segment.stop - segment.first
         self.delivering += count
         consumer.give(binding, segment.cut(segment.first + count) if is_left else segment)

@@ -133,7 +133,10 @@ class Reading:
             self._put_off(data)
             return
         size = len(data)
-        self._take(data, self.turns.allowance() if size > SMALL else FOREVER)
+        if self.connection.decoder.logged_in:
+            self._feed(data, self.turns.allowance() if size > SMALL else FOREVER)
+        else:
+            self._feed_first(data)
         if (self.events is not None or self.steps is not None or self.left) and self._is_over():
             self._wait()
         self.connection.broker.was_read(size)
