@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from stompbox.broker import fanout, paging, passing, subscriptions
+from stompbox.broker import browsing, emptying, fanout, paging, passing, positions, subscriptions, windows
 from stompbox.broker.consumer import AckMode, Consumer
 from stompbox.broker.destinations import Destination
 from stompbox.broker.queue import Queue
 from stompbox.broker.transaction import Transaction
+from stompbox.broker.work import MESSAGE
 from stompbox.config.settings import AddressSetting
 from stompbox.message import ANYCAST, MULTICAST, Run, Shape
 from tests.broker.world import World
@@ -340,3 +341,126 @@ def test_each_consumer_gets_what_its_selector_takes_in_order_from_very_many_lane
         assert offsets == sorted(offsets)
         assert all((offset + 1) >> int(name[1:]) & 1 for offset in offsets)
     assert world.queue("q").count == 0
+
+
+# What is walked through goes in steps
+
+
+def stepped(world: World, count: Callable[[], int]) -> int:
+    """The most by which a figure changes in one turn."""
+    before, most = count(), 0
+    while world.engine.dispatch_rest(lambda: False):
+        now = count()
+        before, most = now, max(most, abs(now - before))
+    return most
+
+
+def filled(world: World, count: int) -> None:
+    world.engine.anycast_queue(world.address("q", ANYCAST))
+    for number in range(count):
+        sent(world, "q", ANYCAST, body=b"%d" % number)
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_a_browser_is_filled_in_steps_and_what_comes_meanwhile_is_behind(*, goes_on: bool) -> None:
+    world = World(portion=100 * MESSAGE)
+    filled(world, 2000)
+    world.engine.work.begin()
+    consumer = world.consumer("b", AckMode.AUTO)
+    browser = browsing.browse(world.engine, world.queue("q"), consumer, goes_on=goes_on)
+    subscriptions.start(consumer)
+    assert browser.count <= 100 + browsing.STEP
+    sent(world, "q", ANYCAST, body=b"2000")
+    assert stepped(world, lambda: browser.count) <= 300
+    got = [one.body for one in world.settle() if "browser" not in one.headers]
+    assert got == [b"%d" % number for number in range(2001 if goes_on else 2000)]
+    assert world.queue("q").count == 2001
+    assert not world.engine.returning
+
+
+def test_a_browser_that_leaves_while_it_is_filled_leaves_nothing() -> None:
+    world = World(portion=100 * MESSAGE)
+    filled(world, 2000)
+    world.engine.work.begin()
+    consumer = world.consumer("b", AckMode.AUTO)
+    browsing.browse(world.engine, world.queue("q"), consumer, goes_on=True)
+    world.close(consumer)
+    world.settle()
+    assert [queue.name for queue in world.engine.queues.values()] == ["q"]
+    assert not world.engine.returning
+    assert not world.queue("q").readers
+
+
+def test_a_window_is_given_back_in_steps_and_nothing_is_lost_or_doubled() -> None:
+    world = World(portion=100 * MESSAGE)
+    filled(world, 2000)
+    queue = world.queue("q")
+    world.engine.work.begin()
+    world.engine.later.take("given back", windows.giving_back(queue))
+    before = world.engine.counters["given-back"]
+    assert before <= 200
+    sent(world, "q", ANYCAST, body=b"2000")
+    assert stepped(world, lambda: world.engine.counters["given-back"]) <= 200
+    assert world.engine.counters["given-back"] == 2000
+    assert queue.count == 0
+    world.commit()
+    world.on_queue(world.consumer("c", AckMode.AUTO), "q")
+    assert [got.body for _ in range(30) for got in world.settle()] == [b"%d" % number for number in range(2001)]
+
+
+@pytest.mark.parametrize("turns", [1, 3, 8])
+def test_a_queue_that_is_used_while_its_window_is_given_back_loses_and_doubles_nothing(turns: int) -> None:
+    world = World(portion=100 * MESSAGE)
+    filled(world, 2000)
+    world.engine.now += 5
+    world.engine.work.begin()
+    world.engine.later.take("given back", windows.giving_back(world.queue("q")))
+    for _ in range(turns):
+        world.engine.dispatch_rest(lambda: False)
+    consumer = world.on_queue(world.consumer("c", prefetch=7), "q")
+    found = []
+    for number in range(2000, 2400):
+        sent(world, "q", ANYCAST, body=b"%d" % number)
+        for got in world.settle():
+            found.append(got.body)
+            world.ack(consumer, got)
+    for _ in range(400):
+        world.commit()
+        for got in world.settle():
+            found.append(got.body)
+            world.ack(consumer, got)
+    assert found == [b"%d" % number for number in range(2400)]
+
+
+def test_a_purge_passes_over_the_log_in_steps() -> None:
+    """Every second message of it was taken by a consumer that looked for it there."""
+    world = World(portion=100 * MESSAGE)
+    filled(world, 3000)
+    queue = world.queue("q")
+    windows.give_back(queue)
+    for offset in range(0, 3000, 2):
+        queue.skip(offset, offset + 1)
+    world.engine.work.begin()
+    emptying.purge(queue)
+    assert 0 < queue.paged_from < 3000
+    sent(world, "q", ANYCAST, body=b"later")
+    assert stepped(world, lambda: queue.cursor.position) <= 600
+    world.commit()
+    world.on_queue(world.consumer("c", AckMode.AUTO), "q")
+    assert [got.body for _ in range(5) for got in world.settle()] == [b"later"]
+
+
+def test_what_a_named_reader_had_in_memory_goes_in_steps() -> None:
+    world = World(portion=100 * MESSAGE)
+    filled(world, 3000)
+    world.commit()
+    consumer = world.consumer("r", prefetch=1)
+    positions.to_position(world.engine, consumer, world.engine.addresses["q"], positions.Reader("", "", "r"), 0)
+    subscriptions.start(consumer)
+    world.settle()
+    memory = world.engine.memory
+    before = memory.count
+    world.engine.work.begin()
+    world.close(consumer)
+    assert stepped(world, lambda: memory.count) <= 500
+    assert memory.count <= before

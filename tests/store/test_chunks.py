@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stompbox.errors import StoreError
-from stompbox.message import MULTICAST, Run, Shape
+from stompbox.message import ANYCAST, FOR_ONE, MULTICAST, VOLATILE, Large, Run, Shape
 from stompbox.store import chunks
 from tests.store.runs import QUEUE, described, run, run_lists, told
 
@@ -200,3 +200,14 @@ def test_pieces_are_few() -> None:
 def test_nothing_makes_no_piece() -> None:
     assert list(chunks.pieces([], 100)) == []
     assert list(chunks.pieces([Run(QUEUE, [], first=0)], 100)) == []
+
+
+def test_whom_a_run_is_for_stands_in_its_routing_and_keeps_it_apart_from_others() -> None:
+    last = VOLATILE | (VOLATILE - 1)
+    routings = [ANYCAST, ANYCAST | 7 << FOR_ONE, ANYCAST | 8 << FOR_ONE, MULTICAST | last << FOR_ONE]
+    runs = [Run(QUEUE, [b"x"], first=first, routing=routing) for first, routing in enumerate(routings)]
+    found = chunks.decode(chunks.encode(runs, 0), 0)
+    assert [(run.first, run.routing) for run in found] == list(enumerate(routings))
+    large = Run(QUEUE, [Large(1, 5)], first=0, routing=routings[3])
+    [again] = chunks.decode(chunks.encode([large], 0), 0)
+    assert (again.is_large, again.routing) == (True, routings[3])

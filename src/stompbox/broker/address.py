@@ -78,8 +78,8 @@ class Address:
         self.turn = 0
         self.fanout: Fanout | None = None  # while messages wait until all who get them have been offered them
         self.passing: Passing | None = None  # once messages came that are for one of very many queues
-        self._in_turn: list[Queue] | None = None  # the other ones, where there are very many
-        self._disabled: set[Queue] = set()  # anycast queues to which nothing is routed
+        self._in_turn: list[Queue] | None = None  # anycast queues to which messages are routed, once there are very many
+        self._disabled: set[Queue] = set()  # those to which nothing is routed
 
     def queues(self) -> Iterator[Queue]:
         yield from self.anycast.values()

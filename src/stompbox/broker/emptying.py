@@ -15,8 +15,11 @@ from stompbox.broker.cursor import FAR
 from stompbox.broker.work import MESSAGE
 
 if TYPE_CHECKING:
+    from stompbox.broker.engine import Engine
+    from stompbox.broker.lanes import Lanes
     from stompbox.broker.queue import Queue
     from stompbox.broker.segments import Segment
+    from stompbox.broker.waits import Waits
 
 STEP: Final = 64  # segments of one step
 PLACES: Final = 1000  # the same of messages that are in the log alone: a step costs no more
@@ -28,7 +31,7 @@ def purge(queue: Queue, on_done: Callable[[], None] = lambda: None) -> None:
 
 
 def _purging(queue: Queue, on_done: Callable[[], None]) -> Iterator[None]:
-    engine, stop = queue.engine, queue.address.log.next
+    engine, stop = queue.engine, queue.log_end
     later = scheduling.forget(queue)
     dispatching.withhold(engine, [queue])
     while queue.pass_over_log(stop, STEP):
@@ -68,6 +71,25 @@ def drop(queue: Queue) -> None:
 
 def _dropping(queue: Queue) -> Iterator[None]:
     for _ in _taken(queue, FAR):
+        yield
+
+
+def let_go(queue: Queue) -> None:
+    """What the queue had in memory goes, and it stays."""
+    scheduling.forget(queue)
+    backlog, waits = queue.let_go()
+    if (backlog is not None and backlog.count) or (waits is not None and waits.count):
+        queue.engine.later.take(object(), _letting_go(queue.engine, backlog, waits))
+
+
+def _letting_go(engine: Engine, backlog: Lanes | None, waits: Waits | None) -> Iterator[None]:
+    while backlog is not None and (found := backlog.take_below(FAR, STEP)):
+        engine.work.spend(MESSAGE * len(found))
+        yield
+    if waits is not None:
+        waits.set_apart(FAR)
+    while waits is not None and (found := waits.take_apart(STEP)):
+        engine.work.spend(MESSAGE * len(found))
         yield
 
 

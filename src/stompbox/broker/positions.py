@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from stompbox.broker import paging, scheduling
+from stompbox.broker import emptying, paging
 from stompbox.broker.address import Address
 from stompbox.broker.consumer import Consumer
 from stompbox.broker.cursor import FAR
@@ -88,8 +88,7 @@ def _come(queue: Queue, consumer: Consumer) -> None:
 def _leave(queue: Queue) -> None:
     """What is in memory goes; the log has it, from the position on."""
     queue.address.remove_reader(queue)
-    queue.clear()
-    scheduling.forget(queue)
+    emptying.let_go(queue)
     queue.paged_from = -1
     queue.is_loading = False
     queue.cursor.reach = FAR

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from stompbox.broker.address import Address
     from stompbox.broker.cursor import Cursor
     from stompbox.broker.engine import Engine
-    from stompbox.broker.segments import Segment
 
 
 class Waiting(ABC):
@@ -78,7 +77,8 @@ class Waiting(ABC):
     def has_waits(self) -> bool:
         return self._waits is not None and self._waits.count > 0
 
-    def clear(self) -> list[Segment]:
-        """Takes out all of it."""
-        found = self._backlog.clear() if self._backlog is not None else []
-        return found + self._waits.clear() if self._waits is not None else found
+    def let_go(self) -> tuple[Lanes | None, Waits | None]:
+        """All of it is nobody's from now on."""
+        found = self._backlog, self._waits
+        self._backlog = self._waits = None
+        return found

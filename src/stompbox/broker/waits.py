@@ -80,13 +80,6 @@ class Waits:
         """Some of that, in no order; nothing when there is no more."""
         return [self._went(self._apart.pop()[2]) for _ in range(min(most, len(self._apart)))]
 
-    def clear(self) -> list[Segment]:
-        """Takes out everything."""
-        found = [self._went(segment) for _, _, segment in (*self._heap, *self._apart)]
-        self._heap.clear()
-        self._apart.clear()
-        return found
-
     def _went(self, segment: Segment) -> Segment:
         self.count -= len(segment)
         self.size -= segment.cost
