@@ -32,6 +32,7 @@ from stompbox.spark.options import Given, Target, source_options, target_of
 from stompbox.spark.reading import View, batches
 from stompbox.spark.requests import Fetched, describe, fetched, open_group
 from stompbox.store.chunks import verify
+from tests.admin.asking import post
 from tests.conftest import Serve, Served
 from tests.spark.fake_broker import PEM
 
@@ -160,6 +161,47 @@ def test_another_log_that_is_longer_than_the_checkpoint(spark: Any, serve: Serve
         archived(spark, tmp_path, anew, "/queue/f.a")
     archived(spark, tmp_path, anew, "/queue/f.a", failOnDataLoss="false")
     assert offsets(spark, tmp_path) == sorted([*range(15), *range(40)])
+
+
+def places(spark: Any, folder: Path) -> list[tuple[str, int]]:
+    return sorted((row.address, row.offset) for row in spark.read.parquet(str(folder / "table")).select("address", "offset").collect())
+
+
+@pytest.mark.parametrize("given", [{"group": "lake"}, {}], ids=["with a group", "without"])
+def test_an_address_that_was_deleted_ends_no_query_for_good(spark: Any, serve: Serve, tmp_path: Path, given: dict[str, str]) -> None:
+    """With messages that nobody has read: an error, or what is there."""
+    served = serve("--listen", "tcp://127.0.0.1:0", "--admin", "127.0.0.1:0")
+    url = f"stomp://{served.host}:{served.port}"
+    for name in ("a", "b"):
+        send(url, f"/queue/gone.{name}", range(5))
+    archived(spark, tmp_path, url, "/queue/gone.#", **given)
+    for name in ("a", "b"):
+        send(url, f"/queue/gone.{name}", range(5, 8))
+    assert post(served.admin, "addresses/delete", {"address": "gone.a", "is_forced": True}).json["is_deleted"]
+    with pytest.raises(StreamingQueryException, match=r"address 'gone\.a' is gone from the broker.* had ended at 8.*failOnDataLoss=false"):
+        archived(spark, tmp_path, url, "/queue/gone.#", **given)
+    archived(spark, tmp_path, url, "/queue/gone.#", failOnDataLoss="false", **given)
+    send(url, "/queue/gone.b", range(8, 10))
+    archived(spark, tmp_path, url, "/queue/gone.#", **given)
+    assert places(spark, tmp_path) == [*(("gone.a", at) for at in range(5)), *(("gone.b", at) for at in range(10))]
+
+
+def test_a_queue_that_went_when_all_was_read_is_no_loss(spark: Any, serve: Serve, tmp_path: Path) -> None:
+    """A wildcard without a group; another address goes on."""
+    (tmp_path / "going.toml").write_text('[[address-setting]]\nmatch = "#"\nauto-delete-queues = true\nauto-delete-addresses = true\n')
+    served = serve("--listen", "tcp://127.0.0.1:0", "--no-admin", "--config", str(tmp_path / "going.toml"))
+    url = f"stomp://{served.host}:{served.port}"
+    for name in ("a", "b"):
+        send(url, f"/queue/went.{name}", range(5))
+    archived(spark, tmp_path, url, "/queue/went.#")
+    consume(url, "/queue/went.a", 5)
+    deadline = time.monotonic() + WITHIN
+    with leased(target(url)) as link:
+        while "went.a" in describe(link, "/queue/went.#", create=False).extents:
+            assert time.monotonic() < deadline, "it does not go"
+    send(url, "/queue/went.b", range(5, 7))
+    archived(spark, tmp_path, url, "/queue/went.#")
+    assert places(spark, tmp_path) == [*(("went.a", at) for at in range(5)), *(("went.b", at) for at in range(7))]
 
 
 def test_where_a_batch_begins_and_ends(spark: Any, url: str) -> None:
