@@ -3,13 +3,18 @@
     source      batch and stream, to nothing (noop) and to Parquet, by Java and by the tasks (arrow), with headers and without
     sink        a batch of rows, and a stream copied to another address    neighbour   what another client notices of archives and writes
     trigger     what a micro-batch costs that has one row                  peer        the same archive by stomp.py and pyarrow
-    lake        `stompbox pipeline run --once` of an archive, a report and an audit of all messages: `--rows lake --messages 10000000`
+    lake        `stompbox pipeline run --once` of an archive, a report and an audit of all of `--lake-messages` (10 million)
+
+Without arguments all of them, by one command. Beside each figure that has a goal (GOALS) stands whether it is reached, and all of these
+once more at the end. With `--messages 4000 --lake-messages 4000 --runs 1` it shows in a few minutes that everything works.
 
 A broker in its own process (durable, fsync), messages of 200 bytes with three headers beside the destination on four topics, and a local
-Spark on two cores. `cold` is the first run of this query, `warm` the best of those after it (Spark's code is compiled while it runs), each
-whole, with its start; `steady` counts the rows and the time of micro-batches without the first. Of `lake`, cold is the whole command, with
-the start of its Java, and warm the same step in a session that has done it once. Beside it stand the processor seconds that a million rows
-cost Spark, its workers and the broker together: they say more on a busy machine.
+Spark on two cores; `lake` has a broker of its own. `cold` is the first run of this query, `warm` the best of those after it (Spark's code
+is compiled while it runs), each whole, with its start; `steady` counts the rows and the time of micro-batches without the first. Of
+`trigger`, cold is the first micro-batch of a query, and warm the middle one of those after its fifth. Of `lake`, cold is the whole command,
+with the start of its Java, and warm the same step in a session that has done it once. `neighbour` is warm: its work has been done once
+before it is looked at. Beside the rates stand the processor seconds that a million rows cost Spark, its workers and the broker together:
+they say more on a busy machine.
 """
 
 from __future__ import annotations
@@ -26,7 +31,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -52,6 +57,36 @@ RATE = 2000  # messages/s of the neighbour
 NEIGHBOUR_MESSAGES = 4000
 NEIGHBOUR_LOOKS = 5  # one stall of the machine should not be the figure
 PEER_ROWS = 10_000  # of a Parquet file's row group
+TRIGGERS = 40  # micro-batches of one row
+LAKE_MESSAGES = 10_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What a row is to reach: at least so much, or (`is_most`) at most. `messages`: of so many; 0: of any number."""
+
+    limit: float
+    unit: str
+    is_most: bool = False
+    messages: int = 0
+
+    def __str__(self) -> str:
+        return f"{'<=' if self.is_most else '>='} {self.limit:,.0f} {self.unit}"
+
+    def is_reached(self, figure: float) -> bool:
+        return figure <= self.limit if self.is_most else figure >= self.limit
+
+
+BATCH, STREAM, WRITTEN = Goal(900_000, "rows/s"), Goal(700_000, "rows/s"), Goal(350_000, "rows/s")
+CALM = Goal(5, "times the p99 alone", is_most=True)
+GOALS = {
+    "batch to Parquet, arrow": BATCH, "batch to Parquet, arrow, no headers": BATCH,
+    "stream to Parquet, arrow": STREAM, "stream to Parquet, arrow, no headers": STREAM,
+    "batch write": WRITTEN, "stream copied": WRITTEN, "trigger, one row to noop": Goal(250, "ms", is_most=True),
+    "neighbour, beside an archive, arrow": CALM, "neighbour, beside a batch write": CALM,
+    "archive": Goal(30, "s", is_most=True, messages=LAKE_MESSAGES), "report": Goal(20, "s", is_most=True, messages=LAKE_MESSAGES),
+    "audit": Goal(30, "s", is_most=True, messages=LAKE_MESSAGES),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +95,21 @@ class Bench:
     url: str
     messages: int
     runs: int
+    summary: list[str] = field(default_factory=list)  # a line for each row that has a goal
+
+    def beside(self, name: str, **figures: float) -> str:
+        """What is said of the goal of this row, if it has one. `figures`: by what they are, cold and warm."""
+        goal = GOALS.get(name)
+        if goal is None:
+            return ""
+        if goal.messages not in (0, self.messages):
+            said = f"goal {goal} (of {goal.messages:,} messages)"
+        else:
+            found = {kind: "reached" if goal.is_reached(figure) else "missed" for kind, figure in figures.items()}
+            said = f"goal {goal}: " + ", ".join(f"{kind} {word}" for kind, word in found.items())
+        values = ", ".join(f"{figure:,.{0 if figure >= 100 else 2}f} {kind}" for kind, figure in figures.items())
+        self.summary.append(f"{name:40} {values:32} {said}")
+        return f"  {said}"
 
 
 @contextmanager
@@ -117,7 +167,7 @@ def processor_seconds() -> float:
 
 
 def rate(name: str, bench: Bench, run: Callable[[Path], float | None]) -> None:
-    """Prints the first run, and the best of those after it. `run` returns its steady rate, if it has one."""
+    """Prints the first run, and the best of those after it, with the goal. `run` returns its steady rate, if it has one."""
     took, costs = [], []
     steady = 0.0
     for _ in range(1 + bench.runs):
@@ -126,9 +176,10 @@ def rate(name: str, bench: Bench, run: Callable[[Path], float | None]) -> None:
             steady = max(steady, run(Path(folder)) or 0.0)
             took.append(time.perf_counter() - start)
             costs.append(processor_seconds() - before)
-    whole = f"{bench.messages / took[0]:10,.0f} cold {bench.messages / min(took[1:]):10,.0f} warm"
+    cold, warm = bench.messages / took[0], bench.messages / min(took[1:])
     beside = f"{steady:10,.0f} steady" if steady else " " * 17
-    print(f"{name:36} {whole} {beside} rows/s {min(costs) * 1e6 / bench.messages:6.2f} s per million", flush=True)
+    cost, goal = min(costs) * 1e6 / bench.messages, bench.beside(name, cold=cold, warm=warm)
+    print(f"{name:36} {cold:10,.0f} cold {warm:10,.0f} warm {beside} rows/s {cost:6.2f} s per million{goal}", flush=True)
 
 
 def archive(bench: Bench, form: str, **more: str) -> Callable[[Path], float]:
@@ -229,12 +280,15 @@ def trigger(bench: Bench) -> None:
             writer = rows.writeStream.format(form).option("checkpointLocation", f"{folder}/checkpoint").option("path", f"{folder}/table")
             fill(bench.url, 30, "/topic/trickle")  # by the thousand: more than enough
             query = writer.options(**({"url": bench.url, "destination": "/topic/sink"} if form == "stomp" else {})).start()
-            while not query.lastProgress or query.lastProgress["batchId"] < 40:
+            while not query.lastProgress or query.lastProgress["batchId"] < TRIGGERS:
                 assert query.isActive, query.exception()
                 time.sleep(0.05)
             query.stop()
-            took = sorted(json.loads(one.json)["batchDuration"] for one in query.recentProgress[5:])
-        print(f"trigger, one row to {form:16} {statistics.median(took):6.0f} ms median {took[len(took) * 9 // 10]:6.0f} ms p90", flush=True)
+            cold, *later = [json.loads(one.json)["batchDuration"] for one in query.recentProgress]
+            took = sorted(later[4:])
+        name, warm = f"trigger, one row to {form}", statistics.median(took)
+        said = f"{cold:6.0f} ms cold {warm:6.0f} ms warm (median) {took[len(took) * 9 // 10]:6.0f} ms p90"
+        print(f"{name:36} {said}{bench.beside(name, cold=cold, warm=warm)}", flush=True)
 
 
 def neighbour(bench: Bench) -> None:
@@ -242,7 +296,9 @@ def neighbour(bench: Bench) -> None:
     OUT.mkdir(exist_ok=True)
     load, port = str(build_stompload()), bench.url.rpartition(":")[2]
 
-    def latencies(name: str) -> None:
+    alone = 0.0
+
+    def latencies(name: str) -> float:
         command = [load, "--port", port, "--dest", f"/queue/n-{uuid4().hex}", "--msgs", str(NEIGHBOUR_MESSAGES), "--rate", str(RATE)]
         looks = []
         for _ in range(NEIGHBOUR_LOOKS):
@@ -250,12 +306,16 @@ def neighbour(bench: Bench) -> None:
             found = json.loads(done.stdout)
             looks.append((found["lat_ms_p99"], found["lat_ms_p50"]))
         p99, p50 = sorted(looks)[NEIGHBOUR_LOOKS // 2]
-        print(f"neighbour, {name:25} {p50:8.2f} ms p50 {p99:8.2f} ms p99 ({min(looks)[0]:.2f} to {max(looks)[0]:.2f})", flush=True)
+        goal = bench.beside(f"neighbour, {name}", warm=p99 / alone) if alone else ""
+        said = f"{p50:8.2f} ms p50 {p99:8.2f} ms p99 ({min(looks)[0]:.2f} to {max(looks)[0]:.2f})"
+        print(f"neighbour, {name:25} {said}{f' {p99 / alone:6.1f} times alone' if alone else ''}{goal}", flush=True)
+        return float(p99)
 
     def beside(name: str, work: Callable[[Path], object]) -> None:
         warm, over = threading.Event(), threading.Event()
 
         def again() -> None:
+            bench.spark.createDataFrame([], "n INT")  # makes the session that of this thread: Spark looks for the sink there
             while not over.is_set():
                 with tempfile.TemporaryDirectory() as folder:
                     work(Path(folder))
@@ -271,7 +331,7 @@ def neighbour(bench: Bench) -> None:
             over.set()
             busy.join()
 
-    latencies("alone")
+    alone = latencies("alone")
     beside("an archive, arrow", by_tasks(bench))
     beside("a stream to Parquet, java", archive(bench, "parquet"))
     hold(bench.url, "/topic/sink")
@@ -331,7 +391,8 @@ def pipeline(bench: Bench) -> None:
                 steps_of(bench, file, name)
                 warm[name] = time.perf_counter() - start
     for name, seconds in cold.items():
-        print(f"{name} of {bench.messages:,} messages {seconds:10.1f} s cold, as a command {warm[name]:10.1f} s warm", flush=True)
+        goal = bench.beside(name, cold=seconds, warm=warm[name])
+        print(f"{name} of {bench.messages:,} messages {seconds:10.1f} s cold, as a command {warm[name]:10.1f} s warm{goal}", flush=True)
 
 
 def peer(bench: Bench) -> None:
@@ -376,23 +437,39 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", default=",".join(ROWS))
     parser.add_argument("--messages", type=int, default=2_000_000)
+    parser.add_argument("--lake-messages", type=int, default=LAKE_MESSAGES)
     parser.add_argument("--runs", type=int, default=2, help="warm ones, after the first")
     parser.add_argument("--nice", type=int, default=session.NICE, help="how much Spark gives way to the broker, 0 to 20")
     given = parser.parse_args()
     wanted = given.rows.split(",")
     if unknown := set(wanted) - set(ROWS):
         parser.error(f"no row {unknown.pop()!r}; there are {', '.join(ROWS)}")
-    with tempfile.TemporaryDirectory() as folder, broker(Path(folder) / "data") as url, suppress(KeyboardInterrupt):
+    if min(given.messages, given.lake_messages) < FRAMES or given.messages % FRAMES or given.lake_messages % FRAMES:
+        parser.error(f"messages are sent {FRAMES} at a time: take a multiple of it")
+    if given.runs < 1:
+        parser.error("--runs: at least one run is warm")
+    spark = None if wanted == ["peer"] else session.local("bench", cores=2, nice=given.nice)
+    if spark is not None:
+        spark.sparkContext.setLogLevel("ERROR")
+    summary: list[str] = []
+    with suppress(KeyboardInterrupt):
+        if others := [name for name in wanted if name != "lake"]:
+            measure(others, spark, given.messages, given.runs, summary)
+        if "lake" in wanted:
+            measure(["lake"], spark, given.lake_messages, given.runs, summary)
+    if spark is not None:
+        spark.stop()
+    print("\n".join(["", "goals", *summary]))
+
+
+def measure(wanted: list[str], spark: Any, messages: int, runs: int, summary: list[str]) -> None:
+    """These rows, with a broker that has so many messages."""
+    measures = {"source": source, "sink": sink, "trigger": trigger, "neighbour": neighbour, "peer": peer, "lake": pipeline}
+    with tempfile.TemporaryDirectory() as folder, broker(Path(folder) / "data") as url:
         hold(url, ",".join(f"/topic/bench.{topic}" for topic in range(TOPICS)))
-        print(f"{'sent to the broker':36} {fill(url, given.messages):10,.0f} messages/s", flush=True)
-        spark = None if wanted == ["peer"] else session.local("bench", cores=2, nice=given.nice)
-        if spark is not None:
-            spark.sparkContext.setLogLevel("ERROR")
-        measures = {"source": source, "sink": sink, "trigger": trigger, "neighbour": neighbour, "peer": peer, "lake": pipeline}
+        print(f"{f'{messages:,} sent to the broker':36} {fill(url, messages):10,.0f} messages/s", flush=True)
         for name in wanted:
-            measures[name](Bench(spark, url, given.messages, given.runs))
-        if spark is not None:
-            spark.stop()
+            measures[name](Bench(spark, url, messages, runs, summary))
 
 
 if __name__ == "__main__":
