@@ -8,10 +8,12 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from stompbox.broker import fanout, windows
+from stompbox.broker import fanout, subscriptions, windows
 from stompbox.broker.consumer import AckMode, Consumer
+from stompbox.broker.destinations import Destination
 from stompbox.broker.queue import Queue
 from stompbox.broker.work import MESSAGE
+from stompbox.config.settings import AddressSetting
 from stompbox.message import MULTICAST
 from tests.broker.test_model import EXAMPLES, Life
 from tests.broker.world import Got, World
@@ -210,3 +212,26 @@ def test_a_broker_in_which_everything_goes_in_steps_of_one_queue_is_as_any_other
     monkeypatch.setattr(fanout, "MANY", 0)
     monkeypatch.setattr(fanout, "AT_ONCE", 1)
     run_state_machine_as_test(Life, settings=settings(max_examples=EXAMPLES // 2, stateful_step_count=60, report_multiple_bugs=False))
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("has_had_it", [False, True])
+def test_a_queue_whose_last_consumer_leaves_meanwhile_goes_when_nothing_is_left_for_it(*, has_had_it: bool) -> None:
+    world = World(AddressSetting(match="t", auto_delete_queues=True))
+    consumer = world.consumer("named", AckMode.AUTO)
+    subscriptions.to_queue(world.engine, consumer, Destination("t", "t", MULTICAST, "q"))
+    subscriptions.start(consumer)
+    subscribed(world, 8, "t")
+    address = world.engine.addresses["t"]
+    world.send_to_topic("t", b"1")
+    assert address.fanout is not None
+    if has_had_it:
+        address.fanout.step()
+        assert [got.consumer for got in world.out()] == ["named", "0"]
+        world.engine.acknowledge(consumer, consumer.take_flushed())
+    world.close(consumer)
+    assert address.fanout is not None
+    assert "q" in address.named, "what waits may be for it"
+    world.settle()
+    assert address.fanout is None
+    assert ("q" in address.named) is not has_had_it
