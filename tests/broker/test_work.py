@@ -284,6 +284,35 @@ def test_many_xpaths_and_many_messages_are_asked_in_many_turns(asked: list[str],
         assert bodies == sorted(bodies)
 
 
+@pytest.mark.parametrize("kind", ["topic", "durable", "queue"])
+def test_of_many_xpaths_no_more_are_asked_in_one_turn_than_have_room_in_its_portion(kind: str) -> None:
+    """Neither when a message comes nor later, although what is next is in memory: each of them may take long."""
+    world = World(portion=2000)
+    body = b"<r>" + b"<a>1</a>" * 100 + b"</r>"
+    for number in range(20):
+        consumer = world.consumer(f"c{number}", AckMode.AUTO, selector=f"XPATH '//a[. > {-number}]'", session=number)
+        if kind == "durable":
+            world.on_durable(consumer, f"d{number}", "t")
+        elif kind == "topic":
+            world.on_topic(consumer, "t")
+        else:
+            world.on_queue(consumer, "t")
+    at_once = 0
+    for number in range(6):
+        world.engine.work.begin()
+        (world.send if kind == "queue" else world.send_to_topic)("t", body + b"<!--%d-->" % number)
+        at_once = max(at_once, world.engine.work.done)
+        if number % 2:
+            world.commit()
+        if number % 3 == 0:
+            world.engine.dispatch_rest(lambda: False)
+    got, later = turns(world)
+    assert len(got) == (6 if kind == "queue" else 120)
+    one = 2000  # steps that each of them takes, about
+    assert at_once < 2000 + one
+    assert later < 2000 + one + 200
+
+
 def test_what_was_read_of_the_log_has_a_portion_of_its_own() -> None:
     """The store answers when nobody's turn goes on; what the last turn has left over is no measure."""
     taken = []

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 
 import pytest
 
 from stompbox.broker import fanout
-from stompbox.broker.closing import PART
 from stompbox.broker.paging import Load
 from stompbox.broker.queue import Queue
 from stompbox.message import Run
-from stompbox.server import transactions
 from stompbox.server.answers import in_turns
 from stompbox.server.turns import SHARES
 from stompbox.store.base import Commit
-from tests.server.turning import LOOKS, PADDING, Client, World
+from tests.server.turning import LOOKS, Client, Clock, World, loaded
 
 Said = tuple[str, Mapping[str, str]]
 MANY = 500
@@ -251,24 +250,50 @@ def test_what_was_read_for_many_paged_queues_at_once_is_taken_in_one_after_the_o
     assert turns >= 100 / LOOKS
 
 
-# What ends
+def test_what_stopped_half_way_goes_on_once_in_a_turn_that_is_over_whoever_asks() -> None:
+    world = World()
+    clock, later, taken = world.broker.turns.clock, world.broker.engine.later, list[int]()
+    assert isinstance(clock, Clock)
+
+    def step() -> None:
+        clock.now += world.broker.turns.budget
+        taken.append(world.loop.turns)
+        if len(taken) < 20:
+            later.add(object(), step)
+
+    later.add("first", step)
+    gone = [world.client() for _ in range(10)]
+    while len(taken) < 20:
+        if gone:
+            gone.pop().socket.connection_lost(None)
+        for _ in range(5):
+            world.broker.flush()
+        world.turn()
+        assert taken, "each turn takes one at least"
+    assert max(Counter(taken).values()) <= 2
 
 
-def loaded(world: World, count: int, options: Mapping[str, str], queue: str = "/queue/q") -> tuple[Client, list[bytes]]:
-    """A client that has so many messages of a queue, each of them a run of its own, and has not acknowledged them."""
-    sender, holder = world.client(), world.client()
-    subscribe = ("SUBSCRIBE", {"id": "1", "destination": queue, "consumer-window-size": "-1", **options})
-    if queue.startswith("/topic/"):
-        holder.say(subscribe)
-    bodies = []
+def widened(count: int) -> int:
+    """Lines of the longest step of a SUBSCRIBE to so many topics, which is durable."""
+    world = World()
+    world.broker.engine.work.portion = 1000
+    sender, holder = world.client(), world.client(headers={"client-id": "wide"})
     for number in range(count):
-        sender.say(("SEND", {"destination": queue, f"name-{number}": "1"}))
-    if not queue.startswith("/topic/"):
-        holder.say(subscribe)
+        sender.say(("SEND", {"destination": f"/topic/wide.{number}", "retain": "set"}))
     world.until_idle()
-    world.turn(20)
-    assert len(holder.bodies()) == count
-    return holder, bodies
+    with world.steps() as steps:
+        holder.say(("SUBSCRIBE", {"id": "1", "destination": "/topic/wide.#", "durable-subscription-name": "wide", "receipt": "done"}))
+        world.until_idle()
+    assert len(holder.connection.consumers["1"].bindings) == count
+    return steps.longest
+
+
+def test_no_step_of_a_durable_subscription_to_a_wildcard_is_longer_the_more_there_is() -> None:
+    few, many = widened(200), widened(2000)
+    assert many <= 1.2 * few
+
+
+# What ends
 
 
 @pytest.mark.parametrize("mode", ["client", "client-individual"])
@@ -413,152 +438,3 @@ def test_coroutines_that_go_on_have_a_share_of_the_turn_each_and_no_more() -> No
         assert before - world.broker.turns.waiting <= SHARES
         turns += 1
     assert turns >= 40 / SHARES
-
-
-# What speaks for very many messages
-
-
-def work_of(world: World, count: Callable[[], int]) -> list[int]:
-    """By how much a figure changes in each of the turns that follow, until no work waits."""
-    changes, before = [], count()
-    while world.broker.turns.waiting:
-        world.turn()
-        now = count()
-        changes.append(abs(now - before))
-        before = now
-    return changes
-
-
-MANY_SENT = 3000
-
-
-@pytest.mark.parametrize("command", ["ACK", "NACK"])
-def test_a_cumulative_answer_for_very_many_is_given_in_portions(command: str) -> None:
-    world = World()
-    holder, _ = loaded(world, MANY_SENT, {"ack": "client"})
-    consumer = holder.connection.consumers["1"]
-    last = [frame.headers["message-id"] for frame in holder.heard() if frame.command == "MESSAGE"][-1]
-    normal = world.client()
-    holder.say((command, {"message-id": last, "subscription": "1", "receipt": "done"}))
-    assert len(consumer.ledger) >= MANY_SENT - (LOOKS + 1) * PART
-    normal.say(("BEGIN", {"transaction": "t", "receipt": "now"}))
-    assert normal.confirmed() == ["now"]
-    assert holder.confirmed() == []
-    assert max(work_of(world, lambda: consumer.messages_out)) <= (LOOKS + 1) * PART
-    world.turn(20)
-    assert holder.confirmed() == ["done"]
-    if command == "ACK":
-        assert world.broker.engine.counters["acknowledged"] == MANY_SENT
-
-
-@pytest.mark.parametrize("mode", ["client", "client-individual"])
-def test_a_large_abort_gives_back_in_portions_what_was_acknowledged(mode: str) -> None:
-    world = World()
-    holder, _ = loaded(world, MANY_SENT, {"ack": mode})
-    consumer = holder.connection.consumers["1"]
-    ids = [frame.headers["message-id"] for frame in holder.heard() if frame.command == "MESSAGE"]
-    ends = ids if mode == "client-individual" else ids[-1:]
-    said = [("ACK", {"message-id": id, "subscription": "1", "transaction": "t"}) for id in ends]
-    holder.say(("BEGIN", {"transaction": "t"}), *said)
-    world.until_idle()
-    assert consumer.messages_out == 0
-    before = [id(segment) for _, segment in holder.connection.transactions["t"].answered[0][1]]
-    holder.say(("ABORT", {"transaction": "t", "receipt": "done"}))
-    assert holder.confirmed() == []
-    assert consumer.messages_out <= (LOOKS + 1) * PART
-    assert max(work_of(world, lambda: consumer.messages_out)) <= (LOOKS + 1) * PART
-    world.turn(20)
-    assert holder.confirmed() == ["done"]
-    assert consumer.messages_out == MANY_SENT
-    if mode == "client":
-        assert [id(segment) for _, segment in consumer.ledger] == before, "in the order in which they were sent"
-
-
-@pytest.mark.parametrize("mode", ["client", "client-individual"])
-def test_what_an_abort_gives_back_to_a_subscription_that_ends_goes_to_its_queue(mode: str) -> None:
-    world = World()
-    holder, _ = loaded(world, MANY_SENT, {"ack": mode})
-    consumer, queue = holder.connection.consumers["1"], world.broker.engine.addresses["q"].anycast["q"]
-    ids = [frame.headers["message-id"] for frame in holder.heard() if frame.command == "MESSAGE"]
-    ends = ids if mode == "client-individual" else ids[-1:]
-    holder.say(("BEGIN", {"transaction": "t"}), *[("ACK", {"message-id": id, "subscription": "1", "transaction": "t"}) for id in ends])
-    world.until_idle()
-    transactions.time_out(holder.connection, holder.connection.transactions["t"])
-    while not consumer.messages_out:
-        world.turn()
-    assert consumer.messages_out < MANY_SENT
-    holder.socket.connection_lost(None)
-    world.until_idle()
-    world.turn(5)
-    assert consumer.messages_out == 0
-    assert queue.backlog.count == MANY_SENT
-    assert sum(len(segment) for segment in queue.backlog.segments()) == MANY_SENT
-    assert world.broker.engine.unacknowledged.size == 0
-
-
-def test_a_cumulative_answer_in_a_transaction_that_ends_meanwhile_is_none() -> None:
-    world = World()
-    holder, _ = loaded(world, MANY_SENT, {"ack": "client"})
-    connection, consumer = holder.connection, holder.connection.consumers["1"]
-    last = [frame.headers["message-id"] for frame in holder.heard() if frame.command == "MESSAGE"][-1]
-    holder.say(("BEGIN", {"transaction": "t"}), ("ACK", {"message-id": last, "subscription": "1", "transaction": "t"}))
-    assert 0 < consumer.messages_out < MANY_SENT
-    transactions.time_out(connection, connection.transactions["t"])
-    world.until_idle()
-    assert holder.errors() == ["transaction-timeout"]
-    assert consumer.messages_out == MANY_SENT
-
-
-@pytest.mark.parametrize("end", ["UNSUBSCRIBE", "lost"])
-def test_what_a_subscription_had_is_taken_from_it_in_portions(end: str) -> None:
-    world = World()
-    holder, _ = loaded(world, MANY_SENT, {"ack": "client"})
-    consumer = holder.connection.consumers["1"]
-    if end == "lost":
-        holder.socket.connection_lost(None)
-    else:
-        holder.say(("UNSUBSCRIBE", {"id": "1"}))
-    assert consumer.messages_out >= MANY_SENT - (LOOKS + 1) * PART
-    assert max(work_of(world, lambda: consumer.messages_out)) <= (LOOKS + 1) * PART
-    assert world.broker.engine.addresses["q"].anycast["q"].backlog.count == MANY_SENT
-
-
-def answered(count: int, command: str, *, mode: str = "client", queue: str = "/queue/q") -> int:
-    """Lines of the longest step, where ACKs of so many messages, in a transaction or in two, are given and taken back or committed."""
-    world = World()
-    holder, _ = loaded(world, count, {"ack": mode}, queue)
-    ids = [frame.headers["message-id"] for frame in holder.heard() if frame.command == "MESSAGE"]
-    ends = ids if mode == "client-individual" else ids[-1:]
-    acks = [("ACK", {"message-id": id, "subscription": "1", "transaction": "t"}) for id in ends]
-    if command == "ABORT twice":  # the older ones come back first, and the others behind them
-        acks.insert(0, ("ACK", {"message-id": ids[count // 2], "subscription": "1", "transaction": "first"}))
-    octets = PADDING + holder.octets(acks)
-    with world.steps() as steps:
-        holder.say(("BEGIN", {"transaction": "first"}), ("BEGIN", {"transaction": "t"}))
-        holder.socket.data_received(octets)
-        world.until_idle()
-        if command == "ABORT twice":
-            holder.say(("ABORT", {"transaction": "first"}))
-            world.until_idle()
-        holder.say((command.split(maxsplit=1)[0], {"transaction": "t", "receipt": "done"}))
-        world.until_idle()
-    world.turn(20)
-    assert holder.confirmed() == ["done"]
-    consumer = holder.connection.consumers["1"]
-    if command.startswith("ABORT"):
-        assert [binding.queue.id for binding, _ in consumer.ledger] == [int(id.partition("-")[0]) for id in ids if mode == "client"]
-        assert [segment.first for _, segment in consumer.ledger] == [int(id.partition("-")[2]) for id in ids if mode == "client"]
-    assert consumer.messages_out == (count if command.startswith("ABORT") else 0)
-    return steps.longest
-
-
-@pytest.mark.parametrize(("command", "mode", "queue"), [
-    ("ABORT", "client", "/queue/q"),
-    ("ABORT twice", "client", "/queue/q"),
-    ("ABORT", "client-individual", "/queue/q"),
-    ("COMMIT", "client-individual", "/queue/q"),
-    ("COMMIT", "client", "/topic/q"),  # whether one of their queues is durable is looked at for all of them
-])  # fmt: skip
-def test_no_step_of_a_transaction_with_many_answers_is_longer_the_more_there_are(command: str, mode: str, queue: str) -> None:
-    few, many = (answered(count, command, mode=mode, queue=queue) for count in (500, 5000))
-    assert many <= 1.2 * few

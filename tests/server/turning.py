@@ -128,8 +128,9 @@ class World:
         self.broker.faults.on_stop = lambda: None
         self.door = Door(self.broker, listener.parse())
 
-    def client(self, version: str = "1.1") -> Client:
-        return Client(self, version)
+    def client(self, version: str = "1.1", headers: Mapping[str, str] | None = None) -> Client:
+        """`headers`: more of its CONNECT."""
+        return Client(self, version, headers or {})
 
     @contextmanager
     def steps(self) -> Iterator[Steps]:
@@ -162,7 +163,7 @@ class World:
 class Client(calls.Client):
     """Logged in, without a socket."""
 
-    def __init__(self, world: World, version: str) -> None:
+    def __init__(self, world: World, version: str, headers: Mapping[str, str]) -> None:
         self.world = world
         self.version = VERSIONS[version]
         self.wire = Recorded()
@@ -171,7 +172,7 @@ class Client(calls.Client):
         self.seen = 0
         self.frames: list[Frame] = []
         self.socket.connection_made(self.wire)
-        self.say(("CONNECT", {"accept-version": version, "host": "localhost"}))
+        self.say(("CONNECT", {"accept-version": version, "host": "localhost", **headers}))
         self.decoder.version = self.version
         self.connection = cast(Any, self.socket._receiver)
 
@@ -195,3 +196,20 @@ class Client(calls.Client):
 
     def bodies(self) -> list[bytes]:
         return [frame.body for frame in self.heard() if frame.command == "MESSAGE"]
+
+
+def loaded(world: World, count: int, options: Mapping[str, str], queue: str = "/queue/q") -> tuple[Client, list[bytes]]:
+    """A client that has so many messages of a queue, each of them a run of its own, and has not acknowledged them."""
+    sender, holder = world.client(), world.client()
+    subscribe = ("SUBSCRIBE", {"id": "1", "destination": queue, "consumer-window-size": "-1", **options})
+    if queue.startswith("/topic/"):
+        holder.say(subscribe)
+    bodies = []
+    for number in range(count):
+        sender.say(("SEND", {"destination": queue, f"name-{number}": "1"}))
+    if not queue.startswith("/topic/"):
+        holder.say(subscribe)
+    world.until_idle()
+    world.turn(20)
+    assert len(holder.bodies()) == count
+    return holder, bodies

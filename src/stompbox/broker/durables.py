@@ -19,7 +19,7 @@ from stompbox.broker.engine import Engine
 from stompbox.broker.facts import selector_entry
 from stompbox.broker.makers import Maker, entry
 from stompbox.broker.queue import Kind, Queue
-from stompbox.broker.subscriptions import JOINED, MayReach, everything, is_there, reached
+from stompbox.broker.subscriptions import JOINED, LOOKED, MayReach, everything, is_there, reached
 from stompbox.broker.watching import Watcher, matcher
 from stompbox.config.spaces import joined, space_of
 from stompbox.errors import IllegalFrame, Refused
@@ -110,8 +110,8 @@ def joining(engine: Engine, consumer: Consumer, wish: DurableSubscription) -> Ge
     try:
         covered = yield from _covered(engine, wish)
         consumer.allowance.require_bindings(consumer, len(covered))
-        missing = [address for address in covered if not _is_joined(address, durable)]
-        engine.makers.require(maker, queues=len(missing) + (known is None))
+        missing = yield from _missing(covered, durable)
+        engine.makers.require(maker, queues=missing + (known is None))
     except Refused:
         durable.consumer = None
         if known is None and engine.durables.get(wish.identity) is wish:
@@ -182,6 +182,16 @@ def _covered(engine: Engine, durable: DurableSubscription) -> Generator[None, No
         return [address for address in exact if not address.owner and durable.may_reach(address.name)]
     named = matcher(engine.wildcards, durable.patterns)
     return (yield from reached(engine, lambda address: named(address.name) and not address.owner and durable.may_reach(address.name)))
+
+
+def _missing(covered: list[Address], durable: DurableSubscription) -> Generator[None, None, int]:
+    """Of how many addresses it has no queue, counted in steps."""
+    missing = 0
+    for number, address in enumerate(covered, 1):
+        missing += not _is_joined(address, durable)
+        if number % LOOKED == 0:
+            yield
+    return missing
 
 
 def _bind(durable: DurableSubscription, queue: Queue) -> None:

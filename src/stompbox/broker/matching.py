@@ -36,8 +36,10 @@ def wanted_within(
 ) -> list[Range] | None:
     """The ranges within first .. stop-1 of a run that a selector takes; asked once per shape where the shape decides. `queue` is the id
     of the queue in which they are, or would be: the ids of messages begin with it. 0: none, and the messages have no ids (diverts).
-    None: the turn's work went beyond `limit` before all were asked about."""
+    None: the turn's work went beyond `limit` before all were asked about; beyond its portion, where one question may take most of it."""
     shape = run.shape
+    if limit is not None and selector.is_costly:
+        limit = min(limit, address.engine.work.portion)
     if not facts.is_of_shape(selector, shape):
         return one_by_one(selector, run, first, stop, address, queue=queue, limit=limit)
     is_durable = not address.is_volatile(run)

@@ -235,7 +235,7 @@ def load(engine: Engine, queue: Queue) -> None:
     log = queue.address.log
     if queue.is_loading or queue.paged_from < 0:
         return
-    if queue.unread is not None and engine.work.is_over:
+    if engine.work.is_over:  # what is next may be in memory, and its messages are asked about at once
         engine.later.add((load, queue), partial(load, engine, queue))
         return
     start = max(queue.paged_from, queue.cursor.position)

@@ -13,7 +13,7 @@ from typing import Final
 from stompbox.broker import choosing, retained
 from stompbox.broker.address import Address
 from stompbox.broker.browsing import browse
-from stompbox.broker.consumer import Consumer
+from stompbox.broker.consumer import Binding, Consumer
 from stompbox.broker.destinations import Destination
 from stompbox.broker.engine import Engine
 from stompbox.broker.makers import require_all
@@ -47,13 +47,14 @@ def everything(_: str) -> bool:
 def start(consumer: Consumer) -> None:
     """From now on messages go out; what waits already, as retained messages do, of some queues after the other."""
     consumer.is_started = True
-    queues = [binding.queue for binding in consumer.bindings.values()]
-    if queues:
-        queues[0].engine.later.take((start, consumer), _starting(consumer, queues))
+    bindings = list(consumer.bindings.values())
+    if bindings:
+        bindings[0].queue.engine.later.take((start, consumer), _starting(consumer, bindings))
 
 
-def _starting(consumer: Consumer, queues: list[Queue]) -> Iterator[None]:
-    for number, queue in enumerate(queues, 1):
+def _starting(consumer: Consumer, bindings: list[Binding]) -> Iterator[None]:
+    for number, binding in enumerate(bindings, 1):
+        queue = binding.queue
         if queue.id in consumer.bindings:
             choosing.readmit(consumer.bindings[queue.id])
             queue.dispatch()

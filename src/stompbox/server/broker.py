@@ -240,7 +240,7 @@ class Broker:
         for _ in range(ROUNDS):
             if not engine.touched or not self.deliveries.write():
                 break
-        if engine.later.steps:
+        if engine.later.steps and (is_turn_over or not self.turns.is_over):  # a portion takes some ms: not one for each who asks
             engine.dispatch_rest(self.turns.goes_on())
             self.deliveries.put_off()
         if engine.touched or engine.later.steps:

@@ -51,8 +51,8 @@ class Turns:
         self._outward: deque[Work] = deque()
         self._inward: deque[Work] = deque()
         self._is_planned = False
-        self._at = -1.0  # the loop's time of this turn
-        self._until = 0.0  # when it is over
+        self._is_begun = False
+        self._until = 0.0  # when the turn is over
         self._lent = 0.0  # of it, to coroutines that go on behind it
 
     def obey(self, configuration: Configuration) -> None:
@@ -63,10 +63,24 @@ class Turns:
 
     def allowance(self) -> float:
         """Until when (clock) something that begins now may go on: to the end of the turn, and for a share of one at least."""
-        now, at = self.clock(), self.broker.loop.time()
-        if at != self._at:  # uvloop's time stands still within a turn; where it does not, each read has a turn of its own
-            self._at, self._until = at, now + self.budget
+        now = self.clock()
+        if not self._is_begun:
+            self._begin(now)
         return max(self._until, now + self.share)
+
+    def _begin(self, now: float) -> None:
+        """A turn goes from here up to what the loop calls in its next one. Its time says nothing of that: with uvloop it stands still
+        until somebody starts a timer."""
+        self._is_begun, self._until = True, now + self.budget
+        self.broker.loop.call_soon(self._end)
+
+    def _end(self) -> None:
+        self._is_begun = False
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing is left of the turn's budget."""
+        return self._is_begun and self.clock() > self._until
 
     def goes_on(self) -> Callable[[], bool]:
         """Says, as often as it is asked, whether what begins now may go on."""
@@ -129,7 +143,9 @@ class Turns:
         if broker.has_failed:
             return
         now = self.clock()
-        self._at, self._until, self._lent = broker.loop.time(), now + self.budget, 0.0
+        self._until, self._lent = now + self.budget, 0.0
+        if not self._is_begun:
+            self._begin(now)
         broker.engine.now = broker.now()
         self._go_through(self._outward, now + self.budget / 2)
         self._go_through(self._inward, self._until)
