@@ -12,9 +12,10 @@ from stompbox.broker.paging import Load
 from stompbox.broker.queue import Queue
 from stompbox.message import Run
 from stompbox.server.answers import in_turns
+from stompbox.server.tcp import Socket
 from stompbox.server.turns import SHARES
 from stompbox.store.base import Commit
-from tests.server.turning import LOOKS, Client, Clock, World, loaded
+from tests.server.turning import LOOKS, Client, Clock, Recorded, World, loaded
 
 Said = tuple[str, Mapping[str, str]]
 MANY = 500
@@ -438,3 +439,32 @@ def test_coroutines_that_go_on_have_a_share_of_the_turn_each_and_no_more() -> No
         assert before - world.broker.turns.waiting <= SHARES
         turns += 1
     assert turns >= 40 / SHARES
+
+
+def test_of_connections_that_are_lost_at_once_some_wait_for_the_next_turn() -> None:
+    world = World()
+    clients = [world.client() for _ in range(MANY)]
+    world.turn()
+    for client in clients:
+        client.socket.connection_lost(None)
+    assert 0 < MANY - len(world.broker.connections) <= LOOKS
+    world.turn()
+    assert 0 < MANY - len(world.broker.connections) <= 3 * LOOKS, "a step is a connection"
+    world.until_idle()
+    assert not world.broker.connections
+
+
+def test_of_strangers_who_come_at_once_some_wait_and_who_is_logged_in_does_not() -> None:
+    world = World()
+    normal = world.client()
+    world.turn()
+    strangers = [Socket(world.broker, world.door) for _ in range(MANY)]
+    for stranger in strangers:
+        stranger.connection_made(Recorded())
+        stranger.data_received(b"CONNECT\naccept-version:1.2\nhost:localhost\n\n\0")
+    normal.say(("BEGIN", {"transaction": "t", "receipt": "now"}))
+    assert normal.confirmed() == ["now"]
+    entered = sum(connection.session.is_open for connection in world.broker.connections)
+    assert 1 < entered <= LOOKS + 1
+    world.until_idle()
+    assert all(connection.session.is_open for connection in world.broker.connections)

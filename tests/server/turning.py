@@ -175,6 +175,8 @@ class Client(calls.Client):
         self.say(("CONNECT", {"accept-version": version, "host": "localhost", **headers}))
         self.decoder.version = self.version
         self.connection = cast(Any, self.socket._receiver)
+        while not self.connection.decoder.logged_in:  # many strangers at once wait for each other
+            world.turn()
 
     def say(self, *frames: tuple[str, Mapping[str, str]]) -> None:  # type: ignore[override]
         """In one read, however large, and the only one of this turn of the loop."""

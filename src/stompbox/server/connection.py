@@ -423,8 +423,11 @@ class Connection:
             self._timer.cancel()
         self.broker.pressure.leave(self)
         if not self.reading.will_go_on:
-            self.gone()
-            self.broker.flush()
+            self.broker.turns.in_time(self._all_gone)
+
+    def _all_gone(self) -> None:
+        self.gone()
+        self.broker.flush_soon()
 
     def gone(self) -> None:
         """The socket is gone, and nothing is left to be obeyed."""

@@ -135,6 +135,8 @@ class Reading:
         size = len(data)
         if self.connection.decoder.logged_in:
             self._feed(data, self.turns.allowance() if size > SMALL else FOREVER)
+        elif self.turns.is_over:  # many strangers at once wait for each other
+            self._put_off(data)
         else:
             self._feed_first(data)
         if (self.events is not None or self.steps is not None or self.left) and self._is_over():

@@ -2,12 +2,14 @@
 
 | work                                                          | one step                    | waits as                     |
 |---------------------------------------------------------------|-----------------------------|------------------------------|
+| what strangers say first (reading.py)                         | a connection                | the others                   |
 | frames of one read (reading.py)                                | an event: a frame, or a run | the rest of the read         |
 | COMMIT, ABORT, UNSUBSCRIBE and what else is long of itself    | some of its messages        | the rest of the frame        |
 | a SEND to very many subscriptions (broker/fanout.py)          | some of them                | the rest of the frame        |
 | SUBSCRIBE to a wildcard                                       | some of what it covers      | the rest of the frame        |
 | a reload (reloading.py)                                       | a connection, an address    | the others                   |
-| a connection that ends (leaving.py)                           | some of what it had         | the rest of it               |
+| connections that are lost                                     | a connection                | the others                   |
+| a connection that ends (connection.py)                        | some of what it had         | the rest of it               |
 | messages to be encoded and written (delivering.py)            | some subscriptions          | the others                   |
 | what was read for paged queues (broker.py)                     | a portion of work           | the others                   |
 | RECEIPTs that a commit has let out (releasing.py)             | a connection                | the others                   |
@@ -79,8 +81,11 @@ class Turns:
 
     @property
     def is_over(self) -> bool:
-        """Nothing is left of the turn's budget."""
-        return self._is_begun and self.clock() > self._until
+        """Nothing is left of the turn's budget. Who has a share all the same does not ask."""
+        now = self.clock()
+        if not self._is_begun:
+            self._begin(now)
+        return now > self._until
 
     def goes_on(self) -> Callable[[], bool]:
         """Says, as often as it is asked, whether what begins now may go on."""
@@ -91,6 +96,17 @@ class Turns:
         """Goes on with it in the next turn, and in each after it, until nothing is left."""
         (self._outward if is_outward else self._inward).append(work)
         self._plan()
+
+    def in_time(self, work: Callable[[], None]) -> None:
+        """Does it now, where the turn is not over; else later, as what waits has its turn."""
+        if self.is_over:
+            self.later(partial(self._done, work))
+        else:
+            work()
+
+    def _done(self, work: Callable[[], None], _: float) -> bool:
+        work()
+        return False
 
     def run(self, steps: Iterator[None], then: Callable[[], None]) -> None:
         """Takes steps now, as far as there is time, and the others later; `then` when all are done."""
