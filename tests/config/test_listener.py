@@ -68,6 +68,7 @@ OPTIONS: list[tuple[str, Any, str, Any, list[str], str]] = [
     ("maxBindingsPerUser", -1, "7", 7, ["-2"], WHOLE.format(-1, "queues")),
     ("maxAddressesPerUser", 28_000, "-1", -1, ["-2"], WHOLE.format(-1, "addresses")),
     ("maxQueuesPerUser", 28_000, "7", 7, ["-2"], WHOLE.format(-1, "queues")),
+    ("maxPositionsPerUser", 100_000, "7", 7, ["-2"], WHOLE.format(-1, "positions")),
     ("maxTransactions", 100, "1", 1, ["0"], WHOLE.format(1, "transactions")),
     ("maxTransactionSize", 100 * MIB, "1M", MIB, ["0"], SIZE.format(1)),
     ("maxSelectorLength", 16 * KIB, "1K", KIB, ["0"], SIZE.format(1)),

@@ -18,6 +18,7 @@ from tests.server.world import Guest, House, configured, play
 ADDRESSES = b"code:too-many-addresses\n"
 SOURCE = ROOT / "stompbox"
 QUEUES = b"code:too-many-queues\n"
+POSITIONS = b"code:too-many-positions\n"
 
 
 async def ask(guest: Guest, frame: str) -> bytes:
@@ -40,6 +41,12 @@ async def clients(house: House) -> tuple[Guest, Guest]:
 
 def made(house: House, user: str = "eager") -> tuple[int, int]:
     return house.broker.engine.makers.addresses[user], house.broker.engine.makers.queues[user]
+
+
+def placed(house: House, user: str = "eager") -> tuple[int, int]:
+    """Reader groups, which count as queues, and their positions."""
+    makers = house.broker.engine.makers
+    return sum(whose == user for whose, _ in makers.groups.values()), makers.positions[user]
 
 
 @pytest.mark.parametrize("kind", ["queue", "topic"])
@@ -227,7 +234,7 @@ def opened(name: str, destinations: str) -> str:
 
 
 def test_reader_groups_count_with_their_destinations_and_positions_over_a_restart(tmp_path: Path) -> None:
-    configuration, store = configured(tmp_path, "maxQueuesPerUser=6"), MemoryStore()
+    configuration, store = configured(tmp_path, "maxPositionsPerUser=6"), MemoryStore()
 
     async def before(house: House) -> None:
         engine = house.broker.engine
@@ -236,28 +243,28 @@ def test_reader_groups_count_with_their_destinations_and_positions_over_a_restar
             engine.note_address(engine.addresses[f"t.{number}"])
         eager, other = await clients(house)
         assert b'"positions"' in await request(eager, opened("g", "/topic/t.#"))
-        assert made(house) == (0, 4)
+        assert placed(house) == (1, 4)
         said = await request(eager, opened("h", "/topic/t.#"))
-        assert QUEUES in said
-        assert b"the limit is 6 (maxQueuesPerUser)" in said
+        assert POSITIONS in said
+        assert b"the limit is 6 (maxPositionsPerUser)" in said
         assert "h" not in engine.group_patterns, "it is refused as a whole"
         assert not any("h" in address.groups for address in engine.addresses.values())
         assert b'"positions"' in await request(eager, opened("g", "/topic/t.#")), "what is there is no more than it was"
         assert b'"positions"' in await request(eager, opened("h", "/topic/t.1"))
-        assert made(house) == (0, 6)
-        assert QUEUES in await request(eager, opened("g", "/topic/other.#")), "a destination counts that nothing matches"
+        assert placed(house) == (2, 6)
+        assert POSITIONS in await request(eager, opened("g", "/topic/other.#")), "a destination counts that nothing matches"
         assert b'"positions"' in await request(other, opened("others", "/topic/t.#")), "each user has its own"
 
     async def after(house: House) -> None:
-        assert made(house) == (0, 6)
-        assert made(house, "other") == (0, 4)
+        assert placed(house) == (2, 6)
+        assert placed(house, "other") == (1, 4)
         eager, _ = await clients(house)
-        assert QUEUES in await request(eager, opened("i", "/topic/t.0"))
+        assert POSITIONS in await request(eager, opened("i", "/topic/t.0"))
         await request(eager, group("group-delete", "g"))
-        assert made(house) == (0, 2)
+        assert placed(house) == (1, 2)
         await request(eager, group("group-delete", "h"))
-        assert made(house) == (0, 0)
-        assert "eager" not in house.broker.engine.makers.queues, "who has nothing takes no memory"
+        assert placed(house) == (0, 0)
+        assert "eager" not in house.broker.engine.makers.positions, "who has nothing takes no memory"
         assert not set(house.broker.engine.makers.groups) - {"others"}
 
     play(configuration, before, store=store)
@@ -268,17 +275,17 @@ def test_positions_on_addresses_that_come_later_count_for_who_has_made_both(tmp_
     async def story(house: House) -> None:
         eager, other = await clients(house)
         await request(eager, opened("g", "/topic/t.#"))
-        assert made(house) == (0, 1)
+        assert placed(house) == (1, 1)
         for number in range(2):
             assert b"RECEIPT" in await ask(eager, send(f"/topic/t.{number}"))
-        assert made(house) == (2, 3)
+        assert (*made(house), *placed(house)) == (2, 1, 1, 3)
         assert b"RECEIPT" in await ask(other, send("/topic/t.2"))
-        assert made(house) == (2, 3), "what others make is not held against it"
+        assert (*made(house), *placed(house)) == (2, 1, 1, 3), "what others make is not held against it"
         assert house.broker.engine.addresses["t.2"].groups.keys() == {"g"}
         assert b"RECEIPT" in await ask(eager, send("/topic/t.3"))
-        assert QUEUES in await ask(eager, send("/topic/t.4")), "who has too many makes no address either"
+        assert POSITIONS in await ask(eager, send("/topic/t.4")), "who has too many makes no address either"
 
-    play(configured(tmp_path, "maxQueuesPerUser=3"), story)
+    play(configured(tmp_path, "maxPositionsPerUser=3"), story)
 
 
 def test_what_a_user_has_made_counts_after_a_restart(tmp_path: Path) -> None:

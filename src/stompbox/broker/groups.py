@@ -53,7 +53,7 @@ def require(engine: Engine, name: str, patterns: Collection[str], maker: Maker |
     new = [place for place in places if (address := engine.addresses.get(place)) is None or name not in address.groups]
     count = len(set(patterns).difference(known)) + len(new)
     if count:
-        engine.makers.require(maker, queues=count)
+        engine.makers.require(maker, queues=not known, positions=count)
 
 
 def join(engine: Engine, name: str, address: Address, starting: Starting, maker: Maker | None = None) -> None:

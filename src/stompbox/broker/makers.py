@@ -2,12 +2,14 @@
 
 An address takes memory and a line in the catalogue for as long as it is there, which may be for ever, and each wildcard subscription has
 a queue of its own for it. So a user may have `maxAddressesPerUser` addresses and `maxQueuesPerUser` queues (of the listener that it asks
-by) that its frames have made. Those without a name count as one user. It counts
+by) that its frames have made, and `maxPositionsPerUser` places where its reader groups read. Those without a name count as one user. It
+counts
 
     an address          that a SEND, a SUBSCRIBE or a request made because it was not there
     a queue             the same: anycast, or the one that `address::queue` names
     a durable subscription, and a named reader, with each of their queues
-    a reader group      with each destination that it names, and each position that it gets when it is opened
+    a reader group      as a queue
+    a position          of a group, on each address where it has one, and for each destination that it names
 
 and each counts until it goes, by itself or by an operator; the catalogue says whose it is, so that it counts after a restart. What the
 configuration, an operator or the broker itself makes (dead letters, diverts) is nobody's, and so are the queues that a durable wildcard
@@ -25,6 +27,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from stompbox.broker.kinds import Kind
 from stompbox.errors import Refused
 from stompbox.message import ANYCAST
 
@@ -44,11 +47,12 @@ class TooManyMade(Refused):
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """A user that asks, and how many addresses and queues it may have; -1: any number."""
+    """A user that asks, and how many addresses, queues and positions of reader groups it may have; -1: any number."""
 
     user: str
     most_addresses: int = NO_LIMIT
     most_queues: int = NO_LIMIT
+    most_positions: int = NO_LIMIT
 
     @property
     def counted(self) -> Maker:
@@ -57,18 +61,19 @@ class Maker:
 
 
 class Makers:
-    """Addresses and queues that are there, by the name of the user who has made them."""
+    """Addresses, queues and positions of reader groups that are there, by the name of the user who has made them."""
 
-    __slots__ = ("addresses", "groups", "queues")
+    __slots__ = ("addresses", "groups", "positions", "queues")
 
     def __init__(self) -> None:
         self.addresses: Counter[str] = Counter()
         self.queues: Counter[str] = Counter()
+        self.positions: Counter[str] = Counter()
         self.groups: dict[str, tuple[str, int]] = {}  # reader groups: who has made each, and how many destinations it names
 
-    def require(self, maker: Maker | None, *, addresses: int = 0, queues: int = 0) -> None:
-        """Raises Refused where this user may not make so many more. Who has too many queues already makes no address either: its
-        durable wildcards would have one more for each."""
+    def require(self, maker: Maker | None, *, addresses: int = 0, queues: int = 0, positions: int = 0) -> None:
+        """Raises Refused where this user may not make so many more. Who has too many queues or positions already makes no address
+        either: its durable wildcards and its groups would have one more for each."""
         if maker is None:
             return
         user, whose = maker.user, f"user {maker.user!r}" if maker.user else "clients without a login"
@@ -80,26 +85,33 @@ class Makers:
         if (addresses or queues) and 0 <= maker.most_queues < there + queues:
             text = f"{whose} made {there} queues that are still there; the limit is {maker.most_queues} (maxQueuesPerUser)"
             raise TooManyMade("too-many-queues", text)
+        there = self.positions[user]
+        if (addresses or positions) and 0 <= maker.most_positions < there + positions:
+            text = f"reader groups of {whose} have {there} positions; the limit is {maker.most_positions} (maxPositionsPerUser)"
+            raise TooManyMade("too-many-positions", text)
 
     @property
     def most(self) -> dict[str, int]:
         """What the user has who has most, by kind."""
-        return {"addresses": max(self.addresses.values(), default=0), "queues": max(self.queues.values(), default=0)}
+        counts = {"addresses": self.addresses, "queues": self.queues, "positions": self.positions}
+        return {kind: max(count.values(), default=0) for kind, count in counts.items()}
 
     def made_address(self, address: Address, maker: Maker | None) -> None:
         """It counts for this user from now on; None: for nobody any more."""
         address.maker = _moved(self.addresses, address.maker, maker)
 
     def made_queue(self, queue: Queue, maker: Maker | None) -> None:
-        queue.maker = _moved(self.queues, queue.maker, maker)
+        queue.maker = _moved(self.positions if queue.kind is Kind.GROUP else self.queues, queue.maker, maker)
 
     def made_group(self, name: str, maker: Maker | None, count: int) -> None:
         """A reader group names so many destinations from now on, none when it is gone; it counts for who has made it first."""
         user, before = self.groups.pop(name, ("" if maker is None else maker.user, 0))
-        _add(self.queues, user, -before)
+        _add(self.positions, user, -before)
+        _add(self.queues, user, -bool(before))
         if count and (before or maker is not None):
             self.groups[name] = user, count
-            _add(self.queues, user, count)
+            _add(self.positions, user, count)
+            _add(self.queues, user, 1)
 
     def of_group(self, name: str, address: Address) -> Maker | None:
         """For whom the position of a group counts on an address that is made after it: who has made both."""
@@ -113,7 +125,7 @@ class Makers:
         durable.counts = is_there
 
     def __repr__(self) -> str:
-        return f"<Makers addresses={self.addresses.total()} queues={self.queues.total()} of {len(self.queues | self.addresses)} users>"
+        return f"<Makers addresses={self.addresses.total()} queues={self.queues.total()} positions={self.positions.total()}>"
 
 
 def entry(user: str | None) -> dict[str, object]:

@@ -188,12 +188,21 @@ class ListenerOptions(Struct, frozen=True, kw_only=True, rename="camel"):
     max_queues_per_user: Annotated[
         int,
         key(
-            "The same of queues, durable subscriptions, named readers and reader groups with their positions; -1: no limit.",
+            "The same of queues, durable subscriptions, named readers and reader groups; -1: no limit.",
             "queues",
             source=_OWN,
             at_least=-1,
         ),
     ] = 28_000
+    max_positions_per_user: Annotated[
+        int,
+        key(
+            "Positions that reader groups of one user have, one on each address, and destinations that they name; -1: no limit.",
+            "positions",
+            source=_OWN,
+            at_least=-1,
+        ),
+    ] = 100_000  # four groups on as many addresses as one user may make
     max_transactions: Annotated[int, key("Transactions that one connection has open.", "transactions", source=_OWN, at_least=1)] = 100
     max_transaction_size: Annotated[
         int, key("Bodies that one transaction has in memory; all of it counts for `maxConnectionMemory`.", "bytes", source=_OWN, at_least=1)

@@ -175,7 +175,8 @@ class Broker:
         connection.transport.enter()
         connection.user = user
         options = connection.options
-        connection.allowance.enter(Maker(user.name, options.max_addresses_per_user, options.max_queues_per_user))
+        limits = options.max_addresses_per_user, options.max_queues_per_user, options.max_positions_per_user
+        connection.allowance.enter(Maker(user.name, *limits))
         connection.account.enter(connection)
         connection.proof = login.proof
         connection.is_entered = True
