@@ -163,3 +163,45 @@ def test_limits_hold_within_a_run(oversize: str, content_length: bool) -> None:
     found = read([data], VERSIONS["1.2"], reader)
     assert wanted[1] in ("body-too-large", "header-too-large")
     assert found[:2] == wanted[:2]
+
+
+class OneByOne(Reader):
+    """Knows no plain search for ACKs."""
+
+    def _equal_acks(self, *_: object) -> None:
+        return None
+
+
+OFFSETS = (b"007", b"0", b"1_0", b"+1", b"", b" 1", b"\xd9\xa1", b"9" * 16, b"9" * 17, b"9" * 5000)
+ENDS = (b"\n", b"\n", b"\n", b"\n", b"", b"\n\n")
+BEHIND = (b"ACK\nid:1-", b"SEND\n", b"ACK\nid:1-5\nreceipt:1\n\n\0", b"ACK\nid:1-5\n\n")
+
+
+def some_acks(random_: random.Random) -> bytes:
+    whole = b""
+    for _ in range(random_.randint(1, 12)):
+        offset = random_.choice(OFFSETS) if random_.random() < 0.1 else b"%d" % random_.randint(0, 2000)
+        whole += b"ACK\nid:%b-%b\n\n\0%b" % (random_.choice((b"1", b"1", b"1", b"12", b"01")), offset, random_.choice(ENDS))
+    whole += random_.choice(BEHIND) if random_.random() < 0.3 else b""
+    return whole[: random_.randint(0, len(whole))] if random_.random() < 0.3 else whole
+
+
+def acknowledged(reader: Reader, octets: bytes) -> tuple[list[tuple[int, int]], int]:
+    """What they are for, and how much of the octets it was."""
+    found, position = [], 0
+    while (run := reader.read(octets, position)) is not None:
+        event, position = run
+        assert isinstance(event, Acks)
+        found += [(event.queue, offset) for offset in event.offsets]
+    return found, position
+
+
+def test_acks_of_a_plain_search_are_those_of_a_careful_one() -> None:
+    random_ = random.Random(20_261_123)
+    several = 0
+    for _ in range(4000):
+        octets = some_acks(random_)
+        plain, careful = (acknowledged(kind(VERSIONS["1.2"], max_body=9), octets) for kind in (Reader, OneByOne))
+        assert plain == careful, octets[:500]
+        several += len(plain[0]) > 3
+    assert several > 300

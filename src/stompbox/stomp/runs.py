@@ -57,6 +57,7 @@ _HOLE: Final = rb"([ -9;-\[\]-~]{0,%d})"
 _HOLE_UNTRIMMED: Final = rb"([!-9;-\[\]-~]{0,%d})"
 # As MESSAGE spells it, and no other way: an id that is only like it names no message
 MESSAGE_ID: Final = re.compile(r"(0|[1-9][0-9]{0,15})-(0|[1-9][0-9]{0,15})")  # a queue, and an offset in its address's log
+_NO_OFFSET: Final = 10**16  # has more digits than one may have
 _ACKS: Final = re.compile(rb"ACK\nid:%b\n\n\0\n?" % MESSAGE_ID.pattern.encode())
 
 _Raw = list[tuple[bytes, bytes]]
@@ -240,6 +241,11 @@ class Reader:
         if not buffer.startswith(b"ACK\nid:", match.end()):
             return Acks(int(match[1]), [int(match[2])]), match.end()
         region = buffer[position : position + self._ack_region]
+        found = self._equal_acks(region, match.start(2) - position, match.end(2) - position, match.end() - position)
+        if found:
+            offsets, consumed = found
+            self._ack_region = min(_MOST, len(region) * 8) if consumed * 2 > len(region) else _REGION
+            return Acks(int(match[1]), offsets), position + consumed
         parts = _ACKS.split(region)
         queues, gaps = parts[1::3], parts[:-1:3]
         if any(gaps) or queues.count(queues[0]) < len(queues):
@@ -247,6 +253,27 @@ class Reader:
         consumed = len(region) - len(parts[-1])
         self._ack_region = min(_MOST, len(region) * 8) if consumed * 2 > len(region) else _REGION
         return Acks(int(match[1]), list(map(int, parts[2::3]))), position + consumed
+
+    def _equal_acks(self, region: bytes, number: int, after: int, stop: int) -> tuple[list[int], int] | None:
+        """The offsets of ACKs that differ in them alone, and where they end; `number`, `after`, `stop`: where the first one's is, and where
+        it ends. None where a plain search does not do."""
+        if b"-0" in region:  # an offset that may not be spelled as MESSAGE does
+            return None
+        separator = region[after:stop] + region[:number]
+        pieces = region[number:].split(separator)
+        at = len(region) - len(pieces.pop()) - number
+        if not b"".join(pieces).isdigit():
+            return None
+        try:
+            offsets = list(map(int, pieces))
+        except ValueError:  # nothing, or thousands of digits
+            return None
+        if max(offsets) >= _NO_OFFSET:
+            return None
+        last = _ACKS.match(region, at)
+        if last is None or not region.startswith(region[:number], at):
+            return offsets, at
+        return [*offsets, int(last[2])], last.end()
 
     def _some_acks(self, buffer: bytes, position: int, queue: bytes) -> tuple[Acks, int]:
         """One by one, as long as they follow each other and are for the same queue."""
