@@ -464,3 +464,21 @@ def test_what_a_named_reader_had_in_memory_goes_in_steps() -> None:
     world.close(consumer)
     assert stepped(world, lambda: memory.count) <= 500
     assert memory.count <= before
+
+
+def test_whose_reader_it_is_that_goes_is_found_without_a_look_at_all_addresses() -> None:
+    found = {}
+    for count in (FEW, MANY):
+        world = World()
+        for number in range(count):
+            world.address(f"a.{number}")
+        reader = positions.Reader("", "c", "n")
+        for name in ("a.3", "a.7"):
+            positions.to_position(world.engine, world.consumer(name, AckMode.INDIVIDUAL), world.address(name), reader, 0)
+        found[count] = lines(lambda world=world, reader=reader: positions.found_of(world.engine, reader))  # type: ignore[misc]
+        there = positions.found_of(world.engine, reader)
+        assert [queue.address.name for queue in there] == ["a.3", "a.7"]
+        for queue in there:
+            world.engine.drop_queue(queue)
+        assert not world.engine.named_readers, "who has none takes no memory"
+    assert found[MANY] == found[FEW]

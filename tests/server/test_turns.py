@@ -468,3 +468,28 @@ def test_of_strangers_who_come_at_once_some_wait_and_who_is_logged_in_does_not()
     assert 1 < entered <= LOOKS + 1
     world.until_idle()
     assert all(connection.session.is_open for connection in world.broker.connections)
+
+
+def test_what_comes_in_one_read_behind_the_login_waits_for_its_turn_as_well() -> None:
+    world, wire = World(), Recorded()
+    socket = Socket(world.broker, world.door)
+    socket.connection_made(wire)
+    sends = b"".join([b"SEND\ndestination:/topic/t.%d\n\n\0" % number for number in range(MANY)])
+    socket.data_received(b"CONNECT\naccept-version:1.2\nhost:localhost\n\n\0" + sends)
+    assert 0 < len(world.broker.engine.addresses) <= LOOKS
+    assert not wire.is_read
+    world.until_idle()
+    assert len(world.broker.engine.addresses) == MANY
+    assert wire.is_read
+
+
+def test_a_stranger_who_says_too_much_is_told_so_however_many_turns_it_takes() -> None:
+    world, wire = World("?maxFrameSizeBeforeLogin=2000"), Recorded()
+    normal = world.client()
+    socket = Socket(world.broker, world.door)
+    socket.connection_made(wire)
+    socket.data_received(b"\n" * 60_000)
+    world.until_idle()
+    assert b"\ncode:too-much-before-login\n" in wire.written
+    normal.say(("BEGIN", {"transaction": "t", "receipt": "now"}))
+    assert normal.confirmed() == ["now"]

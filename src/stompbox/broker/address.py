@@ -166,7 +166,7 @@ class Address:
         elif queue.kind is Kind.GROUP:
             self.groups[queue.name] = queue
         elif queue.kind is Kind.READER:
-            self.positions[queue.name] = queue
+            self._name_reader(queue, queue.name)
         elif queue.kind is not Kind.BROWSER:
             self.topics[queue.id] = queue
             if queue.kind is Kind.DURABLE:
@@ -223,7 +223,7 @@ class Address:
         elif queue.kind is Kind.GROUP:
             del self.groups[queue.name]
         elif queue.kind is Kind.READER:
-            del self.positions[queue.name]
+            self._forget_reader(queue.name)
             self.remove_reader(queue)
         elif queue.kind is not Kind.BROWSER:
             del self.topics[queue.id]
@@ -255,10 +255,22 @@ class Address:
     def take_reader(self, queue: Queue, name: str, owner: str) -> None:
         """A named reader gets the name and the owner that it should have."""
         if (queue.name, queue.owner) != (name, owner):
-            del self.positions[queue.name]
-            queue.name, queue.owner = name, owner
-            self.positions[name] = queue
+            self._forget_reader(queue.name)
+            queue.owner = owner
+            self._name_reader(queue, name)
             self.engine.note_queue(queue)
+
+    def _name_reader(self, queue: Queue, name: str) -> None:
+        queue.name = name
+        self.positions[name] = queue
+        self.engine.named_readers.setdefault(name, {})[self] = None
+
+    def _forget_reader(self, name: str) -> None:
+        del self.positions[name]
+        there = self.engine.named_readers[name]
+        del there[self]
+        if not there:
+            del self.engine.named_readers[name]
 
     # Routing
 

@@ -96,8 +96,7 @@ class Engine:
     ) -> None:  # fmt: skip
         self.settings = settings
         self.wildcards = wildcards
-        self.epoch = epoch
-        self.is_durable = is_durable
+        self.epoch, self.is_durable = epoch, is_durable
         self.page_size = page_size
         self.new_id = new_id or numbered(epoch)
         self.now = 0
@@ -112,6 +111,7 @@ class Engine:
         self.loads: list[Load] = []
         self.watchers: dict[Watcher, None] = {}  # wildcard subscriptions, which join addresses and queues as they are made
         self.durables: dict[tuple[str, str], DurableSubscription] = {}  # by identity
+        self.named_readers: dict[str, dict[Address, None]] = {}  # where each name has one
         self.group_patterns: dict[str, list[str]] = {}  # reader groups, by name
         self.group_owners: dict[str, str] = {}  # the users whose they are
         self.ended: dict[str, lifetimes.Ended] = {}  # addresses that are gone: where their offsets ended

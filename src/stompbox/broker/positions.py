@@ -96,5 +96,7 @@ def _leave(queue: Queue) -> None:
 
 def found_of(engine: Engine, reader: Reader) -> list[Queue]:
     """What the reader has, on every address of its virtual host."""
-    queues = [reader.at(address) for address in engine.addresses.values() if space_of(address.name) == reader.space]
+    named = engine.named_readers
+    there = named.get(reader.queue_name, {}) | named.get(reader.old_name, {})
+    queues = [reader.at(address) for address in there if space_of(address.name) == reader.space]
     return [queue for queue in queues if queue is not None]

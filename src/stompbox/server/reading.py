@@ -133,12 +133,10 @@ class Reading:
             self._put_off(data)
             return
         size = len(data)
-        if self.connection.decoder.logged_in:
-            self._feed(data, self.turns.allowance() if size > SMALL else FOREVER)
-        elif self.turns.is_over:  # many strangers at once wait for each other
+        if not self.connection.decoder.logged_in and self.turns.is_over:  # many strangers at once wait for each other
             self._put_off(data)
         else:
-            self._feed_first(data)
+            self._take(data, self.turns.allowance() if size > SMALL else FOREVER)
         if (self.events is not None or self.steps is not None or self.left) and self._is_over():
             self._wait()
         self.connection.broker.was_read(size)
@@ -191,7 +189,7 @@ class Reading:
         if self.connection.decoder.logged_in:
             self._feed(data, until)
         else:
-            self._feed_first(data)
+            self._feed_first(data, until)
 
     def _feed(self, data: bytes, until: float) -> None:
         """The one place where bytes meet the decoder: whatever it finds at fault, at once or later, is an ERROR and the close."""
@@ -201,7 +199,7 @@ class Reading:
             events = faulty(error)
         self._obey_all(events, until)
 
-    def _feed_first(self, data: bytes) -> None:
+    def _feed_first(self, data: bytes, until: float) -> None:
         """Of a stranger no more is looked at than one frame may have, however it comes: as EOLs, in pieces, in many messages."""
         connection = self.connection
         limit = connection.options.max_frame_size_before_login
@@ -210,8 +208,8 @@ class Reading:
         self._before_login += len(data)
         if len(data) > room:
             self._put_off(data[room:], is_next=True)
-        self._feed(data[:room], FOREVER)
-        if connection.is_ended or connection.decoder.logged_in or self.is_held:
+        self._feed(data[:room], until)
+        if connection.is_ended or connection.decoder.logged_in or self.is_held or self.events is not None:
             return
         if self._before_login >= most:
             text = f"{self._before_login} octets and no CONNECT among them; the limit is {limit} (maxFrameSizeBeforeLogin)"
