@@ -482,3 +482,22 @@ def test_whose_reader_it_is_that_goes_is_found_without_a_look_at_all_addresses()
             world.engine.drop_queue(queue)
         assert not world.engine.named_readers, "who has none takes no memory"
     assert found[MANY] == found[FEW]
+
+
+def test_selectors_of_rings_that_cost_too_much_to_ask_at_once_are_asked_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    wanted = fanout.wanted
+    monkeypatch.setattr(fanout, "wanted", lambda *given, queue: (asked.append(queue), wanted(*given, queue=queue))[1])
+    world = World(AddressSetting(match="t", default_ring_size=3), portion=1000)
+    count = fanout.MANY // 2
+    terms = " OR ".join([f"k * {number} > 1000" for number in range(1, 60)])
+    for number in range(count):
+        world.on_topic(world.consumer(str(number), AckMode.AUTO, selector=f"{terms} OR k = {number} OR k IS NULL"), "t")
+    sent(world, "t", MULTICAST)
+    assert len(asked) == 0
+    most, before = 0, 0
+    while world.engine.dispatch_rest(lambda: False):
+        most, before = max(most, len(asked) - before), len(asked)
+    assert len(asked) == count
+    assert most <= 1000 // 60 + 1
+    assert len(world.settle()) == count

@@ -400,7 +400,7 @@ class Engine:
                 self.log_run(address, run, is_loose=not is_durable)
             only.offer(run, run.first, stop)
             return is_durable
-        is_crowded = address.fanout is not None or len(address.topics) > fanout.MANY
+        is_crowded = address.fanout is not None or len(address.topics) > fanout.MANY or address.steps > self.work.most
         targets, groups = fanout.audience(address, run) if is_crowded else (address.targets(run), [])
         if not (targets or groups or address.streams or address.is_read or log.is_kept):
             self.counters["unrouted"] += stop - run.first

@@ -97,16 +97,18 @@ class Fanout:
         self.size += waiting.size
 
     def step(self) -> None:
-        """Some queues get what waits for them, if nobody is at it just now."""
+        """Some queues get what waits for them, one at the least, if nobody is at it just now."""
         if self.is_offering or not self.runs:
             return
         waiting = self.runs[0]
-        count = min(AT_ONCE, waiting.left)
-        self.address.engine.work.spend(MESSAGE * count)
+        count, work = min(AT_ONCE, waiting.left), self.address.engine.work
+        work.spend(MESSAGE * count)
         self.is_offering = True
         try:
             for _ in range(count):
                 self._offer(waiting, *waiting.next())
+                if work.is_over:  # what a selector cost
+                    break
         finally:
             self.is_offering = False
         if not waiting.left:
@@ -163,6 +165,11 @@ def _asked(queue: Queue, run: Run) -> list[Range]:
     return wanted(queue.selector, run, run.first, run.stop, queue.address, queue=queue.id)
 
 
+def _must_know(queues: Iterable[Queue]) -> bool:
+    """Whether the rules of one of them, as a ring's, do not let it ask its selector later; all together it may take too long to ask now."""
+    return any(queue.intake is not None for queue in queues)
+
+
 def _leaving(fanout: Fanout) -> Iterator[None]:
     """Queues that had waited for this, in steps."""
     for number, queue in enumerate(fanout.leaving, 1):
@@ -176,7 +183,8 @@ def audience(address: Address, run: Run) -> tuple[Targets, Groups]:
     steps."""
     if not run.queue:
         targets, groups = address.split(run)
-        if address.fanout is None and sum([len(queues) for queues, _ in groups]) <= MANY:
+        are_few = address.fanout is None and sum([len(queues) for queues, _ in groups]) <= MANY
+        if are_few and not any(ranges is None and _must_know(queues) for queues, ranges in groups):
             return targets + address.flat(groups, run), []
         return targets, groups
     exact = address.exactly(run)
