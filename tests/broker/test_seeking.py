@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from stompbox.broker import windows
 from stompbox.broker.consumer import AckMode
 from stompbox.broker.emptying import purge
 from stompbox.broker.queue import Queue
+from stompbox.config.settings import AddressSetting
+from stompbox.message import ANYCAST, Run, Shape
 from tests.broker.world import Got, World
 
 SMALL = 6000  # octets: about ten messages
@@ -150,3 +153,32 @@ def test_purging_leaves_what_was_found_to_its_consumer() -> None:
     assert not world.queue("q").cursor.settle(42) > 40, "40 is not answered"
     world.ack(consumer, got)
     assert world.queue("q").cursor.settle(42) == 42
+
+
+def send_run(world: World, words: str, start: int) -> None:
+    bodies, columns = [b"%d" % number for number in range(start, start + len(words))], ([word.encode() for word in words],)
+    shape = Shape({"destination": "q"}, holes=("word",)) if len(words) > 1 else Shape({"destination": "q", "word": words})
+    world.engine.publish(world.address("q", ANYCAST), Run(shape, bodies, columns if len(words) > 1 else (), routing=ANYCAST))
+
+
+def test_who_has_credit_again_gets_what_is_in_memory_before_what_is_further_back() -> None:
+    """Its refused message waits for its next attempt, and the queue looks for more before the consumer is fed."""
+    world = World(AddressSetting(match="q", redelivery_delay=1000), page_size=1300, portion=1)
+    send_run(world, "112", 0)
+    send_run(world, "1", 3)
+    windows.give_back(world.queue("q"))
+    send_run(world, "12", 4)
+    send_run(world, "2", 6)
+    world.on_queue(world.consumer("auto", AckMode.AUTO, selector="word = '1'"), "q")
+    world.on_queue(world.consumer("other", AckMode.CLIENT, selector="word = '1'"), "q")
+    all_of_it = world.on_queue(world.consumer("all", AckMode.CLIENT, window=0), "q")
+    got = [one for one in world.settle() if one.consumer == "all"]
+    assert world.queue("q").paged_from == 6
+    assert len(got) == 1
+    world.nack(all_of_it, got[0])
+    taken = numbers(got, "all")
+    while got := [one for one in world.settle() if one.consumer == "all"]:
+        taken += numbers(got, "all")
+        world.ack(all_of_it, got[0])
+    assert taken == sorted(taken)
+    assert taken[-1] == 6

@@ -27,7 +27,7 @@ def seek(engine: Engine, queue: Queue) -> None:
         return
     if queue.backlog.unsorted:  # memory may have something for them
         return
-    hungry = [binding for binding in queue.takers if binding.consumer.has_credit]
+    hungry = [binding for binding in queue.takers if _is_hungry(queue, binding)]
     if len(hungry) < len(queue.takers):
         for binding in queue.takers:
             if not binding.consumer.has_credit:
@@ -111,7 +111,7 @@ def _offer(queue: Queue, segment: Segment, start: int, seekers: list[Binding], w
     queue.engine.work.spend(len(seekers))
     for lane, part in queue.backlog.parted(segment, asked):
         takers = [b for b in choosing.takers_of(lane, here, is_shared=queue.is_shared) if _sought(queue, b) <= part.first]
-        ready = [binding for binding in takers if binding.consumer.has_credit]
+        ready = [binding for binding in takers if _is_hungry(queue, binding)]
         first, stop = part.first, part.stop
         is_left = not ready or choosing.share_among(queue, part, ready)
         reached = part.first if is_left else stop
@@ -127,6 +127,12 @@ def _is_plain(queue: Queue, run: Run) -> bool:
     """Scheduled messages and groups are found in the ordinary way."""
     special = run.shape.special
     return special is None or (not special.is_grouped and special.delivery_time(run.arrived) <= queue.engine.now)
+
+
+def _is_hungry(queue: Queue, binding: Binding) -> bool:
+    """It has credit, and memory has nothing for it. Who has credit again and was not fed yet is fed first: what is in memory comes before
+    what is further back."""
+    return binding.consumer.has_credit and queue not in binding.consumer.starved
 
 
 def _sought(queue: Queue, binding: Binding) -> int:
