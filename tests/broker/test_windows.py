@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from stompbox.broker import windows
+from stompbox.broker.consumer import AckMode
 from stompbox.broker.depth import depth_of
 from stompbox.config.settings import AddressFullPolicy, AddressSetting
-from stompbox.message import MULTICAST
+from stompbox.message import ANYCAST, MULTICAST
 from tests.broker.test_schedule import drained
 from tests.broker.world import Got, World
 
@@ -198,3 +199,22 @@ def test_what_a_consumer_took_out_of_the_log_and_gave_back_comes_again(*, is_sto
     assert world.queue("q").count == 0
     world.on_queue(world.consumer("other"), "q")
     assert [got.offset for got in world.settle()] == list(range(6))
+
+
+def test_what_was_never_for_a_queue_is_not_kept_for_it() -> None:
+    """Its window holds what was delivered before, which stays, and the log goes on behind it with a message for topics alone."""
+    world = World()
+    world.send("w", b"0", routing=ANYCAST)
+    world.send("w", b"1", routing=MULTICAST)
+    consumer = world.on_queue(world.consumer("c", AckMode.AUTO), "w")
+    assert [got.offset for got in world.settle()] == [0]
+    world.close(consumer)
+    windows.give_back(world.queue("w"))
+    world.send("w", b"2", routing=ANYCAST)
+    consumer = world.on_queue(world.consumer("d", AckMode.AUTO), "w")
+    assert [got.offset for got in world.settle()] == [0, 2]
+    world.engine.flushed(consumer)
+    world.commit()
+    log = world.queue("w").address.log
+    assert world.queue("w").cursor.settle(log.next) == 3
+    assert world.store.sizes([log.id])[log.id][0] == 0, "nothing is left in the store"
