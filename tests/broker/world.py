@@ -211,7 +211,7 @@ class World:
         chunks = self.store.read(load.log, load.start, load.stop, max_bytes)
         is_cut = sum(len(chunk.blob) for chunk in chunks) >= max_bytes
         runs = [run for chunk in chunks for run in decode(chunk.blob, chunk.first)]
-        self.engine.loaded(load, runs, chunks[-1].stop if is_cut else load.stop)
+        self.engine.loaded(load, runs, min(chunks[-1].stop, load.stop) if is_cut else load.stop)
         return True
 
     def tick(self, ms: int) -> None:
