@@ -175,7 +175,7 @@ class Client(calls.Client):
         self.say(("CONNECT", {"accept-version": version, "host": "localhost", **headers}))
         self.decoder.version = self.version
         self.connection = cast(Any, self.socket._receiver)
-        while not self.connection.decoder.logged_in:  # many strangers at once wait for each other
+        while not self.connection.decoder.logged_in or self.connection.reading.is_waiting:  # many strangers wait for each other
             world.turn()
 
     def say(self, *frames: tuple[str, Mapping[str, str]]) -> None:  # type: ignore[override]

@@ -179,8 +179,6 @@ def put_off(queue: Queue, run: Run) -> bool:
     if queue.intake is not None:
         return False
     if queue.paged_from < 0:
-        if queue.is_durable:
-            queue.reach_to(run.first, run.first)
         leave_in_log(queue, run.first)
     if queue.tally is not None:
         queue.unasked.add(run.first, run.stop)
@@ -212,8 +210,8 @@ def leave_in_log(queue: Queue, first: int) -> None:
     """From this offset on the log alone has the queue's messages."""
     queue.paged_from = first
     queue.unread = queue.unsearched = None  # the log may get what it did not have when it was read
-    if queue.is_durable:
-        queue.cursor.reach = FAR
+    if queue.is_durable:  # what the log has before it and behind the queue's last message is not for it, and holds nothing there
+        queue.reach_to(first, FAR)
     elif not queue.moves_by_itself:
         mark = queue.address.log.cursors[queue.id] = Cursor(queue.id, first, is_durable=False)
         mark.reach = FAR

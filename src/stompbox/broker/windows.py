@@ -90,8 +90,6 @@ def giving_back(queue: Queue) -> Iterator[None]:
     if not queue.count:
         return
     if not queue.is_paged:
-        if queue.is_durable:  # what the log has behind its last message is not for it, and holds nothing there
-            queue.reach_to(queue.log_end, queue.log_end)
         paging.leave_in_log(queue, queue.log_end)
     state = _state(queue)
     fresh: list[Segment] = []

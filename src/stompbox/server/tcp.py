@@ -317,7 +317,7 @@ class Door:
         accepted = Socket(self.broker, self)
         if self.context is None:
             return accepted
-        return secured(accepted, self.context, self.broker.loop, self.listener.options.handshake_timeout / 1000)
+        return secured(accepted, self.context, self.broker.loop)
 
 
 async def listen(broker: Broker, listener: Listener) -> asyncio.Server:

@@ -16,6 +16,7 @@ from stompbox.config import Listener
 from stompbox.errors import ConfigError
 from stompbox.server.keystores import load_key_store
 
+NEVER = 86_400.0  # seconds that the hand-shake may take of itself: the visitor has one deadline for all before the login
 SHUTDOWN = 1.0  # seconds for the peer to say that it has heard the end
 
 
@@ -27,15 +28,16 @@ class Accepted(Protocol):
     def connection_lost(self, error: Exception | None) -> None: ...
 
 
-def secured(visitor: Accepted, context: ssl.SSLContext, loop: asyncio.AbstractEventLoop, timeout: float) -> asyncio.BaseProtocol:
-    """The protocol that does the hand-shake for a visitor: `connection_made` is called when it is done, within `timeout` seconds."""
+def secured(visitor: Accepted, context: ssl.SSLContext, loop: asyncio.AbstractEventLoop) -> asyncio.BaseProtocol:
+    """The protocol that does the hand-shake for a visitor: `connection_made` is called when it is done. How long it may take is the
+    visitor's to say, who can end it from `accepted` on."""
     base: Hashable = sslproto.SSLProtocol
     if type(loop).__module__.startswith("uvloop"):
         from uvloop.loop import SSLProtocol  # type: ignore[attr-defined]
 
         base = SSLProtocol
     protocol: asyncio.BaseProtocol = _seen_from_the_start(base)(
-        loop, visitor, context, None, server_side=True, ssl_handshake_timeout=timeout, ssl_shutdown_timeout=SHUTDOWN
+        loop, visitor, context, None, server_side=True, ssl_handshake_timeout=NEVER, ssl_shutdown_timeout=SHUTDOWN
     )
     return protocol
 
