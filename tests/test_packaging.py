@@ -126,7 +126,7 @@ def environment_of(extra: str, wheel: Path, folder: Path) -> Path:
 WITHOUT_JAVA = {"PATH": "/usr/bin-is-not-there", "HOME": "/"}
 IMPORTS = {
     "": "import stompbox, stompbox.blocking, stompbox.server.run, stompbox.admin.http, stompbox.cli.progress",
-    "pkcs12": "import stompbox.server.keystores, cryptography.hazmat.primitives.serialization.pkcs12",
+    "pkcs12": "import stompbox.server.transport.keystores, cryptography.hazmat.primitives.serialization.pkcs12",
     "regex": "import stompbox.selectors as selectors; assert selectors.compile_selector(\"REGEX('^r', a)\").matches({'a': 'red'}, {})",
     "spark": "import stompbox.spark.bodies, stompbox.spark.sink, stompbox.spark.source, stompbox.spark.columns, pyspark.sql.pandas.utils",
     "pipelines": "import deltalake, pyiceberg.catalog.sql, stompbox.pipelines.delta, stompbox.pipelines.iceberg",

@@ -21,7 +21,7 @@ ID_OCTETS: Final = 8  # of an id, drawn at random for each log and each copy
 END: Final = 1 << 62  # beyond any offset
 
 INCARNATIONS: Final = "incarnations"  # kind of an entry of the catalogue: of a log, by its id
-ENDED: Final = "ended"  # the same: of an address that is gone, by its name (broker/lifetimes.py)
+ENDED: Final = "ended"  # the same: of an address that is gone, by its name (broker/addresses/lifetimes.py)
 
 NewId = Callable[[], str]
 """Gives another id each time."""

@@ -3,7 +3,7 @@
     Shape   what many messages have in common: the headers of their SEND, parsed and judged once
     Run     messages of one shape that came one after another: bodies, and a column for each header that varies (a hole)
 
-    Large   a body that is not here: it lies in the store in pieces, and whoever has its handle can have them read (broker/bodies.py)
+    Large   a body that is not here: it lies in the store in pieces, and whoever has its handle can have them read (broker/logs/bodies.py)
 
 A single message is (run, index). State per message exists only for the exceptions (delivered and not yet acknowledged,
 redelivered), and lives in the queue that has the exception, never here. A run never changes once it has its offset.
@@ -48,7 +48,7 @@ BROKER_HEADERS: Final = frozenset(
 
 REDELIVERED: Final = "redelivered"  # in a shape's headers: of copies of what may have been delivered, and copied, before a crash
 
-# What a copy that could not be delivered says of where it came from (broker/deadletters.py), and a redrive believes
+# What a copy that could not be delivered says of where it came from (broker/addresses/deadletters.py), and a redrive believes
 ORIGINAL_ID: Final = "_AMQ_ORIG_MESSAGE_ID"
 ORIGINAL_ADDRESS: Final = "_AMQ_ORIG_ADDRESS"
 ORIGINAL_QUEUE: Final = "_AMQ_ORIG_QUEUE"
@@ -68,7 +68,7 @@ SCHEDULED: Final = frozenset((SCHEDULED_DELAY, SCHEDULED_TIME, SCHEDULED_PERIOD,
 GROUP: Final = "JMSXGroupID"
 GROUP_SEQUENCE: Final = "JMSXGroupSeq"
 DUPLICATE_ID: Final = "_AMQ_DUPL_ID"
-NUMBER: Final = "amqMessageId"  # Artemis: STOMP and a number, where a listener gives one (server/stamping.py)
+NUMBER: Final = "amqMessageId"  # Artemis: STOMP and a number, where a listener gives one (server/addressing/brokerheaders.py)
 _SPECIAL: Final = frozenset((EXPIRATION, *SCHEDULED, GROUP, DUPLICATE_ID))
 _DIGITS: Final = 18  # of a time in ms; what is longer is none
 
@@ -86,7 +86,7 @@ class Special:
         self.period: Final = milliseconds(headers.get(SCHEDULED_PERIOD), 0)  # ms; 0 none
         self.repeat: Final = -1 if headers.get(SCHEDULED_REPEAT, "").startswith("-") else milliseconds(headers.get(SCHEDULED_REPEAT), 0)
         self.cron: Final = headers.get(SCHEDULED_CRON, "")
-        self.repeats: Final = bool(self.period or self.cron)  # a schedule sends them (broker/schedules.py)
+        self.repeats: Final = bool(self.period or self.cron)  # a schedule sends them (broker/addresses/repeating.py)
         self.is_grouped: Final = bool(headers.get(GROUP)) or GROUP in holes
         self.is_numbered: Final = DUPLICATE_ID in headers or DUPLICATE_ID in holes  # duplicates are to be dropped
 
@@ -204,9 +204,9 @@ class Run:
         self.queue = queue
         self.size = sum(map(len, bodies))  # body bytes
         self.is_large = isinstance(bodies[0], Large) if bodies else False
-        self.cost = -1  # octets of memory, once somebody has asked (broker/segments.py)
-        self.holders = 0  # backlogs' segments that keep it in memory (broker/memory.py)
-        self.takers = 0  # of its messages: handed out and not acknowledged, once for each subscription (broker/allowance.py)
+        self.cost = -1  # octets of memory, once somebody has asked (broker/logs/segments.py)
+        self.holders = 0  # backlogs' segments that keep it in memory (broker/queues/memory.py)
+        self.takers = 0  # of its messages: handed out and not acknowledged, once for each subscription (broker/queues/allowance.py)
         self.is_logged = False  # the log has it, or will with the next commit
         self.is_loose = False  # in the log for want of memory alone: it need not outlive a loss of power
         self.is_withdrawn = False  # its sender was told that it could not be stored: it is not delivered (again)

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from stompbox.admin.lag import Lags
 from stompbox.admin.metrics import EVENTS, OTHERS, PASSED, REMOVED, WAITING, Metrics
-from stompbox.broker import limits
+from stompbox.broker.addresses import limits
 from stompbox.config import Configuration, ListenerTable
 from stompbox.message import MULTICAST, Run, Shape
 from stompbox.server.run import start as start_here

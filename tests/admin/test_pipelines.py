@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stompbox.server.progress import MOST_SIZE
+from stompbox.server.requests.progress import MOST_SIZE
 from tests.admin.asking import ask, read
 from tests.admin.conftest import Start
 from tests.admin.test_views import request, send

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import pytest
 
-from stompbox.broker import durables, lifetimes, operations, subscriptions
-from stompbox.broker.consumer import AckMode, Consumer
-from stompbox.broker.destinations import Destination
-from stompbox.broker.diverts import Divert
-from stompbox.broker.durables import DurableSubscription
+from stompbox.broker.addresses import lifetimes, pausing
+from stompbox.broker.addresses.destinations import Destination
+from stompbox.broker.addresses.diverts import Divert
+from stompbox.broker.addresses.temporaries import Temporaries, shown
 from stompbox.broker.engine import Engine
+from stompbox.broker.queues.consumer import AckMode, Consumer
 from stompbox.broker.recovery import recover
-from stompbox.broker.temporaries import Temporaries, shown
+from stompbox.broker.subscriptions import durables, subscribers
+from stompbox.broker.subscriptions.durables import DurableSubscription
 from stompbox.broker.transaction import Transaction
 from stompbox.config.settings import AddressSetting, AddressSettingsTable
 from stompbox.errors import IllegalFrame, Refused
@@ -52,10 +53,10 @@ class Life:
     def listen(self, name: str, kind: int = ANYCAST, session: int = 1) -> Consumer:
         consumer = Consumer(f"c{session}", AckMode.INDIVIDUAL, session=session)
         if kind == ANYCAST:
-            subscriptions.to_queue(self.engine, consumer, Destination(name, name, ANYCAST))
+            subscribers.to_queue(self.engine, consumer, Destination(name, name, ANYCAST))
         else:
-            subscriptions.to_topic(self.engine, consumer, Destination(name, name, MULTICAST), subscriptions.Plain())
-        subscriptions.start(consumer)
+            subscribers.to_topic(self.engine, consumer, Destination(name, name, MULTICAST), subscribers.Plain())
+        subscribers.start(consumer)
         return consumer
 
     def leave(self, consumer: Consumer) -> None:
@@ -204,11 +205,11 @@ def test_a_retroactive_address_keeps_so_many_messages_and_no_more() -> None:
 @pytest.mark.parametrize("kind", [ANYCAST, MULTICAST])
 def test_a_paused_address_gives_nothing_out_and_keeps_what_comes(kind: int) -> None:
     life = Life()
-    operations.pause(life.engine.address("a", kind))
+    pausing.pause(life.engine.address("a", kind))
     consumer = life.listen("a", kind)
     life.send("a", kind=kind)
     assert got(consumer) == []
-    operations.resume(life.engine.addresses["a"])
+    pausing.resume(life.engine.addresses["a"])
     assert got(consumer) == [b"1"]
 
 

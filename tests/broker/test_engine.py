@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from stompbox.broker.consumer import AckMode
-from stompbox.broker.diverts import Divert
+from stompbox.broker.addresses.diverts import Divert
+from stompbox.broker.queues.consumer import AckMode
 from stompbox.config.settings import AddressSetting
 from stompbox.errors import IllegalFrame
 from stompbox.message import ANYCAST, MULTICAST, Run

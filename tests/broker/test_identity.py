@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from stompbox.broker import groups
 from stompbox.broker.engine import Engine
 from stompbox.broker.recovery import identified, recover
+from stompbox.broker.subscriptions import groups
 from stompbox.config import AddressSettingsTable
 from stompbox.config.settings import AddressSetting
 from stompbox.incarnations import INCARNATIONS, Incarnations, Position, numbered
 from stompbox.message import MULTICAST
 from stompbox.store.base import Commit
 from stompbox.store.memory import MemoryStore
-from tests.broker.test_lifetimes import GOING, used_up
+from tests.broker.addresses.test_lifetimes import GOING, used_up
 from tests.broker.world import World
 
 KEPT = AddressSetting(match="#", retention_messages=1000)
@@ -46,7 +46,7 @@ def test_an_address_that_comes_again_is_the_same_log() -> None:
 
 
 def test_an_address_that_was_forgotten_is_another_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stompbox.broker.lifetimes.REMEMBERED", 0)
+    monkeypatch.setattr("stompbox.broker.addresses.lifetimes.REMEMBERED", 0)
     world = World(GOING)
     world.send("q", b"0", b"1", b"2")
     world.commit()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from stompbox.broker.consumer import AckMode, Consumer
-from stompbox.broker.emptying import purge
 from stompbox.broker.kinds import PLAIN, Rules, rules_of
+from stompbox.broker.queues.consumer import AckMode, Consumer
+from stompbox.broker.queues.emptying import purge
 from stompbox.config import QueueTable
 from stompbox.config.settings import AddressSetting, AddressSettings
 from stompbox.errors import Refused

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from stompbox.broker.queue import Kind
+from stompbox.broker.queues.queue import Kind
 from stompbox.config.settings import AddressSetting
 from stompbox.message import MULTICAST
-from tests.broker.test_bodies import sent
+from tests.broker.logs.test_bodies import sent
 from tests.broker.world import World
 
 

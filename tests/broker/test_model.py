@@ -17,9 +17,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from stompbox.broker import durables, groups, windows
-from stompbox.broker.consumer import AckMode, Consumer
-from stompbox.broker.queue import Kind, Queue
+from stompbox.broker.queues import reclaim
+from stompbox.broker.queues.consumer import AckMode, Consumer
+from stompbox.broker.queues.queue import Kind, Queue
+from stompbox.broker.subscriptions import durables, groups
 from stompbox.broker.transaction import Transaction
 from stompbox.broker.work import PORTION
 from stompbox.config.settings import AddressSetting
@@ -404,7 +405,7 @@ class Life(RuleBasedStateMachine):
         self.start(data)
         queues = list(self.world.engine.queues.values())
         if queues:
-            windows.give_back(self.draw(*queues))
+            reclaim.give_back(self.draw(*queues))
 
     @rule(data=st.data(), ms=st.sampled_from([10, 100, 1000]))
     def tick(self, data: st.DataObject, ms: int) -> None:

@@ -6,12 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from stompbox.broker import closing, emptying, redrive
-from stompbox.broker.arrivals import STEP
-from stompbox.broker.consumer import AckMode
-from stompbox.broker.depth import depth_of
-from stompbox.broker.moving import Move
-from stompbox.broker.redrive import Redrive
+from stompbox.broker import closing
+from stompbox.broker.addresses import redrive
+from stompbox.broker.addresses.moving import Move
+from stompbox.broker.addresses.redrive import Redrive
+from stompbox.broker.queues import emptying
+from stompbox.broker.queues.arrivals import STEP
+from stompbox.broker.queues.consumer import AckMode
+from stompbox.broker.queues.depth import depth_of
 from stompbox.broker.work import COPY, MESSAGE
 from stompbox.config.settings import AddressSetting
 from tests.broker.world import NOW, World

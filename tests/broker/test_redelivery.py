@@ -6,8 +6,9 @@ from random import Random
 
 import pytest
 
-from stompbox.broker import attempts, windows
-from stompbox.broker.consumer import AckMode, Consumer
+from stompbox.broker.addresses import attempts
+from stompbox.broker.queues import reclaim
+from stompbox.broker.queues.consumer import AckMode, Consumer
 from stompbox.broker.recovery import note_doubts
 from stompbox.broker.transaction import Transaction
 from stompbox.broker.undelivered import MOST, OTHERS, REJECTED, TOO_OFTEN, Fate, Loss, Undelivered
@@ -305,7 +306,7 @@ def test_what_was_merely_sent_ahead_keeps_its_mark_when_memory_is_given_back() -
     world.commit()
     world.settle()
     world.close(consumer, is_failure=True)
-    windows.give_back(world.queue("q"))
+    reclaim.give_back(world.queue("q"))
     world.on_queue(world.consumer(), "q")
     assert [got.is_redelivered for got in world.settle()] == [True, True]
 

@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from stompbox.broker import scheduling
-from stompbox.broker.depth import depth_of
-from stompbox.broker.emptying import purge
+from stompbox.broker.queues import scheduling
+from stompbox.broker.queues.depth import depth_of
+from stompbox.broker.queues.emptying import purge
 from stompbox.config.settings import AddressSetting
 from stompbox.message import MULTICAST
 from tests.broker.world import NOW, Got, World

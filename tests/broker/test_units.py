@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stompbox.broker.consumer import AckMode
+from stompbox.broker.queues.consumer import AckMode
 from stompbox.broker.transaction import Transaction
 from stompbox.broker.units import Trouble
 from stompbox.config.settings import AddressSetting, DiskFullPolicy

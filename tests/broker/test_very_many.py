@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from stompbox.broker import browsing, emptying, fanout, paging, passing, positions, subscriptions, windows
-from stompbox.broker.consumer import AckMode, Consumer
-from stompbox.broker.destinations import Destination
-from stompbox.broker.queue import Queue
+from stompbox.broker.addresses import fanout
+from stompbox.broker.addresses.destinations import Destination
+from stompbox.broker.queues import browsing, emptying, paging, passing, reclaim
+from stompbox.broker.queues.consumer import AckMode, Consumer
+from stompbox.broker.queues.queue import Queue
+from stompbox.broker.subscriptions import namedreaders, subscribers
 from stompbox.broker.transaction import Transaction
 from stompbox.broker.work import MESSAGE
 from stompbox.config.settings import AddressSetting
@@ -186,8 +188,8 @@ def test_it_is_found_by_no_other_queue_in_the_log_and_after_a_restart_neither(ki
         if kind == ANYCAST:
             world.on_queue(consumer, "a", name)
         else:
-            subscriptions.to_queue(world.engine, consumer, Destination("a", "a", MULTICAST, name))
-            subscriptions.start(consumer)
+            subscribers.to_queue(world.engine, consumer, Destination("a", "a", MULTICAST, name))
+            subscribers.start(consumer)
         got = world.settle()
         assert [one.body for one in got] == bodies, name
         for one in got:
@@ -368,7 +370,7 @@ def test_a_browser_is_filled_in_steps_and_what_comes_meanwhile_is_behind(*, goes
     world.engine.work.begin()
     consumer = world.consumer("b", AckMode.AUTO)
     browser = browsing.browse(world.engine, world.queue("q"), consumer, goes_on=goes_on)
-    subscriptions.start(consumer)
+    subscribers.start(consumer)
     assert browser.count <= 100 + browsing.STEP
     sent(world, "q", ANYCAST, body=b"2000")
     assert stepped(world, lambda: browser.count) <= 300
@@ -396,7 +398,7 @@ def test_a_window_is_given_back_in_steps_and_nothing_is_lost_or_doubled() -> Non
     filled(world, 2000)
     queue = world.queue("q")
     world.engine.work.begin()
-    world.engine.later.take("given back", windows.giving_back(queue))
+    world.engine.later.take("given back", reclaim.giving_back(queue))
     before = world.engine.counters["given-back"]
     assert before <= 200
     sent(world, "q", ANYCAST, body=b"2000")
@@ -414,7 +416,7 @@ def test_a_queue_that_is_used_while_its_window_is_given_back_loses_and_doubles_n
     filled(world, 2000)
     world.engine.now += 5
     world.engine.work.begin()
-    world.engine.later.take("given back", windows.giving_back(world.queue("q")))
+    world.engine.later.take("given back", reclaim.giving_back(world.queue("q")))
     for _ in range(turns):
         world.engine.dispatch_rest(lambda: False)
     consumer = world.on_queue(world.consumer("c", prefetch=7), "q")
@@ -437,7 +439,7 @@ def test_a_purge_passes_over_the_log_in_steps() -> None:
     world = World(portion=100 * MESSAGE)
     filled(world, 3000)
     queue = world.queue("q")
-    windows.give_back(queue)
+    reclaim.give_back(queue)
     for offset in range(0, 3000, 2):
         queue.skip(offset, offset + 1)
     world.engine.work.begin()
@@ -455,8 +457,8 @@ def test_what_a_named_reader_had_in_memory_goes_in_steps() -> None:
     filled(world, 3000)
     world.commit()
     consumer = world.consumer("r", prefetch=1)
-    positions.to_position(world.engine, consumer, world.engine.addresses["q"], positions.Reader("", "", "r"), 0)
-    subscriptions.start(consumer)
+    namedreaders.to_position(world.engine, consumer, world.engine.addresses["q"], namedreaders.Reader("", "", "r"), 0)
+    subscribers.start(consumer)
     world.settle()
     memory = world.engine.memory
     before = memory.count
@@ -472,11 +474,11 @@ def test_whose_reader_it_is_that_goes_is_found_without_a_look_at_all_addresses()
         world = World()
         for number in range(count):
             world.address(f"a.{number}")
-        reader = positions.Reader("", "c", "n")
+        reader = namedreaders.Reader("", "c", "n")
         for name in ("a.3", "a.7"):
-            positions.to_position(world.engine, world.consumer(name, AckMode.INDIVIDUAL), world.address(name), reader, 0)
-        found[count] = lines(lambda world=world, reader=reader: positions.found_of(world.engine, reader))  # type: ignore[misc]
-        there = positions.found_of(world.engine, reader)
+            namedreaders.to_position(world.engine, world.consumer(name, AckMode.INDIVIDUAL), world.address(name), reader, 0)
+        found[count] = lines(lambda world=world, reader=reader: namedreaders.found_of(world.engine, reader))  # type: ignore[misc]
+        there = namedreaders.found_of(world.engine, reader)
         assert [queue.address.name for queue in there] == ["a.3", "a.7"]
         for queue in there:
             world.engine.drop_queue(queue)

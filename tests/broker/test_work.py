@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from stompbox.broker import windows
-from stompbox.broker.consumer import AckMode
+from stompbox.broker.queues import reclaim
+from stompbox.broker.queues.consumer import AckMode
 from stompbox.broker.undelivered import TOO_EXPENSIVE, Fate, Loss
 from stompbox.broker.work import PORTION, Turns, Work
 from stompbox.selectors import Selector, compile_selector
@@ -178,13 +178,13 @@ def test_a_reader_whose_window_was_given_back_reads_it_again() -> None:
             world.send_to_topic("t", b"%d" % number)
         world.commit()
         taken = got = world.settle()
-        windows.give_back(queue)
+        reclaim.give_back(queue)
         while got:
             for one in got:
                 world.ack(reader, one)
             got = world.settle()
             if queue.backlog.count:
-                windows.give_back(queue)
+                reclaim.give_back(queue)
             taken = taken + got
         assert [int(one.body) for one in taken] == list(range(6))
 

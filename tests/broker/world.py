@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from stompbox.broker import durables, subscriptions
-from stompbox.broker.address import Address
-from stompbox.broker.consumer import AckMode, Consumer
-from stompbox.broker.destinations import Destination
-from stompbox.broker.durables import DurableSubscription
+from stompbox.broker.addresses.address import Address
+from stompbox.broker.addresses.destinations import Destination
 from stompbox.broker.engine import PAGE_SIZE, Engine, Load
-from stompbox.broker.queue import Queue
+from stompbox.broker.queues.consumer import AckMode, Consumer
+from stompbox.broker.queues.queue import Queue
 from stompbox.broker.recovery import recover
+from stompbox.broker.subscriptions import durables, subscribers
+from stompbox.broker.subscriptions.durables import DurableSubscription
 from stompbox.broker.transaction import Transaction
 from stompbox.broker.work import PORTION
 from stompbox.config.settings import AddressSetting, AddressSettings, AddressSettingsTable
@@ -133,24 +133,24 @@ class World:
         return Consumer(name, ack, session=session, selector=compiled, window=window, prefetch=prefetch)
 
     def on_queue(self, consumer: Consumer, name: str, queue: str = "") -> Consumer:
-        subscriptions.to_queue(self.engine, consumer, Destination(name, name, ANYCAST, queue))
-        subscriptions.start(consumer)
+        subscribers.to_queue(self.engine, consumer, Destination(name, name, ANYCAST, queue))
+        subscribers.start(consumer)
         return consumer
 
     def on_topic(self, consumer: Consumer, name: str, *, no_local: bool = False) -> Consumer:
-        plain = subscriptions.Plain(consumer.selector, no_local)
-        subscriptions.to_topic(self.engine, consumer, Destination(name, name, MULTICAST), plain)
-        subscriptions.start(consumer)
+        plain = subscribers.Plain(consumer.selector, no_local)
+        subscribers.to_topic(self.engine, consumer, Destination(name, name, MULTICAST), plain)
+        subscribers.start(consumer)
         return consumer
 
     def on_stream(self, consumer: Consumer, name: str, position: int) -> Consumer:
-        subscriptions.to_stream(self.engine, consumer, Destination(name, name, 0, is_stream=True), position)
-        subscriptions.start(consumer)
+        subscribers.to_stream(self.engine, consumer, Destination(name, name, 0, is_stream=True), position)
+        subscribers.start(consumer)
         return consumer
 
     def on_durable(self, consumer: Consumer, name: str, pattern: str, *, no_local: bool = False) -> Consumer:
         durables.to_durable(self.engine, consumer, DurableSubscription("client", name, pattern, consumer.selector, no_local))
-        subscriptions.start(consumer)
+        subscribers.start(consumer)
         return consumer
 
     def close(self, consumer: Consumer, *, is_failure: bool = False) -> None:

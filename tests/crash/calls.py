@@ -21,7 +21,7 @@ from typing import Any
 import stompbox
 from stompbox.config import Configuration, load
 from stompbox.server.broker import Broker
-from stompbox.server.tcp import Door, Socket
+from stompbox.server.transport.tcp import Door, Socket
 from stompbox.stomp.codec import Decoder, encode
 from stompbox.stomp.frames import SERVER_COMMANDS, Frame
 from stompbox.stomp.versions import VERSIONS

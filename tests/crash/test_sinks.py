@@ -19,7 +19,7 @@ import pytest
 
 from stompbox.errors import Refused, StoreError
 from stompbox.message import Run, Shape
-from stompbox.server import publishing
+from stompbox.server.requests import publishing
 from stompbox.spark.link import Link
 from stompbox.spark.options import Given, target_of
 from stompbox.spark.requests import Staging, publish, stage

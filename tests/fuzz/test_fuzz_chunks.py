@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import settings as example_settings
 from hypothesis import strategies as st
 
-from stompbox.broker.consumer import AckMode
+from stompbox.broker.queues.consumer import AckMode
 from stompbox.config import ListenerOptions
 from stompbox.errors import IllegalFrame, Refused
 from stompbox.message import ANYCAST, NOT_TAKEN, Run, Shape
-from stompbox.server.incoming import runs_of
+from stompbox.server.requests.incoming import runs_of
 from stompbox.stomp.codec import Decoder
 from stompbox.stomp.encode import Head, messages
 from stompbox.stomp.frames import SERVER_COMMANDS, Frame

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from stompbox.broker import subscriptions
-from stompbox.broker.allowance import BOUND
-from stompbox.broker.consumer import AckMode
-from stompbox.broker.destinations import Destination
+from stompbox.broker.addresses.destinations import Destination
+from stompbox.broker.queues.allowance import BOUND
+from stompbox.broker.queues.consumer import AckMode
+from stompbox.broker.subscriptions import subscribers
 from stompbox.config.listener import MIB, ListenerOptions
 from stompbox.message import ANYCAST, MULTICAST
 from tests.broker.world import World
@@ -41,8 +41,8 @@ def test_an_address_of_a_wildcard_costs_little_as_long_as_it_is_silent(ack: AckM
     try:
         for number in range(10):
             consumer = world.consumer(str(number), ack)
-            subscriptions.to_topic(world.engine, consumer, Destination("#", "#", MULTICAST), subscriptions.Plain())
-            subscriptions.start(consumer)
+            subscribers.to_topic(world.engine, consumer, Destination("#", "#", MULTICAST), subscribers.Plain())
+            subscribers.start(consumer)
         each = tracemalloc.get_traced_memory()[0] / (10 * ADDRESSES)
     finally:
         tracemalloc.stop()

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from stompbox.broker.commits import Commits
-from stompbox.broker.paging import Load
-from stompbox.broker.queue import Queue
+from stompbox.broker.queues.paging import Load
+from stompbox.broker.queues.queue import Queue
 from stompbox.errors import StoreError
 from stompbox.server import broker as server_broker
-from stompbox.server import committer, delivering, requests
+from stompbox.server import committer, delivering
 from stompbox.server.broker import Broker
-from stompbox.server.tcp import Door, Socket
+from stompbox.server.requests import dispatch
+from stompbox.server.transport.tcp import Door, Socket
 from stompbox.stomp.codec import Decoder, encode
 from stompbox.stomp.frames import Frame
 from stompbox.stomp.versions import VERSIONS
@@ -263,7 +264,7 @@ def test_a_request_that_changes_something_stops_the_broker_and_one_that_reads_do
     async def handler(*_: object) -> Any:
         raising()
 
-    monkeypatch.setattr(requests, "REQUESTS", {"describe": handler, "group-open": handler})
+    monkeypatch.setattr(dispatch, "REQUESTS", {"describe": handler, "group-open": handler})
 
     async def story(world: World) -> None:
         reader, writer = world.client(), world.client()
@@ -283,11 +284,11 @@ def test_a_staged_chunk_that_cannot_be_decoded_ends_one_connection(tmp_path: Pat
 
     async def story(world: World) -> None:
         client, other = world.client(), world.client()
-        monkeypatch.setattr(requests, "REQUESTS", {"stage": decoding})
+        monkeypatch.setattr(dispatch, "REQUESTS", {"stage": decoding})
         client.say("SEND", headers)
         await world.until(lambda: client.is_ended)
         assert_contained(world, client)
-        monkeypatch.setattr(requests, "REQUESTS", {"stage": staging})
+        monkeypatch.setattr(dispatch, "REQUESTS", {"stage": staging})
         other.say("SEND", headers)
         await world.until(lambda: world.broker.has_failed)
         assert_stopped(world, other)

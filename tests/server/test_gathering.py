@@ -7,8 +7,8 @@ import random
 import pytest
 
 from stompbox.message import Run, Shape
-from stompbox.server import publishing
-from stompbox.server.publishing import gather
+from stompbox.server.requests import publishing
+from stompbox.server.requests.publishing import gather
 from stompbox.stomp.shapes import shape_of
 
 

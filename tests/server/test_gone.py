@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stompbox.server.connection import Connection
+from stompbox.server.session.connection import Connection
 from tests.server.world import KINDS, Guest, House, configured, play, uncollected
 
 Scenario = Callable[[Guest], Awaitable[None]]

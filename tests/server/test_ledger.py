@@ -210,7 +210,7 @@ def test_who_waits_for_too_many_receipts_is_not_read(tmp_path: Path, monkeypatch
 
 def test_unacknowledged_messages_of_all_subscriptions_together_pause_delivery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a window of its own each of them would get all; the rest stays in the queues, and comes as soon as there is room."""
-    monkeypatch.setattr("stompbox.server.connection.MOST_OUT", LIMIT)
+    monkeypatch.setattr("stompbox.server.session.connection.MOST_OUT", LIMIT)
 
     async def story(house: House) -> None:
         guest = await house.client()

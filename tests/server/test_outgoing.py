@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 
-from stompbox.server.connection import Connection
 from stompbox.server.outgoing import PORTION, Outgoing, Portions
+from stompbox.server.session.connection import Connection
 
 
 class Told:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from stompbox.broker.address import Address
+from stompbox.broker.addresses.address import Address
 from stompbox.config import Configuration
 from stompbox.config.settings import AddressFullPolicy, AddressSetting, DeletePolicy
 from stompbox.config.tables import AddressTable, DivertTable, QueueTable

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from stompbox.broker import fanout
-from stompbox.broker.paging import Load
-from stompbox.broker.queue import Queue
+from stompbox.broker.addresses import fanout
+from stompbox.broker.queues.paging import Load
+from stompbox.broker.queues.queue import Queue
 from stompbox.message import Run
-from stompbox.server.answers import in_turns
-from stompbox.server.tcp import Socket
+from stompbox.server.requests.replies import in_turns
+from stompbox.server.transport.tcp import Socket
 from stompbox.server.turns import SHARES
 from stompbox.store.base import Commit
 from tests.server.turning import LOOKS, Client, Clock, Recorded, World, loaded

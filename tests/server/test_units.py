@@ -13,7 +13,7 @@ from stompbox.store.base import Commit
 from stompbox.store.memory import MemoryStore
 from tests.crash.calls import Client
 from tests.crash.requests import World, play, settings
-from tests.server.test_publishing import chunk, run_to
+from tests.server.requests.test_publishing import chunk, run_to
 
 ID = {"_AMQ_DUPL_ID": "7"}
 

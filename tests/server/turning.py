@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from stompbox.config import Configuration, ListenerTable
 from stompbox.server.broker import Broker
-from stompbox.server.tcp import Door, Socket
+from stompbox.server.transport.tcp import Door, Socket
 from stompbox.server.turns import Turns
 from stompbox.stomp.codec import Decoder, encode
 from stompbox.stomp.frames import SERVER_COMMANDS, Frame

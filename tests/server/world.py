@@ -12,8 +12,8 @@ import uvloop
 
 from stompbox.config import Configuration, read
 from stompbox.server.broker import Broker
-from stompbox.server.connection import Connection
-from stompbox.server.tcp import listen
+from stompbox.server.session.connection import Connection
+from stompbox.server.transport.tcp import listen
 from stompbox.store.memory import MemoryStore
 from tests.conftest import ROOT
 from tests.system.doors import message, upgrade

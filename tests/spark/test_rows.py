@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from stompbox.errors import UsageError
 from stompbox.message import Run
-from stompbox.server.incoming import runs_of as runs_of_chunk
+from stompbox.server.requests.incoming import runs_of as runs_of_chunk
 from stompbox.spark.rows import Rows, RowsToRuns, check_columns, chunks_of
 from stompbox.store.chunks import EACH, decode, verify
 

@@ -38,7 +38,7 @@ def transform(letter):
 """
 FINE = "def transform(letter): pass"
 HAS_A_POISONED_QUEUE = """
-from stompbox.broker.queue import Queue
+from stompbox.broker.queues.queue import Queue
 
 dispatch = Queue.dispatch
 

@@ -32,13 +32,13 @@ from stompbox.admin.views import (
     sink_view,
     status_of,
 )
-from stompbox.broker.address import Address
-from stompbox.broker.depth import depth_of, sums_of
-from stompbox.broker.queue import Queue
+from stompbox.broker.addresses.address import Address
+from stompbox.broker.queues.depth import depth_of, sums_of
+from stompbox.broker.queues.queue import Queue
 from stompbox.config import AdminTable
 from stompbox.errors import BrokerFault, Refused, StompboxError
 from stompbox.security import Right
-from stompbox.server.answers import in_turns
+from stompbox.server.requests.replies import in_turns
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp

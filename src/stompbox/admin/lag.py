@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from stompbox.broker.queue import Queue
+from stompbox.broker.queues.queue import Queue
 from stompbox.errors import StoreError
 
 if TYPE_CHECKING:

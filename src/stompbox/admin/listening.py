@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from stompbox.config import AdminTable, joined
 from stompbox.errors import ConfigError, reason_of
-from stompbox.server.keystores import admin_context
+from stompbox.server.transport.keystores import admin_context
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from stompbox.admin.answers import json
 from stompbox.errors import IllegalFrame
-from stompbox.server.answers import in_turns
+from stompbox.server.requests.replies import in_turns
 
 LISTED: Final = 1000  # entries of one answer, if the request does not say how many
 MOST: Final = 10_000

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from stompbox.broker.browsing import held
-from stompbox.broker.matching import wanted
-from stompbox.broker.queue import Queue
+from stompbox.broker.queues.browsing import held
+from stompbox.broker.queues.matching import wanted
+from stompbox.broker.queues.queue import Queue
 from stompbox.message import Run
 
 if TYPE_CHECKING:

@@ -22,13 +22,13 @@ from stompbox.admin.health import reasons
 from stompbox.admin.lag import Lag, Lags
 from stompbox.admin.pipelines import told_of
 from stompbox.admin.views import STAY
-from stompbox.broker.depth import depth_of
-from stompbox.broker.limits import Limits
-from stompbox.broker.queue import Kind, Queue
+from stompbox.broker.addresses.limits import Limits
+from stompbox.broker.queues.depth import depth_of
+from stompbox.broker.queues.queue import Kind, Queue
 from stompbox.broker.undelivered import EXPIRED, NO_ROUTE, REJECTED, TOO_OFTEN, Fate
-from stompbox.server.answers import in_turns
 from stompbox.server.pressure import Reason
-from stompbox.server.progress import LOST, State
+from stompbox.server.requests.progress import LOST, State
+from stompbox.server.requests.replies import in_turns
 
 if TYPE_CHECKING:
     from stompbox.server.broker import Broker

@@ -29,16 +29,18 @@ from starlette.responses import Response
 
 from stompbox.admin.access import require, user_of
 from stompbox.admin.answers import json
-from stompbox.broker import closing, emptying, operations
-from stompbox.broker.address import Address
-from stompbox.broker.depth import depth_of
-from stompbox.broker.moving import Move
-from stompbox.broker.queue import Kind, Queue
-from stompbox.broker.redrive import Redrive
+from stompbox.broker import closing
+from stompbox.broker.addresses import pausing
+from stompbox.broker.addresses.address import Address
+from stompbox.broker.addresses.moving import Move
+from stompbox.broker.addresses.redrive import Redrive
+from stompbox.broker.queues import emptying
+from stompbox.broker.queues.depth import depth_of
+from stompbox.broker.queues.queue import Kind, Queue
 from stompbox.errors import FrameError, IllegalFrame, Refused
 from stompbox.security import Right
-from stompbox.server import grouping
-from stompbox.server.framelog import By, Wish
+from stompbox.server.requests import grouping
+from stompbox.server.session.framelog import By, Wish
 
 if TYPE_CHECKING:
     from stompbox.server.broker import Broker
@@ -340,19 +342,19 @@ async def delete_address(going: Going) -> object:
 
 
 async def pause_address(going: Going) -> object:
-    return await _of_address(going, operations.pause)
+    return await _of_address(going, pausing.pause)
 
 
 async def resume_address(going: Going) -> object:
-    return await _of_address(going, operations.resume)
+    return await _of_address(going, pausing.resume)
 
 
 async def block_address(going: Going) -> object:
-    return await _of_address(going, operations.block)
+    return await _of_address(going, pausing.block)
 
 
 async def unblock_address(going: Going) -> object:
-    return await _of_address(going, operations.unblock)
+    return await _of_address(going, pausing.unblock)
 
 
 async def _of_address(going: Going, change: Callable[[Address], None]) -> object:

@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from stompbox.admin.lag import behind
 from stompbox.admin.listing import Entry, Field
-from stompbox.server.answers import in_turns
-from stompbox.server.progress import Told
+from stompbox.server.requests.progress import Told
+from stompbox.server.requests.replies import in_turns
 
 if TYPE_CHECKING:
     from stompbox.server.broker import Broker

@@ -14,17 +14,17 @@ from msgspec import Struct
 from stompbox import __version__
 from stompbox.admin.health import Reason, reasons
 from stompbox.admin.lag import Lags
-from stompbox.broker.address import Address
-from stompbox.broker.depth import depth_of, settled_of, sums_of
-from stompbox.broker.queue import Kind, Queue
-from stompbox.broker.sinks import KnownSink, Sinks
+from stompbox.broker.addresses.address import Address
+from stompbox.broker.queues.depth import depth_of, settled_of, sums_of
+from stompbox.broker.queues.queue import Kind, Queue
+from stompbox.broker.subscriptions.staging import KnownSink, Sinks
 from stompbox.config.settings import AddressSettings, given
 from stompbox.message import ANYCAST, MULTICAST
 from stompbox.server.ledger import by_kind
 
 if TYPE_CHECKING:
     from stompbox.server.broker import Broker
-    from stompbox.server.connection import Connection
+    from stompbox.server.session.connection import Connection
 
 
 _ROUTING: Final = ((ANYCAST, "ANYCAST"), (MULTICAST, "MULTICAST"))

@@ -10,16 +10,16 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from stompbox.broker import lifetimes
-from stompbox.broker.attempts import Outcome, giving_back
-from stompbox.broker.cursor import FAR
-from stompbox.broker.queue import Kind, Queue
+from stompbox.broker.addresses import lifetimes
+from stompbox.broker.addresses.attempts import Outcome, giving_back
+from stompbox.broker.logs.cursor import FAR
+from stompbox.broker.queues.queue import Kind, Queue
 from stompbox.broker.work import COPY
 
 if TYPE_CHECKING:
-    from stompbox.broker.address import Address
-    from stompbox.broker.consumer import Consumer, Sent
+    from stompbox.broker.addresses.address import Address
     from stompbox.broker.engine import Engine
+    from stompbox.broker.queues.consumer import Consumer, Sent
     from stompbox.broker.transaction import Transaction
 
 STEP: Final = 64  # queues, or subscriptions, of one step: each may be dropped with all that belongs to it

@@ -9,17 +9,18 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from stompbox.broker import lifetimes, readers, units
-from stompbox.broker.log import UNUSED
+from stompbox.broker import units
+from stompbox.broker.addresses import lifetimes, readers
+from stompbox.broker.logs.log import UNUSED
 from stompbox.broker.units import Unit
 from stompbox.store.base import Commit, Delivered
 
 if TYPE_CHECKING:
-    from stompbox.broker.address import Address
-    from stompbox.broker.duplicates import Duplicates
+    from stompbox.broker.addresses.address import Address
+    from stompbox.broker.addresses.duplicates import Duplicates
     from stompbox.broker.engine import Engine
-    from stompbox.broker.log import Log
-    from stompbox.broker.queue import Queue
+    from stompbox.broker.logs.log import Log
+    from stompbox.broker.queues.queue import Queue
 
 
 class Commits:

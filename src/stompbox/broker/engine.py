@@ -17,50 +17,45 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from stompbox.broker import (
+from stompbox.broker import closing, transactions, units
+from stompbox.broker.addresses import (
     attempts,
-    closing,
     deadletters,
     diverts,
     duplicates,
-    emptying,
-    expiry,
     fanout,
     lifetimes,
     limits,
     makers,
-    paging,
     readers,
     retained,
-    retention,
-    transactions,
-    units,
     watching,
-    windows,
 )
-from stompbox.broker.address import Address, Groups, Targets
-from stompbox.broker.allowance import TooManyBindings, Unacknowledged
-from stompbox.broker.attempts import Outcome
-from stompbox.broker.bodies import Bodies
+from stompbox.broker.addresses.address import Address, Groups, Targets
+from stompbox.broker.addresses.attempts import Outcome
+from stompbox.broker.addresses.makers import Maker, Makers
+from stompbox.broker.addresses.notifications import Notifications
+from stompbox.broker.addresses.repeating import Schedules
+from stompbox.broker.addresses.watching import Watcher
 from stompbox.broker.commits import Commits
-from stompbox.broker.consumer import Binding, Consumer, Sent
-from stompbox.broker.cursor import FAR, Cursor
-from stompbox.broker.facts import selector_entry
-from stompbox.broker.log import Log
-from stompbox.broker.makers import Maker, Makers
-from stompbox.broker.memory import Memory
-from stompbox.broker.notifications import Notifications
-from stompbox.broker.paging import Load
-from stompbox.broker.passing import FEW
-from stompbox.broker.queue import Kind, Queue
-from stompbox.broker.schedules import Schedules
-from stompbox.broker.segments import Segment, cost_of
+from stompbox.broker.logs import retention
+from stompbox.broker.logs.bodies import Bodies
+from stompbox.broker.logs.cursor import FAR, Cursor
+from stompbox.broker.logs.log import Log
+from stompbox.broker.logs.segments import Segment, cost_of
+from stompbox.broker.queues import emptying, expiry, paging, reclaim
+from stompbox.broker.queues.allowance import TooManyBindings, Unacknowledged
+from stompbox.broker.queues.consumer import Binding, Consumer, Sent
+from stompbox.broker.queues.facts import selector_entry
+from stompbox.broker.queues.memory import Memory
+from stompbox.broker.queues.paging import Load
+from stompbox.broker.queues.passing import FEW
+from stompbox.broker.queues.queue import Kind, Queue
 from stompbox.broker.settings import SettingsTable
 from stompbox.broker.timers import Alarm, Timers
 from stompbox.broker.transaction import Transaction
 from stompbox.broker.undelivered import Fate, Undelivered
 from stompbox.broker.units import Trouble
-from stompbox.broker.watching import Watcher
 from stompbox.broker.work import Turns, Work
 from stompbox.config import RoutingType
 from stompbox.config.matching import DOTS, Wildcards, Words, is_match
@@ -71,10 +66,10 @@ from stompbox.selectors import Selector
 from stompbox.store.base import Commit
 
 if TYPE_CHECKING:
-    from stompbox.broker.diverts import Divert
-    from stompbox.broker.durables import DurableSubscription
-    from stompbox.broker.limits import Limits
-    from stompbox.broker.slowness import Slow
+    from stompbox.broker.addresses.diverts import Divert
+    from stompbox.broker.addresses.limits import Limits
+    from stompbox.broker.queues.slowness import Slow
+    from stompbox.broker.subscriptions.durables import DurableSubscription
 
 PAGE_SIZE: Final = 32 << 20  # octets of one queue in memory before the rest stays in the log
 EPOCH_IDS: Final = 1_000_000  # ids of queues in memory: epoch * this + n, so that they differ from run to run
@@ -121,7 +116,7 @@ class Engine:
         self.returning: Counter[Queue] = Counter()  # those to which many messages come back (attempts.py)
         self.diverting: dict[Address, None] = {}  # along whose diverts a run is just going
         self.timers = Timers()
-        self.relief = Alarm(self.timers, partial(windows.relieve, self))
+        self.relief = Alarm(self.timers, partial(reclaim.relieve, self))
         self._next_log = self._next_cursor = 1
         self._next_volatile = epoch * EPOCH_IDS
         self.bodies = Bodies(epoch)

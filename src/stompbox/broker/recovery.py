@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from stompbox.broker import durables, lifetimes, makers, passing, retained
-from stompbox.broker.counts import Counts
-from stompbox.broker.cursor import FAR, Cursor
-from stompbox.broker.duplicates import duplicates_of
-from stompbox.broker.durables import DurableSubscription
+from stompbox.broker.addresses import lifetimes, makers, retained
+from stompbox.broker.addresses.duplicates import duplicates_of
 from stompbox.broker.engine import Engine
-from stompbox.broker.log import UNUSED, Log
-from stompbox.broker.queue import Kind, Queue
+from stompbox.broker.logs.cursor import FAR, Cursor
+from stompbox.broker.logs.log import UNUSED, Log
+from stompbox.broker.queues import passing
+from stompbox.broker.queues.counts import Counts
+from stompbox.broker.queues.queue import Kind, Queue
+from stompbox.broker.subscriptions import durables
+from stompbox.broker.subscriptions.durables import DurableSubscription
 from stompbox.errors import StoreError
 from stompbox.incarnations import INCARNATIONS, Incarnations, NewId, incarnations_of
 from stompbox.ranges import Ranges

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from stompbox.broker.address import Address
-from stompbox.broker.consumer import Consumer, Sent
-from stompbox.broker.makers import Maker
+from stompbox.broker.addresses.address import Address
+from stompbox.broker.addresses.makers import Maker
+from stompbox.broker.queues.consumer import Consumer, Sent
 from stompbox.message import Run
 
 if TYPE_CHECKING:

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from stompbox.broker import limits, retained
-from stompbox.broker.attempts import Outcome
-from stompbox.broker.consumer import taken_off
-from stompbox.broker.fanout import finishing
-from stompbox.broker.makers import require_sends
+from stompbox.broker.addresses import limits, retained
+from stompbox.broker.addresses.attempts import Outcome
+from stompbox.broker.addresses.fanout import finishing
+from stompbox.broker.addresses.makers import require_sends
+from stompbox.broker.queues.consumer import taken_off
 from stompbox.broker.undelivered import NO_ROUTE, Fate
 from stompbox.broker.units import Unit
 from stompbox.errors import StompboxError
 from stompbox.message import ANYCAST
 
 if TYPE_CHECKING:
-    from stompbox.broker.address import Address
-    from stompbox.broker.consumer import Sent
+    from stompbox.broker.addresses.address import Address
+    from stompbox.broker.addresses.makers import Maker
     from stompbox.broker.engine import Engine
-    from stompbox.broker.makers import Maker
+    from stompbox.broker.queues.consumer import Sent
     from stompbox.broker.transaction import Transaction
     from stompbox.message import Run
 

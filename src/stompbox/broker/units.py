@@ -22,15 +22,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from stompbox.broker import paging
+from stompbox.broker.queues import paging
 from stompbox.config.settings import DiskFullPolicy
 from stompbox.ranges import Ranges
 
 if TYPE_CHECKING:
-    from stompbox.broker.address import Address
-    from stompbox.broker.consumer import Consumer, Sent
-    from stompbox.broker.duplicates import Duplicates
+    from stompbox.broker.addresses.address import Address
+    from stompbox.broker.addresses.duplicates import Duplicates
     from stompbox.broker.engine import Engine
+    from stompbox.broker.queues.consumer import Consumer, Sent
     from stompbox.message import Run
 
 

@@ -18,49 +18,52 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stompbox.broker import limits, retention, windows
-from stompbox.broker.address import Address
-from stompbox.broker.consumer import Consumer
+from stompbox.broker.addresses import limits
+from stompbox.broker.addresses.address import Address
+from stompbox.broker.addresses.makers import Maker
 from stompbox.broker.engine import Engine
-from stompbox.broker.makers import Maker
-from stompbox.broker.paging import Load
+from stompbox.broker.logs import retention
+from stompbox.broker.queues import reclaim
+from stompbox.broker.queues.consumer import Consumer
+from stompbox.broker.queues.paging import Load
 from stompbox.broker.recovery import DOUBTS, identified, note_doubts, recover
-from stompbox.broker.sinks import Sinks
+from stompbox.broker.subscriptions.staging import Sinks
 from stompbox.config import Configuration, ListenerOptions
 from stompbox.errors import IllegalFrame, Refused, StoreError
 from stompbox.incarnations import ID_OCTETS
 from stompbox.security import Users
 from stompbox.selectors import SelectorCache
-from stompbox.server import limiting, notifications, schedules
+from stompbox.server import limiting, notifications
+from stompbox.server.addressing.naming import Names
+from stompbox.server.addressing.transforming import Transform, load_transform
 from stompbox.server.committer import Committer
 from stompbox.server.configuring import configure, limit_memory, limit_sinks, permissions_of
 from stompbox.server.counting import Counting
 from stompbox.server.delivering import Deliveries
 from stompbox.server.disk import Disk
 from stompbox.server.faults import Faults, watch
-from stompbox.server.framelog import FrameLogs
+from stompbox.server.frames.uploads import disk_failed
 from stompbox.server.hosts import Hosts
 from stompbox.server.ledger import Ledger
 from stompbox.server.logins import Login, Logins
 from stompbox.server.losses import Losses
-from stompbox.server.naming import Names
 from stompbox.server.pressure import Pressure
-from stompbox.server.publishing import Publications
 from stompbox.server.refusals import Refusals
 from stompbox.server.releasing import Releases
+from stompbox.server.requests import schedules
+from stompbox.server.requests.publishing import Publications
+from stompbox.server.session.framelog import FrameLogs
 from stompbox.server.timeouts import Timeouts
-from stompbox.server.transforming import Transform, load_transform
 from stompbox.server.turns import Turns
-from stompbox.server.uploads import disk_failed
 from stompbox.stomp.runs import Reader
 from stompbox.stomp.versions import VERSIONS
 from stompbox.store.base import REFUSALS, Commit, Store
 
 if TYPE_CHECKING:
     from stompbox.message import Run
-    from stompbox.server.connection import Connection
-    from stompbox.server.progress import Progress
-    from stompbox.server.tcp import Door, Socket
+    from stompbox.server.requests.progress import Progress
+    from stompbox.server.session.connection import Connection
+    from stompbox.server.transport.tcp import Door, Socket
 
 log = logging.getLogger("stompbox")
 
@@ -253,7 +256,7 @@ class Broker:
         if engine.overbound:
             self._end_overbound()
         if engine.memory.is_pressed:
-            windows.relieve(engine)
+            reclaim.relieve(engine)
         if self.pressure.full:
             self.pressure.let_in()
         if engine.full:

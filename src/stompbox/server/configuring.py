@@ -12,20 +12,20 @@ from types import MappingProxyType
 from typing import Final
 
 from stompbox.broker import closing
-from stompbox.broker.address import Address
-from stompbox.broker.diverts import PASS, STRIP, Divert
+from stompbox.broker.addresses.address import Address
+from stompbox.broker.addresses.diverts import PASS, STRIP, Divert
+from stompbox.broker.addresses.queuearguments import settings_of
+from stompbox.broker.addresses.reconfiguring import Sizes, diverting, resettling
 from stompbox.broker.engine import Engine
 from stompbox.broker.kinds import Rules, rules_of
-from stompbox.broker.queue import Kind, Queue
-from stompbox.broker.queuearguments import settings_of
-from stompbox.broker.resettling import Sizes, diverting, resettling
-from stompbox.broker.sinks import Sinks
+from stompbox.broker.queues.queue import Kind, Queue
+from stompbox.broker.subscriptions.staging import Sinks
 from stompbox.config import AddressTable, Configuration, DeletePolicy, DivertRouting, DivertTable, QueueTable, RoutingType
 from stompbox.config.spaces import local
 from stompbox.message import ANYCAST, MULTICAST
 from stompbox.security import Permissions
 from stompbox.selectors import Selector, compile_selector
-from stompbox.server.transforming import for_diverts
+from stompbox.server.addressing.transforming import for_diverts
 
 _ROUTING: Final = MappingProxyType({RoutingType.ANYCAST: ANYCAST, RoutingType.MULTICAST: MULTICAST})
 _DIVERT_ROUTING: Final = MappingProxyType(

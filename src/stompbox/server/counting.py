@@ -1,18 +1,18 @@
 """persist-delivery-count-before-delivery: an attempt is in the store before its message goes out.
 
 Then a message that brings a broker or its consumers down has used up an attempt, also where nobody could say so afterwards. As where a
-connection is lost (broker/attempts.py) it is the oldest message of a subscription that is counted: what goes to a consumer that has
-nothing else. It costs a commit for each such delivery. While the disk refuses commits these wait, and what is behind them; ack:auto and
-what is not stored need no counting and go out at once.
+connection is lost (broker/addresses/attempts.py) it is the oldest message of a subscription that is counted: what goes to a consumer
+that has nothing else. It costs a commit for each such delivery. While the disk refuses commits these wait, and what is behind them;
+ack:auto and what is not stored need no counting and go out at once.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stompbox.broker import counts
-from stompbox.broker.consumer import AckMode, Consumer, Output
-from stompbox.broker.segments import Segment
+from stompbox.broker.logs.segments import Segment
+from stompbox.broker.queues import counts
+from stompbox.broker.queues.consumer import AckMode, Consumer, Output
 
 if TYPE_CHECKING:
     from stompbox.server.broker import Broker

@@ -12,19 +12,19 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from stompbox.broker.consumer import AckMode, Consumer, Output
-from stompbox.broker.queue import Kind
+from stompbox.broker.queues.consumer import AckMode, Consumer, Output
+from stompbox.broker.queues.queue import Kind
 from stompbox.errors import StompboxError
 from stompbox.message import Run
+from stompbox.server.addressing.transforming import Transform, outward
 from stompbox.server.faults import told
 from stompbox.server.outgoing import Stream, Whole
 from stompbox.server.pressure import UNREAD
-from stompbox.server.transforming import Transform, outward
 from stompbox.stomp.encode import messages, opening
 
 if TYPE_CHECKING:
     from stompbox.server.broker import Broker
-    from stompbox.server.connection import Connection
+    from stompbox.server.session.connection import Connection
 
 log = logging.getLogger("stompbox")
 

@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Protocol, 
 from stompbox.errors import BrokerFault
 
 if TYPE_CHECKING:
-    from stompbox.broker.queue import Queue
+    from stompbox.broker.queues.queue import Queue
     from stompbox.server.broker import Broker
-    from stompbox.server.connection import Connection
-    from stompbox.server.tcp import Socket
+    from stompbox.server.session.connection import Connection
+    from stompbox.server.transport.tcp import Socket
 
 log = logging.getLogger("stompbox")
 

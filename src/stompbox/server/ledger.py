@@ -9,7 +9,7 @@
 | `subscriptions` | themselves, with their selectors and the queues that they are bound to, and temporary destinations       |
 | `requests`      | those that are not answered yet                                                                         |
 | `session`       | names that the client gave: login, host, client-id                                                      |
-| `unacknowledged`| messages that it has and did not acknowledge (broker/allowance.py): they pause delivery, and close nothing  |
+| `unacknowledged`| messages that it has and did not acknowledge (broker/queues/allowance.py): they pause delivery, and close nothing  |
 
 What comes and goes with each read, input, output and receipts, counts from 4 KiB on: below, it is part of what a connection costs.
 An account is looked at when a read was obeyed, when the socket does not take what is written, and when a commit has answered: then
@@ -17,7 +17,8 @@ all that is kept is asked for, and nothing can be forgotten to be given back. So
 the most. Beyond `maxConnectionMemory` it gets ERROR `too-much-memory` and is closed. Beyond `max-client-memory` the largest connection
 of the user that has most is; so who keeps little is never closed for what others keep.
 
-Messages that wait in queues are not the client's any more: they have limits of their own (broker/limits.py, broker/memory.py).
+Messages that wait in queues are not the client's any more: they have limits of their own (broker/addresses/limits.py and
+broker/queues/memory.py).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from stompbox.server.pressure import Reason
 
 if TYPE_CHECKING:
     from stompbox.server.broker import Broker
-    from stompbox.server.connection import Connection
+    from stompbox.server.session.connection import Connection
 
 WAITING: Final = 4 << 20  # octets of receipts that wait for the disk; a client with more is read no further
 TEMPORARY: Final = 4 << 10  # octets that a temporary destination takes, at a guess

@@ -1,4 +1,5 @@
-"""What becomes of a SEND to an address that is full, as far as its sender sees it: ERROR, or waiting. What is full: broker/limits.py.
+"""What becomes of a SEND to an address that is full, as far as its sender sees it: ERROR, or waiting.
+broker/addresses/limits.py says what is full.
 
     FAIL    of a run the first messages are taken, as many as there is room for; each of the others gets its ERROR, but for
             duplicates of what is there: they need no room, and get their RECEIPT
@@ -17,10 +18,10 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from stompbox.broker import duplicates
-from stompbox.broker.address import Address
-from stompbox.broker.limits import CODE
-from stompbox.broker.segments import EACH
+from stompbox.broker.addresses import duplicates
+from stompbox.broker.addresses.address import Address
+from stompbox.broker.addresses.limits import CODE
+from stompbox.broker.logs.segments import EACH
 from stompbox.config.settings import AddressFullPolicy
 from stompbox.message import Run
 from stompbox.stomp.frames import Frame
@@ -29,7 +30,7 @@ from stompbox.stomp.runs import Acks, Sends
 
 if TYPE_CHECKING:
     from stompbox.server.broker import Broker
-    from stompbox.server.connection import Connection
+    from stompbox.server.session.connection import Connection
 
 log = logging.getLogger("stompbox.limits")
 

@@ -1,4 +1,5 @@
-"""Notifications of what clients do, in the words of Artemis; broker/notifications.py has those of addresses and queues, and sends them.
+"""Notifications of what clients do, in the words of Artemis. Those of addresses and queues are in
+broker/addresses/notifications.py, which sends them all.
 
     _AMQ_ConnectionName, _AMQ_SessionName   CONNECTION_CREATED when somebody has logged in, CONNECTION_DESTROYED when it obeys nothing
       _AMQ_RemoteAddress, _AMQ_User           more. The number of the connection is the one that `stompbox connections` shows
@@ -16,13 +17,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from stompbox.broker.notifications import ADDRESS, FILTER, QUEUE, Event
+from stompbox.broker.addresses.notifications import ADDRESS, FILTER, QUEUE, Event
 from stompbox.config.spaces import local
 from stompbox.errors import NotPermitted, StompboxError
 
 if TYPE_CHECKING:
-    from stompbox.broker.consumer import Consumer
-    from stompbox.server.connection import Connection
+    from stompbox.broker.queues.consumer import Consumer
+    from stompbox.server.session.connection import Connection
     from stompbox.stomp.frames import Frame
 
 LOGINS: Final = frozenset(("login-required", "login-failed", "login-revoked", "too-many-failed-logins", "host-not-permitted"))

@@ -20,7 +20,7 @@ from stompbox.message import Large
 from stompbox.store.base import PIECE
 
 if TYPE_CHECKING:
-    from stompbox.server.connection import Connection
+    from stompbox.server.session.connection import Connection
 
 log = logging.getLogger("stompbox.connection")
 

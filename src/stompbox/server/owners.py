@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from stompbox.errors import Refused
 
 if TYPE_CHECKING:
-    from stompbox.server.connection import Connection
+    from stompbox.server.session.connection import Connection
 
 
 def owner_of(connection: Connection) -> str:

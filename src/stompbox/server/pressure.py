@@ -19,15 +19,15 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from stompbox.broker.address import Address
-from stompbox.broker.limits import Limits
+from stompbox.broker.addresses.address import Address
+from stompbox.broker.addresses.limits import Limits
 from stompbox.broker.units import is_failing
 from stompbox.config.settings import AddressFullPolicy
 from stompbox.message import Run
 
 if TYPE_CHECKING:
     from stompbox.server.broker import Broker
-    from stompbox.server.connection import Connection
+    from stompbox.server.session.connection import Connection
 
 UNSAVED: Final = 64 << 20  # bytes
 READ: Final = 256 << 10  # bytes of one read of a socket

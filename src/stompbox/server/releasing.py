@@ -14,7 +14,7 @@ from stompbox.server.turns import FOREVER
 if TYPE_CHECKING:
     from stompbox.errors import StoreError
     from stompbox.server.broker import Broker
-    from stompbox.server.connection import Connection
+    from stompbox.server.session.connection import Connection
 
 
 class Releases:

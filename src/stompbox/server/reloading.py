@@ -5,7 +5,8 @@ users are gone, and its sockets are still open to everybody) would be what nobod
 
 Users, permissions, virtual hosts and limits change at once, for connections that are there as well: what is no longer allowed ends
 (revoking.py), one connection after the other. Then the addresses that are there obey the new settings and diverts, one after the other
-(broker/resettling.py), and those of the file are made; the log says so when all is done. A SIGHUP that comes meanwhile has its turn then.
+(broker/addresses/reconfiguring.py), and those of the file are made; the log says so when all is done. A SIGHUP that comes meanwhile
+has its turn then.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from stompbox.config import Listener
     from stompbox.server.broker import Broker
-    from stompbox.server.tcp import Door
+    from stompbox.server.transport.tcp import Door
 
 log = logging.getLogger("stompbox")
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from stompbox.broker import closing
-from stompbox.broker.consumer import Consumer
+from stompbox.broker.queues.consumer import Consumer
 from stompbox.broker.transaction import Transaction
 from stompbox.errors import Refused, StompboxError
 from stompbox.security import Right
@@ -27,7 +27,7 @@ from stompbox.server.hosts import admit
 
 if TYPE_CHECKING:
     from stompbox.server.broker import Broker
-    from stompbox.server.connection import Connection
+    from stompbox.server.session.connection import Connection
 
 STEP: Final = 100  # queues of a subscription for which one step asks for the right
 

@@ -19,7 +19,7 @@ from stompbox.server.broker import Broker
 from stompbox.server.faults import told
 from stompbox.server.reloading import Read, reload
 from stompbox.server.stopping import drain
-from stompbox.server.tcp import listen
+from stompbox.server.transport.tcp import listen
 from stompbox.server.trimming import trimming
 from stompbox.store.base import Store
 from stompbox.store.losses import Losses

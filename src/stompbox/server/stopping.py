@@ -18,7 +18,7 @@ from stompbox.stomp.frames import Frame
 
 if TYPE_CHECKING:
     from stompbox.server.broker import Broker
-    from stompbox.server.connection import Connection
+    from stompbox.server.session.connection import Connection
 
 log = logging.getLogger("stompbox")
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from stompbox.broker.timers import Alarm
 from stompbox.broker.transaction import Transaction
-from stompbox.server.transactions import time_out
+from stompbox.server.frames.transactions import time_out
 
 if TYPE_CHECKING:
     from stompbox.server.broker import Broker
-    from stompbox.server.connection import Connection
+    from stompbox.server.session.connection import Connection
 
 log = logging.getLogger("stompbox.connection")
 

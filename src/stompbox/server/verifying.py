@@ -13,9 +13,9 @@ from stompbox.config.toml import Path
 from stompbox.errors import ConfigError, StompboxError
 from stompbox.security import Users
 from stompbox.server import configuring
-from stompbox.server.keystores import admin_context
-from stompbox.server.tls import tls_context
-from stompbox.server.transforming import load_transform
+from stompbox.server.addressing.transforming import load_transform
+from stompbox.server.transport.keystores import admin_context
+from stompbox.server.transport.tls import tls_context
 
 
 def verify(loaded: Loaded) -> list[str]:

@@ -1,0 +1,125 @@
+"""Diverts: copies of an address's messages, or the messages themselves, go to another address.
+
+What an exclusive divert takes goes nowhere else; the others get copies of what is left, and so do the address's own queues.
+A run that comes round in a circle is not diverted again. What a transformer does not take stays at its address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from stompbox.broker.addresses.address import missing
+from stompbox.broker.queues.matching import Range, add_offset, wanted
+from stompbox.broker.queues.queue import Kind
+from stompbox.errors import StompboxError
+from stompbox.message import ANYCAST, KINDS, Run
+from stompbox.selectors import Selector
+
+if TYPE_CHECKING:
+    from stompbox.broker.addresses.address import Address
+    from stompbox.broker.engine import Engine
+
+STRIP: Final = 0  # the forwarding address decides the kind of the copies
+PASS: Final = -1  # they keep their own
+
+
+class Divert:
+    """`routing`: STRIP, PASS or the kinds of the copies. `transform` makes one message's copy from (run, index), or raises."""
+
+    __slots__ = ("exclusive", "forwarding_address", "name", "routing", "selector", "transform")
+
+    def __init__(
+        self,
+        name: str,
+        forwarding_address: str,
+        selector: Selector | None,
+        *,
+        exclusive: bool,
+        routing: int = STRIP,
+        transform: Callable[[Run, int], Run] | None = None,
+    ) -> None:
+        self.name = name
+        self.forwarding_address = forwarding_address
+        self.selector = selector
+        self.exclusive = exclusive
+        self.routing = routing
+        self.transform = transform
+
+    def __repr__(self) -> str:
+        return f"<Divert {self.name} to {self.forwarding_address}{' exclusive' if self.exclusive else ''}>"
+
+
+def publish(engine: Engine, address: Address, run: Run) -> bool:
+    """Copies along the address's diverts, and the rest to the address itself. True when the receipt must wait for the next commit."""
+    if address in engine.diverting:  # it came round in a circle, which ends here
+        return engine.append(address, run)
+    engine.diverting[address] = None
+    try:
+        rest, is_stored = _send_copies(engine, address, run)
+    finally:
+        del engine.diverting[address]
+    parts = [run] if rest == [(run.first, run.stop)] else [copy(run, first, stop) for first, stop in rest]
+    for part in parts:
+        is_stored |= engine.append(address, part)
+    return is_stored
+
+
+def _send_copies(engine: Engine, address: Address, run: Run) -> tuple[list[Range], bool]:
+    """What stays at the address itself, and whether the receipt must wait for the next commit."""
+    run.first, run.arrived = address.log.next, engine.now  # for selectors that look at messages
+    rest: list[Range] = [(run.first, run.stop)]
+    is_stored = False
+    for divert in sorted(address.diverts, key=lambda divert: not divert.exclusive):
+        taken = [part for first, stop in rest for part in _matching(divert, address, run, first, stop)]
+        done, stored = _send(engine, divert, run, taken)
+        is_stored |= stored
+        if divert.exclusive:
+            rest = [part for first, stop in rest for part in missing(done, first, stop)]
+    return rest, is_stored
+
+
+def _matching(divert: Divert, address: Address, run: Run, first: int, stop: int) -> list[Range]:
+    return [(first, stop)] if divert.selector is None else wanted(divert.selector, run, first, stop, address)
+
+
+def _send(engine: Engine, divert: Divert, run: Run, ranges: list[Range]) -> tuple[list[Range], bool]:
+    """The ranges of which copies went, and whether they must be durable."""
+    routing = run.routing & KINDS if divert.routing == PASS else divert.routing
+    is_stored = False
+    if divert.transform is None:
+        for first, stop in ranges:
+            is_stored |= engine.forward(divert.forwarding_address, copy(run, first, stop), routing)
+        return ranges, is_stored
+    done: list[Range] = []
+    for offset in [offset for first, stop in ranges for offset in range(first, stop)]:
+        try:
+            changed = divert.transform(run, offset - run.first)
+        except StompboxError:
+            engine.counters["not-diverted"] += 1
+            continue
+        is_stored |= engine.forward(divert.forwarding_address, changed, routing)
+        add_offset(done, offset)
+    return done, is_stored
+
+
+def forward(engine: Engine, name: str, run: Run, routing: int) -> bool:
+    """What the configuration sends on (`Engine.forward`). Nobody asked for it who could be refused it: the messages that it came of may
+    have taken effect already, so that an error here is a fault of ours."""
+    try:
+        address = engine.addresses.get(name) or engine.create_address(name, is_auto=True)
+        run.routing = routing or address.kinds or engine.default_routing(name)
+        address.add_kind(run.routing)
+        if run.routing & ANYCAST and not address.anycast:
+            engine.new_queue(address, name, Kind.ANYCAST, is_auto=True)
+        kept = run if address.limits is None else address.limits.kept(run)
+        return kept is not None and engine.route(address, kept)
+    except StompboxError as error:
+        raise RuntimeError(f"messages cannot be sent on to {name[:200]!r}") from error
+
+
+def copy(run: Run, first: int, stop: int) -> Run:
+    """Messages first .. stop-1 once more."""
+    low, high = first - run.first, stop - run.first
+    columns = tuple([column[low:high] for column in run.columns])
+    return Run(run.shape, run.bodies[low:high], columns, routing=run.routing & KINDS, sender=run.sender, queue=run.queue)

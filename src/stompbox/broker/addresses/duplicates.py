@@ -1,0 +1,275 @@
+"""Duplicate detection: of the messages of an address with the same _AMQ_DUPL_ID only the first is taken (Artemis).
+
+So many values are remembered per address (`id-cache-size`), the oldest are forgotten. Those of stored messages go into the same
+commit as their messages, one entry of the catalogue for all of a commit, so they are there after a restart. A duplicate is
+counted and answered like a message: its RECEIPT says that it is stored, which it is. What a transaction sends counts when it
+commits. A duplicate needs no room where an address is full, and of a stored message no disk. Copies that the broker makes
+(diverts, dead letters) are not looked at.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Sequence
+from functools import partial
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final
+
+from stompbox.broker.columns import values_of
+from stompbox.message import DUPLICATE_ID, Run
+
+if TYPE_CHECKING:
+    from stompbox.broker.addresses.address import Address
+    from stompbox.broker.engine import Engine
+    from stompbox.broker.units import Unit
+
+NO_BLOCK: Final = -1  # a value that is in memory only
+LONGEST: Final = 64  # octets of a value that are remembered as they are; a longer one by its digest
+PART: Final = 16  # of what may be remembered goes when there is no room: so that it is not looked for again at once
+ENTRY: Final = 160  # octets of memory that a value takes beside its own, at a guess
+_DIGEST: Final = b"\0blake2b:"  # no header has a NUL
+
+
+class Ids:
+    """What all addresses remember together. `most` octets of memory; beyond, the one that has most forgets its oldest."""
+
+    __slots__ = ("most", "of", "size")
+
+    def __init__(self) -> None:
+        self.most = 1 << 62
+        self.size = 0
+        self.of: set[Duplicates] = set()
+
+    def limit(self, size: int) -> None:
+        """-1: no limit."""
+        self.most = size if size >= 0 else 1 << 62
+
+    def relieve(self) -> None:
+        while self.size > self.most:
+            max(self.of, key=_size).forget_oldest(self.most // PART)
+
+    def __repr__(self) -> str:
+        return f"<Ids {self.size} octets of {len(self.of)} addresses>"
+
+
+def key_of(value: bytes) -> bytes:
+    """What is remembered of a value."""
+    if len(value) <= LONGEST:
+        return value
+    return _DIGEST + blake2b(value, digest_size=24).hexdigest().encode()
+
+
+class Duplicates:
+    """The values of one address. A block is what one commit stored of them."""
+
+    def __init__(self, address: Address, most: int) -> None:
+        self.address = address
+        self.most = most
+        self._blocks: dict[bytes, int] = {}  # value -> block, the oldest first
+        self._sizes: Counter[int] = Counter()  # of blocks: values that still count
+        self._gone: deque[int] = deque()  # blocks to be deleted
+        self._unsaved: list[bytes] = []
+        self._bringing: dict[bytes, Unit] = {}  # whose messages are not stored yet, and may never be
+        self._next = 0  # the block that the next commit stores
+        self._stored = 0  # blocks below this one are in the store
+        self.size = 0  # octets of memory, about
+        address.engine.ids.of.add(self)
+
+    def __contains__(self, value: bytes) -> bool:
+        return value in self._blocks
+
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    def add(self, values: list[bytes], *, is_stored: bool) -> None:
+        for value in values:
+            self._remember(value, self._next if is_stored else NO_BLOCK)
+        if is_stored:
+            self._unsaved += values
+            self.address.engine.commits.news[self] = None
+
+    def _remember(self, value: bytes, block: int) -> None:
+        self._blocks[value] = block
+        self._sizes[block] += 1
+        self._grow(ENTRY + len(value))
+        while len(self._blocks) > self.most:
+            self._forget_one()
+        self.address.engine.ids.relieve()
+
+    def _grow(self, size: int) -> None:
+        self.size += size
+        self.address.engine.ids.size += size
+
+    def _forget_one(self) -> None:
+        oldest = next(iter(self._blocks))
+        gone = self._blocks.pop(oldest)
+        self._grow(-ENTRY - len(oldest))
+        self._sizes[gone] -= 1
+        if not self._sizes[gone] and gone not in (NO_BLOCK, self._next):
+            del self._sizes[gone]
+            self._gone.append(gone)
+
+    def forget_oldest(self, octets: int) -> None:
+        """So much at the least, or all."""
+        left = max(0, self.size - octets)
+        while self.size > left:
+            self._forget_one()
+        if self._gone:
+            self.address.engine.commits.news[self] = None
+
+    def remove(self, values: list[bytes]) -> None:
+        """Messages with these could not be stored: they may come again."""
+        blocks = set()
+        for value in values:
+            block = self._blocks.pop(value, None)
+            self._bringing.pop(value, None)
+            if block is not None:
+                self._grow(-ENTRY - len(value))
+                self._sizes[block] -= 1
+                blocks.add(block)
+        self._unsaved = [value for value in self._unsaved if value in self._blocks]
+        for block in blocks - {NO_BLOCK, self._next}:
+            left = [value.decode() for value, at in self._blocks.items() if at == block]
+            self.address.engine.put("duplicates", f"{self.address.log.id}.{block}", left or None)
+            if not left:
+                del self._sizes[block]
+
+    def tell(self) -> None:
+        """A commit is being taken: what is new goes into it."""
+        engine, log = self.address.engine, self.address.log
+        engine.commits.add_log(log)
+        if self._unsaved and self._sizes[self._next]:
+            engine.put("duplicates", f"{log.id}.{self._next}", [value.decode() for value in self._unsaved[-self.most :]])
+        self._unsaved = []
+        self._next += 1
+        while self._gone:
+            engine.put("duplicates", f"{log.id}.{self._gone.popleft()}", None)
+
+    def landed(self) -> None:
+        """All that was told is in the store."""
+        self._stored = self._next
+
+    def has_stored(self, value: bytes) -> bool:
+        """Whether a message with this is in the store, or was, and not merely on its way there."""
+        return NO_BLOCK < self._blocks.get(value, NO_BLOCK) < self._stored
+
+    def bring(self, unit: Unit, values: list[bytes], *, is_stored: bool) -> None:
+        """The messages with these are part of a unit, which the disk may refuse."""
+        unit.consequences.undo.append(partial(self.remove, values))
+        if is_stored:
+            self._bringing |= dict.fromkeys(values, unit)
+            unit.consequences.numbered.append((self, values))
+
+    def brought(self, unit: Unit, values: list[bytes]) -> None:
+        """The unit is stored, or nothing will refuse it."""
+        for value in values:
+            if self._bringing.get(value) is unit:
+                del self._bringing[value]
+
+    def share(self, value: bytes, unit: Unit | None) -> None:
+        """A duplicate has come, as part of this unit: who sent it is told that the first one is stored. So that one is not taken back."""
+        first = self._bringing.get(value)
+        if first is not None and first is not unit:
+            first.is_shared = True
+
+    def recall(self, block: int, values: list[str]) -> None:
+        """What an entry of the catalogue holds; the oldest block first."""
+        self._next = block
+        for value in values:
+            self._remember(key_of(value.encode()), block)
+        self._next = self._stored = block + 1
+
+    def forget(self) -> None:
+        """The address is gone."""
+        for block in {*self._sizes, *self._gone} - {NO_BLOCK}:
+            self.address.engine.put("duplicates", f"{self.address.log.id}.{block}", None)
+        self.address.engine.commits.news.pop(self, None)
+        self.address.engine.ids.of.discard(self)
+        self._grow(-self.size)
+
+    def __repr__(self) -> str:
+        return f"<Duplicates of {self.address.name}: {len(self)} of {self.most}>"
+
+
+def _size(duplicates: Duplicates) -> int:
+    return duplicates.size
+
+
+def publish(engine: Engine, address: Address, run: Run, known: Duplicates) -> bool:
+    """Routes what of a run is new. True when its receipt must wait for the next commit."""
+    fresh = new_ones(address, run, {})
+    is_stored = engine.is_durable and not address.is_volatile(run)
+    engine.counters["duplicates"] += len(run) - len(fresh)
+    if len(fresh) < len(run):
+        for value in _values(run):
+            known.share(value, engine.commits.unit)
+    if not fresh:
+        return is_stored and not all(map(known.has_stored, _values(run)))
+    picked = run if len(fresh) == len(run) else _picked(run, fresh)
+    kept = picked if address.limits is None else address.limits.kept(picked)
+    if kept is None:
+        return is_stored and len(fresh) < len(run)  # the duplicates' receipts say that the first ones are stored
+    is_stored = engine.route(address, kept)
+    seen = [value for value in _values(kept) if value]
+    known.add(seen, is_stored=is_stored and engine.persists_ids)
+    if engine.commits.unit is not None:
+        known.bring(engine.commits.unit, seen, is_stored=is_stored)
+    return is_stored
+
+
+def new_ones(address: Address, run: Run, seen: dict[bytes, None]) -> list[int]:
+    """Indices of what would be routed of a run that is on its way to the address. `seen`: values of those that go before, and then of
+    these, too."""
+    special, known = run.shape.special, duplicates_of(address)
+    if special is None or not special.is_numbered or known is None:
+        return list(range(len(run)))
+    fresh: list[int] = []
+    for index, value in enumerate(_values(run)):
+        if value and (value in known or value in seen):
+            continue
+        if value:
+            seen[value] = None
+        fresh.append(index)
+    return fresh
+
+
+def stored(address: Address, run: Run) -> list[bool]:
+    """Of each message of a run that is on its way to the address, whether it is a duplicate of one that is in the store."""
+    special, known = run.shape.special, duplicates_of(address)
+    if special is None or not special.is_numbered or known is None:
+        return [False] * len(run)
+    return [known.has_stored(value) for value in _values(run)]
+
+
+def refused(address: Address, run: Run) -> list[int]:
+    """Indices of the messages for which an address that refuses has no room. A duplicate needs none."""
+    if address.limits is None:
+        return []
+    fresh = new_ones(address, run, {})
+    gone = fresh[address.limits.fitting(run.shape, [run.bodies[index] for index in fresh], address.limits.room()) :]
+    if len(fresh) == len(run) or not gone:
+        return gone
+    values = _values(run)
+    again = {values[index] for index in gone} - {b""}
+    return sorted({*gone, *[index for index, value in enumerate(values) if value in again]})
+
+
+def _values(run: Run) -> Sequence[bytes]:
+    """What is remembered of each message."""
+    return [value and key_of(value) for value in values_of(run, DUPLICATE_ID, run.first, run.first + len(run))]
+
+
+def duplicates_of(address: Address) -> Duplicates | None:
+    """What an address remembers; None when it is to remember nothing."""
+    most = getattr(address.settings, "id_cache_size", 0)
+    if not most:
+        return None
+    if address.duplicates is None:
+        address.duplicates = Duplicates(address, most)
+    return address.duplicates
+
+
+def _picked(run: Run, indices: list[int]) -> Run:
+    columns = tuple([[column[index] for index in indices] for column in run.columns])
+    bodies = [run.bodies[index] for index in indices]
+    return Run(run.shape, bodies, columns, routing=run.routing, sender=run.sender, queue=run.queue)

@@ -1,0 +1,230 @@
+"""A message for very many subscriptions of an address goes to some of them at a time, so that others have their turn in between.
+
+It has its offset, is in the log where anybody needs it there, and is in the next commit as soon as it is sent; who gets it was decided
+then, too: by groups, whose queues nobody walks through. What waits (`Waiting`) is that their queues are offered it. Messages of the
+address go one after the other, so each queue has them in order, and who subscribes meanwhile gets what is sent later. Who leaves is
+left out.
+
+A queue that leaves its messages in the log (paging.py) reads there up to what it has been offered (`Queue.log_end`), so it finds no
+message before its turn. A mark among the log's cursors keeps there what waits. The sender takes the steps, as those of a long frame;
+nobody depends on that he does.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from stompbox.broker.addresses import lifetimes
+from stompbox.broker.logs.cursor import FAR
+from stompbox.broker.queues import paging
+from stompbox.broker.queues.matching import wanted
+from stompbox.broker.work import MESSAGE
+
+if TYPE_CHECKING:
+    from stompbox.broker.addresses.address import Address, Groups, Targets
+    from stompbox.broker.queues.matching import Range
+    from stompbox.broker.queues.queue import Queue
+    from stompbox.message import Run
+
+MANY: Final = 256  # queues that are offered a message at once; where there are more, it goes in steps
+AT_ONCE: Final = 256  # queues of one step: some milliseconds
+STEP: Final = 64  # queues of one step that may go then
+MOST: Final = 1 << 20  # places in lists of queues, made for one run alone, beyond which the sender of the next one takes all steps
+
+
+class Waiting:
+    """A run, and the queues that are to be offered it. `parts`: what of it each takes, None where its selector is asked in its turn;
+    where all take the same, that stands in `same`. `left_out`: queues that do not want what this sender has sent.
+    `had`: those that had their turn. `joined`: the number of the last queue that the address had then."""
+
+    __slots__ = ("had", "joined", "left_out", "parts", "queues", "run", "same", "size")
+
+    def __init__(self, run: Run, groups: Groups, left_out: Iterable[Queue], joined: int) -> None:
+        self.run = run
+        self.left_out = frozenset(left_out)
+        self.joined = joined
+        self.had: set[Queue] = set()
+        self.queues, self.same = groups[0]
+        self.parts: list[list[Range] | None] | None = None
+        self.size = 1
+        if len(groups) > 1:
+            self.queues, self.parts = [], []
+            for queues, ranges in groups:
+                self.queues += queues
+                self.parts += [ranges] * len(queues)
+            self.size = len(self.queues)
+
+    @property
+    def left(self) -> int:
+        return len(self.queues) - len(self.had)
+
+    def next(self) -> tuple[Queue, list[Range] | None]:
+        """The queue whose turn it is."""
+        at = len(self.had)
+        queue = self.queues[at]
+        self.had.add(queue)
+        return queue, self.same if self.parts is None else self.parts[at]
+
+    def is_before(self, queue: Queue) -> bool:
+        """Whether a queue may still have its turn."""
+        return queue.joined <= self.joined and queue not in self.had
+
+
+class Fanout:
+    """Of one address, while something waits."""
+
+    __slots__ = ("_mark", "address", "is_offering", "leaving", "runs", "size")
+
+    def __init__(self, address: Address, first: int) -> None:
+        self.address = address
+        self.runs: deque[Waiting] = deque()
+        self.size = 0  # of all of them
+        self.is_offering = False  # some queue is offered something just now
+        self.leaving: dict[Queue, None] = {}  # their last consumer has gone meanwhile: they may go when they have been offered all
+        self._mark = address.engine.volatile_cursor(first)
+        self._mark.reach = FAR
+        address.log.cursors[self._mark.id] = self._mark
+        address.log.offered = first
+
+    @property
+    def first(self) -> int:
+        """The offset of the first message that waits."""
+        return self.runs[0].run.first
+
+    def add(self, waiting: Waiting) -> None:
+        self.runs.append(waiting)
+        self.size += waiting.size
+
+    def step(self) -> None:
+        """Some queues get what waits for them, one at the least, if nobody is at it just now."""
+        if self.is_offering or not self.runs:
+            return
+        waiting = self.runs[0]
+        count, work = min(AT_ONCE, waiting.left), self.address.engine.work
+        work.spend(MESSAGE * count)
+        self.is_offering = True
+        try:
+            for _ in range(count):
+                self._offer(waiting, *waiting.next())
+                if work.is_over:  # what a selector cost
+                    break
+        finally:
+            self.is_offering = False
+        if not waiting.left:
+            self.runs.popleft()
+            self.size -= waiting.size
+            self._move()
+
+    def _move(self) -> None:
+        """The log need not keep what all have been offered."""
+        address, log = self.address, self.address.log
+        if self.runs:
+            self._mark.position = log.offered = self.first
+        else:
+            address.fanout, log.offered = None, FAR
+            log.cursors.pop(self._mark.id, None)
+            if self.leaving:
+                address.engine.later.take(self, _leaving(self))
+        if log.trimmed < log.stored and address.engine.addresses.get(address.name) is address:
+            address.engine.commits.dirty[address] = None
+
+    def _offer(self, waiting: Waiting, queue: Queue, ranges: list[Range] | None) -> None:
+        run, engine = waiting.run, self.address.engine
+        if queue.id not in engine.queues:
+            return
+        if queue in waiting.left_out:
+            if not queue.is_durable:  # those were told at once, so that a crash does not change it
+                queue.skip(run.first, run.stop)
+            return
+        if run.is_withdrawn:
+            for first, stop in ranges or [(run.first, run.stop)]:
+                queue.skip(first, stop)
+            return
+        if ranges is None:
+            ranges = _asked(queue, run)
+        if queue.paged_from >= 0 and not run.is_logged:
+            engine.log_run(self.address, run, is_loose=True)
+        for first, stop in ranges:
+            if queue.tally is not None:
+                queue.tally.came(run, [(first, stop)])
+            queue.offer(run, first, stop)
+
+    def end_for(self, queue: Queue) -> int:
+        """Up to where a queue has been offered what the log has for it."""
+        return next((waiting.run.first for waiting in self.runs if waiting.is_before(queue)), self.address.log.next)
+
+    def __repr__(self) -> str:
+        return f"<Fanout of {self.address.name}: {len(self.runs)} runs for {sum(waiting.left for waiting in self.runs)} queues>"
+
+
+def _asked(queue: Queue, run: Run) -> list[Range]:
+    """What a queue gets whose selector is asked in its turn: it leaves the run in the log and asks, unless its rules must know now."""
+    if queue.selector is None or paging.put_off(queue, run):
+        return [(run.first, run.stop)]
+    return wanted(queue.selector, run, run.first, run.stop, queue.address, queue=queue.id)
+
+
+def _must_know(queues: Iterable[Queue]) -> bool:
+    """Whether the rules of one of them, as a ring's, do not let it ask its selector later; all together it may take too long to ask now."""
+    return any(queue.intake is not None for queue in queues)
+
+
+def _leaving(fanout: Fanout) -> Iterator[None]:
+    """Queues that had waited for this, in steps."""
+    for number, queue in enumerate(fanout.leaving, 1):
+        lifetimes.queue_left(queue.engine, queue)
+        if number % STEP == 0:
+            yield
+
+
+def audience(address: Address, run: Run) -> tuple[Targets, Groups]:
+    """Who gets a run at an address with very many subscriptions: the queues that are offered it at once, and those to be offered it in
+    steps."""
+    if not run.queue:
+        targets, groups = address.split(run)
+        are_few = address.fanout is None and sum([len(queues) for queues, _ in groups]) <= MANY
+        if are_few and not any(ranges is None and _must_know(queues) for queues, ranges in groups):
+            return targets + address.flat(groups, run), []
+        return targets, groups
+    exact = address.exactly(run)
+    is_behind = address.fanout is not None and exact and exact[0][0].id in address.topics
+    return ([], [([queue], ranges) for queue, ranges in exact]) if is_behind else (exact, [])
+
+
+def has_durable(address: Address, run: Run, groups: Groups) -> bool:
+    """Whether one of these needs the run on the disk."""
+    if not groups or not address.named:
+        return False
+    sender = run.sender or -1
+    return any(queue.cursor.unsaved is not None and queue.no_local != sender for queues, _ in groups for queue in queues)
+
+
+def put_off(address: Address, run: Run, groups: Groups) -> None:
+    """These are offered the run in steps."""
+    fanout = address.fanout
+    if fanout is None:
+        fanout = address.fanout = Fanout(address, run.first)
+        address.engine.later.add(fanout, lambda: _go_on(address))
+    fanout.add(Waiting(run, groups, address.no_locals.get(run.sender, ()), address.uses))
+    while fanout.size > MOST and not fanout.is_offering:
+        fanout.step()
+
+
+def _go_on(address: Address) -> None:
+    """One step, in a turn of its own."""
+    fanout = address.fanout
+    if fanout is None:
+        return
+    fanout.step()
+    if fanout.runs:
+        address.engine.later.add(fanout, lambda: _go_on(address))
+
+
+def finishing(sends: Iterable[tuple[Address, Run]]) -> Iterator[None]:
+    """Steps in which runs, which were sent just now, go to all who get them."""
+    for address, run in sends:
+        while (fanout := address.fanout) is not None and fanout.first <= run.first:
+            fanout.step()
+            yield

@@ -1,0 +1,170 @@
+"""When queues and addresses go by themselves: those that frames have made, when nobody needs them any more.
+
+A queue goes when it has no consumer and few enough messages, an address when it has no queue, each after its delay
+(`auto-delete-queues`, `auto-delete-addresses` and their companions). Nothing is ever looked through: whoever takes the last
+consumer, message or queue away says so here.
+
+The offsets of an address go on where they ended when it comes again, so that one offset never means two messages; it is the same log
+then, of the same incarnation. So many of the latest names are remembered; new addresses begin beyond all that was forgotten, as logs
+of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Final
+
+from stompbox.broker.addresses.notifications import Event
+from stompbox.broker.addresses.queuearguments import settings_of
+from stompbox.broker.logs.log import Log
+from stompbox.broker.queues.queue import Kind, Queue
+from stompbox.incarnations import Incarnations, incarnations_of
+
+if TYPE_CHECKING:
+    from stompbox.broker.addresses.address import Address
+    from stompbox.broker.engine import Engine
+
+REMEMBERED: Final = 10_000  # names of addresses that are gone
+
+
+def queue_made(engine: Engine, queue: Queue) -> None:
+    engine.notifications.of_queue(Event.BINDING_ADDED, queue)
+    settings = settings_of(queue)
+    if queue.is_auto and settings.auto_delete_queues_skip_usage_check:
+        engine.timers.at(engine.now + settings.auto_delete_queues_delay, partial(_queue_due, engine, queue, queue.uses))
+
+
+def queue_left(engine: Engine, queue: Queue) -> None:
+    """Its last consumer or message may have gone."""
+    if not _may_go(engine, queue):
+        return
+    delay = settings_of(queue).auto_delete_queues_delay
+    if delay > 0:
+        engine.timers.at(engine.now + delay, partial(_queue_due, engine, queue, queue.uses))
+    else:
+        engine.drop_queue(queue)
+
+
+def queue_gone(engine: Engine, queue: Queue) -> None:
+    engine.notifications.of_queue(Event.BINDING_REMOVED, queue)
+    address_left(engine, queue.address)
+
+
+def _queue_due(engine: Engine, queue: Queue, uses: int) -> None:
+    if queue.uses == uses and _may_go(engine, queue):
+        engine.drop_queue(queue)
+
+
+def _may_go(engine: Engine, queue: Queue) -> bool:
+    settings = settings_of(queue)
+    if queue in engine.returning:
+        return False
+    if queue.bindings or queue.readers or queue.owner or queue.kind not in (Kind.ANYCAST, Kind.DURABLE) or queue.id not in engine.queues:
+        return False
+    if not (settings.auto_delete_queues if queue.is_auto else settings.auto_delete_created_queues):
+        return False
+    is_asked = queue.kind is Kind.ANYCAST and queue.name in queue.address.arguments
+    if is_asked and not queue.uses and not settings.auto_delete_queues_skip_usage_check:
+        return False  # it goes with its last consumer, and a restart is none
+    most = settings.auto_delete_queues_message_count
+    fanout = queue.address.fanout if most >= 0 and queue.kind is Kind.DURABLE else None
+    if fanout is not None:  # what waits there may be for it
+        fanout.leaving[queue] = None
+        return False
+    return most < 0 or not _has_more(queue, most)
+
+
+def waiting(queue: Queue) -> int:
+    """Messages that are still this queue's: delivered or not, loaded or not."""
+    return sum(_parts(queue))
+
+
+def _has_more(queue: Queue, most: int) -> bool:
+    """The same, looked through as far as it takes: what was acknowledged ahead may have very many gaps."""
+    return any(count > most for count in accumulate(_parts(queue)))
+
+
+def _parts(queue: Queue) -> Iterator[int]:
+    if not queue.is_durable:
+        yield queue.count + sum(binding.out for binding in queue.bindings) + (queue.paged_from >= 0)
+        return
+    log = queue.address.log
+    position = queue.cursor.settle(queue.log_end if queue.kind is Kind.DURABLE else log.next)
+    if position < log.next:
+        for gap in queue.cursor.ahead.gaps(position, log.next):
+            yield log.count((gap,))
+
+
+def address_made(engine: Engine, address: Address) -> None:
+    engine.notifications.of_address(Event.ADDRESS_ADDED, address)
+    settings = address.settings
+    if address.is_auto and settings.auto_delete_addresses_skip_usage_check:
+        engine.timers.at(engine.now + settings.auto_delete_addresses_delay, partial(_address_due, engine, address, address.uses))
+
+
+def address_left(engine: Engine, address: Address) -> None:
+    """Its last queue, or the last that its log keeps, may have gone."""
+    if not _may_end(engine, address):
+        return
+    delay = address.settings.auto_delete_addresses_delay
+    if delay > 0:
+        engine.timers.at(engine.now + delay, partial(_address_due, engine, address, address.uses))
+    else:
+        engine.drop_address(address)
+
+
+def _address_due(engine: Engine, address: Address, uses: int) -> None:
+    if address.uses == uses and _may_end(engine, address):
+        engine.drop_address(address)
+
+
+def _may_end(engine: Engine, address: Address) -> bool:
+    if not (address.is_auto and address.settings.auto_delete_addresses) or engine.addresses.get(address.name) is not address:
+        return False
+    return not address.is_in_use
+
+
+# Offsets
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The log of an address that is gone: where its offsets ended, and which messages they meant."""
+
+    next: int
+    incarnations: Incarnations
+
+    def wire(self) -> dict[str, object]:
+        return {"next": self.next, "incarnations": self.incarnations.wire()}
+
+
+def ended_of(wire: Any) -> Ended:
+    """Stores of older brokers have the offset alone."""
+    return Ended(wire, Incarnations()) if isinstance(wire, int) else Ended(int(wire["next"]), incarnations_of(wire["incarnations"]))
+
+
+def new_log(engine: Engine, id: int, name: str, *, is_temporary: bool) -> Log:
+    """Of a new address. It begins at 0, but for one that was there before."""
+    ended = None if is_temporary else engine.ended.pop(name, None)  # what the store knows of it goes when it knows the new log
+    first = 0 if is_temporary else engine.beyond if ended is None else ended.next
+    known = Incarnations() if ended is None else ended.incarnations
+    return Log(id, name, known if known.entries else known.followed_by(engine.new_id(), first), first=first)
+
+
+def remember(engine: Engine, address: Address) -> None:
+    """An address is gone: its offsets are not to come again."""
+    engine.notifications.of_address(Event.ADDRESS_REMOVED, address)
+    log = address.log
+    if log.next <= engine.beyond:
+        return
+    ended = engine.ended[address.name] = Ended(log.next, log.incarnations)
+    if log.is_known:
+        engine.put("ended", address.name, ended.wire())
+    while len(engine.ended) > REMEMBERED:
+        oldest = next(iter(engine.ended))
+        engine.beyond = max(engine.beyond, engine.ended.pop(oldest).next)
+        engine.put("ended", oldest, None)
+        engine.put("beyond", "", engine.beyond)

@@ -1,0 +1,288 @@
+"""How much there may be: of all messages in memory, of one address, and what happens to what is too much.
+
+Two things are counted, each run by run:
+
+    Memory   what waits in queues in memory, octets about. A run counts once, however many queues hold it. When there is too much
+             (`global-max-size`, or `max-size-bytes` of an address with policy PAGE) queues leave what comes in the log alone.
+    Tally    per queue, what it has not consumed, in memory, with consumers or in the log alone. Only where an address has Limits.
+
+| address-full-policy | the address is full when                    | then                                                              |
+|---------------------|---------------------------------------------|-------------------------------------------------------------------|
+| PAGE                | (paging.py)                                 | the log alone has what comes                                      |
+| PAGE, page-limit-…  | what is not consumed reaches the limit      | `page-full-policy`: as FAIL or DROP                               |
+| FAIL                | what is not consumed reaches max-size-…, or | a SEND is refused, a transaction whole                            |
+| DROP                | memory reaches global-max-…                 | messages are counted and go                                       |
+| BLOCK               |                                             | they are taken; whoever sent them is read no further (the server) |
+
+A message is taken as long as there is any room, so the last one may go beyond. What the broker itself sends (dead letters, expired
+messages, diverts) is refused by nobody: only DROP drops it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final
+
+from stompbox.broker.addresses import lifetimes
+from stompbox.broker.addresses.duplicates import new_ones
+from stompbox.broker.logs.segments import Segment, octets_of
+from stompbox.broker.queues.queue import Kind
+from stompbox.broker.undelivered import Fate
+from stompbox.config.settings import AddressFullPolicy, PageFullPolicy
+from stompbox.errors import Refused
+from stompbox.message import Run, Shape
+
+if TYPE_CHECKING:
+    from stompbox.broker.addresses.address import Address
+    from stompbox.broker.engine import Engine
+    from stompbox.broker.queues.queue import Queue
+
+CODE: Final = "address-full"  # of the ERROR, in the log and among the counters
+BLOCKED: Final = "address-blocked"  # the same, where an operator lets nothing in
+METERED: Final = frozenset((Kind.ANYCAST, Kind.DURABLE, Kind.TOPIC))  # who reads the log takes nothing, and holds nobody up
+
+
+class Limits:
+    """Of an address that does more than page. `is_full` is what was found last: it changes with a line in the log (`Engine.full`)."""
+
+    __slots__ = ("_bytes", "_messages", "_word", "address", "dropped", "is_full", "policy")
+    value: Final = "full"  # among the reasons for which connections wait
+
+    def __init__(self, address: Address) -> None:
+        settings = address.settings
+        self.address = address
+        self.is_full = False
+        self.dropped = 0  # messages, since it became full
+        self.policy = settings.address_full_policy
+        self._word = "max-size"
+        self._bytes, self._messages = settings.max_size_bytes, settings.max_size_messages
+        if self.policy is AddressFullPolicy.PAGE:
+            self.policy = AddressFullPolicy.FAIL if settings.page_full_policy is PageFullPolicy.FAIL else AddressFullPolicy.DROP
+            self._word = "page-limit"
+            self._bytes, self._messages = settings.page_limit_bytes, settings.page_limit_messages
+
+    def size(self) -> tuple[int, int]:
+        """(bytes, messages) not consumed: of anycast queues together, of subscriptions the one that has most."""
+        queues = self.address.anycast.values()
+        found = [queue.tally.look(queue) for queue in queues if queue.tally is not None]
+        others = [queue.tally.look(queue) for queue in self.address.topics.values() if queue.tally is not None]
+        most = (max([size for size, _ in others], default=0), max([count for _, count in others], default=0))
+        return sum([size for size, _ in found]) + most[0], sum([count for _, count in found]) + most[1]
+
+    def room(self) -> tuple[int, int]:
+        """(bytes, messages) that fit; not more than nothing when it is full."""
+        if self._word == "max-size" and self.address.engine.memory.is_full:
+            return 0, 0
+        size, count = self.size() if self._bytes >= 0 or self._messages >= 0 else (0, 0)
+        return self._bytes - size if self._bytes >= 0 else 1 << 62, self._messages - count if self._messages >= 0 else 1 << 62
+
+    def fitting(self, shape: Shape, bodies: Sequence[bytes], room: tuple[int, int]) -> int:
+        """How many of these messages are taken, from the first on."""
+        if room[0] <= 0 or room[1] <= 0:
+            return 0
+        head = octets_of(shape)
+        sums = list(accumulate([len(body) + head for body in bodies]))
+        return min(len(bodies), bisect_left(sums, room[0]) + 1, room[1])
+
+    def look(self) -> bool:
+        """Whether it is full now."""
+        size, count = self.room()
+        if (size <= 0 or count <= 0) != self.is_full:
+            self.turn()
+        return self.is_full
+
+    def has_room_again(self) -> bool:
+        """Whether those who wait may go on: some room has come, so that they do not stop at once again."""
+        size, count = self.room()
+        if size <= max(0, self._bytes // 8) or count <= max(0, self._messages // 8):
+            return False
+        if self.is_full:
+            self.turn()
+        return True
+
+    def turn(self) -> None:
+        """It is full now, or not any more; the server says so."""
+        self.is_full = not self.is_full
+        self.address.engine.full.append((self, self.is_full, self.dropped))
+        self.dropped = 0
+
+    def refusal(self) -> Refused:
+        """What a sender is told."""
+        if not self.is_full:
+            self.turn()
+        return Refused(CODE, f"address {self.address.name!r} is full ({self.reason})")
+
+    @property
+    def reason(self) -> str:
+        """Which limit it is."""
+        limits = {f"{self._word}-bytes": self._bytes, f"{self._word}-messages": self._messages}
+        said = [f"{name} {most}" for name, most in limits.items() if most >= 0]
+        memory = self.address.engine.memory
+        if self._word == "max-size" and memory.is_full:
+            said = [f"global-max-size {memory.most}"]
+        return ", ".join(said)
+
+    def kept(self, run: Run) -> Run | None:
+        """What of a run is not dropped."""
+        if self.policy is not AddressFullPolicy.DROP:
+            return run
+        fits = self.fitting(run.shape, run.bodies, self.room())
+        gone = len(run) - fits
+        if not gone:
+            if self.is_full:
+                self.turn()
+            return run
+        if not self.is_full:
+            self.turn()
+        self.dropped += gone
+        self.address.engine.counters[CODE] += gone
+        self.address.engine.undelivered.note(self.address.name, CODE, Fate.DROPPED, gone)
+        if not fits:
+            return None
+        columns = tuple([column[:fits] for column in run.columns])
+        return Run(run.shape, run.bodies[:fits], columns, arrived=run.arrived, routing=run.routing, sender=run.sender, queue=run.queue)
+
+    def __repr__(self) -> str:
+        return f"<Limits of {self.address.name}: {self.policy.value} {self.reason}{' full' if self.is_full else ''}>"
+
+
+class Tally:
+    """Of one queue: what was routed to it and is not consumed."""
+
+    __slots__ = ("count", "size")
+
+    def __init__(self) -> None:
+        self.size = self.count = 0
+
+    def came(self, run: Run, ranges: Iterable[tuple[int, int]]) -> None:
+        head = octets_of(run.shape)
+        for first, stop in ranges:
+            count = stop - first
+            start = first - run.first
+            self.count += count
+            self.size += head * count
+            self.size += run.size if count == len(run.bodies) else sum(map(len, run.bodies[start : start + count]))
+
+    def gone(self, size: int, count: int, shape: Shape) -> None:
+        self.less(size + octets_of(shape) * count, count)
+
+    def less(self, size: int, count: int) -> None:
+        """`size`: with the octets of headers."""
+        self.count -= count
+        self.size -= size
+
+    def clear(self) -> None:
+        self.size = self.count = 0
+
+    def look(self, queue: Queue) -> tuple[int, int]:
+        """(bytes, messages). What was only guessed at, after a restart, is put right when the queue is empty."""
+        if not (queue.delivering or queue.count or queue.has_waits or queue.later or queue.paged_from >= 0):
+            self.clear()
+        return max(0, self.size), max(0, self.count)
+
+
+def apply(address: Address) -> None:
+    """The address's settings are new: what they limit."""
+    change(address)
+    for queue in address.queues():
+        meter(queue)
+
+
+def change(address: Address) -> None:
+    """The same but for its queues, which are metered by who asks: they may be very many."""
+    settings = address.settings
+    memory = address.memory
+    is_paging = settings.address_full_policy is AddressFullPolicy.PAGE
+    memory.limit(settings.max_size_bytes if is_paging else -1, settings.max_size_messages if is_paging else -1)
+    is_limited = settings.page_limit_bytes >= 0 or settings.page_limit_messages >= 0 if is_paging else not address.owner
+    address.limits = Limits(address) if is_limited else None
+    address.look_again()
+
+
+def end(address: Address) -> None:
+    """The address goes: it is not full any more."""
+    if address.limits is not None and address.limits.is_full:
+        address.limits.turn()
+
+
+def meter(queue: Queue) -> None:
+    """A queue of an address counts what it has, if that is limited."""
+    if queue.address.limits is None or queue.kind not in METERED:
+        queue.tally = None
+    elif queue.tally is None:
+        queue.tally = Tally()
+
+
+def measure(engine: Engine, sizes: Callable[[Iterable[int]], Mapping[int, tuple[int, int]]]) -> None:
+    """After a start: about what is there, by what the store says of logs (`Store.sizes`)."""
+    limited = [address for address in engine.addresses.values() if address.limits is not None]
+    stored = sizes([address.log.id for address in limited if address.log.is_known])
+    for address in limited:
+        for queue in address.queues():
+            estimate(queue, unmeasured(queue), stored.get(address.log.id, (0, 0)))
+
+
+def unmeasured(queue: Queue) -> int:
+    """Messages that a queue has, where its tally does not know of any."""
+    return lifetimes.waiting(queue) if queue.tally is not None and not queue.tally.count else 0
+
+
+def estimate(queue: Queue, count: int, stored: tuple[int, int]) -> None:
+    """So many messages wait in a queue, of all those that the store has of its log: how many these are, and their octets."""
+    if queue.tally is not None and count:
+        messages, size = stored
+        queue.tally.less(-(count * size // messages if messages else queue.size), -count)
+
+
+def require(sends: Iterable[tuple[Address, Run]]) -> None:
+    """Raises Refused where not all of these would be taken by addresses that refuse (FAIL)."""
+    rooms: dict[Address, tuple[int, int]] = {}
+    seen: dict[Address, dict[bytes, None]] = {}
+    for address, run in sends:
+        limits = address.limits
+        if limits is None or limits.policy is not AddressFullPolicy.FAIL:
+            continue
+        room = rooms.get(address) or limits.room()
+        bodies = [run.bodies[index] for index in new_ones(address, run, seen.setdefault(address, {}))]
+        if limits.fitting(run.shape, bodies, room) < len(bodies):
+            raise limits.refusal()
+        rooms[address] = (room[0] - sum(map(len, bodies)) - octets_of(run.shape) * len(bodies), room[1] - len(bodies))
+
+
+def taken(address: Address, segment: Segment) -> tuple[int, str]:
+    """How many of these messages the address takes now, from the first on, and the code of the refusal of the others. They wait elsewhere,
+    so that an address which would drop them, or have their sender wait, takes no more than one that refuses."""
+    if address.is_blocked:
+        return 0, BLOCKED
+    if address.limits is None:
+        return len(segment), ""
+    run = segment.run
+    bodies = run.bodies[segment.first - run.first : segment.stop - run.first]
+    return address.limits.fitting(run.shape, bodies, address.limits.room()), CODE
+
+
+class Fitting:
+    """Whether addresses that refuse (FAIL) would take all of what is known by its sizes alone; each kind of message is told of once."""
+
+    def __init__(self) -> None:
+        self._rooms: dict[Address, tuple[int, int]] = {}
+
+    def take(self, address: Address, shape: Shape, count: int, size: int, last: int) -> None:
+        """So many messages with bodies of `size` octets, `last` of them in the last one. Raises Refused where they do not fit."""
+        limits = address.limits
+        if limits is None or limits.policy is not AddressFullPolicy.FAIL or not count:
+            return
+        room, head = self._rooms.get(address) or limits.room(), octets_of(shape)
+        before = size - last + head * (count - 1)  # the last one may go beyond
+        if room[0] <= 0 or room[1] < count or (count > 1 and before >= room[0]):
+            raise limits.refusal()
+        self._rooms[address] = (room[0] - size - head * count, room[1] - count)
+
+
+def came(run: Run, targets: Iterable[tuple[Queue, list[tuple[int, int]]]]) -> None:
+    """A run was routed to these."""
+    for queue, ranges in targets:
+        if queue.tally is not None:
+            queue.tally.came(run, ranges)

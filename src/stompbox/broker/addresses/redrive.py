@@ -1,0 +1,162 @@
+"""Dead letters back to where they came from: to the queue that could not deliver them, as new messages there.
+
+What the broker added to a dead letter is taken off again. A message that does not say where it came from stays, and so does one that
+came from where whoever redrives may not send (`may_send`, by the address's name), or from an address that takes nothing now: it is
+blocked, or full and does not page. What is in the
+log alone is loaded portion by portion, and each turn takes some, so the whole may take many turns; what arrives meanwhile is not touched.
+What goes leaves the queue and comes to the other one with the same commit, so that a crash half-way loses nothing and doubles nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from stompbox.broker.addresses import deadletters, limits
+from stompbox.broker.logs.segments import Segment
+from stompbox.broker.queues import paging
+from stompbox.broker.work import COPY
+from stompbox.config.spaces import MARK, is_inside, space_of
+from stompbox.message import ANYCAST, MULTICAST, ORIGINAL_ADDRESS, ORIGINAL_ID, ORIGINAL_QUEUE, Run, Shape
+
+if TYPE_CHECKING:
+    from stompbox.broker.engine import Engine
+    from stompbox.broker.queues.queue import Queue
+
+PORTION: Final = 1000  # messages at a time
+STEP: Final = 16  # parts of them, each sent by itself, that go in one step: less than a millisecond
+
+
+class Redrive:
+    """Of one queue: `most` messages, -1 all. `count` have gone; `is_done`, and `on_done` is called then. `stayed`: those that had to
+    stay, by the code of what a SEND would have been refused for."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        queue: Queue,
+        *,
+        most: int = -1,
+        on_done: Callable[[int], None] | None = None,
+        may_send: Callable[[str], bool] = lambda _: True,
+    ) -> None:
+        self.engine = engine
+        self.may_send = may_send
+        self.stayed = Counter[str]()
+        self.queue = queue
+        self.most = most
+        self.on_done = on_done
+        self.stop = queue.address.log.next
+        self.count = 0
+        self.is_done = False
+        self._aside: list[Segment] = []
+        queue.redrive = self
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Something was loaded, or it begins."""
+        self.engine.later.take(self, self._steps())
+
+    def _steps(self) -> Iterator[None]:
+        backlog = self.queue.backlog
+        taken = 0
+        while not self.is_done and backlog.count and self._left:
+            for part in _parts(backlog.pop_oldest(min(self._left, PORTION))):
+                sent = 0 if part.first >= self.stop or self.is_done else self._send_back(part)
+                if sent < len(part):
+                    self._aside.append(part.part(part.first + sent, part.stop))
+                self.engine.work.spend(COPY)
+                taken += 1
+                if taken % STEP == 0:
+                    yield
+        if self.is_done:
+            return
+        if self._left and 0 <= self.queue.paged_from < self.stop:
+            paging.load(self.engine, self.queue)
+        else:
+            self._end()
+
+    @property
+    def _left(self) -> int:
+        return PORTION if self.most < 0 else self.most - self.count
+
+    def _send_back(self, segment: Segment) -> int:
+        """How many of them went, from the first on."""
+        run = segment.run
+        came = run.headers(segment.first - run.first).get(ORIGINAL_ADDRESS, MARK)
+        if is_inside(came):  # it does not say
+            return 0
+        name = space_of(self.queue.address.name) + came
+        if not self.may_send(name):
+            self.stayed["not-permitted"] += len(segment)
+            return 0
+        fitting = self._fitting(name, segment)
+        if fitting is not None:
+            self._route(fitting)
+            self._gone(fitting, "redriven")
+        return 0 if fitting is None else len(fitting)
+
+    def _fitting(self, name: str, segment: Segment) -> Segment | None:
+        """What the address takes of them, as it would of a sender."""
+        address = self.engine.addresses.get(name) or self.engine.create_address(name, is_auto=True)
+        count, code = limits.taken(address, segment)
+        if count < len(segment):
+            self.stayed[code] += len(segment) - count
+        return segment.part(segment.first, segment.first + count) if count else None
+
+    def _gone(self, segment: Segment, reason: str) -> None:
+        self.queue.drop(segment, reason)
+        self.count += len(segment)
+
+    def _route(self, segment: Segment) -> None:
+        engine, run = self.engine, segment.run
+        low, high = segment.first - run.first, segment.stop - run.first
+        came = run.headers(low)
+        copy = _without_what_was_added(run, low, high)
+        if paging.is_doubtful(self.queue, segment):
+            copy.shape = copy.shape.marked()
+        space = space_of(self.queue.address.name)
+        name = space + came[ORIGINAL_ADDRESS]
+        address = engine.addresses[name]
+        own = space + came.get(ORIGINAL_QUEUE, "")
+        if own in address.anycast or own in address.named:
+            copy.queue, copy.routing = own, ANYCAST if own in address.anycast else MULTICAST
+            engine.route(address, copy)
+        else:
+            engine.forward(name, copy)
+
+    def _end(self) -> None:
+        self.is_done = True
+        self.queue.redrive = None
+        for segment in self._aside:
+            self.queue.backlog.put_back(segment)
+        self.queue.dispatch()
+        self.give_up()
+
+    def give_up(self) -> None:
+        """Nothing more goes: it is done, or the queue is gone, and with it what was set aside."""
+        self.is_done = True
+        self._aside = []
+        if self.on_done is not None:
+            self.on_done(self.count)
+
+    def __repr__(self) -> str:
+        return f"<Redrive of {self.queue.name} {self.count} {'done' if self.is_done else 'under way'}>"
+
+
+def _parts(segment: Segment) -> list[Segment]:
+    """Its messages that came from one place; each by itself where their headers do not say it for all."""
+    if deadletters.ADDED.isdisjoint(set(segment.run.shape.holes) - {ORIGINAL_ID}):
+        return [segment]
+    return [segment.part(offset, offset + 1) for offset in range(segment.first, segment.stop)]
+
+
+def _without_what_was_added(run: Run, low: int, high: int) -> Run:
+    shape = run.shape
+    kept = [(name, column[low:high]) for name, column in zip(shape.holes, run.columns, strict=True) if name not in deadletters.ADDED]
+    headers = {name: value for name, value in shape.headers.items() if name not in deadletters.ADDED}
+    changed = Shape(
+        headers, holes=tuple([name for name, _ in kept]), persistent=shape.persistent, priority=shape.priority, has_length=shape.has_length
+    )
+    return Run(changed, run.bodies[low:high], tuple([column for _, column in kept]), sender=run.sender)

@@ -1,0 +1,196 @@
+"""The log of an address: offsets given out, runs on their way to the store, what is kept and what may go."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from operator import attrgetter
+from typing import Final
+
+from stompbox.broker.logs.cursor import FAR, Cursor
+from stompbox.broker.logs.retention import Retention
+from stompbox.incarnations import INCARNATIONS, Incarnations
+from stompbox.message import Run
+from stompbox.ranges import Ranges
+from stompbox.store.base import Commit
+
+_FIRST = attrgetter("first")
+
+UNUSED: Final = "unused"  # entries of the catalogue: of a log, offsets that no message will have (recovery.py)
+
+# Offsets that were given to messages which never reach the store must not come back after a crash: a message-id would then
+# name two messages. So their log's next offset is stored ahead of use, in steps.
+RESERVE = 1 << 20
+
+
+class Log:
+    """Offsets are dense in memory; in the store there are gaps where nobody needed the messages."""
+
+    def __init__(self, id: int, name: str, incarnations: Incarnations, *, first: int = 0, next: int = 0, is_known: bool = False) -> None:
+        next = max(first, next)
+        self.id = id
+        self.name = name
+        self.incarnations = incarnations  # which messages its offsets mean
+        self.first = first  # lowest offset that may be stored
+        self.next = next  # the next message's offset
+        self.committed = next  # all below is on disk, or needs to be nowhere; no restart gives its offsets to other messages
+        self.shown = next  # readers by offset were shown all below (readers.py)
+        self.unshown: deque[Run] = deque()  # what is on disk from there on
+        self.has_readers = False  # somebody is there who reads by offset
+        self.stored = next  # after the last message that the store has, or is about to have
+        self.reserved = next if is_known else 0  # the store knows: never again below this
+        self.trimmed = first
+        self.firm = next  # after the last message that must outlive a loss of power
+        self.pending: list[Run] = []  # for the next commit
+        self.flying: list[Run] = []  # what was pending for the commit that the disk works on
+        self._before = (next, self.reserved, first)  # stored, reserved and trimmed before that commit
+        self.unused = Ranges()  # offsets that no message will have: reserved before a restart (recovery.py)
+        self.cursors: dict[int, Cursor] = {}  # those that hold messages back
+        self.is_known = is_known  # the store has heard of it
+        self.is_retained = False  # an address setting keeps what was consumed
+        self.retention: Retention | None = None  # and says how long; None: for ever
+        self.offered = FAR  # below it all have been offered what is for them (fanout.py)
+        self.keeps = 0  # so many of the latest messages stay, too, for subscriptions that come later
+
+    @property
+    def is_kept(self) -> bool:
+        """Messages are stored although nobody waits for them."""
+        return self.is_retained or self.keeps > 0
+
+    @property
+    def entry(self) -> tuple[str, str]:
+        """Of the catalogue: its incarnations."""
+        return INCARNATIONS, str(self.id)
+
+    @property
+    def oldest(self) -> int:
+        """The lowest offset that may still be read."""
+        return min(self.trimmed, self.committed)
+
+    def low_water(self) -> int:
+        """Below it no cursor needs anything."""
+        low = self.shown if self.has_readers else self.next
+        end = min(self.next, self.offered)
+        for cursor in self.cursors.values():
+            low = min(low, cursor.settle(end))
+        return low
+
+    def count(self, ranges: Iterable[tuple[int, int]]) -> int:
+        """How many messages these offsets may have."""
+        return sum([stop - first for low, high in ranges for first, stop in self.unused.gaps(low, high)])
+
+    def add(self, run: Run) -> bool:
+        """A run for the next commit, in its place: what was published because of it may have come before it. False: it is there."""
+        pending = self.pending
+        at = len(pending)
+        while at and pending[at - 1].first > run.first:
+            at -= 1
+        if at and pending[at - 1] is run:
+            return False
+        pending.insert(at, run)
+        run.is_logged = True
+        return True
+
+    def kept_from(self, now: int) -> int:
+        """Below it nobody needs anything, and no rule keeps it."""
+        if self.is_retained and self.retention is None:
+            return 0
+        low = min(self.low_water(), max(0, self.next - self.keeps))
+        return low if self.retention is None else self.retention.look(low, now)
+
+    def give(self, commit: Commit, now: int = 0) -> None:
+        """Puts what is new into a commit: runs that somebody still needs, the next offset, what may be deleted. `now`: for retention."""
+        low = self.kept_from(now)
+        runs = self.pending
+        if low and runs and runs[0].first < low:
+            runs = [run for run in self.pending if run.stop > low]
+            for run in self.pending:
+                run.is_logged = run.stop > low
+        self.flying, self.pending = self.pending, []
+        self._before = (self.stored, self.reserved, self.trimmed)
+        if runs:
+            self._tell(commit)
+            commit.runs[self.id] = runs
+            self.stored = max(self.stored, runs[-1].stop)
+            self.firm = max(self.firm, next((run.stop for run in reversed(runs) if not run.is_loose), 0))
+            self.reserved = max(self.reserved, self.firm)
+        if self.next > self.reserved:
+            self._tell(commit)
+            self.reserved = self.next + RESERVE
+            commit.next_offsets[self.id] = self.reserved
+        if low > self.trimmed and self.trimmed < self.stored:
+            self.trimmed = min(low, self.stored)
+            commit.trims[self.id] = self.trimmed
+
+    def _tell(self, commit: Commit) -> None:
+        if not self.is_known:
+            commit.logs[self.id] = self.name
+            commit.entries[self.entry] = json.dumps(self.incarnations.wire(), separators=(",", ":")).encode()
+            if self.first:  # it was there before (lifetimes.py)
+                commit.entries["ended", self.name] = None
+            self.is_known = True
+
+    def landed(self, next: int) -> None:
+        """The commit that was given when the next offset was `next` is on disk."""
+        if self.retention is not None:
+            for run in self.flying:
+                self.retention.note(run)
+        if self.has_readers:
+            self.unshown += [run for run in self.flying if run.is_logged and run.first >= self.committed]
+        else:
+            self.shown = next
+        self.flying = []
+        self.committed = next
+
+    def end_showing(self) -> None:
+        """Nobody reads by offset any more."""
+        self.has_readers, self.shown = False, self.committed
+        self.unshown.clear()
+
+    def failed(self) -> None:
+        """The commit that was given is not in the store: all of it waits for the next one."""
+        self.stored, self.reserved, self.trimmed = self._before
+        for run in self.flying:
+            run.is_logged = True
+        self.flying, self.pending = [], sorted(self.flying + self.pending, key=_FIRST)
+
+    def forget_withdrawn(self) -> None:
+        self.pending = [run for run in self.pending if not run.is_withdrawn]
+
+    def unstored(self, start: int) -> Iterator[Run]:
+        """Runs from `start` on that are not on disk yet."""
+        yield from _from(self.flying, start)
+        yield from _from(self.pending, start)
+
+    def on_disk(self, start: int) -> int:
+        """Up to where the store has what there is from `start` on; `start` or less where memory has what is next.
+
+        Below `committed` memory has what came into the log late: it was needed nowhere, until its queue had no room for it any more.
+        """
+        firsts = [run.first for runs in (self.flying, self.pending) for run in islice(_from(runs, start), 1)]
+        return min([self.committed, *firsts])
+
+    def in_memory(self, start: int) -> tuple[list[Run], int]:
+        """Runs from `start` on that are not on disk yet, up to the next that is, and the offset up to which they are complete."""
+        found: list[Run] = []
+        at = start
+        for run in sorted(self.unstored(start), key=_FIRST):
+            if at < self.committed and run.first > at:
+                return found, at
+            found.append(run)
+            at = run.stop
+        return found, self.next if at >= self.committed else at
+
+    def __repr__(self) -> str:
+        return f"<Log {self.id} {self.name} {self.trimmed}..{self.next} committed={self.committed} pending={len(self.pending)}>"
+
+
+def _from(runs: list[Run], start: int) -> Iterator[Run]:
+    """Those in offset order that have something from `start` on."""
+    at = max(0, bisect_right(runs, start, key=_FIRST) - 1)
+    for run in islice(runs, at, None):
+        if run.stop > start:
+            yield run

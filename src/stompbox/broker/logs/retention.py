@@ -1,0 +1,144 @@
+"""Retention: what stays in a log although it was consumed, until its age, its size or its count lets it go.
+
+    retention-ms         parts whose latest message is older go
+    retention-bytes      of what was consumed at most so much stays
+    retention-messages   of what was consumed at most so many stay
+
+Whatever is set has a say of its own: what one of them lets go goes. What a cursor needs stays in any case, and is not counted.
+
+The log is known by its parts: where each ends, its bytes, its latest arrival. They are noted as commits land, so that nothing
+is ever looked through; a part is as large as the rules are coarse, a message goes with its part. Offsets are exact for the
+count. After a start the parts come from the store's index (`outline`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from stompbox.broker.timers import Alarm
+from stompbox.message import Run
+from stompbox.store.base import Part
+
+if TYPE_CHECKING:
+    from stompbox.broker.addresses.address import Address
+    from stompbox.broker.engine import Engine
+    from stompbox.broker.settings import Settings
+
+PARTS: Final = 256  # into which the bytes, or the time, that are kept are divided
+SOON: Final = 1  # ms: a part goes when it is older than the rule says, not as old
+
+
+class Rules(NamedTuple):
+    """-1: no such rule."""
+
+    ms: int
+    bytes: int
+    messages: int
+
+
+def rules_of(settings: Settings) -> Rules:
+    return Rules(settings.retention_ms, settings.retention_bytes, settings.retention_messages)
+
+
+class Retention:
+    """Of one log. `floor`: below it nothing is kept on account of these rules."""
+
+    __slots__ = ("_consumed", "_kept", "_rest", "_since", "alarm", "floor", "rules")
+
+    def __init__(self, rules: Rules, alarm: Alarm | None = None) -> None:
+        self.rules = rules
+        self.alarm = alarm
+        self.floor = 0
+        self._consumed: deque[Part] = deque()  # what nobody needs any more
+        self._kept = 0  # its bytes
+        self._rest: deque[Part] = deque()
+        self._since = 0  # when the last part began, ms
+
+    def note(self, run: Run) -> None:
+        """A run is in the log."""
+        self.add(Part(run.first, run.stop, run.size, run.arrived))
+
+    def add(self, part: Part) -> None:
+        """Behind all that is there, or into the last part, which is the latest to go."""
+        last = self._rest[-1] if self._rest else None
+        if last is not None and self._joins(last, part):
+            stop, newest = max(last.stop, part.stop), max(last.newest, part.newest)
+            self._rest[-1] = Part(last.first, stop, last.size + part.size, newest)
+        else:
+            self._rest.append(part)
+            self._since = part.newest
+
+    def _joins(self, last: Part, part: Part) -> bool:
+        rules = self.rules
+        if part.first < last.stop:  # it was late
+            return True
+        if rules.ms >= 0 and part.newest - self._since > rules.ms // PARTS:
+            return False
+        return rules.bytes < 0 or last.size + part.size <= rules.bytes // PARTS
+
+    def look(self, low: int, now: int) -> int:
+        """Where what is kept begins, when nobody needs anything below `low`."""
+        rules, consumed = self.rules, self._consumed
+        while self._rest and self._rest[0].stop <= low:
+            consumed.append(self._rest.popleft())
+            self._kept += consumed[-1].size
+        floor = max(self.floor, low - rules.messages) if rules.messages >= 0 else self.floor
+        while consumed and (consumed[0].stop <= floor or self._is_over(consumed[0], now)):
+            gone = consumed.popleft()
+            self._kept -= gone.size
+            floor = max(floor, gone.stop)
+        self.floor = floor
+        self._plan(now)
+        return min(floor, low)
+
+    def _is_over(self, part: Part, now: int) -> bool:
+        rules = self.rules
+        return 0 <= rules.ms < now - part.newest or 0 <= rules.bytes < self._kept
+
+    def _plan(self, now: int) -> None:
+        """The next part that will be too old; what is so already waits for those who need it."""
+        if self.alarm is None or self.rules.ms < 0:
+            return
+        for parts in (self._consumed, self._rest):
+            for part in parts:
+                if part.newest + self.rules.ms + SOON > now:
+                    self.alarm.by(part.newest + self.rules.ms + SOON)
+                    return
+
+    def __repr__(self) -> str:
+        return f"<Retention {self.rules} from {self.floor} parts={len(self._consumed)}+{len(self._rest)} bytes={self._kept}>"
+
+
+def apply(address: Address) -> None:
+    """The address's settings are new: what stays in its log."""
+    rules, log, engine = rules_of(address.settings), address.log, address.engine
+    log.keeps = address.settings.retroactive_message_count
+    before = log.retention
+    if address.owner or rules == (-1, -1, -1):
+        log.retention, log.is_retained = None, False
+    elif before is None:
+        log.retention, log.is_retained = Retention(rules, Alarm(engine.timers, lambda: _due(engine, address))), True
+    else:
+        before.rules = rules
+    if log.retention is not None and log.oldest < log.next:
+        engine.commits.dirty[address] = None
+    address.look_again()
+
+
+def _due(engine: Engine, address: Address) -> None:
+    """Some of it is too old now: the next commit says so."""
+    if engine.logs.get(address.log.id) is address:
+        engine.commits.dirty[address] = None
+
+
+def outline(engine: Engine, stored: Callable[[int], Iterable[Part]]) -> None:
+    """After a start: what the store has of each log that keeps something (`Store.outline`)."""
+    for address in engine.addresses.values():
+        retention, log = address.log.retention, address.log
+        if retention is None or not log.is_known:
+            continue
+        for part in stored(log.id):
+            retention.add(part)
+        engine.commits.dirty[address] = None

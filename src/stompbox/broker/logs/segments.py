@@ -1,0 +1,245 @@
+"""Parts of runs with one history: what backlogs, deliveries and transactions hold."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final
+
+from stompbox.message import Run, Shape
+
+if TYPE_CHECKING:
+    from stompbox.broker.queues.backlog import Backlog
+
+EACH: Final = 64  # octets of memory that a message costs beside its body, at a guess
+VALUE: Final = 48  # and that the value of a hole costs beside its octets
+HEADER: Final = 160  # and that a header of a shape, its destination aside, costs beside its octets
+RUN: Final = 512  # and that a run costs beside its messages
+_OCTETS: Final = "octets"  # of Shape.cache
+
+
+def octets_of(shape: Shape) -> int:
+    """Octets of the headers that the shape's messages share."""
+    known: int | None = shape.cache.get(_OCTETS)
+    if known is None:
+        known = shape.cache[_OCTETS] = sum(len(name) + len(value) + 2 for name, value in shape.headers.items())
+    return known
+
+
+def _shared(shape: Shape) -> int:
+    """Octets of a run and its shape. Most shapes have but one run, or their runs are long."""
+    return RUN + octets_of(shape) + HEADER * (len(shape.headers) - 1)
+
+
+def cost_of(run: Run) -> int:
+    """Octets of memory, about: a run of empty bodies is not free."""
+    if run.cost < 0:
+        run.cost = (run.size if not run.is_large else 0) + EACH * len(run.bodies) + _shared(run.shape)
+        if run.columns:
+            run.cost += sum([sum(map(len, column)) for column in run.columns]) + VALUE * len(run.bodies) * len(run.columns)
+    return run.cost
+
+
+class Segment:
+    """Messages first .. stop-1 (offsets) of a run that were delivered, failed and came back together, if ever."""
+
+    __slots__ = ("_size", "deliveries", "failures", "first", "home", "is_suspect", "run", "stop", "turn")
+
+    def __init__(self, run: Run, first: int, stop: int, deliveries: int = 0, failures: int = 0, *, is_suspect: bool = False) -> None:
+        self.run = run
+        self.first = first
+        self.stop = stop
+        self.deliveries = deliveries  # MESSAGE frames written for each of them before this one
+        self.failures = failures  # of those, how many count towards max-delivery-attempts
+        self.is_suspect = is_suspect  # may have been delivered before, which `deliveries` does not say
+        self.turn = 0  # its place in what its consumer was given
+        self.home: Backlog | None = None  # where it waits
+        self._size = -1  # not looked at yet
+
+    def __len__(self) -> int:
+        return self.stop - self.first
+
+    @property
+    def is_redelivered(self) -> bool:
+        return self.deliveries > 0 or self.is_suspect
+
+    @property
+    def size(self) -> int:
+        """Body bytes. Added up once; what is cut off is taken off."""
+        if self._size < 0:
+            run, count = self.run, self.stop - self.first
+            start = self.first - run.first
+            self._size = run.size if count == len(run.bodies) else sum(map(len, run.bodies[start : start + count]))
+        return self._size
+
+    @property
+    def octets(self) -> int:
+        """Of bodies that are in memory, and of their places there."""
+        return EACH * (self.stop - self.first) + (0 if self.run.is_large else self.size)
+
+    @property
+    def cost(self) -> int:
+        """Octets of memory, about."""
+        if self.stop - self.first == len(self.run.bodies):
+            return cost_of(self.run)
+        run, first, stop = self.run, self.first - self.run.first, self.stop - self.run.first
+        values = sum([sum(map(len, column[first:stop])) + VALUE * (stop - first) for column in run.columns])
+        return (self.size if not run.is_large else 0) + EACH * (stop - first) + _shared(run.shape) + values
+
+    def part(self, first: int, stop: int) -> Segment:
+        part = Segment(self.run, first, stop, self.deliveries, self.failures, is_suspect=self.is_suspect)
+        part.turn = self.turn
+        return part
+
+    def without(self, offset: int) -> list[Segment]:
+        """What is left on both sides of one message."""
+        parts = [self.part(first, stop) for first, stop in ((self.first, offset), (offset + 1, self.stop)) if first < stop]
+        for part in parts:
+            part.turn = self.turn
+        return parts
+
+    def cut(self, stop: int) -> Segment:
+        """Takes first .. stop-1 off the front and returns it."""
+        front = self.part(self.first, stop)
+        self.first = stop
+        if self._size >= 0:
+            self._size -= front.size
+        return front
+
+    def cut_back(self, first: int) -> Segment:
+        """Takes all from `first` on off the back and returns it."""
+        back = self.part(first, self.stop)
+        self.stop = first
+        if self._size >= 0:
+            self._size -= back.size
+        return back
+
+    def fitting(self, room: int) -> int:
+        """How many messages may go before `room` body bytes are used up; the last one may go beyond."""
+        if self.size <= room:
+            return self.stop - self.first
+        bodies, start = self.run.bodies, self.first - self.run.first
+        at, portion = start, 64
+        while True:  # no more bodies are looked at than go, by and large
+            sums = list(accumulate(map(len, bodies[at : at + portion])))
+            if sums[-1] >= room:
+                return at - start + bisect_left(sums, room) + 1
+            room -= sums[-1]
+            at += portion
+            portion *= 4
+
+    def __repr__(self) -> str:
+        return f"<Segment {self.first}..{self.stop} deliveries={self.deliveries} failures={self.failures}>"
+
+
+class Spans:
+    """Which offsets a ledger has, by the segments that it has them in: who asks for another is told at the cost of a search."""
+
+    __slots__ = ("_firsts", "_stops")
+
+    def __init__(self) -> None:
+        self._firsts: list[int] = []  # sorted; some are of segments that are gone
+        self._stops: dict[int, int] = {}  # by first offset
+
+    def add(self, first: int, stop: int) -> None:
+        is_new = first not in self._stops
+        self._stops[first] = stop
+        if not self._firsts or first > self._firsts[-1]:
+            self._firsts.append(first)
+        elif is_new:
+            at = bisect_left(self._firsts, first)
+            if self._firsts[at] != first:
+                self._firsts.insert(at, first)
+
+    def remove(self, first: int) -> None:
+        """The whole segment that begins there."""
+        self._stops.pop(first, None)
+        if len(self._firsts) > 64 and len(self._firsts) > 2 * len(self._stops):
+            self._firsts = sorted(self._stops)
+
+    def __contains__(self, offset: int) -> bool:
+        firsts, stops = self._firsts, self._stops
+        at = end = bisect_right(firsts, offset)
+        while at and firsts[at - 1] not in stops:
+            at -= 1
+        del firsts[at:end]  # they are gone, and are not stepped over again
+        return at > 0 and offset < stops[firsts[at - 1]]
+
+    def clear(self) -> None:
+        self._firsts, self._stops = [], {}
+
+    def __len__(self) -> int:
+        """How many segments."""
+        return len(self._stops)
+
+
+class Held:
+    """Segments by offset, for acknowledgements in any order, each at the cost of a search at most."""
+
+    __slots__ = ("_firsts", "_segments")
+
+    def __init__(self) -> None:
+        self._firsts: list[int] = []  # sorted; some are of segments that are gone
+        self._segments: dict[int, Segment] = {}  # by first offset
+
+    def add(self, segment: Segment) -> None:
+        first, firsts = segment.first, self._firsts
+        self._segments[first] = segment
+        if not firsts or first > firsts[-1]:
+            firsts.append(first)
+            return
+        at = bisect_left(firsts, first)
+        if firsts[at] != first:
+            firsts.insert(at, first)
+
+    def take(self, first: int, stop: int) -> tuple[list[Segment], int]:
+        """Removes and returns first .. stop-1 as far as it is held, and the first offset that is not."""
+        taken: list[Segment] = []
+        while first < stop:
+            segment = self._segments.get(first) or self._around(first)
+            if segment is None:
+                break
+            part = self._remove(segment, first, min(stop, segment.stop))
+            taken.append(part)
+            first = part.stop
+        return taken, first
+
+    def _around(self, offset: int) -> Segment | None:
+        """The segment that holds the offset, not as its first."""
+        firsts, segments = self._firsts, self._segments
+        at = stop = bisect_right(firsts, offset)
+        while at and firsts[at - 1] not in segments:
+            at -= 1
+        del firsts[at:stop]  # what was stepped over is gone, and is not stepped over again
+        if not at:
+            return None
+        segment = segments[firsts[at - 1]]
+        return segment if offset < segment.stop else None
+
+    def _remove(self, segment: Segment, first: int, stop: int) -> Segment:
+        if first > segment.first:
+            segment = segment.cut_back(first)
+        else:
+            del self._segments[first]
+        if stop < segment.stop:
+            front = segment.cut(stop)
+            self._segments[stop] = segment
+            insort(self._firsts, stop)
+            segment = front
+        if len(self._firsts) > 64 and len(self._firsts) > 2 * len(self._segments):
+            self._firsts = sorted(self._segments)
+        return segment
+
+    def segments(self) -> list[Segment]:
+        """Everything, by offset; it stays."""
+        return [self._segments[first] for first in sorted(self._segments)]
+
+    def clear(self) -> list[Segment]:
+        """Everything, by offset."""
+        found = self.segments()
+        self._segments, self._firsts = {}, []
+        return found
+
+    def __len__(self) -> int:
+        """How many segments."""
+        return len(self._segments)

@@ -1,0 +1,163 @@
+"""Messages that are not simply queued as they arrive: scheduled ones, groups, and queues with rules or browsers.
+
+    arrive    routed here just now           take    found in the log           wake    what was not due then is now
+
+All three end in the queue's backlog, or with a consumer; what every queue does with a plain run is in queue.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from stompbox.broker.logs.segments import Segment
+from stompbox.broker.queues import dispatching, lookahead, scheduling
+from stompbox.broker.queues.messagegroups import Groups
+from stompbox.broker.work import COPY, MESSAGE
+
+if TYPE_CHECKING:
+    from stompbox.broker.queues.queue import Queue
+    from stompbox.message import Run
+
+STEP: Final = 32  # segments whose time has come together: about a millisecond, where they go to another address
+
+
+def arrive(queue: Queue, run: Run, first: int, stop: int) -> None:
+    due, now = due_of(run), queue.engine.now
+    if due <= now:
+        queue.show(run, first, stop)
+    if queue.paged_from >= 0:
+        if queue.intake is not None:
+            queue.intake.came_to_log(queue, Segment(run, first, stop), is_due=due <= now)
+        if due > now:
+            queue.announce(run, first, stop)
+        lookahead.seek(queue.engine, queue)
+        return
+    if queue.is_durable:
+        queue.reach_to(first, stop)
+    segment = Segment(run, first, stop)
+    if due > now or (due and _is_behind(queue)):
+        wait_for(queue, segment, due, is_new=True)
+        return
+    for part in _admitted(queue, segment):
+        if queue.paged_from < 0:
+            queue.offer_lanes(part)
+        elif queue.intake is not None:  # for the part before it there was no room
+            queue.intake.left(part)
+    if queue.intake is not None:
+        queue.intake.settle(queue)
+    if queue.paged_from >= 0:  # since just now: what is behind the part for which there was no room may be for somebody
+        lookahead.seek(queue.engine, queue)
+
+
+def take(queue: Queue, segment: Segment) -> None:
+    run = segment.run
+    if queue.is_simple and run.shape.special is None:
+        queue.backlog.push(segment)
+        return
+    if queue.intake is not None:
+        queue.intake.loaded(segment)
+    due = due_of(run)
+    if due > queue.engine.now or (due and _is_behind(queue)):
+        wait_for(queue, segment, due, is_new=False)
+        return
+    if due > run.arrived:  # browsers were not shown it then
+        queue.show(run, segment.first, segment.stop)
+    for part in _admitted(queue, segment):
+        queue.backlog.push(part)
+
+
+def _is_behind(queue: Queue) -> bool:
+    """Whether messages that were to come before one whose time is over may still wait, in memory or in the log alone: readers of a log are
+    shown a message when it is stored, which may be long after its time."""
+    return queue.later is not None or queue.has_waits
+
+
+def wake(queue: Queue) -> None:
+    """The time of some has come: scheduled messages, and those that waited for their redelivery."""
+    queue.engine.later.take((wake, queue), _waking(queue))
+
+
+def _waking(queue: Queue) -> Iterator[None]:
+    """In steps. All that are due when it begins keep their order: nothing is handed out before they are there. Those in the log alone
+    are read when it is dispatched."""
+    engine, due = queue.engine, queue.engine.now
+    is_withheld = False
+    while queue.id in engine.queues and (found := queue.waits.due(due, STEP)):
+        for segment in found:
+            wake_one(queue, segment)
+        engine.work.spend(MESSAGE * len(found))
+        if not is_withheld and queue.waits.has_due(due):
+            is_withheld = True
+            dispatching.withhold(engine, [queue])
+        yield
+    if is_withheld:
+        dispatching.release(engine, [queue])
+    if queue.id in engine.queues:
+        queue.waits.go_on()
+        if queue.intake is not None:
+            queue.intake.settle(queue)
+        queue.dispatch()
+
+
+def expire(queue: Queue) -> None:
+    """Some of what waits has expired."""
+    queue.engine.later.take((expire, queue), _expiring(queue))
+
+
+def _expiring(queue: Queue) -> Iterator[None]:
+    """In steps. What expires and is not taken out yet goes to no consumer. There may be room then for what is in the log alone."""
+    engine = queue.engine
+    while queue.id in engine.queues and (found := queue.expiring.due(engine.now, STEP)):
+        for segment in found:
+            queue.expired(queue.backlog.remove(segment))
+        engine.work.spend(COPY * len(found))
+        yield
+    if queue.id not in engine.queues:
+        return
+    queue.expiring.go_on()
+    if queue.paged_from >= 0 or queue.later is not None:
+        queue.dispatch()
+
+
+def wake_one(queue: Queue, segment: Segment) -> None:
+    """It goes to its place, before what is newer."""
+    if segment.run.is_withdrawn:
+        queue.drop(segment, "withdrawn")
+        return
+    if 0 < segment.run.shape.expires <= queue.engine.now:
+        queue.expired(segment)
+        return
+    is_new = not segment.deliveries
+    if is_new:
+        queue.show(segment.run, segment.first, segment.stop)
+    for part in _admitted(queue, segment) if is_new else (segment,):
+        queue.backlog.put_back(part)
+
+
+def due_of(run: Run) -> int:
+    """When its messages are to be delivered, ms since the epoch; 0 at once."""
+    special = run.shape.special
+    return special.delivery_time(run.arrived) if special is not None else 0
+
+
+def wait_for(queue: Queue, segment: Segment, due: int, *, is_new: bool) -> None:
+    """Until it is due, or expires."""
+    expires = segment.run.shape.expires
+    when = min(due, expires) if expires else due
+    if scheduling.fits(queue, segment):
+        queue.waits.add(segment, when)
+        return
+    if is_new:
+        queue.engine.log_run(queue.address, segment.run, is_loose=True)
+    scheduling.leave_in_log(queue, segment.first, segment.stop, when)
+
+
+def _admitted(queue: Queue, segment: Segment) -> Iterable[Segment]:
+    """What is to be queued, as the queue's rules take it."""
+    special = segment.run.shape.special
+    is_shared_out = queue.rules.group_buckets and not queue.rules.is_non_destructive  # each of whose readers gets everything
+    if special is not None and special.is_grouped and queue.groups is None and is_shared_out:
+        queue.groups = Groups(queue.rules)
+        queue.consumers_changed()
+    return (segment,) if queue.intake is None else queue.intake.admit(queue, segment)

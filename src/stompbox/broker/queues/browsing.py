@@ -1,0 +1,180 @@
+"""Browsers: copies of what a queue holds, for somebody who takes nothing from it.
+
+A browser is a queue of its own that is filled with what the other one holds: what waits, and what is being delivered. What is
+in the log alone it reads there by itself, leaving out what was acknowledged meanwhile. It ends with a message `browser:end`
+(ActiveMQ Classic, Apollo), or goes on with what arrives (Apollo, browser-end:false). The consumers of a non-destructive queue
+(Artemis) are browsers that go on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from stompbox.broker.logs.cursor import Cursor
+from stompbox.broker.logs.segments import Segment
+from stompbox.broker.queues import arrivals, dispatching, paging
+from stompbox.broker.queues.matching import wanted
+from stompbox.broker.queues.queue import Kind, Queue
+from stompbox.broker.work import MESSAGE
+from stompbox.message import Run, Shape
+from stompbox.ranges import Ranges
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stompbox.broker.engine import Engine
+    from stompbox.broker.queues.consumer import Consumer
+    from stompbox.selectors import Selector
+
+END: Final = "browser"  # header of the last MESSAGE
+NO_END: Final = -1
+STEP: Final = 32  # runs of one step
+
+Part = tuple[int, int, Run]
+"""first .. stop-1 of a run."""
+
+
+class Browser(Queue):
+    """What one consumer has still to see of another queue. `end`: the offset where the log ended when it began; NO_END: it goes on."""
+
+    __slots__ = ("destination", "end", "found", "shown")
+
+    def __init__(self, engine: Engine, shown: Queue, consumer: Consumer, cursor: Cursor, *, end: int) -> None:
+        super().__init__(engine, shown.address, consumer.queue_name, kind=Kind.BROWSER, cursor=cursor, selector=consumer.selector)
+        self.shown = shown
+        self.end = end
+        self.found = Ranges()  # scheduled messages that it has, or found in the log itself: the queue may come to them again
+        self.destination = consumer.destination or shown.name
+
+    def offer(self, run: Run, first: int, stop: int) -> None:
+        if _is_scheduled(run):
+            self._show_woken(run, first, stop)
+            return
+        if self.paged_from >= 0:
+            self.engine.log_run(self.address, run)  # the queue itself may not need it there
+            return
+        segment = Segment(run, first, stop)
+        for part in _seen(self.selector, self, segment):
+            if not self.count and self.takers and not self.share(part, self.takers):
+                continue
+            if not paging.fits(self, self.size, part):
+                paging.page(self.engine, self, run, part.first)
+                return
+            self.backlog.push(part)
+
+    def expect(self, run: Run, first: int, stop: int) -> None:
+        """Behind `paged_from` it finds them when it reads the log to there."""
+        for low, high in list(self.found.gaps(first, stop if self.paged_from < 0 else min(stop, self.paged_from))):
+            self.found.add(low, high)
+            for part in _seen(self.selector, self, Segment(run, low, high)):
+                arrivals.wait_for(self, part, arrivals.due_of(run), is_new=True)
+
+    def _show_woken(self, run: Run, first: int, stop: int) -> None:
+        """It comes in its own time, and is shown once: here, or when the log is read to there."""
+        for low, high in list(self.found.gaps(first, stop if self.paged_from < 0 else min(stop, self.paged_from))):
+            self.found.add(low, high)
+            for part in _seen(self.selector, self, Segment(run, low, high)):
+                self.backlog.push(part)
+        self.dispatch()
+
+    def _take_in(self, run: Run, first: int, stop: int) -> None:
+        shown = self.shown
+        if paging.is_gone(shown, run, first):
+            return
+        for low, high in list(shown.cursor.ahead.gaps(max(first, shown.cursor.position), stop)) if shown.is_durable else [(first, stop)]:
+            if shown.wants(run) and low < high:
+                for part in _seen(shown.selector, self, Segment(run, low, high)):
+                    for seen in _seen(self.selector, self, part):
+                        self._add(seen)
+
+    def _add(self, segment: Segment) -> None:
+        due = arrivals.due_of(segment.run)
+        is_early = due > self.engine.now
+        is_over = 0 < segment.run.shape.expires <= self.engine.now
+        is_in_log = segment.first >= self.paged_from >= 0
+        if _is_scheduled(segment.run) and (is_in_log or not is_early):
+            self.found.add(segment.first, segment.stop)
+            if is_early and self.end == NO_END:
+                arrivals.wait_for(self, segment, due, is_new=False)
+        if not is_early and not is_over:
+            self.backlog.common.insert(segment)
+
+    def _loaded_to(self, stop: int) -> None:
+        if self.end == NO_END or stop < self.end:
+            super()._loaded_to(stop)
+            return
+        self.paged_from = NO_END
+        paging.paged_on(self.engine, self)
+        self.finish()
+
+    def finish(self) -> None:
+        """Nothing more is to come: the message that says so."""
+        shape = Shape({"destination": self.destination, END: "end"}, persistent=False, priority=0)
+        last = Run(shape, [b""], first=self.end, arrived=self.engine.now)
+        self.backlog.push(Segment(last, last.first, last.stop))
+
+
+def browse(engine: Engine, shown: Queue, consumer: Consumer, *, goes_on: bool, first: int = 0) -> Browser:
+    """Binds the consumer to a browser of the queue, from offset `first` on."""
+    consumer.allowance.require_bindings(consumer)
+    next = shown.address.log.next
+    left = max(shown.paged_from, first, shown.cursor.position) if shown.paged_from >= 0 else next  # from here on the log has it
+    browser = Browser(engine, shown, consumer, engine.volatile_cursor(left), end=NO_END if goes_on else next)
+    engine.add_queue(browser)
+    if left < next:
+        paging.leave_in_log(browser, left)
+    if goes_on:
+        shown.show_to(browser)
+        consumer.on_close.append(lambda: shown.hide_from(browser))
+    browser.bind(consumer)
+    dispatching.withhold(engine, [browser])
+    engine.later.take((browse, browser), _filling(browser, held(shown), first, left))
+    return browser
+
+
+def held(queue: Queue) -> list[Part]:
+    """What a queue has in memory: what waits for consumers, and what they have and have not acknowledged. As it is now: a window of 32 MiB,
+    and what they may have, are some ten thousand runs."""
+    found = [(segment.first, segment.stop, segment.run) for segment in queue.backlog.segments()] if queue.count else []
+    for binding in queue.bindings:
+        if binding.out:
+            found += [(segment.first, segment.stop, segment.run) for segment in binding.taken()]
+    found.sort(key=_offset)
+    return found
+
+
+def _filling(browser: Browser, parts: list[Part], since: int, left: int) -> Iterator[None]:
+    """What the queue had in memory when the browser began, in steps; what comes meanwhile waits behind it."""
+    engine = browser.engine
+    for number, (first, stop, run) in enumerate(parts, 1):
+        if browser.id not in engine.queues:
+            break
+        start = max(first, since)
+        if start < stop and not run.is_withdrawn:
+            if stop > left:  # a consumer has it out of the log, where it is not to be found once more
+                browser.sought.add(max(start, left), stop)
+            for part in _seen(browser.selector, browser, Segment(run, start, stop)):
+                browser._add(part)
+        if number % STEP == 0:
+            engine.work.spend(MESSAGE * STEP)
+            yield
+    dispatching.release(engine, [browser])
+    if browser.id in engine.queues:
+        if browser.end != NO_END and browser.paged_from < 0:
+            browser.finish()
+        browser.dispatch()
+
+
+def _seen(selector: Selector | None, browser: Queue, segment: Segment) -> list[Segment]:
+    if selector is None:
+        return [segment]
+    ranges = wanted(selector, segment.run, segment.first, segment.stop, browser.address, queue=browser.id)
+    return [Segment(segment.run, low, high) for low, high in ranges]
+
+
+def _is_scheduled(run: Run) -> bool:
+    return arrivals.due_of(run) > run.arrived
+
+
+def _offset(part: Part) -> int:
+    return part[0]

@@ -1,0 +1,449 @@
+"""A subscription as the engine sees it: its credit, and what it was sent and has not acknowledged.
+
+Sending is bounded for every consumer. With acknowledgements the window counts body bytes (or messages) that are not yet
+acknowledged; an auto consumer has one, too: what its socket has not yet taken. A message counts as acknowledged there when
+the operating system has it (`Engine.flushed`), so one that never left the process is not lost with it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from enum import Enum
+from heapq import merge
+from itertools import count, islice
+from operator import attrgetter, itemgetter
+from typing import TYPE_CHECKING, Any, Final
+
+from stompbox.broker.logs.cursor import FAR
+from stompbox.broker.logs.segments import Held, Segment, Spans, octets_of
+from stompbox.broker.queues.allowance import Allowance
+from stompbox.message import Run
+from stompbox.selectors import Selector
+
+if TYPE_CHECKING:
+    from stompbox.broker.queues.choosing import RoundRobin
+    from stompbox.broker.queues.queue import Queue
+
+MOST_OUT: Final = 64 << 20  # body bytes that a subscription without a window may have unacknowledged
+_NONE: Final = Spans()  # of those who need none
+_NOTHING: Final = Held()  # the same
+_PRIORITY: Final = 64  # bits of a rank below those of the priority
+COST: Final = 3 << 10  # octets of memory that a subscription takes beside its texts, at a guess
+AUTO_WINDOW: Final = 2 << 20  # octets of bodies and headers on their way to the socket of an auto subscription
+
+
+class AckMode(Enum):
+    """STOMP 1.2, SUBSCRIBE ack Header."""
+
+    AUTO = "auto"
+    CLIENT = "client"
+    INDIVIDUAL = "client-individual"
+
+
+class Output:
+    """A part of a run for one subscription, to be encoded and written."""
+
+    __slots__ = ("binding", "deliveries", "failures", "first", "is_redelivered", "run", "stop", "turn")
+
+    def __init__(self, binding: Binding, segment: Segment) -> None:
+        self.binding = binding
+        self.turn = segment.turn
+        self.run: Run = segment.run
+        self.first = segment.first
+        self.stop = segment.stop
+        self.deliveries = segment.deliveries
+        self.failures = segment.failures
+        self.is_redelivered = segment.is_redelivered or segment.run.shape.is_suspect
+
+
+class Binding:
+    """One consumer on one queue, the queue's `number`th. `head` belongs to the server: how MESSAGE frames begin for it.
+
+    `rank` orders the queue's consumers: those of a higher priority come first, and of one priority those that came earlier. One that
+    had no credit when it was its turn is `missing` in those lists of takers until it is fed."""
+
+    __slots__ = ("_head", "consumer", "done", "held", "missing", "out", "queue", "rank", "seen", "sought", "unacked")
+
+    def __init__(self, consumer: Consumer, queue: Queue, number: int) -> None:
+        self.consumer = consumer
+        self.queue = queue
+        self.rank = number - (consumer.priority << _PRIORITY)
+        self.missing: list[RoundRobin] | None = None
+        self.held = Held() if consumer.ack is AckMode.INDIVIDUAL else _NOTHING
+        self.unacked = Spans() if consumer.ack is AckMode.CLIENT else _NONE  # offsets in the ledger, which nobody looks through for others
+        self.out = 0  # messages that it has and did not acknowledge
+        self.done = 0  # messages that were acknowledged
+        self.seen = -1  # of those, when it was last looked at (slowness.py)
+        self.sought = 0  # where its search of the log has come to (seeking.py)
+        self._head: Any = None
+
+    @property
+    def head(self) -> Any:
+        """Made with the first message: most of a wildcard subscription's queues never have one."""
+        if self._head is None:
+            self._head = self.consumer.head_of(self.queue)
+        return self._head
+
+    def taken(self) -> list[Segment]:
+        """What the consumer has of the queue and has not acknowledged."""
+        return [segment for of, segment in self.consumer.ledger if of is self] + self.held.segments()
+
+    def __repr__(self) -> str:
+        return f"<Binding {self.consumer.name} on {self.queue.name}>"
+
+
+def end_of_priority(rank: int) -> int:
+    """All consumers of the same priority have ranks below this one."""
+    return ((rank >> _PRIORITY) + 1) << _PRIORITY
+
+
+Sent = tuple[Binding, Segment]
+_SEGMENT: Final = itemgetter(1)
+_ORDER: Final[Callable[[Segment], tuple[int, int]]] = attrgetter("turn", "first")
+
+
+def order(sent: Sent) -> tuple[int, int]:
+    """Sorts what a subscription was sent by when it was."""
+    return _ORDER(sent[1])
+
+
+def in_order(sent: Sequence[Sent]) -> list[Sent]:
+    """The same for very many, at once: no function is called for each."""
+    return [one for _, _, one in sorted(zip(map(_ORDER, map(_SEGMENT, sent)), count(), sent, strict=False))]
+
+
+def taken_off(sent: list[Sent], most: int) -> Iterator[list[Sent]]:
+    """What there is, in parts. Each is let go when the next one is asked for: a hundred thousand messages at once take 30 ms to go."""
+    sent.reverse()
+    while sent:
+        part = sent[: -most - 1 : -1]
+        del sent[-most:]
+        yield part
+
+
+def ordering(sent: list[Sent], most: int) -> Generator[None, None, list[Sent]]:
+    """The same in steps. What several ACKs have taken is mostly in order already, in a few stretches."""
+    stretches: list[list[Sent]] = []
+    for at in range(0, len(sent), most):
+        part = sorted(sent[at : at + most], key=order)
+        if stretches and order(stretches[-1][-1]) < order(part[0]):
+            stretches[-1] += part
+        else:
+            stretches.append(part)
+        yield
+    if len(stretches) == 1:
+        return stretches[0]
+    merged, found = merge(*stretches, key=order), list[Sent]()
+    while part := list(islice(merged, most)):
+        found += part
+        yield
+    return found
+
+
+class Consumer:
+    """`window`: body bytes (-1: MOST_OUT), `prefetch`: messages (-1: no limit); 0 one at a time. A message takes one byte of a
+    window at least.
+    `is_either`: delivery goes on while one of the two has room (Apollo's credit), otherwise while both have.
+
+    `priority`: on an anycast queue those of a higher one come first, as long as they have credit; `is_exclusive`: it gets all.
+    `owner` is the server's connection; `head_of` gives it the opening of MESSAGE frames for a queue (Binding.head).
+    """
+
+    def __init__(
+        self,
+        name: str,
+        ack: AckMode,
+        *,
+        session: int,
+        destination: str = "",
+        selector: Selector | None = None,
+        window: int = -1,
+        prefetch: int = -1,
+        is_either: bool = False,
+        priority: int = 0,
+        is_exclusive: bool = False,
+        owner: Any = None,
+        allowance: Allowance | None = None,
+        head_of: Callable[[Queue], Any] = lambda _: None,
+    ) -> None:
+        self.name = name
+        self.queue_name = f"{session}.{name}"  # of the queues that are its own
+        self.ack = ack
+        self.session = session
+        self.destination = destination
+        self.selector = selector  # on an anycast queue: which of its messages it takes
+        self.owner = owner
+        self.allowance = allowance if allowance is not None else Allowance()
+        self.cost = COST + len(name) + len(destination) + (selector.size if selector is not None else 0)
+        self.allowance.subscribed += self.cost
+        self.head_of = head_of
+        self.window = AUTO_WINDOW if ack is AckMode.AUTO else window if window >= 0 else MOST_OUT
+        self.prefetch = -1 if ack is AckMode.AUTO else prefetch
+        self.is_either = is_either
+        self.priority = priority
+        self.is_exclusive = is_exclusive
+        self.is_browser = False  # it sees copies
+        self.bindings: dict[int, Binding] = {}  # by queue
+        self.ledger: deque[Sent] = deque()  # auto and client: what was sent, in order
+        self.outbox: list[Output] = []
+        self.bytes_out = 0
+        self.messages_out = 0
+        self.starved: dict[Queue, None] = {}  # queues that had something and no credit for it
+        self.is_touched = False
+        self.is_started = True  # False: nothing goes out yet, the RECEIPT of its SUBSCRIBE comes first
+        self.is_closed = False
+        self.on_close: list[Callable[[], None]] = []
+        self._turn = 0
+
+    @property
+    def has_credit(self) -> bool:
+        out = self.messages_out
+        if not out or not self.is_started:
+            return self.is_started  # one message always flows
+        if not self.allowance.has_room:
+            self.allowance.whole.denied[self] = None
+            return False
+        if self.is_either:
+            return out < self.prefetch or self.bytes_out < self.window
+        if self.window >= 0 and (self.bytes_out >= self.window or out >= self.window):
+            return False
+        return self.prefetch < 0 or out < self.prefetch
+
+    def fitting(self, segment: Segment) -> int:
+        """How many of the segment's messages may go now, when there is credit."""
+        count = self.allowance.fitting(segment)
+        by_size = self._fitting_by_size(segment) if self.window >= 0 else count
+        if self.prefetch < 0:
+            return min(count, by_size)
+        by_count = min(count, max(1, self.prefetch) - self.messages_out)
+        return min(count, max(by_size, by_count)) if self.is_either else min(by_size, by_count)
+
+    def _fitting_by_size(self, segment: Segment) -> int:
+        room = self.window - self.bytes_out
+        if room <= 0:
+            return 1
+        count = segment.fitting(room)
+        if not self.is_either:
+            count = min(count, self.window - self.messages_out)
+        return min(count, 1 + room // (1 + octets_of(segment.run.shape))) if self.ack is AckMode.AUTO else count
+
+    def feed(self) -> None:
+        """It has credit again: its queues in turn, as long as it has."""
+        starved = self.starved
+        for _ in range(len(starved)):
+            if not starved or not self.has_credit:
+                return
+            queue = next(iter(starved))
+            del starved[queue]
+            queue.feed(self.bindings[queue.id])
+
+    def give(self, binding: Binding, segment: Segment) -> None:
+        self._turn = segment.turn = self._turn + 1
+        self.outbox.append(Output(binding, segment))
+        self._count(binding, segment)
+        if self.ack is AckMode.INDIVIDUAL:
+            binding.held.add(segment)
+        else:
+            self.ledger.append((binding, segment))
+            if self.ack is AckMode.CLIENT:
+                binding.unacked.add(segment.first, segment.stop)
+
+    def _count(self, binding: Binding, segment: Segment) -> None:
+        size, count = segment.size, segment.stop - segment.first
+        binding.out += count
+        binding.queue.out += size
+        self.bytes_out += size
+        self.messages_out += count
+        self.allowance.take(segment.run, size, count)
+        if self.ack is AckMode.AUTO:
+            self.bytes_out += count * octets_of(segment.run.shape)
+
+    def release(self, binding: Binding, segment: Segment) -> None:
+        size, count = segment.size, segment.stop - segment.first
+        queue = binding.queue
+        binding.out -= count
+        queue.out -= size
+        if queue.room is not None:
+            queue.room.grow(queue, binding)
+        self.bytes_out -= size
+        self.messages_out -= count
+        self.allowance.give_back(segment.run, size, count)
+        if self.ack is AckMode.AUTO:
+            self.bytes_out -= count * octets_of(segment.run.shape)
+
+    def hold_again(self, sent: list[Sent]) -> None:
+        """What aborted ACKs had taken is unacknowledged again, in the order in which it was sent."""
+        for _ in self.holding_again(sent, len(sent)):
+            pass
+
+    def holding_again(self, sent: list[Sent], most: int) -> Generator[None, None, list[Sent]]:
+        """The same in steps. What it does not get because it is closed meanwhile."""
+        is_ordered = self.ack is not AckMode.INDIVIDUAL
+        sent = (yield from ordering(sent, max(1, most))) if is_ordered else sent
+        counted: list[Sent] = []
+        bindings: set[Binding] = set()
+        for at in range(0, len(sent), max(1, most)):
+            if self.is_closed:
+                self._released(counted)
+                return sent if is_ordered else sent[at:]
+            part = self._counted(sent[at : at + most])
+            counted += part
+            bindings.update([binding for binding, _ in part])
+            yield
+        if is_ordered and self.is_closed:
+            self._released(counted)
+            return sent
+        gone = {binding for binding in bindings if self.bindings.get(binding.queue.id) is not binding}
+        if gone:  # their queues went meanwhile
+            self._released([one for one in counted if one[0] in gone])
+            counted = [one for one in counted if one[0] not in gone]
+        self._put_back(counted)
+        return []
+
+    def _counted(self, sent: list[Sent]) -> list[Sent]:
+        """Those of them that it may still have count again; what stands in the ledger is to be put there."""
+        counted = []
+        for binding, segment in sent:
+            if self.bindings.get(binding.queue.id) is not binding:
+                continue
+            self._count(binding, segment)
+            if self.ack is AckMode.INDIVIDUAL:
+                binding.held.add(segment)
+                continue
+            counted.append((binding, segment))
+            if self.ack is AckMode.CLIENT:
+                binding.unacked.add(segment.first, segment.stop)
+        return counted
+
+    def _put_back(self, sent: list[Sent]) -> None:
+        """In one go, so that the ledger is in order whoever looks at it, and without a look at each."""
+        if not sent:
+            return
+        ledger = self.ledger
+        at = bisect_left(ledger, order(sent[0]), key=order)
+        if at == len(ledger) or order(sent[-1]) < order(ledger[at]):  # what a cumulative one has taken belongs together
+            ledger.rotate(-at)
+            ledger.extendleft(reversed(sent))
+            ledger.rotate(at)
+        else:
+            self.ledger = deque(in_order([*sent, *ledger]))
+
+    def take_flushed(self) -> list[Sent]:
+        """auto: what was taken from the outbox, which the operating system has by now."""
+        sent, waiting = self.ledger, len(self.outbox)
+        self.ledger = deque([sent.pop() for _ in range(waiting)][::-1]) if waiting else deque()
+        for binding, segment in sent:
+            self.release(binding, segment)
+        return list(sent)
+
+    @property
+    def written(self) -> int:
+        """Segments up to this turn have left the outbox."""
+        return self.outbox[0].turn - 1 if self.outbox else self._turn
+
+    def forget(self, binding: Binding) -> None:
+        """The queue is gone, and with it what was sent from it."""
+        if not binding.out:
+            return
+        gone = [segment for known, segment in self.ledger if known is binding] + binding.held.clear()
+        for segment in gone:
+            self.release(binding, segment)
+        if gone:
+            self.ledger = deque([sent for sent in self.ledger if sent[0] is not binding])
+            self.outbox = [output for output in self.outbox if output.binding is not binding]
+
+    def take(self, queue: int, first: int, stop: int) -> tuple[list[Sent], int]:
+        """Removes first .. stop-1 of a queue's messages from what is unacknowledged, as far as they are; and where that ends.
+
+        `client`: cumulative, all that this subscription was sent before them goes with them (STOMP 1.2, SUBSCRIBE ack Header).
+        """
+        binding = self.bindings.get(queue)
+        if binding is None or self.ack is AckMode.AUTO:
+            return [], first
+        if self.ack is AckMode.CLIENT:
+            return self._take_through(queue, stop - 1, first)
+        segments, reached = binding.held.take(first, stop)
+        for segment in segments:
+            self.release(binding, segment)
+        return [(binding, segment) for segment in segments], reached
+
+    def _take_through(self, queue: int, offset: int, missing: int) -> tuple[list[Sent], int]:
+        if offset not in self.bindings[queue].unacked:
+            return [], missing
+        for at, (binding, segment) in enumerate(self.ledger):
+            if binding.queue.id == queue and segment.first <= offset < segment.stop:
+                taken = [self.ledger.popleft() for _ in range(at)]
+                if offset + 1 == segment.stop:
+                    taken.append(self.ledger.popleft())
+                else:
+                    taken.append((binding, segment.cut(offset + 1)))
+                    binding.unacked.add(segment.first, segment.stop)
+                for of, gone in taken:
+                    self.release(of, gone)
+                    of.unacked.remove(gone.first)
+                return taken, offset + 1
+        return [], missing
+
+    def take_before(self, queue: int, offset: int, most: int) -> list[Sent]:
+        """`client`: removes what it was sent before this message from what is unacknowledged, the oldest first; nothing where the message
+        has been acknowledged."""
+        last = self.bindings.get(queue)
+        taken: list[Sent] = []
+        if last is None or offset not in last.unacked:
+            return taken
+        while len(taken) < most and self.ledger:
+            binding, segment = self.ledger[0]
+            if binding is last and segment.first <= offset < segment.stop:
+                break
+            taken.append(self.ledger.popleft())
+            self.release(binding, segment)
+            binding.unacked.remove(segment.first)
+        return taken
+
+    def withdraw(self, binding: Binding, offset: int) -> list[Sent]:
+        """Removes one message from what it was sent, and no other, whatever its ack mode."""
+        if self.ack is AckMode.INDIVIDUAL:
+            taken = binding.held.take(offset, offset + 1)[0]
+        else:
+            taken = []
+            kept: deque[Sent] = deque()
+            for known, segment in self.ledger:
+                if known is not binding or not segment.first <= offset < segment.stop:
+                    kept.append((known, segment))
+                    continue
+                taken.append(segment.part(offset, offset + 1))
+                left = segment.without(offset)
+                kept += [(known, part) for part in left]
+                if self.ack is AckMode.CLIENT:
+                    binding.unacked.remove(segment.first)
+                    for part in left:
+                        binding.unacked.add(part.first, part.stop)
+            self.ledger = kept
+        for segment in taken:
+            self.release(binding, segment)
+        return [(binding, segment) for segment in taken]
+
+    def take_all(self) -> list[Sent]:
+        """Everything unacknowledged."""
+        return [sent for part in self.taking_all(FAR) for sent in part]
+
+    def taking_all(self, most: int) -> Iterator[list[Sent]]:
+        """The same in parts."""
+        while self.ledger:
+            found = [self.ledger.popleft() for _ in range(min(most, len(self.ledger)))]
+            yield self._released(found)
+        for binding in list(self.bindings.values()):
+            binding.unacked.clear()
+            segments = binding.held.clear()
+            for at in range(0, len(segments), most):
+                yield self._released([(binding, segment) for segment in segments[at : at + most]])
+
+    def _released(self, sent: list[Sent]) -> list[Sent]:
+        for binding, segment in sent:
+            self.release(binding, segment)
+        return sent
+
+    def __repr__(self) -> str:
+        return f"<Consumer {self.name} ack={self.ack.value} out={self.messages_out}/{self.bytes_out}B queues={len(self.bindings)}>"

@@ -1,0 +1,308 @@
+"""Queues whose backlog does not fit in memory: from some offset on the log alone has their messages, and they are loaded in order.
+
+A queue keeps a window in memory. It is full when it has `Engine.page_size`, or its address or all queues together have what they may
+(memory.py). From then on what comes stays in the log. The next part is asked for while consumers get the last one, as long as what
+was read and is not acknowledged is below `max-read-page-bytes`. When memory is full a queue reads only for a consumer that waits,
+and keeps only a SHARE of what was read.
+
+A queue with a stored cursor holds them in the log by that; one without, by a mark of its own among the log's cursors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from stompbox.broker.logs.cursor import FAR, Cursor
+from stompbox.broker.logs.segments import Segment
+from stompbox.broker.queues import choosing
+
+if TYPE_CHECKING:
+    from stompbox.broker.engine import Engine
+    from stompbox.broker.queues.consumer import Binding
+    from stompbox.broker.queues.queue import Queue
+    from stompbox.broker.settings import Settings
+    from stompbox.message import Run
+
+SHARE: Final = 256 << 10  # octets that a queue may have in memory although memory is full
+
+
+Then = Callable[["Queue", "list[Run]", int, int], None]
+"""The queue, runs of the log from an offset on, complete up to another."""
+
+
+class Load:
+    """Read `log` from start (to stop at the most, about max_bytes) and answer with Engine.loaded, which hands it on to `then`."""
+
+    __slots__ = ("log", "max_bytes", "queue", "start", "stop", "then")
+
+    def __init__(self, queue: Queue, start: int, stop: int, then: Then) -> None:
+        self.then = then
+        self.queue = queue
+        self.log = queue.address.log.id
+        self.start = start
+        self.stop = stop
+        self.max_bytes = 1 if queue.address.memory.is_full else queue.address.settings.page_size_bytes
+
+    def __repr__(self) -> str:
+        return f"<Load {self.start}..{self.stop} of log {self.log} for {self.queue.name}>"
+
+
+class Unread:
+    """Runs of the log that were read, complete up to `stop`, and looked through up to `start`: the work of a turn was used up."""
+
+    __slots__ = ("runs", "start", "stop")
+
+    def __init__(self, runs: list[Run], start: int, stop: int) -> None:
+        self.runs = runs
+        self.start = start
+        self.stop = stop
+
+
+def portions(queue: Queue, run: Run, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """What a run has of start .. stop-1, in portions whose messages one turn may ask the queue's selectors about."""
+    first, stop = max(run.first, start), 0 if run.is_withdrawn else min(run.stop, stop)
+    steps = queue.backlog.steps + (0 if queue.selector is None else queue.selector.most_steps)
+    most = max(1, queue.engine.work.portion // steps) if steps else len(run.bodies)
+    while first < stop:
+        end = min(first + most, stop)
+        yield first, end
+        first = end
+
+
+def fits(queue: Queue, size: int, segment: Segment) -> bool:
+    """Whether a queue that has `size` octets in memory takes a segment there."""
+    cost = segment.cost
+    return size + cost <= queue.engine.page_size and queue.address.memory.takes(cost, len(segment))
+
+
+def wants_more(queue: Queue) -> bool:
+    """Whether the next part of the log is to be read now. Who has no credit makes it look again when he is fed, and where consumers have
+    too much, what they give back does."""
+    settings = queue.address.settings
+    if queue.count and not _reads_ahead(queue, settings):
+        return False
+    if queue.address.memory.is_full and not _has_hungry(queue):
+        return False
+    return not queue.delivering or _may_read(queue, settings)
+
+
+def _has_hungry(queue: Queue) -> bool:
+    """Whether a consumer has credit. Who has none is left out until he is fed, so that nobody is asked twice."""
+    ready = queue.ready
+    if not ready.is_lasting:  # one at the most
+        return bool(choosing.with_credit(queue, ready))
+    while ready:
+        if ready[-1].consumer.has_credit:
+            return True
+        choosing.leave_out(queue, ready[-1], ready)
+    return False
+
+
+def reads_for_itself(queue: Queue) -> bool:
+    """A non-destructive queue has no consumers for whom it reads the log, but what expires or is replaced there must go.
+
+    It does so as long as half of the memory is free: what it read would be the first to be given back.
+    """
+    memory = queue.address.memory
+    return queue.rules.is_non_destructive and all(2 * known.size <= known.most for known in (memory, memory.whole or memory))
+
+
+def _reads_ahead(queue: Queue, settings: Settings) -> bool:
+    """Although something waits: as long as that is at most half of what may be read ahead."""
+    if queue.address.memory.is_full or 0 <= settings.prefetch_page_messages <= queue.count:
+        return False
+    most = settings.prefetch_page_bytes if settings.prefetch_page_bytes >= 0 else _most_read(settings)
+    return 2 * queue.size <= min(most, queue.engine.page_size)
+
+
+def _most_read(settings: Settings) -> int:
+    return settings.max_read_page_bytes if settings.max_read_page_bytes >= 0 else 2 * settings.page_size_bytes
+
+
+def _may_read(queue: Queue, settings: Settings) -> bool:
+    """Consumers have not too much that they did not acknowledge; who has nothing gets something."""
+    count = queue.count + queue.delivering
+    if queue.size + queue.out < _most_read(settings) and not 0 <= settings.max_read_page_messages <= count:
+        return True
+    if queue.room is None:
+        queue.room = Room(queue)
+    if not queue.count and queue.room.has_idle(queue):
+        return True
+    queue.room.is_awaited = True
+    return False
+
+
+class Room:
+    """Of a queue whose consumers had too much that they did not acknowledge: which of them have nothing of it, and whether it waits until
+    some of it comes back. Nobody looks through the consumers for it, but once."""
+
+    __slots__ = ("_idle", "is_awaited")
+
+    def __init__(self, queue: Queue) -> None:
+        self._idle: dict[Binding, None] = dict.fromkeys([binding for binding in queue.bindings if not binding.out])
+        self.is_awaited = False
+
+    def has_idle(self, queue: Queue) -> bool:
+        """Whether one who has nothing has credit; who has none is not asked again before he is fed."""
+        if queue.takers is not queue.bindings:  # one or none
+            return any(not binding.out and binding.consumer.has_credit for binding in queue.takers)
+        while self._idle:
+            binding, _ = self._idle.popitem()
+            if binding.out:
+                continue
+            if binding.consumer.has_credit:
+                self._idle[binding] = None
+                return True
+            binding.consumer.starved[queue] = None
+        return False
+
+    def readmit(self, binding: Binding) -> None:
+        """It has come, or is fed."""
+        if not binding.out:
+            self._idle[binding] = None
+
+    def grow(self, queue: Queue, binding: Binding) -> None:
+        """A consumer has given something back, or acknowledged it."""
+        self.readmit(binding)
+        if self.is_awaited:
+            self.is_awaited = False
+            queue.engine.dispatch_later(queue)
+
+    def leave(self, binding: Binding) -> None:
+        self._idle.pop(binding, None)
+
+
+def put_off(queue: Queue, run: Run) -> bool:
+    """Its selector is asked later whether it takes a run that the log is about to get. False where the queue's rules must know now."""
+    if queue.intake is not None:
+        return False
+    if queue.paged_from < 0:
+        leave_in_log(queue, run.first)
+    if queue.tally is not None:
+        queue.unasked.add(run.first, run.stop)
+    queue.engine.dispatch_later(queue)
+    return True
+
+
+def count_out(queue: Queue, segment: Segment) -> None:
+    """Its selector does not take them: where it was not asked when they came (address.py), they have counted until now."""
+    if queue.tally is not None:
+        for first, stop in queue.unasked.within(segment.first, segment.stop):
+            part = segment.part(first, stop)
+            queue.tally.gone(part.size, len(part), part.run.shape)
+
+
+def is_enough(queue: Queue) -> bool:
+    """Of what was read for it, the queue keeps what it has by now; the rest stays in the log."""
+    return queue.size > SHARE and queue.address.memory.is_full
+
+
+def page(engine: Engine, queue: Queue, run: Run, first: int) -> None:
+    """From here on the log alone has the queue's messages."""
+    if not run.is_logged:
+        engine.log_run(queue.address, run, is_loose=True)
+    leave_in_log(queue, first)
+
+
+def leave_in_log(queue: Queue, first: int) -> None:
+    """From this offset on the log alone has the queue's messages."""
+    queue.paged_from = first
+    queue.unread = queue.unsearched = None  # the log may get what it did not have when it was read
+    if queue.is_durable:  # what the log has before it and behind the queue's last message is not for it, and holds nothing there
+        queue.reach_to(first, FAR)
+    elif not queue.moves_by_itself:
+        mark = queue.address.log.cursors[queue.id] = Cursor(queue.id, first, is_durable=False)
+        mark.reach = FAR
+
+
+def paged_on(engine: Engine, queue: Queue) -> None:
+    """A part of the paged messages is in memory again."""
+    cursors = queue.address.log.cursors
+    if queue.id in cursors and not queue.is_durable:
+        if queue.paged_from < 0:
+            del cursors[queue.id]
+        else:
+            cursors[queue.id].position = queue.paged_from
+    engine.commits.dirty[queue.address] = None
+
+
+def load(engine: Engine, queue: Queue) -> None:
+    """Fetches what a paged queue has next: from memory where it is not on disk yet, else by a Load."""
+    log = queue.address.log
+    if queue.is_loading or queue.paged_from < 0:
+        return
+    if engine.work.is_over:  # what is next may be in memory, and its messages are asked about at once
+        engine.later.add((load, queue), partial(load, engine, queue))
+        return
+    start = max(queue.paged_from, queue.cursor.position)
+    if start < log.oldest and queue.moves_by_itself:
+        engine.counters["retention"] += log.oldest - start  # gone before this reader came
+        start = log.oldest
+    queue.paged_from = start
+    queue.is_loading = True
+    unread, queue.unread = queue.unread, None
+    if unread is not None and unread.start == start:
+        queue.loaded(unread.runs, start, unread.stop)
+        return
+    found = read(engine, queue, start, type(queue).loaded)
+    if found is not None:
+        queue.loaded(found[0], start, found[1])
+
+
+def read(engine: Engine, queue: Queue, start: int, then: Then, most: int = FAR) -> tuple[list[Run], int] | None:
+    """What memory has of the log from `start` on, and up to where that is all; None: the disk is asked, up to `most`, and tells `then`."""
+    log, end = queue.address.log, max(start, queue.log_end)
+    on_disk = log.on_disk(start)
+    if on_disk <= start:
+        runs, stop = log.in_memory(start)
+        return [run for run in runs if run.first < end], min(stop, end)
+    engine.loads.append(Load(queue, start, min(most, on_disk, end), then))
+    return None
+
+
+def drop_withdrawn(queue: Queue, runs: Sequence[Run]) -> None:
+    """What waits and could not be stored goes, also what of these the log alone was to have; what is out goes when it comes back."""
+    if queue.count:
+        for segment in queue.backlog.since(min([run.first for run in runs])):
+            if segment.run.is_withdrawn:
+                queue.drop(queue.backlog.remove(segment), "withdrawn")
+    if queue.paged_from >= 0 and (queue.tally is not None or queue.intake is not None):
+        for run in runs:
+            _drop_from_log(queue, run)
+
+
+def _drop_from_log(queue: Queue, run: Run) -> None:
+    """The log alone was to have it: it counts no more."""
+    for low, high in queue.still_in_log(max(run.first, queue.paged_from), run.stop):
+        for segment, is_wanted in sifted(queue, run, low, high):
+            if is_wanted:
+                if queue.intake is not None:
+                    queue.intake.loaded(segment)
+                queue.drop(segment, "withdrawn")
+
+
+def is_gone(queue: Queue, run: Run, first: int) -> bool:
+    """Whether a restart has ended its messages, although the log still has them: they are not persistent."""
+    return first < queue.suspect_below and queue.address.is_volatile(run)
+
+
+def is_doubtful(queue: Queue, segment: Segment) -> bool:
+    """What becomes of these messages now may have become of them before a crash, and nobody knows."""
+    return segment.run.shape.is_suspect or segment.first < queue.doubted_below
+
+
+def sifted(queue: Queue, run: Run, first: int, stop: int) -> Iterator[tuple[Segment, bool]]:
+    """What was found in the log, and whether it is for this queue."""
+    run.is_logged = True
+    is_old = first < queue.suspect_below
+    if not queue.wants(run) or is_gone(queue, run, first):
+        yield Segment(run, first, stop), False
+        return
+    for low, high, is_wanted in queue.address.verdicts(queue, run, first, stop):
+        segment = Segment(run, low, high, is_suspect=first < queue.doubted_below)
+        if is_old and queue.counts is not None:
+            yield from ((part, is_wanted) for part in queue.counts.parted(segment))
+        else:
+            yield segment, is_wanted

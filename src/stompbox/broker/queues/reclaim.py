@@ -1,0 +1,161 @@
+"""Windows that nobody looks through are given back when all memory is full: what waits there is left to the log, as in paging.py.
+
+The queue from which nothing was handed out for the longest time comes first; one that was used within IDLE keeps its window. It ends
+when a QUARTER is free. What is not in the log yet, because it need not be, goes there. What was delivered before stays in memory, and
+so does what lies before that in the log.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
+
+from stompbox.broker.queues import paging, scheduling
+from stompbox.broker.queues.queue import Kind
+from stompbox.broker.work import MESSAGE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stompbox.broker.engine import Engine
+    from stompbox.broker.logs.segments import Segment
+    from stompbox.broker.queues.queue import Queue
+
+IDLE: Final = 1000  # ms
+LOOKED: Final = 500  # queues, or segments, that one step looks at
+STEP: Final = 32  # segments that one step takes out
+_USED: Final = attrgetter("used")
+_FIRST: Final = attrgetter("first")
+AGAIN: Final = 100  # ms after which it is looked again when too little could be given back
+
+
+def relieve(engine: Engine) -> None:
+    """Memory is full, or was. Gives back what is idle, until there is room."""
+    memory = engine.memory
+    if engine.now < memory.looked + AGAIN:
+        return
+    memory.looked = engine.now
+    engine.later.take(relieve, _relieving(engine))
+
+
+def _relieving(engine: Engine) -> Iterator[None]:
+    """In steps."""
+    memory = engine.memory
+    low, few = memory.most - memory.most // 4, memory.most_messages - memory.most_messages // 4
+    idle: list[Queue] = []
+    queues = list(engine.queues.values())
+    for at in range(0, len(queues), LOOKED):
+        idle += [queue for queue in queues[at : at + LOOKED] if queue.used <= engine.now - IDLE and (queue.count or queue.has_waits)]
+        engine.work.spend(LOOKED)
+        yield
+    for queue in sorted(idle, key=_USED):
+        if memory.taken <= low and memory.count <= few:
+            break
+        if queue.id in engine.queues and queue.used <= engine.now - IDLE:
+            yield from giving_back(queue)
+    memory.is_pressed = memory.is_full
+    if memory.is_pressed:
+        engine.relief.by(engine.now + IDLE)
+
+
+def give_back(queue: Queue) -> None:
+    """What can go from its memory goes."""
+    for _ in giving_back(queue):
+        pass
+
+
+def giving_back(queue: Queue) -> Iterator[None]:
+    """The same in steps. From the first on what comes stays in the log; then what lies furthest back goes, so that after each step the log
+    alone has all from one offset on. It ends where the queue is used meanwhile."""
+    if not queue.count and not queue.has_waits:
+        return
+    log, engine = queue.address.log, queue.engine
+    out = [segment for binding in queue.bindings if binding.out for segment in binding.taken()]
+    has_marks = queue.groups is not None and bool(queue.groups.rules.group_first_key)  # of what was given out; the log has them not
+    is_special = has_marks or queue.redrive is not None or queue.kind is Kind.BROWSER
+    is_special = is_special or queue in engine.returning  # something long is done with its messages just now
+    if is_special or sum(map(len, out)) != queue.delivering:  # else a transaction has some, and may give them back
+        return
+    state = _state(queue)
+    oldest = 0 if queue.is_durable else log.trimmed  # the others hold nothing back, as long as they have it in memory
+    while queue.has_waits and (taken := queue.waits.take_fresh(oldest, STEP)):
+        for when, segment in taken:
+            _log(queue, segment)
+            scheduling.leave_in_log(queue, segment.first, segment.stop, when)
+            queue.announce(segment.run, segment.first, segment.stop)
+        engine.work.spend(MESSAGE * STEP)
+        yield
+        if _state(queue) != state:
+            return
+    if not queue.count:
+        return
+    if not queue.is_paged:
+        paging.leave_in_log(queue, queue.log_end)
+    state = _state(queue)
+    fresh: list[Segment] = []
+    least = oldest
+    waiting = queue.backlog.segments()
+    for at in range(0, len(waiting), LOOKED):
+        part = [segment for segment in waiting[at : at + LOOKED] if segment.home is not None]
+        fresh += [segment for segment in part if queue.is_fresh(segment)]
+        least = max([least, *[segment.stop for segment in part if not queue.is_fresh(segment)]])
+        engine.work.spend(LOOKED)
+        yield
+        if _state(queue) != state:
+            return
+    gone = [segment for segment in fresh if segment.first >= max(_reached(queue, out), least)]
+    yield from _leaving(queue, sorted(gone, key=_FIRST, reverse=True))
+
+
+def _leaving(queue: Queue, gone: list[Segment]) -> Iterator[None]:
+    """The last first."""
+    engine = queue.engine
+    for binding in queue.bindings:
+        binding.sought = 0
+    for at in range(0, len(gone), STEP):
+        part = [segment for segment in gone[at : at + STEP] if segment.home is not None]  # the others have expired meanwhile
+        if part:
+            _leave(queue, part)
+        state = _state(queue)
+        engine.work.spend(MESSAGE * STEP)
+        yield
+        if _state(queue) != state:
+            return
+    if not gone:
+        engine.dispatch_later(queue)  # nothing stays in the log for its sake
+
+
+def _leave(queue: Queue, part: list[Segment]) -> None:
+    first = part[-1].first
+    if not queue.is_durable:  # its cursor does not say what was never for it
+        queue.cursor.pass_over(first, queue.paged_from)
+    for segment in part:
+        left = queue.backlog.remove(segment)
+        _log(queue, left)
+        queue.sought.remove(left.first, left.stop)  # a consumer may have taken it out of the log and given it back
+        if queue.intake is not None:
+            queue.intake.left(left)
+        if not queue.is_durable:
+            queue.cursor.revoke(segment.first, segment.stop)
+    paging.leave_in_log(queue, first)
+    queue.engine.counters["given-back"] += sum(map(len, part))
+
+
+def _state(queue: Queue) -> tuple[object, ...]:
+    """What changes when something becomes of the queue's messages."""
+    is_there = queue.id in queue.engine.queues and queue not in queue.engine.returning
+    return is_there, queue.used, queue.uses, queue.delivering, queue.paged_from, queue.redrive
+
+
+def _reached(queue: Queue, out: list[Segment]) -> int:
+    """After the last message that somebody has, or that waits for its time: a queue that reads the log from here on reads nothing twice."""
+    kept = [segment.stop for segment in out]
+    kept.append(queue.waits.stop if queue.has_waits else 0)
+    if queue.later is not None:
+        kept.append(queue.later.stop)
+    return max(kept)
+
+
+def _log(queue: Queue, segment: Segment) -> None:
+    if not segment.run.is_logged:
+        queue.engine.log_run(queue.address, segment.run, is_loose=True)

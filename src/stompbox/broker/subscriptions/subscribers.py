@@ -1,0 +1,227 @@
+"""SUBSCRIBE and UNSUBSCRIBE: which queues a consumer is bound to, now and as addresses come.
+
+The consumer is bound but gets nothing before `start`: the RECEIPT of its SUBSCRIBE goes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+from stompbox.broker.addresses import retained
+from stompbox.broker.addresses.address import Address
+from stompbox.broker.addresses.destinations import Destination
+from stompbox.broker.addresses.makers import require_all
+from stompbox.broker.addresses.watching import Watcher, is_reached
+from stompbox.broker.engine import Engine
+from stompbox.broker.queues import choosing
+from stompbox.broker.queues.browsing import browse
+from stompbox.broker.queues.consumer import Binding, Consumer
+from stompbox.broker.queues.queue import Kind, Queue
+from stompbox.broker.work import MESSAGE
+from stompbox.errors import IllegalFrame, Refused
+from stompbox.message import ANYCAST, MULTICAST
+from stompbox.selectors import Selector
+
+MayReach = Callable[[str], bool]
+
+LOOKED: Final = 100  # addresses of which one step asks whether they are meant
+JOINED: Final = 16  # queues that are made and bound in one step: about a millisecond
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """What a plain topic subscription wants. `most_waiting`: so many messages wait for it at most, the oldest go; -1 any number."""
+
+    selector: Selector | None = None
+    no_local: bool = False
+    most_waiting: int = -1
+
+
+def everything(_: str) -> bool:
+    """What a wildcard may reach when nobody says otherwise."""
+    return True
+
+
+def start(consumer: Consumer) -> None:
+    """From now on messages go out; what waits already, as retained messages do, of some queues after the other."""
+    consumer.is_started = True
+    bindings = list(consumer.bindings.values())
+    if bindings:
+        bindings[0].queue.engine.later.take((start, consumer), _starting(consumer, bindings))
+
+
+def _starting(consumer: Consumer, bindings: list[Binding]) -> Iterator[None]:
+    for number, binding in enumerate(bindings, 1):
+        queue = binding.queue
+        if queue.id in consumer.bindings:
+            choosing.readmit(consumer.bindings[queue.id])
+            queue.dispatch()
+        if number % JOINED == 0:
+            queue.engine.work.spend(MESSAGE * JOINED)
+            yield
+
+
+def routing_of(engine: Engine, destination: Destination) -> int:
+    """What a destination that says nothing means: the kind of the queue it names, the kinds its address has, else its settings."""
+    if destination.routing:
+        return destination.routing
+    known = engine.addresses.get(destination.address)
+    if known is not None and destination.queue in known.anycast:
+        return ANYCAST
+    if known is not None and destination.queue in known.named:
+        return MULTICAST
+    if known is not None and known.kinds:
+        return ANYCAST if known.kinds & ANYCAST else MULTICAST
+    return engine.default_routing(destination.address, of_queue=bool(destination.queue))
+
+
+def require_queue(engine: Engine, destination: Destination) -> None:
+    """Raises where a destination that must be there is not."""
+    known = engine.addresses.get(destination.address)
+    if known is None or (destination.queue or destination.address) not in known.anycast:
+        raise IllegalFrame("no-such-queue", f"queue {destination.text[:200]!r} does not exist, and this name of it makes none")
+
+
+def reached(engine: Engine, is_wanted: Callable[[Address], bool]) -> Generator[None, None, list[Address]]:
+    """The addresses that are there when it begins and are wanted, found in steps. Whoever asks waits for those that come later, and looks
+    whether the others are still there."""
+    found = []
+    for number, address in enumerate(list(engine.addresses.values()), 1):
+        if is_wanted(address):
+            found.append(address)
+        if number % LOOKED == 0:
+            yield
+    return found
+
+
+def is_there(engine: Engine, address: Address) -> bool:
+    return engine.addresses.get(address.name) is address
+
+
+def to_queue(engine: Engine, consumer: Consumer, destination: Destination, may_reach: MayReach = everything) -> None:
+    """Competing consumer on an anycast queue, on one that `address::queue` names, or on all that a wildcard reaches."""
+    for _ in joining_queues(engine, consumer, destination, may_reach):
+        pass
+
+
+def joining_queues(engine: Engine, consumer: Consumer, destination: Destination, may_reach: MayReach = everything) -> Iterator[None]:
+    """The same in steps."""
+
+    def may_join(queue: Queue) -> bool:
+        """One queue that takes nobody more must not keep others away, nor fail whoever makes it."""
+        return not queue.is_full and may_reach(queue.address.name) and queue.id not in consumer.bindings
+
+    def join(queue: Queue) -> None:
+        if may_join(queue):
+            _join(queue, consumer)
+
+    if not destination.is_wild:
+        kind = routing_of(engine, destination)
+        maker = consumer.allowance.maker
+        require_all(engine, maker, [(destination.address, destination.queue, kind)])
+        bind(engine.exact_queue(engine.address(destination.address, kind, maker), destination.queue, kind, maker), consumer)
+        return
+    words = destination.words
+    _watch(engine, consumer, Watcher(words, lambda _: None, join))
+    matching = yield from reached(engine, partial(is_reached, words))
+    queues = [queue for address in matching for queue in address.anycast.values() if may_join(queue)]
+    consumer.allowance.require_bindings(consumer, len(queues))
+    for number, queue in enumerate(queues, 1):
+        if queue.id in engine.queues:
+            join(queue)
+        if number % JOINED == 0:
+            yield
+
+
+def bind(queue: Queue, consumer: Consumer) -> None:
+    if queue.id in consumer.bindings:  # named twice in one destination
+        return
+    if queue.is_full:
+        raise Refused("too-many-consumers", f"queue {queue.name!r} takes no more than {queue.rules.max_consumers} consumers")
+    _join(queue, consumer)
+
+
+def _join(queue: Queue, consumer: Consumer) -> None:
+    if queue.rules.is_non_destructive:
+        browse(queue.engine, queue, consumer, goes_on=True)
+    else:
+        queue.bind(consumer)
+
+
+def _watch(engine: Engine, consumer: Consumer, watcher: Watcher) -> None:
+    engine.watchers[watcher] = None
+    consumer.on_close.append(lambda: engine.watchers.pop(watcher))
+
+
+def to_topic(
+    engine: Engine,
+    consumer: Consumer,
+    destination: Destination,
+    wish: Plain,
+    *,
+    may_reach: MayReach = everything,
+    before: Sequence[Destination] = (),
+) -> None:
+    """A plain subscription: from the next message on (or what the address keeps for newcomers), gone with its connection. `before`:
+    other destinations of it; an address that one of them covers has been joined, and its messages come once."""
+    for _ in joining_topics(engine, consumer, destination, wish, may_reach=may_reach, before=before):
+        pass
+
+
+def joining_topics(
+    engine: Engine,
+    consumer: Consumer,
+    destination: Destination,
+    wish: Plain,
+    *,
+    may_reach: MayReach = everything,
+    before: Sequence[Destination] = (),
+) -> Iterator[None]:
+    """The same in steps: of each address from the next message on after it was joined."""
+
+    def is_new(address: Address) -> bool:
+        return not any(_covers(other, address) for other in before)
+
+    def join(address: Address) -> None:
+        if may_reach(address.name) and is_new(address):
+            join_topic(engine, consumer, address, wish)
+
+    if not destination.is_wild:
+        address = engine.address(destination.address, MULTICAST, consumer.allowance.maker)
+        if is_new(address):
+            join_topic(engine, consumer, address, wish)
+        return
+    words = destination.words
+    _watch(engine, consumer, Watcher(words, join, lambda _: None))
+    joined = yield from reached(engine, lambda address: is_reached(words, address) and may_reach(address.name) and is_new(address))
+    consumer.allowance.require_bindings(consumer, len(joined))
+    for number, address in enumerate(joined, 1):
+        if is_there(engine, address):
+            join(address)
+        if number % JOINED == 0:
+            yield
+
+
+def _covers(destination: Destination, address: Address) -> bool:
+    return is_reached(destination.words, address) if destination.is_wild else destination.address == address.name
+
+
+def join_topic(engine: Engine, consumer: Consumer, address: Address, wish: Plain) -> None:
+    consumer.allowance.require_bindings(consumer)
+    position = address.replay_from()
+    queue = engine.new_queue(address, consumer.queue_name, Kind.TOPIC, wish.selector, position=position)
+    queue.no_local = consumer.session if wish.no_local else 0
+    if wish.most_waiting >= 0:
+        queue.obey(replace(queue.rules, ring_size=wish.most_waiting))
+    retained.give(address, queue)
+    queue.bind(consumer)
+
+
+def to_stream(engine: Engine, consumer: Consumer, destination: Destination, position: int) -> None:
+    """A reader of an address's log from an offset on; it takes nothing from anybody."""
+    consumer.allowance.require_bindings(consumer)
+    address = engine.address(destination.address, maker=consumer.allowance.maker)
+    engine.new_queue(address, consumer.queue_name, Kind.STREAM, consumer.selector, position=position).bind(consumer)

@@ -1,0 +1,143 @@
+"""Where messages of a client go, by whatever frame or request they come: rights, addresses that are made for them, queues that are meant,
+temporary destinations and those of their answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from stompbox.broker.addresses import makers, temporaries
+from stompbox.broker.addresses.address import Address
+from stompbox.broker.addresses.destinations import Destination
+from stompbox.broker.addresses.makers import Maker
+from stompbox.broker.subscriptions import subscribers
+from stompbox.errors import IllegalFrame, Refused
+from stompbox.message import ANYCAST, MULTICAST, Run, Shape
+from stompbox.security import Right
+from stompbox.server.addressing import arguments
+from stompbox.server.addressing.brokerheaders import REMEMBERED, with_headers
+from stompbox.server.addressing.naming import Route
+
+if TYPE_CHECKING:
+    from stompbox.server.session.connection import Connection
+
+
+def require_all(connection: Connection, route: Route) -> None:
+    """Raises Refused where the connection may not send."""
+    for destination in route.destinations:
+        if not destination.is_temporary:
+            connection.broker.permissions.require(connection.user, Right.SEND, destination.address)
+    arguments.require(connection, route.arguments, route.destinations)
+
+
+def addressed(
+    connection: Connection, shape: Shape, route: Route, bodies: Sequence[bytes], columns: tuple[Sequence[bytes], ...]
+) -> list[tuple[Address, Run]]:
+    """Messages of one shape for each address that they go to, which is made when it may be; and their answers' temporary destination."""
+    if not route.is_plain:
+        require_room(connection, route.destinations)
+    arguments.make(connection, route.arguments, route.destinations)
+    targets = [reach(connection, destination) for destination in route.destinations]
+    if route.reply is not None:
+        shape = answered(connection, shape, route.reply)
+    if connection.stamps is not None:
+        shape, columns = connection.stamps.with_ids(shape, columns, len(bodies))
+    return [
+        (address, Run(shape, bodies, columns, routing=routing, sender=connection.session_id, queue=queue))
+        for address, routing, queue in targets
+    ]
+
+
+def require_room(connection: Connection, destinations: Sequence[Destination]) -> None:
+    """Raises Refused where what a frame names and is not there is more than its user may make; nothing has been made then."""
+    engine = connection.broker.engine
+    wanted = []
+    for destination in destinations:
+        if not (destination.is_temporary or destination.is_wild):
+            address = engine.addresses.get(destination.address)
+            kinds = 0 if address is None else address.kinds
+            if destination.queue:
+                found = 0 if address is None else kind_of_queue(address, destination)
+                routing = found or destination.routing or engine.default_routing(destination.address, of_queue=True)
+            else:
+                routing = destination.routing or kinds or engine.default_routing(destination.address)
+            wanted.append((destination.address, destination.queue, routing))
+    makers.require_all(engine, connection.allowance.maker, wanted)
+
+
+def reach(connection: Connection, destination: Destination) -> tuple[Address, int, str]:
+    """The address that a SEND goes to, made when it may be; how; and the one queue of it that is meant, or nothing."""
+    if destination.is_temporary:
+        return _temporary(connection, destination), destination.routing, ""
+    broker = connection.broker
+    engine, permissions, name = broker.engine, broker.permissions, destination.address
+    permissions.require(connection.user, Right.SEND, name)
+    address = engine.addresses.get(name)
+    if destination.must_exist:
+        subscribers.require_queue(engine, destination)
+    if address is None:
+        permissions.require(connection.user, Right.CREATE_ADDRESS, name)
+        routing = destination.routing or engine.default_routing(name)
+        if routing & ANYCAST:
+            permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, name)
+        require_room(connection, [destination])
+        address = engine.address(name, routing, connection.allowance.maker)
+    routing = destination.routing or address.kinds or engine.default_routing(name)
+    if routing & ~address.kinds:
+        address = engine.address(name, routing, connection.allowance.maker)
+    if address.is_blocked:
+        raise Refused("address-blocked", f"address {name!r} takes no messages now: an operator has blocked it")
+    if destination.queue:
+        return address, _exactly(connection, address, destination), destination.queue
+    if routing & ANYCAST and not address.anycast:
+        permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, name)
+        engine.anycast_queue(address, maker=connection.allowance.maker)
+    return address, routing, ""
+
+
+def _exactly(connection: Connection, address: Address, destination: Destination) -> int:
+    """The kind of the one queue that `address::queue` names, which is made when it is not there."""
+    if not kind_of_queue(address, destination):
+        connection.broker.permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, address.name)
+    return made_queue(address, destination, connection.allowance.maker)
+
+
+def kind_of_queue(address: Address, destination: Destination) -> int:
+    """The kind of the one queue that `address::queue` names; 0 when it is not there."""
+    kinds = (ANYCAST, address.anycast), (MULTICAST, address.named)
+    return next((kind for kind, queues in kinds if destination.queue in queues and destination.routing in (0, kind)), 0)
+
+
+def made_queue(address: Address, destination: Destination, maker: Maker | None) -> int:
+    """The same, of one that is made when it is not there."""
+    kind = kind_of_queue(address, destination)
+    if not kind:
+        kind = destination.routing or address.engine.default_routing(address.name, of_queue=True)
+        address.engine.exact_queue(address, destination.queue, kind, maker)
+    return kind
+
+
+def _temporary(connection: Connection, destination: Destination) -> Address:
+    """A temporary destination that is there: of this connection, or of another one that has told its name."""
+    found = connection.temporaries.own(destination) or temporaries.find(connection.broker.engine, destination)
+    if found is None:
+        text = f"there is no temporary destination {destination.text[:200]!r} (any more); its owner's SUBSCRIBE or reply-to makes one"
+        raise IllegalFrame("no-such-temporary", text)
+    return found
+
+
+def answered(connection: Connection, shape: Shape, reply: Destination) -> Shape:
+    """The shape with the name in reply-to by which others reach this connection's temporary destination."""
+    found = temporaries.find(connection.broker.engine, reply)
+    if found is not None and found.owner != connection.session_id:  # somebody else's, by the name that others know it by
+        return shape
+    known = connection.answered.get(shape)
+    if known is not None:
+        return known
+    shown = temporaries.shown(connection.make_temporary(reply), as_openmq=connection.options.openmq_temporary_names)
+    changed = with_headers(shape, {**shape.headers, "reply-to": shown}, persistent=shape.persistent, expires=shape.expires)
+    if len(connection.answered) >= REMEMBERED:
+        connection.answered.clear()
+    connection.answered[shape] = changed
+    return changed

@@ -1,0 +1,236 @@
+"""ACK and NACK: which messages a client means, and what becomes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from stompbox.broker import closing
+from stompbox.broker.addresses.attempts import STEP, Outcome
+from stompbox.broker.closing import PART
+from stompbox.broker.queues.consumer import AckMode, Consumer, Sent, taken_off
+from stompbox.broker.transaction import Transaction
+from stompbox.errors import IllegalFrame
+from stompbox.server.addressing.values import truth
+from stompbox.server.frames.transactions import transaction_of
+from stompbox.stomp.frames import Frame
+from stompbox.stomp.runs import MESSAGE_ID, Acks
+
+HELD: Final = 256  # octets that messages in a transaction take beside their bodies, at a guess
+
+if TYPE_CHECKING:
+    from stompbox.server.session.connection import Connection
+
+OPENMQ_ID: Final = "/subscription-to/"  # how the id begins that a SUBSCRIBE without one gets (OpenMQ)
+
+
+def acks(connection: Connection, event: Acks) -> Iterator[None] | None:
+    """A run of ACKs for one queue's messages, without receipts. In steps where one of them may speak for very many messages."""
+    for consumer in connection.consumers.values():
+        if consumer.ack is AckMode.CLIENT and len(consumer.ledger) > STEP:
+            return _each(connection, event)
+    _at_once(connection, event)
+    return None
+
+
+def _each(connection: Connection, event: Acks) -> Iterator[None]:
+    ack_header = connection.session.version.ack_header
+    for offset in event.offsets:
+        yield from ack(connection, Frame("ACK", {ack_header: f"{event.queue}-{offset}"})) or ()
+
+
+def _at_once(connection: Connection, event: Acks) -> None:
+    offsets = event.offsets
+    if connection.options.single_transaction:  # each may belong to the transaction that is open
+        for offset in offsets:
+            ack(connection, Frame("ACK", {connection.session.version.ack_header: f"{event.queue}-{offset}"}))
+        return
+    first, count = offsets[0], len(offsets)
+    if count > 1 and offsets[-1] - first + 1 == count and offsets == list(range(first, first + count)):
+        _acknowledge(connection, event.queue, first, first + count)
+        return
+    for offset in offsets:
+        _acknowledge(connection, event.queue, offset, offset + 1)
+
+
+def _acknowledge(connection: Connection, queue: int, first: int, stop: int) -> None:
+    engine = connection.broker.engine
+    for consumer in connection.consumers.values():
+        if queue not in consumer.bindings:
+            continue
+        if consumer.ack is AckMode.CLIENT:  # each of them must be good; the last one speaks for all
+            while first < stop:
+                sent, reached = consumer.take(queue, first, first + 1)
+                if reached == first:
+                    break
+                engine.acknowledge(consumer, sent)
+                first = reached
+        else:
+            sent, first = consumer.take(queue, first, stop)
+            engine.acknowledge(consumer, sent)
+        if first == stop:
+            return
+    raise _unknown_message(f"{queue}-{first}")
+
+
+def _unknown_message(name: str) -> IllegalFrame:
+    return IllegalFrame("unknown-message", f"no message {name[:80]!r} waits for an acknowledgement here")
+
+
+def ack(connection: Connection, frame: Frame) -> Iterator[None] | None:
+    return _answer(connection, frame, is_good=True)
+
+
+def nack(connection: Connection, frame: Frame) -> Iterator[None] | None:
+    """A failed delivery: redelivered, or dead after too many, or at once where the client wants it so (RabbitMQ's header requeue)."""
+    is_final = "requeue" in frame.headers and not truth(frame, "requeue")
+    return _answer(connection, frame, is_good=False, is_final=is_final)
+
+
+def _answer(connection: Connection, frame: Frame, *, is_good: bool, is_final: bool = False) -> Iterator[None] | None:
+    name = frame.headers.get("transaction")
+    if connection.options.ack_in_transaction.value == "ignore":
+        name = None
+    transaction = transaction_of(connection, name) if name is not None else None
+    much = _speaks_for_many(connection, frame)
+    if much is not None:
+        return _taking(connection, frame, much, transaction, is_good=is_good, is_final=is_final)
+    consumer, sent = _take(connection, frame)
+    return _answer_for(connection, frame, consumer, sent, transaction, is_good=is_good, is_final=is_final)
+
+
+class Many(NamedTuple):
+    """What a cumulative ACK or NACK speaks for: what the subscription was sent up to this message, which is more than a step's worth."""
+
+    consumer: Consumer
+    queue: int
+    offset: int
+
+
+def _speaks_for_many(connection: Connection, frame: Frame) -> Many | None:
+    known = MESSAGE_ID.fullmatch(frame.headers[connection.session.version.ack_header])
+    if known is None:
+        return None
+    queue, offset = int(known[1]), int(known[2])
+    for consumer in _candidates(connection, frame):
+        binding = consumer.bindings.get(queue)
+        if consumer.ack is AckMode.CLIENT and len(consumer.ledger) > STEP and binding is not None and offset in binding.unacked:
+            return Many(consumer, queue, offset)
+    return None
+
+
+def _taking(
+    connection: Connection, frame: Frame, many: Many, transaction: Transaction | None, *, is_good: bool, is_final: bool
+) -> Iterator[None]:
+    """Who goes before all is taken, has acknowledged nothing of it."""
+    consumer, queue, offset = many
+    sent, octets = list[Sent](), 0
+    while part := consumer.take_before(queue, offset, PART):
+        sent += part
+        octets += _octets_of(part)
+        yield
+    part = consumer.take(queue, offset, offset + 1)[0]
+    sent += part
+    octets += _octets_of(part)
+    if not sent:  # a transaction that is being aborted gives it back just now
+        raise _unknown_message(f"{queue}-{offset}")
+    is_over = transaction is not None and connection.transactions.get(transaction.name) is not transaction
+    if consumer.is_closed or connection.is_ended or is_over:
+        yield from closing.unholding(connection.broker.engine, consumer, sent)
+        if transaction is not None:
+            transaction_of(connection, transaction.name)  # it was too slow
+        return
+    yield from _answer_for(connection, frame, consumer, sent, transaction, is_good=is_good, is_final=is_final, octets=octets) or ()
+
+
+def _octets_of(sent: list[Sent]) -> int:
+    """Octets that these take in a transaction: they stay in memory until COMMIT or ABORT."""
+    return sum([HELD + segment.octets for _, segment in sent])
+
+
+def _answer_for(
+    connection: Connection, frame: Frame, consumer: Consumer, sent: list[Sent], transaction: Transaction | None,
+    *, is_good: bool, is_final: bool, octets: int = 0,
+) -> Iterator[None] | None:  # fmt: skip
+    """`octets`: those of `sent`, where they have been added up."""
+    engine = connection.broker.engine
+    if connection.options.single_transaction:
+        try:
+            transaction = _current(connection, consumer, transaction)
+        except IllegalFrame:
+            consumer.hold_again(sent)
+            raise
+    if consumer.is_browser and not is_good:
+        consumer.hold_again(sent)
+        raise IllegalFrame("nack-on-browser", "a browser takes nothing that it could give back")
+    if transaction is not None:
+        transaction.size += octets or _octets_of(sent)
+        (transaction.acked if is_good else transaction.rejected if is_final else transaction.nacked).append((consumer, sent))
+        engine.feed(consumer)  # an ACK in a transaction frees credit when it arrives
+        connection.answer(frame, waits=False)
+        return None
+    outcome = None if is_good else Outcome.REJECTED if is_final else Outcome.FAILED
+    steps = _settling(connection, frame, consumer, sent, outcome)
+    if len(sent) > STEP:
+        return steps
+    for _ in steps:
+        pass
+    return None
+
+
+def _settling(connection: Connection, frame: Frame, consumer: Consumer, sent: list[Sent], outcome: Outcome | None) -> Iterator[None]:
+    """`outcome` None: they are acknowledged."""
+    engine = connection.broker.engine
+    is_durable = False
+    parts = taken_off(sent, STEP) if outcome is None else (sent[at : at + STEP] for at in range(0, len(sent), STEP))
+    for part in parts:
+        is_durable = is_durable or any(binding.queue.is_durable for binding, _ in part)
+        if outcome is None:
+            engine.acknowledge(consumer, part)
+        yield
+    if outcome is not None:
+        yield from engine.refusing(consumer, sent, outcome)
+    connection.answer(frame, waits=is_durable and engine.is_durable and "receipt" in frame.headers)
+
+
+def _current(connection: Connection, consumer: Consumer, named: Transaction | None) -> Transaction | None:
+    """OpenMQ: ACKs of a transacted subscription belong to the transaction that is open, those of others to none."""
+    if consumer not in connection.transacted:
+        if named is not None:
+            raise IllegalFrame("transaction-not-allowed", f"subscription {consumer.name[:80]!r} is not transacted: leave transaction out")
+        return None
+    if named is not None:
+        return named
+    if not connection.transactions:
+        raise IllegalFrame("no-such-transaction", f"subscription {consumer.name[:80]!r} is transacted, and no transaction is open")
+    return next(iter(connection.transactions.values()))
+
+
+def _take(connection: Connection, frame: Frame) -> tuple[Consumer, list[Sent]]:
+    name = frame.headers[connection.session.version.ack_header]
+    known = MESSAGE_ID.fullmatch(name)
+    if known is None:
+        raise _unknown_message(name)
+    queue, offset = int(known[1]), int(known[2])
+    for consumer in _candidates(connection, frame):
+        sent, reached = consumer.take(queue, offset, offset + 1)
+        if reached > offset:
+            return consumer, sent
+    raise _unknown_message(name)
+
+
+def _candidates(connection: Connection, frame: Frame) -> Iterable[Consumer]:
+    """The subscriptions whose message it may be: the one that the frame names, or all where the id is enough (STOMP 1.2, 1.0)."""
+    version, consumers = connection.session.version, connection.consumers
+    names_it = version.ack_needs_subscription or (connection.options.openmq_subscription_ids and not version.sends_ack_id)
+    if not names_it:
+        return list(consumers.values())
+    wanted = frame.headers.get("subscription")
+    if wanted is None:  # OpenMQ: the first one that has no id of its client's
+        wanted = next((id for id in consumers if id.startswith(OPENMQ_ID)), None)
+        if wanted is None:
+            text = f"{frame.command} has no header subscription, and no subscription here has an id that begins with {OPENMQ_ID}"
+            raise IllegalFrame("missing-subscription", text)
+    if wanted not in consumers:
+        raise IllegalFrame("no-such-subscription", f"this connection has no subscription {wanted[:80]!r}")
+    return (consumers[wanted],)

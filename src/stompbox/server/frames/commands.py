@@ -1,0 +1,24 @@
+"""What each command does: one table. Each function takes (connection, frame), obeys the frame or raises.
+
+A refused frame has no effect: whatever can be wrong is found out before anything is changed. Runs of SEND and ACK frames do not
+come through here: `sending.sends` and `acknowledging.acks` take them as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from stompbox.server.frames import acknowledging, connecting, sending, subscribing, transactions
+
+COMMANDS: Final[Mapping[str, Callable[[Any, Any], Iterator[None] | None]]] = MappingProxyType(
+    {
+        "CONNECT": connecting.connect, "STOMP": connecting.connect, "DISCONNECT": connecting.disconnect,
+        "SEND": sending.send,
+        "SUBSCRIBE": subscribing.subscribe, "UNSUBSCRIBE": subscribing.unsubscribe,
+        "ACK": acknowledging.ack, "NACK": acknowledging.nack,
+        "BEGIN": transactions.begin, "COMMIT": transactions.commit, "ABORT": transactions.abort,
+    }
+)  # fmt: skip
+CHANGE_NOTHING: Final = frozenset(("CONNECT", "STOMP"))  # but the connection that sent them, if a fault of ours ends them half-way

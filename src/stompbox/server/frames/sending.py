@@ -1,0 +1,187 @@
+"""SEND: messages of a client, to where routing.py says.
+
+A run of equal frames to one destination is one call of the engine. What needs more care (several destinations, temporary ones,
+answers to temporary ones, retained messages, headers to be stamped) takes the longer way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, cast
+
+from stompbox.broker.addresses import duplicates, retained
+from stompbox.broker.addresses.address import Address
+from stompbox.broker.addresses.fanout import finishing
+from stompbox.broker.addresses.makers import TooManyMade
+from stompbox.broker.logs.segments import RUN, cost_of
+from stompbox.broker.queues import expiry
+from stompbox.errors import IllegalFrame, Refused
+from stompbox.message import Large, Run
+from stompbox.server import limiting
+from stompbox.server.addressing.naming import Route
+from stompbox.server.addressing.routing import addressed, reach, require_all
+from stompbox.server.addressing.transforming import inward
+from stompbox.server.frames.transactions import transaction_of
+from stompbox.server.requests import dispatch
+from stompbox.server.requests.replies import DESTINATION
+from stompbox.stomp.codec import escape
+from stompbox.stomp.frames import Frame
+from stompbox.stomp.runs import Sends
+from stompbox.stomp.shapes import shape_of
+
+if TYPE_CHECKING:
+    from stompbox.server.session.connection import Connection
+
+
+def send(connection: Connection, frame: Frame) -> Iterator[None] | None:
+    """A SEND that was read the careful way."""
+    if frame.headers["destination"] == DESTINATION and "transaction" not in frame.headers:
+        dispatch.receive(connection, frame)
+        return None
+    if connection.transform is not None:
+        frame = inward(connection.transform, frame, connection.user.name, checks_names=connection.options.check_property_names)
+    receipt = frame.headers.get("receipt")
+    receipts = [] if receipt is None else [escape(receipt, connection.session.version).encode()]
+    with connection.looking("the headers of a SEND were looked at"):
+        shape = shape_of(frame.headers)
+    return sends(connection, Sends(shape, [frame.body], (), receipts, frame.headers.get("transaction")))
+
+
+def send_large(connection: Connection, frame: Frame, large: Large) -> Iterator[None] | None:
+    """A SEND whose body is in the store."""
+    receipt = frame.headers.get("receipt")
+    receipts = [] if receipt is None else [escape(receipt, connection.session.version).encode()]
+    body = cast(bytes, large)
+    return sends(connection, Sends(shape_of(frame.headers), [body], (), receipts, frame.headers.get("transaction")))
+
+
+def sends(connection: Connection, event: Sends) -> Iterator[None] | None:
+    """A run of SENDs to one destination. Where very many get it that takes steps, for which the sender's next frame waits."""
+    shape = event.shape
+    route = shape.routes.get(connection.names)
+    if route is None or shape.special is not None:
+        with connection.looking("the headers of a SEND were looked at"):
+            if shape.special is not None:
+                expiry.check(shape, connection.broker.engine.now)
+            if route is None and shape.destination != DESTINATION:
+                route = connection.names.route(shape)
+    if route is None:
+        _requests(connection, event)
+        return None
+    if not route.is_plain or connection.stamps is not None:
+        return _send_with_care(connection, event, route)
+    try:
+        address, routing, queue = reach(connection, route.destinations[0])
+    except TooManyMade as error:
+        raise _of(event, error) from None
+    if address.limits is not None and event.transaction is None and _is_too_much(connection, event, (address,)):
+        return None
+    engine = connection.broker.engine
+    if engine.trouble is not None and event.transaction is None and _is_divided(connection, event, (address,)):
+        return None
+    run = Run(shape, event.bodies, event.columns, routing=routing, sender=connection.session_id, queue=queue)
+    if event.transaction is not None:
+        _hold(connection, event.transaction, [(address, run)])
+        if event.receipts:  # "received into the transaction": only COMMIT's RECEIPT means durable
+            connection.confirm(event.receipts, waits=False)
+        return None
+    waits = engine.publish(address, run, is_answered=bool(event.receipts))
+    connection.reading.has_sent = True
+    if engine.trouble is not None or address.limits is not None:
+        connection.broker.pressure.sent(connection, address, run)
+    if event.receipts:
+        connection.confirm(event.receipts, waits=waits, unit=engine.commits.last if waits else None)
+    return None if address.fanout is None else finishing([(address, run)])
+
+
+def _requests(connection: Connection, event: Sends) -> None:
+    """Requests come in runs too; each is taken up by itself."""
+    if event.transaction is not None:
+        raise IllegalFrame("bad-destination", f"a request to {DESTINATION} cannot be part of a transaction")
+    run = Run(event.shape, event.bodies, event.columns)
+    for index, body in enumerate(event.bodies):
+        dispatch.receive(connection, Frame("SEND", run.headers(index), body))
+
+
+def _send_with_care(connection: Connection, event: Sends, route: Route) -> Iterator[None] | None:
+    """The same for all that is not plain. What can be refused is found out before anything is sent."""
+    engine = connection.broker.engine
+    with connection.looking("the headers of a SEND were looked at"):
+        shape = event.shape if connection.stamps is None else connection.stamps.on(event.shape, engine.now)
+        require_all(connection, route)
+    try:
+        runs = addressed(connection, shape, route, event.bodies, event.columns)
+    except TooManyMade as error:
+        raise _of(event, error) from None
+    if event.transaction is None and _is_too_much(connection, event, [address for address, _ in runs]):
+        return None
+    if engine.trouble is not None and event.transaction is None and _is_divided(connection, event, [address for address, _ in runs]):
+        return None
+    retained.check(runs)
+    if event.transaction is not None:
+        _hold(connection, event.transaction, runs)
+        if event.receipts:
+            connection.confirm(event.receipts, waits=False)
+        return None
+    engine.prepare(runs, connection.allowance.maker)
+    waits = engine.publish_all(runs, is_answered=bool(event.receipts))
+    connection.reading.has_sent = True
+    for address, run in runs:
+        if engine.trouble is not None or address.limits is not None:
+            connection.broker.pressure.sent(connection, address, run)
+    if event.receipts:
+        connection.confirm(event.receipts, waits=waits, unit=engine.commits.last if waits else None)
+    return finishing(runs) if any(address.fanout is not None for address, _ in runs) else None
+
+
+def _of(event: Sends, error: TooManyMade) -> TooManyMade:
+    """A transaction that went on would commit without what was refused."""
+    return error if event.transaction is None else TooManyMade(error.code, error.message, closes=True)
+
+
+def _is_too_much(connection: Connection, event: Sends, addresses: Sequence[Address]) -> bool:
+    """Whether not all of a run fit. Then all is done: what fits was sent, the others got their ERROR."""
+    stretches = limiting.judged(event, addresses)
+    if all(is_taken for _, _, is_taken in stretches):
+        return False
+    for first, stop, is_taken in stretches:
+        part = limiting.part(event, first, stop)
+        if connection.is_ended:  # STOMP 1.2, ERROR: nothing behind it is obeyed
+            break
+        if is_taken:
+            sends(connection, part)
+        else:
+            limiting.refuse(connection, part, addresses)
+    return True
+
+
+def _is_divided(connection: Connection, event: Sends, addresses: Sequence[Address]) -> bool:
+    """Whether the disk refuses, and has some of a run and not the others. Then all is done: those were confirmed, these got their ERROR."""
+    of_each = [duplicates.stored(address, Run(event.shape, event.bodies, event.columns)) for address in addresses]
+    is_stored = [all(found) for found in zip(*of_each, strict=True)]
+    if len(set(is_stored)) < 2:
+        return False
+    for _, same in groupby(range(len(is_stored)), is_stored.__getitem__):
+        indices = list(same)
+        part = limiting.part(event, indices[0], indices[-1] + 1)
+        if connection.is_ended:  # STOMP 1.2, ERROR: nothing behind it is obeyed
+            break
+        try:
+            sends(connection, part)
+        except Refused as refusal:
+            connection.refuse_each(refusal, part)
+    return True
+
+
+def _hold(connection: Connection, name: str, runs: list[tuple[Address, Run]]) -> None:
+    transaction = transaction_of(connection, name)
+    run = runs[0][1]
+    written = transaction.written + (0 if run.is_large else run.size)
+    if written > connection.options.max_transaction_size:
+        limit = connection.options.max_transaction_size
+        text = f"transaction {name[:80]!r} would hold {written} bytes; the limit is {limit} (maxTransactionSize)"
+        raise Refused("transaction-too-large", text, closes=True)  # went on, it would commit without what was refused
+    transaction.written = written
+    transaction.size += cost_of(run) + RUN * (len(runs) - 1)
+    transaction.sends += runs

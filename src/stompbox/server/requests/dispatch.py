@@ -1,0 +1,160 @@
+"""Requests over STOMP: what Spark and the command line ask of logs, groups and sinks, beside plain messages.
+
+A request is a SEND to `stompbox.requests` with headers `request` and `request-id`; the answer is a MESSAGE on the same connection.
+docs/protocol.md describes each. Rights are those of any client. The requests of a connection are answered one after the other, each when
+the system has taken the answer before it, and one that has asked too much is not read any further: what waits for it is bounded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from stompbox.broker.logs.segments import EACH, HEADER
+from stompbox.errors import IllegalFrame, StompboxError
+from stompbox.server.faults import is_through
+from stompbox.server.outgoing import PORTION, Portions
+from stompbox.server.pressure import Reason
+from stompbox.server.requests.fetching import describe, fetch, offset_at
+from stompbox.server.requests.grouping import group_commit, group_delete, group_list, group_open, group_reset
+from stompbox.server.requests.operations import block, disable, enable, pause, resume, unblock
+from stompbox.server.requests.replies import DESTINATION, Answer, Handler
+from stompbox.server.requests.schedules import schedules, unschedule
+from stompbox.server.requests.sinks import discard, publish, sink_delete, stage
+from stompbox.stomp.codec import encode_headers
+from stompbox.stomp.frames import Frame
+
+if TYPE_CHECKING:
+    from stompbox.server.session.connection import Connection
+
+READING: Final = frozenset(("describe", "fetch", "offset-at", "groups", "schedules"))  # change nothing, and may be asked again
+HARMLESS: Final = READING | {"progress"}  # a fault in one of these has changed no message
+STAGE: Final = "stage"  # looks at all that it was given before the engine is told
+LARGE: Final = 1 << 20  # octets of requests, beyond which nothing more is read while one of them waits
+MOST_WAITING: Final = 16  # requests of one connection; beyond, it is not read
+
+
+async def progress(connection: Connection, frame: Frame) -> Answer:
+    from stompbox.server.requests.progress import progress as told  # most brokers are never told of any
+
+    return await told(connection, frame)
+
+
+REQUESTS: Final[Mapping[str, Handler]] = MappingProxyType(
+    {
+        "describe": describe, "fetch": fetch, "offset-at": offset_at, "group-open": group_open, "group-commit": group_commit,
+        "group-delete": group_delete, "group-reset": group_reset, "groups": group_list, "stage": stage, "publish": publish,
+        "discard": discard, "sink-delete": sink_delete, "pause": pause, "resume": resume, "block": block, "unblock": unblock,
+        "disable": disable, "enable": enable, "progress": progress, "schedules": schedules, "unschedule": unschedule,
+    }
+)  # fmt: skip
+
+
+class Requests:
+    """What one connection has asked and was not answered yet."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.waiting: deque[Frame] = deque()
+        self.size = 0  # octets of these, and of the one that is being answered
+        self.is_serving = False
+        self._drained: asyncio.Future[None] | None = None  # the system has not taken the last answer
+
+    def take(self, frame: Frame) -> None:
+        broker = self.connection.broker
+        self.waiting.append(frame)
+        self.size += _size(frame)
+        self.connection.account.is_stale = True
+        if self.is_much:
+            broker.pressure.hold(self.connection, Reason.REQUESTS)
+        if not self.is_serving:
+            self.is_serving = True
+            broker.spawn(self._serve())
+
+    @property
+    def is_much(self) -> bool:
+        return len(self.waiting) >= MOST_WAITING or (self.size > LARGE and len(self.waiting) > 0)
+
+    def drained(self) -> None:
+        """The system has taken all that was written, or the connection is gone."""
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+
+    async def _serve(self) -> None:
+        connection = self.connection
+        try:
+            while self.waiting and not connection.is_lost:
+                if connection.transport.is_clogged or connection.outgoing is not None:
+                    self._drained = connection.broker.loop.create_future()
+                    await self._drained
+                    self._drained = None
+                    continue
+                frame = self.waiting.popleft()
+                await _serve(connection, frame)
+                self.size -= _size(frame)
+                if not self.is_much:
+                    connection.broker.pressure.let_go(connection, Reason.REQUESTS)
+        finally:
+            self.is_serving = False
+
+    def __repr__(self) -> str:
+        return f"<Requests waiting={len(self.waiting)}>"
+
+
+def _size(frame: Frame) -> int:
+    return EACH + len(frame.body) + sum([len(name) + len(value) + HEADER for name, value in frame.headers.items()])
+
+
+def receive(connection: Connection, frame: Frame) -> None:
+    """Takes a request up; its answer comes when it is ready."""
+    if "request-id" not in frame.headers:
+        raise IllegalFrame("missing-request-id", "a request needs a request-id header")
+    if connection.requests is None:
+        connection.requests = Requests(connection)
+    connection.requests.take(frame)
+
+
+async def _serve(connection: Connection, frame: Frame) -> None:
+    broker = connection.broker
+    broker.engine.now = broker.now()
+    name = frame.headers.get("request", "")
+    try:
+        handler = REQUESTS.get(name)
+        if handler is None:
+            raise IllegalFrame("unknown-request", f"request {name[:80]!r} is unknown; there are {', '.join(sorted(REQUESTS))}")
+        permissions = None
+        while permissions is not broker.permissions:  # what is read is read with the rights of when it is answered
+            permissions = broker.permissions
+            headers, body = await handler(connection, frame)
+            if name not in READING:
+                break
+        headers["status"] = "ok"
+    except StompboxError as error:
+        broker.errors[error.code] += 1
+        headers, body = {"status": "error", "code": error.code, "message": connection.names.without_space(error.message)}, []
+    except Exception as error:
+        if name not in HARMLESS and not (name == STAGE and not is_through(error.__traceback__, "stompbox.broker.")):
+            raise
+        connection.contain(f"request {name} was answered", error)
+        broker.flush()
+        return
+    _answer(connection, frame, headers, body)
+
+
+def _answer(connection: Connection, frame: Frame, headers: dict[str, str], body: list[bytes]) -> None:
+    if connection.is_lost or connection.is_ended:
+        return
+    given = frame.headers["request-id"]
+    head = {"subscription": DESTINATION, "destination": DESTINATION, "message-id": f"request-{given}", "request-id": given}
+    size = sum(map(len, body))
+    lines = encode_headers(head | headers | {"content-length": str(size)}, connection.session.version)
+    pieces = [b"MESSAGE\n%b\n" % lines, *body, b"\0"]
+    if size > PORTION:
+        connection.stream(Portions(pieces))
+    else:
+        connection.out += pieces
+    connection.write_out()
+    connection.broker.flush()

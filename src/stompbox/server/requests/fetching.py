@@ -1,0 +1,273 @@
+"""Requests about logs: which there are, ranges of them, where a time is. Reading needs the right `consume` on each address."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import struct
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from stompbox.broker.addresses.address import Address
+from stompbox.broker.addresses.destinations import Destination
+from stompbox.broker.addresses.makers import require_all
+from stompbox.broker.addresses.watching import matcher
+from stompbox.broker.queues.depth import Sums
+from stompbox.broker.subscriptions import subscribers
+from stompbox.config.spaces import local
+from stompbox.errors import Refused, StoreError
+from stompbox.incarnations import Position, difference
+from stompbox.message import ANYCAST, MULTICAST
+from stompbox.security import Right
+from stompbox.server.addressing.selecting import selector_of
+from stompbox.server.addressing.values import truth
+from stompbox.server.requests.replies import (
+    Answer,
+    destinations_of,
+    durable,
+    in_turns,
+    json_answer,
+    json_object,
+    number,
+    offsets_in,
+    placed,
+    wish_in,
+)
+from stompbox.server.requests.selected import Picking
+from stompbox.stomp.frames import Frame
+from stompbox.store.chunks import decode
+
+if TYPE_CHECKING:
+    from stompbox.server.broker import Broker
+    from stompbox.server.session.connection import Connection
+
+MOST_BYTES: Final = 4 << 20  # of one answer: other clients wait while it is handed to the system
+MOST_WHOLE: Final = 256 << 20  # of large bodies in one answer, when its first chunk has so many
+_RECORD: Final = struct.Struct("<QII")  # before each blob: first offset, count, length
+
+
+async def describe(connection: Connection, frame: Frame) -> Answer:
+    """Addresses that match, or those that the body names: the lowest stored offset, the one after the last that is on disk, and which
+    log it is. With `limit` so many at most, and where to continue; with `counts` what their queues and subscriptions hold."""
+    broker = connection.broker
+    wish = wish_in(frame)
+    if "addresses" in wish:
+        return await _describe_named(connection, frame, offsets_in(frame, wish["addresses"], "addresses in the body"))
+    missing = []
+    destinations = destinations_of(connection, frame, wish)
+    async for destination in in_turns(connection.broker.turns, destinations):
+        if not destination.is_wild:
+            broker.permissions.require(connection.user, Right.CONSUME, destination.address)
+            if frame.headers.get("create") == "true":
+                make(connection, destination)
+            elif destination.address not in broker.engine.addresses:
+                missing.append(destination.text)
+    since = _since(frame, wish)
+    found, following = await readable(connection, frame, destinations)
+    if "continue" not in frame.headers:
+        await _require_some(connection, destinations, {address.name for address in found})
+    return await _described(connection, frame, found, since, {"missing": missing, **continued(following)})
+
+
+def _since(frame: Frame, wish: dict[str, Any]) -> dict[str, int] | None:
+    """From where on what lies in the logs is to be counted. None: it is not."""
+    if "sizes-from" in wish:
+        found = offsets_in(frame, wish["sizes-from"], "sizes-from in the body")
+    elif "sizes-from" in frame.headers:
+        found = offsets_in(frame, json_object(frame, frame.headers["sizes-from"], "header sizes-from"), "header sizes-from")
+    else:
+        return None
+    return {name: position.offset for name, position in found.items()}
+
+
+async def _describe_named(connection: Connection, frame: Frame, wanted: dict[str, Position]) -> Answer:
+    """Of these, with sizes; and where those that are gone had ended, as far as that is remembered."""
+    engine, permissions = connection.broker.engine, connection.broker.permissions
+    found, ended = [], {}
+    async for name in in_turns(connection.broker.turns, list(wanted)):
+        full = connection.names.placed(name)
+        if permissions.may(connection.user, Right.CONSUME, full):
+            if full in engine.addresses:
+                found.append(engine.addresses[full])
+            elif full in engine.ended:
+                ended[name] = engine.ended[full].wire()
+    since = {name: position.offset for name, position in wanted.items()}
+    return await _described(connection, frame, found, since, {"missing": [], "ended": ended})
+
+
+async def _described(
+    connection: Connection, frame: Frame, found: list[Address], since: dict[str, int] | None, answer: dict[str, object]
+) -> Answer:
+    """The answer in pieces, so that no turn is long however many addresses there are."""
+    await _stored(connection, found)
+    await confirmed(connection, found)
+    sizes = None
+    if since is not None:
+        sizes = await connection.broker.committer.sizes({address.log.id: since.get(local(address.name), 0) for address in found})
+    is_counted = truth(frame, "counts")
+    pieces = [json.dumps(answer, separators=(",", ":")).encode()[:-1] + b',"addresses":{']
+    async for address in in_turns(connection.broker.turns, found):
+        log = address.log
+        entry: dict[str, object] = {"first": log.oldest, "next": log.committed, "incarnations": log.incarnations.wire()}
+        if sizes is not None:
+            entry["messages"], entry["bytes"] = sizes[log.id]
+        if is_counted:
+            entry |= await _counts(connection, address)
+        comma = "," if len(pieces) > 1 else ""
+        pieces.append(f"{comma}{json.dumps(local(address.name))}:{json.dumps(entry, separators=(',', ':'))}".encode())
+    return {"content-type": "application/json"}, [b"".join([*pieces, b"}}"])]
+
+
+async def _counts(connection: Connection, address: Address) -> dict[str, object]:
+    """What the queues and subscriptions of an address hold together, of which it may have thousands."""
+    sums = Sums()
+    async for queue in in_turns(connection.broker.turns, list(address.queues())):
+        sums.add(queue)
+    return {
+        "ready": sums.ready, "delayed": sums.delayed, "delivering": sums.delivering, "settled": sums.settled,
+        "consumers": sums.consumers, "is-estimate": sums.is_estimate,
+    }  # fmt: skip
+
+
+async def _stored(connection: Connection, found: list[Address]) -> None:
+    """Which log it is outlives a restart before anybody is told of it."""
+    engine = connection.broker.engine
+    unknown = [address for address in found if not address.log.is_known and engine.logs.get(address.log.id) is address]
+    for address in unknown:
+        engine.commits.add_log(address.log)
+    if unknown:
+        await durable(connection)
+
+
+async def confirmed(connection: Connection, found: list[Address]) -> None:
+    """What senders have a RECEIPT for can be read by offset from now on, also what needs no disk: that is told before its commit."""
+    broker = connection.broker
+    async for address in in_turns(broker.turns, found):
+        if broker.engine.trouble is None and address.has_unread():
+            with suppress(StoreError):  # the disk takes nothing more, and says so itself; what it has can be read
+                await durable(connection)
+            return
+
+
+async def readable(connection: Connection, frame: Frame, destinations: list[Destination]) -> tuple[list[Address], str | None]:
+    """The addresses there are under these names that the user may read, in the order in which they were made; those after `continue`,
+    and `limit` at most. And what is to be said there to get the rest; None: that was all."""
+    permissions, engine = connection.broker.permissions, connection.broker.engine
+    after, limit = number(frame, "continue", 0), number(frame, "limit", len(engine.logs))
+    patterns = [destination.address for destination in destinations]
+    if any(destination.is_wild for destination in destinations):
+        among = [address for id, address in engine.logs.items() if id > after]
+    else:
+        named = [engine.addresses[name] for name in dict.fromkeys(patterns) if name in engine.addresses]
+        among = [address for address in named if address.log.id > after]
+        among.sort(key=lambda address: address.log.id)
+    found: list[Address] = []
+    is_reached = matcher(engine.wildcards, patterns)
+    async for address in in_turns(connection.broker.turns, among):
+        if is_reached(address.name) and permissions.may(connection.user, Right.CONSUME, address.name):
+            if len(found) >= limit:
+                return found, str(found[-1].log.id if found else after)
+            found.append(address)
+    return found, None
+
+
+def continued(following: str | None) -> dict[str, object]:
+    """What an answer says that is not the last part."""
+    return {} if following is None else {"continue": following}
+
+
+async def _require_some(connection: Connection, destinations: list[Destination], found: set[str]) -> None:
+    """Each wildcard has addresses that may be read, or has none at all."""
+    for destination in destinations:
+        if destination.is_wild and not any(destination.covers(name) for name in found):
+            _require_one(connection, destination)
+
+
+def _require_one(connection: Connection, destination: Destination) -> None:
+    """Of addresses that a wildcard names some must be readable: who may read none would take them for empty."""
+    names = connection.broker.engine.addresses
+    permissions, user = connection.broker.permissions, connection.user
+    if not any(destination.covers(name) and permissions.may(user, Right.CONSUME, name) for name in names) and any(
+        destination.covers(name) for name in names
+    ):
+        who = f"user {connection.user.name!r}" if connection.user.name else "a nameless client"
+        text = f"{who} has the right {Right.CONSUME.value!r} on none of the addresses that {destination.text!r} names"
+        raise Refused("not-permitted", text)
+
+
+def make(connection: Connection, destination: Destination) -> None:
+    """As a SUBSCRIBE would."""
+    engine = connection.broker.engine
+    if destination.address not in engine.addresses:
+        connection.broker.permissions.require(connection.user, Right.CREATE_ADDRESS, destination.address)
+    maker = connection.allowance.maker
+    if not subscribers.routing_of(engine, destination) & MULTICAST:
+        require_all(engine, maker, [(destination.address, destination.queue, ANYCAST)])
+    address = engine.address(destination.address, maker=maker)
+    if subscribers.routing_of(engine, destination) & MULTICAST:
+        address.kinds |= MULTICAST
+        return
+    if (destination.queue or address.name) not in address.anycast:
+        connection.broker.permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, destination.address)
+    engine.anycast_queue(address, destination.queue, maker)
+
+
+def _known_address(connection: Connection, frame: Frame) -> Address:
+    name = placed(connection, frame, "address")
+    connection.broker.permissions.require(connection.user, Right.CONSUME, name)
+    address = connection.broker.engine.addresses.get(name)
+    if address is None:
+        raise Refused("no-such-address", f"address {name!r} does not exist")
+    return address
+
+
+async def fetch(connection: Connection, frame: Frame) -> Answer:
+    """Chunks as they are stored, from `start` on; with a selector, the messages in them that it takes."""
+    address = _known_address(connection, frame)
+    if number(frame, "stop") > address.log.committed:
+        await confirmed(connection, [address])
+    end = address.log.committed
+    _require_same(frame, address, number(frame, "stop"))
+    start, stop = number(frame, "start"), min(number(frame, "stop"), end)
+    most = max(1, min(number(frame, "max-bytes", MOST_BYTES), MOST_BYTES))
+    selector = selector_of(connection, frame)
+    pick = Picking(selector, address).of if selector is not None else None
+    committer = connection.broker.committer
+    chunks = await committer.fetch(address.log.id, start, stop, most, MOST_WHOLE, pick=pick) if start < stop else []
+    parts: list[bytes] = []
+    for chunk in [chunk for chunk in chunks if chunk.blob]:
+        parts += [_RECORD.pack(chunk.first, chunk.count, len(chunk.blob)), chunk.blob]
+    next_offset = min(chunks[-1].stop, stop) if chunks else max(start, stop)
+    headers = {"next": str(next_offset), "first": str(address.log.oldest), "end": str(end)}
+    return headers if selector is None else {**headers, "selected": "true"}, parts
+
+
+def _require_same(frame: Frame, address: Address, offset: int) -> None:
+    """Who was told of offsets in one log is not given another's messages."""
+    id, log = frame.headers.get("incarnation", ""), address.log
+    if not log.incarnations.holds(id, offset):
+        text = difference(local(address.name), log.incarnations, id, offset, (log.oldest, log.committed))
+        raise Refused("other-incarnation", text)
+
+
+async def offset_at(connection: Connection, frame: Frame) -> Answer:
+    address = _known_address(connection, frame)
+    await confirmed(connection, [address])
+    return json_answer({"offset": await offset_at_time(connection.broker, address, number(frame, "timestamp"))})
+
+
+async def offset_at_time(broker: Broker, address: Address, timestamp: int) -> int:
+    """The first message that arrived at or after a time, to the message; where the log on disk ends when there is none."""
+    committer, log = broker.committer, address.log
+    at = await committer.find_time(log.id, timestamp)
+    while at < log.committed:  # some of it may have come to the disk since: that is looked at, too
+        chunks = await committer.read(log.id, at, log.committed, 1)
+        if not chunks:
+            break
+        for chunk in chunks:
+            runs = await asyncio.get_running_loop().run_in_executor(None, decode, chunk.blob, chunk.first)
+            for run in runs:
+                if run.arrived >= timestamp:
+                    return run.first
+            at = chunk.stop
+    return log.committed

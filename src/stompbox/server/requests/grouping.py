@@ -1,0 +1,234 @@
+"""Requests about reader groups: named positions in logs that hold retention back.
+
+A group is its user's who made it (owners.py). Making one needs `create-durable-queue` on each destination as it is written, and
+`consume`; of a wildcard it is asked which of the addresses that match the user may read, and only those are named in answers. A group
+may have positions on any number of addresses: what is done to all of them is done in turns, and what is said of them is asked for in
+parts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stompbox.broker.addresses.address import Address
+from stompbox.broker.addresses.watching import matcher
+from stompbox.broker.subscriptions import groups
+from stompbox.broker.subscriptions.groups import Starting
+from stompbox.config.spaces import local, space_of
+from stompbox.errors import IllegalFrame, Refused
+from stompbox.incarnations import Position
+from stompbox.security import Right
+from stompbox.server.owners import owner_of, require
+from stompbox.server.requests.fetching import confirmed, continued, make, offset_at_time, readable
+from stompbox.server.requests.replies import (
+    Answer,
+    destinations_of,
+    durable,
+    header,
+    in_turns,
+    json_answer,
+    json_object,
+    offsets_in,
+    placed,
+    wish_in,
+)
+from stompbox.stomp.frames import Frame
+
+if TYPE_CHECKING:
+    from stompbox.server.broker import Broker
+    from stompbox.server.session.connection import Connection
+
+EACH = "json:"  # before offsets by address, in the header `starting`
+
+
+async def group_open(connection: Connection, frame: Frame) -> Answer:
+    """`more:true`: others of the addresses in `starting` follow, and until then only those that it names join."""
+    name = placed(connection, frame, "group")
+    engine, permissions = connection.broker.engine, connection.broker.permissions
+    wish = wish_in(frame)
+    destinations = destinations_of(connection, frame, wish)
+    known = set(engine.group_patterns.get(name, []))
+    _require_own(connection, name)
+    async for destination in in_turns(connection.broker.turns, destinations):
+        if not destination.is_wild:
+            permissions.require(connection.user, Right.CONSUME, destination.address)
+        if destination.address not in known:
+            permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, destination.address)
+    patterns, maker = [destination.address for destination in destinations], connection.allowance.maker
+    groups.require(engine, name, patterns, maker)
+    async for destination in in_turns(connection.broker.turns, destinations):
+        if not destination.is_wild:
+            make(connection, destination)
+    joining = await _joining(connection, frame, wish, patterns)
+    starting = await _starting(connection, frame, wish, joining)
+    if frame.headers.get("strict") == "true":
+        async for address in in_turns(connection.broker.turns, joining):
+            groups.require_within(name, address, starting(address))
+    _require_own(connection, name)  # somebody else may have made it meanwhile
+    groups.require(engine, name, patterns, maker, joining)
+    groups.make_group(engine, name, patterns, owner=owner_of(connection), maker=maker)
+    async for address in in_turns(connection.broker.turns, joining):
+        groups.require_group(engine, name)  # somebody may have deleted it meanwhile
+        groups.join(engine, name, address, starting, maker and maker.counted)
+    await durable(connection)
+    shown, following = await readable(connection, frame, destinations)
+    found = {local(address.name): groups.lag(address, name) for address in shown if name in address.groups}
+    at = {address: lag["position"] for address, lag in found.items()}
+    ids = {address: lag["incarnation"] for address, lag in found.items()}
+    return json_answer({"positions": at, "incarnations": ids, **continued(following)})
+
+
+async def _joining(connection: Connection, frame: Frame, wish: dict[str, Any], patterns: list[str]) -> list[Address]:
+    """The addresses on which the group is to have a position, as far as this request says."""
+    engine = connection.broker.engine
+    addresses, is_read = engine.addresses, matcher(engine.wildcards, patterns)
+    among = list(addresses.values())
+    if "continue" in frame.headers:
+        among = []  # the request before it has seen to them
+    elif frame.headers.get("more") == "true":
+        named = offsets_in(frame, wish.get("starting"), "starting in the body")
+        among = [addresses[full] for full in map(connection.names.placed, named) if full in addresses]
+    return [address async for address in in_turns(connection.broker.turns, among) if is_read(address.name)]
+
+
+def _require_own(connection: Connection, name: str) -> None:
+    """Only whose the group is opens, moves or deletes it, or who may manage what it reads."""
+    engine = connection.broker.engine
+    require(connection, engine.group_owners.get(name, ""), f"reader group {local(name)!r}", engine.group_patterns.get(name, []))
+
+
+def _may_read(connection: Connection, address: str) -> bool:
+    return connection.broker.permissions.may(connection.user, Right.CONSUME, address)
+
+
+async def _starting(connection: Connection, frame: Frame, wish: dict[str, Any], joining: list[Address]) -> Starting:
+    """Where a group begins. Offsets by address stand in the body where they may be many, or in the header."""
+    if "starting" in wish:
+        return _each(offsets_in(frame, wish["starting"], "starting in the body"))
+    text = header(frame, "starting")
+    if text.startswith(EACH):
+        return _each(offsets_in(frame, json_object(frame, text.removeprefix(EACH), "header starting"), "header starting"))
+    return await starting_at(connection.broker, text, joining)
+
+
+def _each(offsets: dict[str, Position]) -> Starting:
+    """A log that is another one than the offset was of begins where both have the same messages, or with what it has."""
+
+    def starting(address: Address) -> int:
+        log, position = address.log, offsets.get(local(address.name))
+        if position is None:
+            return log.oldest
+        offset, id = position
+        return offset if log.incarnations.holds(id, offset) else log.incarnations.resumed(id, offset, log.oldest)
+
+    return starting
+
+
+async def starting_at(broker: Broker, text: str, addresses: list[Address]) -> Starting:
+    """The one word for all of them. Raises IllegalFrame `bad-starting`."""
+    if text == "earliest":
+        return lambda address: address.log.oldest
+    if text == "latest":
+        return lambda address: address.log.next
+    kind, _, digits = text.rpartition(":")
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 18 and kind in ("", "time")):
+        allowed = "earliest, latest, a number, time:<ms> and json:<object>"
+        raise IllegalFrame("bad-starting", f"starting is {text[:80]!r}; allowed are {allowed}")
+    if kind == "":
+        return lambda address: int(digits)
+    at = {address: await offset_at_time(broker, address, int(digits)) for address in addresses}
+    return lambda address: at.get(address, address.log.next)
+
+
+async def group_commit(connection: Connection, frame: Frame) -> Answer:
+    """What cannot be moved is named with a code; the rest is."""
+    given = offsets_in(frame, json_object(frame, frame.body, "the body"), "the body")
+    offsets = {connection.names.placed(name): position for name, position in given.items()}
+    for name in offsets:
+        connection.broker.permissions.require(connection.user, Right.CONSUME, name)
+    name = placed(connection, frame, "group")
+    _require_own(connection, name)
+    refused = groups.commit_group(connection.broker.engine, name, offsets)
+    await durable(connection)
+    return json_answer({"refused": {local(name): code for name, code in refused.items()}} if refused else {})
+
+
+async def group_delete(connection: Connection, frame: Frame) -> Answer:
+    name = placed(connection, frame, "group")
+    await _require_all(connection, name)
+    await delete(connection.broker, name)
+    await durable(connection)
+    return json_answer({})
+
+
+async def group_reset(connection: Connection, frame: Frame) -> Answer:
+    """Puts the group elsewhere, on all of its addresses or on one."""
+    name = placed(connection, frame, "group")
+    await _require_all(connection, name)
+    only = placed(connection, frame, "address") if "address" in frame.headers else ""
+    moved = await reset(connection.broker, name, header(frame, "starting"), only)
+    await durable(connection)
+    return json_answer({"moved": moved})
+
+
+async def _require_all(connection: Connection, name: str) -> None:
+    """Who takes a group's position away has it, may read all that it reads, and delete it."""
+    _require_own(connection, name)
+    permissions = connection.broker.permissions
+    async for address in in_turns(connection.broker.turns, read_by(connection.broker, name)):
+        permissions.require(connection.user, Right.CONSUME, address.name)
+    for pattern in connection.broker.engine.group_patterns.get(name, []):
+        permissions.require(connection.user, Right.DELETE_DURABLE_QUEUE, pattern)
+
+
+def read_by(broker: Broker, name: str) -> list[Address]:
+    """The addresses on which a group has a position."""
+    return [address for address in broker.engine.addresses.values() if name in address.groups]
+
+
+async def delete(broker: Broker, name: str) -> None:
+    """The positions go in turns, the group last: who is interrupted finds it again. Raises Refused `no-such-group`."""
+    engine = broker.engine
+    groups.require_group(engine, name)
+    patterns = engine.group_patterns[name]
+    async for address in in_turns(broker.turns, read_by(broker, name)):
+        if engine.group_patterns.get(name) is not patterns:
+            return  # somebody else has deleted it meanwhile; what has its name now is another one
+        groups.leave(engine, name, address)
+    if engine.group_patterns.get(name) is patterns:
+        groups.drop_group(engine, name)
+
+
+async def reset(broker: Broker, name: str, text: str, only: str = "") -> int:
+    """On how many addresses. Raises Refused `no-such-group`, `no-such-address`, IllegalFrame `bad-starting`."""
+    groups.require_group(broker.engine, name)
+    found = [address for address in read_by(broker, name) if only in ("", address.name)]
+    if only and not found:
+        raise Refused("no-such-address", f"reader group {local(name)!r} does not read address {local(only)!r}")
+    starting = await starting_at(broker, text, found)
+    broker.engine.now = broker.now()
+    moved = 0
+    async for address in in_turns(broker.turns, found):
+        if name in address.groups:
+            groups.reset(broker.engine, name, address, starting)
+            moved += 1
+    return moved
+
+
+async def group_list(connection: Connection, frame: Frame) -> Answer:
+    """Each group, or the one that is named: where it is and how far behind."""
+    wanted = placed(connection, frame, "group") if "group" in frame.headers else None
+    engine = connection.broker.engine
+    found: dict[str, dict[str, Any]] = {
+        name: {"destinations": [local(pattern) for pattern in patterns], "addresses": {}}
+        for name, patterns in engine.group_patterns.items()
+        if wanted in (None, name) and space_of(name) == connection.names.space
+    }
+    addresses = [address async for address in in_turns(connection.broker.turns, list(engine.addresses.values())) if address.groups]
+    await confirmed(connection, addresses)
+    async for address in in_turns(connection.broker.turns, addresses):
+        if _may_read(connection, address.name):
+            for name in address.groups.keys() & found.keys():
+                found[name]["addresses"][local(address.name)] = groups.lag(address, name)
+    shown = {local(name): group for name, group in found.items() if group["addresses"] or not connection.user.name}
+    return json_answer({"groups": shown})

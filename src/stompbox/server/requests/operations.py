@@ -1,0 +1,87 @@
+"""An operator's requests over STOMP: pause and resume, block and unblock, disable and enable. Each needs the right `manage`.
+
+With a header `queue` pause, resume, disable and enable are about that one queue. All of it is forgotten at a restart.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from stompbox.broker.addresses import pausing
+from stompbox.broker.addresses.address import Address
+from stompbox.broker.queues.queue import Queue
+from stompbox.errors import IllegalFrame, Refused
+from stompbox.security import Right
+from stompbox.server.requests.replies import Answer, json_answer, placed
+from stompbox.stomp.frames import Frame
+
+if TYPE_CHECKING:
+    from stompbox.server.session.connection import Connection
+
+log = logging.getLogger("stompbox.operators")
+
+
+def _address(connection: Connection, frame: Frame) -> Address:
+    """Of an operator's request, of which the log tells."""
+    name = placed(connection, frame, "address")
+    connection.broker.permissions.require(connection.user, Right.MANAGE, name)
+    address = connection.broker.engine.addresses.get(name)
+    if address is None:
+        raise Refused("no-such-address", f"address {name!r} does not exist")
+    asked = " ".join([f"{key}={frame.headers[key][:200]}" for key in ("address", "queue") if key in frame.headers])
+    log.info("operator %r, %s: %s %s", connection.user.name, connection.name, frame.headers["request"], asked)
+    return address
+
+
+def _queues(connection: Connection, frame: Frame, address: Address) -> list[Queue]:
+    """The one that the request names, or all."""
+    wanted = placed(connection, frame, "queue") if "queue" in frame.headers else None
+    queues = [queue for queue in (*address.anycast.values(), *address.named.values()) if wanted in (None, queue.name)]
+    if wanted is not None and not queues:
+        raise IllegalFrame("no-such-queue", f"address {address.name!r} has no queue {wanted!r}")
+    return queues
+
+
+async def pause(connection: Connection, frame: Frame) -> Answer:
+    """Nothing goes out; what is sent is kept."""
+    address = _address(connection, frame)
+    if "queue" not in frame.headers:
+        pausing.pause(address)
+    for queue in _queues(connection, frame, address):
+        queue.pause()
+    return json_answer({})
+
+
+async def resume(connection: Connection, frame: Frame) -> Answer:
+    address = _address(connection, frame)
+    if "queue" not in frame.headers:
+        pausing.resume(address)
+    for queue in _queues(connection, frame, address):
+        queue.resume()
+    return json_answer({})
+
+
+async def block(connection: Connection, frame: Frame) -> Answer:
+    """A SEND gets an ERROR; consumers go on."""
+    pausing.block(_address(connection, frame))
+    return json_answer({})
+
+
+async def unblock(connection: Connection, frame: Frame) -> Answer:
+    pausing.unblock(_address(connection, frame))
+    return json_answer({})
+
+
+async def disable(connection: Connection, frame: Frame) -> Answer:
+    """Nothing is routed to it; what it has goes on."""
+    for queue in _queues(connection, frame, _address(connection, frame)):
+        queue.obey(replace(queue.rules, is_enabled=False))
+    return json_answer({})
+
+
+async def enable(connection: Connection, frame: Frame) -> Answer:
+    for queue in _queues(connection, frame, _address(connection, frame)):
+        queue.obey(replace(queue.rules, is_enabled=True))
+    return json_answer({})

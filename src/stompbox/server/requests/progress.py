@@ -1,0 +1,169 @@
+"""What pipelines say of themselves, for the console: kept in memory alone, bounded, and forgotten when nothing more was said for long.
+
+A pipeline tells of all its steps at once, again and again; what it says takes the place of what it said before. What is kept belongs to
+the user who said it: nobody writes over another's. A step that was not over when its connection went is lost, until somebody tells of it.
+
+Decides what may be said and by whom, and how much of it is kept. Not what pipelines are: it believes what it is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+from msgspec import Meta, Struct
+
+from stompbox.broker.subscriptions import groups
+from stompbox.errors import IllegalFrame, Refused
+from stompbox.security import Right
+from stompbox.server.requests.replies import Answer, json_answer
+from stompbox.stomp.frames import Frame
+
+if TYPE_CHECKING:
+    from stompbox.server.session.connection import Connection
+
+MOST: Final = 1000  # steps that are kept
+MOST_OF_USER: Final = 200  # of one user
+MOST_SIZE: Final = 64 << 10  # bytes of one report
+KEPT: Final = 86_400_000  # ms from the last word of a step until it is forgotten: a nightly run is still there the next day
+
+
+class State(Enum):
+    WAITING = "waiting"  # its turn has not come, or it has read all there is
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    STOPPED = "stopped"  # before its end; it goes on at the next start
+
+
+_GOING: Final = frozenset((State.WAITING, State.RUNNING))
+LOST: Final = "lost"  # what a step is that was going when its connection went
+
+Name = Annotated[str, Meta(min_length=1, max_length=200)]
+Count = Annotated[int, Meta(ge=0, lt=1 << 62)]
+Amount = Annotated[float, Meta(ge=0)]
+
+
+class Step(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is said of one step. `groups`: reader groups that it reads by; `of`: rows that it will have, 0: nobody knows; `rate`: rows/s;
+    `lag`: messages that wait, as the pipeline sees it; `batch_ago`: ms since the last batch ended, which took `batch_seconds`."""
+
+    step: Name
+    kind: Name
+    state: State
+    reason: Annotated[str, Meta(max_length=1000)] = ""
+    groups: Annotated[tuple[Name, ...], Meta(max_length=50)] = ()
+    rows: Count = 0
+    of: Count = 0
+    rate: Amount = 0.0
+    lag: Count | None = None
+    batch: Count | None = None
+    batch_ago: Count | None = None
+    batch_seconds: Amount = 0.0
+
+
+class Report(Struct, frozen=True, forbid_unknown_fields=True):
+    pipeline: Name
+    steps: Annotated[tuple[Step, ...], Meta(max_length=MOST_OF_USER)]
+
+
+class Told(Struct, frozen=True):
+    """The last word of a step: by which user and connection (its session), and when (ms since the epoch). Names are as the broker has
+    them, with the space of a virtual host."""
+
+    user: str
+    pipeline: str
+    step: Step
+    groups: tuple[str, ...]
+    session: int
+    at: int
+
+    def state(self, sessions: Container[int]) -> str:
+        """`sessions`: those that are there."""
+        return LOST if self.step.state in _GOING and self.session not in sessions else self.step.state.value
+
+    @property
+    def batch_at(self) -> int | None:
+        return None if self.step.batch_ago is None else max(0, self.at - self.step.batch_ago)
+
+
+Key = tuple[str, str, str]  # user, pipeline as the broker has it, step
+
+
+class Progress:
+    """Of all pipelines."""
+
+    def __init__(self, *, most: int = MOST, most_of_user: int = MOST_OF_USER) -> None:
+        self.told: dict[Key, Told] = {}  # in the order in which they were last told of
+        self.most = most
+        self.most_of_user = most_of_user
+
+    def tell(self, pipeline: str, found: list[Told], sessions: Container[int]) -> None:
+        """Raises Refused, and keeps nothing of it, when there is no room even without steps that are over."""
+        now = found[0].at if found else 0
+        self.forget(now)
+        kept = dict(self.told)
+        for told in found:
+            key = (told.user, pipeline, told.step.step)
+            if kept.pop(key, None) is None:
+                self._make_room(kept, told.user, sessions)
+            kept[key] = told
+        self.told = kept
+
+    def _make_room(self, kept: dict[Key, Told], user: str, sessions: Container[int]) -> None:
+        own = [key for key in kept if key[0] == user]
+        if len(own) >= self.most_of_user:
+            among, limit = own, f"{self.most_of_user} of user {user!r}"
+        elif len(kept) >= self.most:
+            among, limit = list(kept), f"{self.most} in all"
+        else:
+            return
+        oldest = next((key for key in among if kept[key].step.state not in _GOING or kept[key].session not in sessions), None)
+        if oldest is None:
+            raise Refused("too-many-steps", f"the broker keeps the progress of {limit} steps of pipelines, and these are all under way")
+        del kept[oldest]
+
+    def forget(self, now: int) -> None:
+        """What nobody has spoken of for long."""
+        for key, told in list(self.told.items()):
+            if told.at >= now - KEPT:
+                break
+            del self.told[key]
+
+    def __repr__(self) -> str:
+        return f"<Progress of {len(self.told)} steps>"
+
+
+async def progress(connection: Connection, frame: Frame) -> Answer:
+    """The handler of the request."""
+    report = _report(frame)
+    broker, names = connection.broker, connection.names
+    pipeline, user = names.placed(report.pipeline), connection.user.name
+    kept = broker.progress = broker.progress or Progress()
+    found = []
+    for step in report.steps:
+        placed = tuple([names.placed(group) for group in step.groups])
+        before = kept.told.get((user, pipeline, step.step))
+        if before is None or before.groups != placed:
+            _require(connection, placed)
+        found.append(Told(user, pipeline, step, placed, connection.session_id, broker.now()))
+    kept.tell(pipeline, found, {one.session_id for one in broker.connections})
+    return json_answer({})
+
+
+def _report(frame: Frame) -> Report:
+    if len(frame.body) > MOST_SIZE:
+        raise IllegalFrame("bad-json", f"the body of request progress is {len(frame.body)} bytes long; allowed are {MOST_SIZE}")
+    try:
+        return msgspec.json.decode(frame.body, type=Report)
+    except (msgspec.DecodeError, RecursionError) as error:  # a wrong type, or nested too deep
+        raise IllegalFrame("bad-json", f"the body of request progress is not what it should be: {error}") from None
+
+
+def _require(connection: Connection, placed: tuple[str, ...]) -> None:
+    """Who tells of a group may consume what it reads."""
+    for group in placed:
+        for address in groups.positions(connection.broker.engine, group):
+            connection.broker.permissions.require(connection.user, Right.CONSUME, address)

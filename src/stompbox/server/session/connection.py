@@ -1,0 +1,554 @@
+"""One client's connection: bytes in, frames obeyed, bytes out; receipts in order, errors, heart-beats, the end.
+
+Knows nothing of sockets: a transport (tcp.py, websocket.py) feeds it and writes for it. What a command does is found in commands.py.
+"""
+
+from __future__ import annotations
+
+import logging
+from asyncio import TimerHandle
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from secrets import token_hex
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from stompbox.broker import closing
+from stompbox.broker.addresses.address import Address
+from stompbox.broker.addresses.destinations import Destination
+from stompbox.broker.addresses.notifications import Event
+from stompbox.broker.addresses.temporaries import Temporaries
+from stompbox.broker.queues.allowance import Allowance
+from stompbox.broker.queues.consumer import MOST_OUT, Consumer, Output
+from stompbox.broker.subscriptions.subscribers import start
+from stompbox.broker.transaction import Transaction
+from stompbox.broker.units import Unit
+from stompbox.config import Listener, ListenerOptions
+from stompbox.errors import BrokerFault, FrameError, IllegalFrame, Refused, StompboxError, StoreError
+from stompbox.message import Shape
+from stompbox.security import Right, User
+from stompbox.server import notifications
+from stompbox.server.addressing.brokerheaders import Stamps
+from stompbox.server.frames import uploads
+from stompbox.server.frames.commands import CHANGE_NOTHING, COMMANDS
+from stompbox.server.ledger import Account
+from stompbox.server.outgoing import GRACE, Outgoing, Stream
+from stompbox.server.session.reading import Reading
+from stompbox.server.session.receipts import Pending, Receipts
+from stompbox.server.session.transport import Transport
+from stompbox.server.session.unread import Unread
+from stompbox.server.stopping import last_word
+from stompbox.stomp import encode
+from stompbox.stomp.codec import Decoder, Limits, escape, unescape
+from stompbox.stomp.codec import encode as encode_frame
+from stompbox.stomp.frames import Frame
+from stompbox.stomp.heartbeat import Action, Agreement, Pulse
+from stompbox.stomp.large import Ending, Opening, Piece
+from stompbox.stomp.runs import Sends
+from stompbox.stomp.session import Session, State
+from stompbox.stomp.versions import SUPPORTED
+
+if TYPE_CHECKING:
+    from stompbox.server.broker import Broker
+    from stompbox.server.requests.dispatch import Requests
+    from stompbox.server.session.framelog import FrameLog
+
+log = logging.getLogger("stompbox.connection")
+
+
+class Connection:
+    """`peer` is the client's address for logs and limits."""
+
+    __slots__ = (
+        "__weakref__", "_afterwards", "_timer", "account", "allowance", "answered", "broker", "client_id", "consumers", "decoder",
+        "doubtful", "frames", "host", "is_ended", "is_entered", "is_gone", "is_leaving", "is_lost", "listener", "names", "options",
+        "out", "outgoing", "peer", "pending", "proof", "pulse", "reading", "requests", "session", "session_id", "since", "stamps",
+        "temporaries", "timed_out", "transacted", "transactions", "transform", "transport", "unflushed", "unread", "upload", "user",
+    )  # fmt: skip
+
+    def __init__(self, broker: Broker, listener: Listener, transport: Transport, peer: str) -> None:
+        options = listener.options
+        self.broker = broker
+        self.listener = listener
+        self.options = options
+        self.transport = transport
+        self.peer = peer
+        self.since = broker.now()
+        self.session_id = broker.new_session()
+        self.session = Session(
+            allow_bodies=options.allow_bodies,
+            allow_transacted_subscriptions=options.transacted_subscriptions,
+            makes_ids=options.openmq_subscription_ids,
+        )
+        self.decoder = Decoder(limits=limits_of(options))
+        self.user = User("")
+        self.proof: str | None = None  # what its passcode was verified against (Users.again)
+        self.host: str | None = None  # as its CONNECT said
+        self.client_id = ""  # with the space of its host before it
+        self.is_entered = False  # logged in, and counted
+        self.names = broker.names_of(options)
+        self.transform = broker.transform_of(options)
+        self.stamps: Stamps | None = None  # None: what it sends is routed as it is
+        self.temporaries = Temporaries(broker.engine, self.session_id, token_hex(8), options.max_subscriptions)
+        self.answered: dict[Shape, Shape] = {}  # shapes by those whose reply-to is one of these temporaries
+        self.out: list[bytes] = []
+        self.upload: uploads.Upload | None = None  # a large body that is coming in
+        self.outgoing: Outgoing | None = None  # while a large message is going out; `out` waits behind it
+        self.pending = Receipts()
+        self.unflushed: dict[Consumer, None] = {}
+        self.consumers: dict[str, Consumer] = {}
+        self.transactions: dict[str, Transaction] = {}
+        self.doubtful: set[Transaction] = set()  # those that were open when rights changed
+        self.timed_out: dict[str, None] = {}  # transactions that the broker has aborted, and the client does not know
+        self.transacted: dict[Consumer, bool] = {}  # subscriptions that wait for BEGIN; True: with ack:auto
+        self.reading = Reading(self)
+        self.unread = Unread()
+        self.account = Account()
+        most_bindings = options.max_bindings, options.max_bindings_per_user
+        self.allowance = Allowance(broker.engine.unacknowledged, max(MOST_OUT, options.max_connection_memory), most_bindings)
+        self.is_ended = False  # nothing more is obeyed
+        self.is_leaving = False  # and what it held is going back
+        self._afterwards: Callable[[], None] | None = None  # when that is done
+        self.is_lost = False  # the socket is gone,
+        self.is_gone = False  # and all that came is obeyed
+        self.pulse: Pulse | None = None
+        self.requests: Requests | None = None  # that wait for their answers
+        self.frames: FrameLog | None = None  # where they are logged
+        self._timer: TimerHandle | None = None  # of heart-beats and the time to live, once it is logged in
+        broker.arrive(self)
+
+    # In
+
+    def receive(self, data: bytes) -> None:
+        """Bytes from the peer."""
+        if self.pulse is not None:
+            self.pulse.received(self.broker.loop.time())
+        if self.is_ended:
+            return
+        if self.frames is not None:
+            self.frames.came(data)
+        self.reading.receive(data)
+
+    def enter_host(self, host: str | None, space: str, client_id: str) -> None:
+        """Logged in: the names that it says are those of its virtual host."""
+        self.host = host
+        self.names = self.broker.names_of(self.options, space)
+        self.temporaries.space = space
+        self.client_id = space + client_id if client_id else ""
+
+    def obey(self, frame: Frame | Opening | Piece | Ending) -> None:
+        """What is no run of SENDs or ACKs."""
+        if not isinstance(frame, Frame):
+            uploads.obey(self, frame)
+            return
+        try:
+            self.session.receive(frame)
+        except IllegalFrame as error:
+            self.refuse(error, frame)
+            return
+        except Exception as error:
+            self.contain(f"it was looked whether {frame.command} may come", error, frame)
+            return
+        self.attempt(COMMANDS[frame.command], frame, frame)
+
+    def obey_again(self, frame: Frame) -> None:
+        """A frame that had to wait for something, without what was checked before."""
+        self.attempt(COMMANDS[frame.command], frame, frame)
+
+    def attempt(self, command: Any, event: Any, frame: Frame | None) -> None:
+        """Obeys it, or says why not. What takes long goes on in steps (reading.py)."""
+        try:
+            steps = command(self, event)
+            if steps is not None:
+                self.reading.begin(steps, frame)
+        except StompboxError as error:
+            if type(event) is Sends:
+                self.refuse_each(error, event)
+            else:
+                self.refuse(error, frame)
+        except Exception as error:
+            if frame is None or frame.command not in CHANGE_NOTHING:
+                raise
+            self.contain(f"{frame.command} was obeyed", error, frame)
+
+    @contextmanager
+    def looking(self, doing: str) -> Iterator[None]:
+        """What is done in here changes nothing: a fault in it ends this connection alone."""
+        try:
+            yield
+        except StompboxError:
+            raise
+        except Exception as error:
+            raise self.broker.faults.contain(self, doing, error) from error
+
+    def contain(self, doing: str, error: Exception, frame: Frame | None = None) -> None:
+        """A fault of ours that has changed nothing but this connection."""
+        if not self.is_ended:
+            self.refuse(self.broker.faults.contain(self, doing, error), frame)
+            self.write_out()
+
+    # Out
+
+    def write_out(self) -> None:
+        """Hands everything to the system at once; what auto subscriptions got is acknowledged when it was taken."""
+        self.unread.encoded = 0
+        if self.is_lost:
+            self.out.clear()
+            return
+        if self.outgoing is not None and not self._has_streamed(self.outgoing):
+            self.outgoing.follow(self.out)
+            self.unread.look(self)
+            return
+        out = self.out
+        if out:
+            data = out[0] if len(out) == 1 else b"".join(out)
+            out.clear()
+            if self.frames is not None:
+                self.frames.went(data)
+            self.transport.write(data)
+            if self.pulse is not None:
+                self.pulse.sent(self.broker.loop.time())
+        if self.unread.is_much or self.transport.is_clogged:
+            self.unread.look(self)
+        if self.unflushed and not self.transport.is_clogged:
+            self._flushed()
+        if self.is_ended and not self.pending.size and not self.is_leaving:
+            self.transport.close()
+
+    def stream(self, stream: Stream) -> None:
+        """A large message, in its place behind what was said."""
+        if self.outgoing is None:
+            self.outgoing = Outgoing(self)
+        self.outgoing.add(stream)
+
+    def _has_streamed(self, outgoing: Outgoing) -> bool:
+        if self.is_lost or not outgoing.write():
+            return False
+        if self.outgoing is outgoing:
+            self.outgoing = None
+            if self.requests is not None:
+                self.requests.drained()
+        return True
+
+    def _cut(self) -> None:
+        """It has ended, and its peer does not take the rest of a large message."""
+        if self.outgoing is not None:
+            self.transport.abort()
+
+    def drained(self) -> None:
+        """The system has taken all that was written."""
+        if self.is_lost:
+            return
+        self.broker.engine.now = self.broker.now()
+        if self.outgoing is not None:
+            self.write_out()
+        else:
+            if self.requests is not None:
+                self.requests.drained()
+            self._flushed()
+        if self.unread.is_much:
+            self.unread.has_drained = True
+            self.unread.look(self)
+        self.broker.flush()
+
+    def _flushed(self) -> None:
+        unflushed, self.unflushed = self.unflushed, {}
+        for consumer in unflushed:
+            if not consumer.is_closed:
+                self.broker.engine.flushed(consumer)
+
+    def say(self, data: bytes) -> None:
+        """In its place: behind receipts that still wait for the disk."""
+        if self.pending.size:
+            self.pending.append(Pending(0, data))
+        else:
+            self.out.append(data)
+
+    def confirm(self, receipts: list[bytes], *, waits: bool, consumer: Consumer | None = None, unit: Unit | None = None) -> None:
+        """RECEIPT frames for ids as they stand on the wire, in frame order; a subscription starts behind its own. `unit`: what they are
+        for, where that needs the disk."""
+        sequence = self.broker.want_commit(self) if waits else 0
+        if not sequence and not self.pending.size:
+            if receipts:
+                self.out.append(encode.receipts(receipts))
+            if consumer is not None:
+                start(consumer)
+            return
+        self.pending.confirm(receipts, sequence, consumer, unit)
+
+    def answer(
+        self,
+        frame: Frame,
+        *,
+        waits: bool,
+        consumer: Consumer | None = None,
+        extra: Mapping[str, str] = MappingProxyType({}),
+        unit: Unit | None = None,
+    ) -> None:
+        """RECEIPT where the frame asks for one; `consumer`: the subscription that it makes; `extra`: more headers of the RECEIPT."""
+        receipt = frame.headers.get("receipt")
+        ids = []
+        if receipt is not None:
+            version = self.session.version
+            lines = [escape(receipt, version), *[f"{name}:{escape(value, version)}" for name, value in extra.items()]]
+            ids.append("\n".join(lines).encode())
+        if ids or consumer is not None:
+            self.confirm(ids, waits=waits, consumer=consumer, unit=unit)
+
+    def refuse_commit(self, sequence: int, error: StoreError) -> None:
+        """The commit of this sequence is not in the store: ERROR for what was refused with it, the rest waits for the next one."""
+        refused = [receipt for item in self.pending.take_refused(sequence) for receipt in item.receipts]
+        if self.pending.waits_for(sequence):
+            self.pending.wait_on(sequence, self.broker.want_commit(self))
+        for receipt in refused:
+            self.broker.errors[error.code] += 1
+            self.out.append(
+                b"ERROR\nmessage:not stored\ncode:%b\nreceipt-id:%b\ncontent-type:text/plain\ncontent-length:%d\n\nnot stored (%b)\n\0\n"
+                % (error.code.encode(), receipt.partition(b"\n")[0], 14 + len(error.code), error.code.encode())
+            )
+            if self.session.version.closes_on_error:  # STOMP 1.2, ERROR: MUST close; what else it waits for it will not learn
+                self.pending.clear()
+                self.end(is_failure=False)  # the disk's fault is no attempt of a message
+                break
+
+    def release(self, sequence: int) -> None:
+        """Commits up to `sequence` are durable: says what waited for them."""
+        pending = self.pending
+        started = []
+        for item in pending.take(sequence):
+            if item.receipts:
+                self.out.append(encode.receipts(item.receipts))
+            if item.data:
+                self.out.append(item.data)
+            if item.consumer is not None:
+                started.append(item.consumer)
+        if not pending.size:
+            self.broker.waiting.pop(self, None)
+        self.write_out()
+        if self.account.passing:
+            self.account.look(self)
+        for consumer in started:
+            if not (consumer.is_closed or self.is_ended):
+                start(consumer)
+
+    def make_temporary(self, destination: Destination) -> Address:
+        """This connection's own temporary destination of this name, made when it is not there yet."""
+        found = self.temporaries.own(destination)
+        if found is None:
+            name = self.temporaries.name_of(destination.routing)
+            self.broker.permissions.require(self.user, Right.CREATE_NON_DURABLE_QUEUE, name)
+            found = self.temporaries.make(destination)
+            self.account.is_stale = True
+        return found
+
+    def extra_headers(self, output: Output) -> bytes:
+        """What the broker adds to messages that were delivered before."""
+        return b"JMSXDeliveryCount:%d\n" % (output.deliveries + 1) if output.deliveries else b""
+
+    # Errors and the end
+
+    def refuse(self, error: StompboxError, frame: Frame | None = None) -> None:
+        """ERROR for a frame, which had no effect; then the close, where the version or the fault asks for it."""
+        closes = (
+            self.session.version.closes_on_error  # STOMP 1.2, ERROR: MUST close
+            or not self.session.is_open  # whoever is refused before CONNECTED is refused for good, in every version
+            or isinstance(error, FrameError | BrokerFault)
+            or (isinstance(error, IllegalFrame | Refused) and error.closes)
+        )
+        text = self.names.without_space(error.message)
+        headers = {"message": text.replace("\n", " ")[:200], "code": error.code}
+        if frame is not None and "receipt" in frame.headers:
+            headers["receipt-id"] = frame.headers["receipt"]  # STOMP 1.2, ERROR: SHOULD
+        if error.code == "no-common-version":
+            headers["version"] = SUPPORTED
+        body = f"{text}\n".encode()
+        headers |= {"content-type": "text/plain", "content-length": str(len(body))}
+        if self.broker.refusals.tell(self.name, error, closes=closes):
+            notifications.refused(self, error, frame)
+        self.say(encode_frame(Frame("ERROR", headers, body), self.session.version))
+        if closes:
+            self.end(is_failure=True)
+
+    def refuse_each(self, error: StompboxError, event: Sends) -> None:
+        """The same for SENDs of a run, none of which had an effect."""
+        receipts = event.receipts or [b""] * len(event.bodies)
+        for receipt in receipts:
+            if self.is_ended:
+                return
+            headers = {"receipt": unescape(receipt, self.session.version, "SEND").decode()} if receipt else {}
+            self.refuse(error, Frame("SEND", headers, b""))
+
+    def fail(self, error: FrameError) -> None:
+        frame = None if error.receipt is None else Frame("", {"receipt": error.receipt})
+        self.refuse(error, self.upload.frame if frame is None and self.upload is not None else frame)
+
+    def end(self, *, is_failure: bool, then: Callable[[], None] | None = None) -> None:
+        """Nothing more is obeyed; what it held goes back, and `then` is called. The socket closes when all is said."""
+        self.is_ended = True
+        self.session.state = State.ENDING
+        self.reading.clear()
+        self.broker.leave_user(self)
+        self._leave(is_failure=is_failure, then=then)
+        self.account.look(self)
+        if self.outgoing is not None:
+            self.broker.loop.call_later(GRACE, self._cut)
+
+    def shut(self) -> None:
+        """The broker stops."""
+        self.pending.clear()
+        if not self.is_ended:
+            self.out.append(last_word(self))
+            self.end(is_failure=False)
+        self.broker.waiting.pop(self, None)
+        if self.outgoing is not None:  # nothing more can be said within a frame
+            self.outgoing = None
+            self.out.clear()
+        self.write_out()
+
+    def says_its_last(self) -> bool:
+        """The client has ended its side; whether there are answers that it waits for. The socket closes when they are said."""
+        if not self.pending.size and not self.is_leaving:
+            return False
+        if not self.is_ended:
+            self.end(is_failure=True)
+            self.broker.flush()
+        return True
+
+    def lost(self) -> None:
+        """The socket is gone. What has come and waits for its turn, or for its login, is obeyed first."""
+        if self.is_lost:
+            return
+        self.is_lost = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self.broker.pressure.leave(self)
+        if not self.reading.will_go_on:
+            self.broker.turns.in_time(self._all_gone)
+
+    def _all_gone(self) -> None:
+        self.gone()
+        self.broker.flush_soon()
+
+    def gone(self) -> None:
+        """The socket is gone, and nothing is left to be obeyed."""
+        self.is_gone = True
+        broker = self.broker
+        holding = self.reading.holding
+        if holding is not None and holding.messages:
+            broker.engine.counters["not-taken"] += holding.messages
+            log.info("%s: gone while %d messages waited for room; they were not taken", self.name, holding.messages)
+        broker.engine.now = broker.now()
+        if not self.is_ended:
+            self.end(is_failure=True)
+        self.outgoing = None
+        self.out.clear()
+        self.pending.clear()
+        broker.waiting.pop(self, None)
+        if self.requests is not None:
+            self.requests.drained()
+            self.requests = None
+        broker.leave(self)
+        self.account.close(broker.ledger)
+        self.reading.leave()
+
+    def _leave(self, *, is_failure: bool, then: Callable[[], None] | None) -> None:
+        """What it held goes back, in as many turns as that takes."""
+        self.upload = None
+        self.unflushed.clear()
+        self.unread.waiting.clear()
+        self.is_leaving, self._afterwards = True, then
+        self.broker.turns.run(self._leaving(is_failure=is_failure), self._has_left)
+        if self.is_leaving:
+            self._afterwards = partial(self._say_last, then)
+
+    def _leaving(self, *, is_failure: bool) -> Iterator[None]:
+        engine = self.broker.engine
+        transactions, self.transactions = self.transactions, {}
+        consumers, self.consumers = self.consumers, {}
+        for consumer in consumers.values():
+            consumer.is_started = False
+        for transaction in transactions.values():
+            self.broker.timeouts.ended(transaction)
+        for transaction in transactions.values():  # STOMP 1.2, ABORT: implicitly aborted; what it acknowledged is not
+            yield from closing.aborting(engine, transaction, is_failure=is_failure)
+        for consumer in consumers.values():
+            yield from closing.closing(engine, consumer, is_failure=is_failure)
+        yield from self.temporaries.closing()
+
+    def _has_left(self) -> None:
+        self.is_leaving = False
+        if self.pulse is not None:
+            notifications.tell(self, Event.CONNECTION_DESTROYED)
+        then, self._afterwards = self._afterwards, None
+        if then is not None:
+            then()
+
+    def _say_last(self, then: Callable[[], None] | None) -> None:
+        """It took some turns."""
+        if then is not None:
+            then()
+        self.write_out()
+
+    # Time
+
+    def agree(self, agreement: Agreement) -> None:
+        """Logged in: from now on heart-beats and the time to live count."""
+        self.pulse = Pulse(agreement, self.broker.loop.time())
+        if not self.is_lost:
+            self._plan_beat()
+
+    def _plan_beat(self) -> None:
+        assert self.pulse is not None
+        deadline = self.pulse.next_deadline()
+        if deadline is not None:
+            self._timer = self.broker.loop.call_at(deadline, self._beat)
+
+    def _beat(self) -> None:
+        if self.is_lost or self.pulse is None:
+            return
+        now = self.broker.loop.time()
+        if self.reading.is_stuck:  # nobody listens to what it says
+            self.pulse.received(self.unread.last_sign(self, now))
+        due = self.pulse.due(now)
+        if due is Action.TIME_OUT and not self.is_ended:
+            self.refuse(self.pulse.timed_out())
+            if not self.is_ended:
+                self.end(is_failure=True)
+            self.write_out()
+            if self.transport.is_clogged:  # it would not read it
+                self.transport.abort()
+            self.broker.flush()
+            return
+        if due is Action.SEND and not self.is_ended:
+            self.out.append(b"\n")
+            self.write_out()
+        self._plan_beat()
+
+    def dismiss(self, error: StompboxError) -> bool:
+        """Its door has something against it, before its login: an ERROR, and the close. False: it is too late for that."""
+        if self.is_lost or self.is_ended:
+            return False
+        self.refuse(error)
+        if not self.is_ended:
+            self.end(is_failure=True)
+        self.write_out()
+        self.broker.flush()
+        return True
+
+    @property
+    def name(self) -> str:
+        return f"connection {self.session_id} from {self.peer}"
+
+    def __repr__(self) -> str:
+        return (
+            f"<Connection {self.session_id} {self.peer} {self.session!r} user={self.user.name!r} "
+            f"subscriptions={len(self.consumers)} transactions={len(self.transactions)}>"
+        )
+
+
+def limits_of(options: ListenerOptions) -> Limits:
+    return Limits(
+        options.max_header_size, options.max_headers, options.max_body_size,
+        options.max_control_body_size, options.max_frame_size_before_login,
+    )  # fmt: skip

@@ -1,0 +1,304 @@
+"""What one client sends, on its way to being obeyed: its octets become frames here, and each frame is obeyed in its order.
+
+A read is obeyed up to the end of its turn (turns.py). While the rest of it waits nothing more is read, and what the transport had read
+already waits behind it; nobody holds it against the client that its heart-beats are not read meanwhile. When the socket is gone, what
+had come is obeyed all the same, after the login that it waits for: who sends and closes has sent.
+
+| the connection is …  | because                                          | until           | its frames        |
+|----------------------|--------------------------------------------------|-----------------|-------------------|
+| held                 | a login, or a time in a log, is being looked at  | `go_on`         | wait              |
+| waiting              | it had its turn                                  | its next turn   | wait              |
+| paused               | others must keep up with it (pressure.py)        | `resume`        | of a read: obeyed |
+| holding its SENDs    | an address that it sends to is full (limiting.py)| `resume`        | but ACKs, wait    |
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+from weakref import proxy
+
+from stompbox.errors import FrameError, IllegalFrame, StompboxError
+from stompbox.server.frames import acknowledging, sending
+from stompbox.server.limiting import Holding
+from stompbox.server.turns import FOREVER, SMALL
+from stompbox.stomp.codec import faulty
+from stompbox.stomp.frames import Frame
+from stompbox.stomp.runs import Acks, Sends
+
+if TYPE_CHECKING:
+    from stompbox.server.session.connection import Connection
+
+SLACK: Final = 4  # octets beyond the limit of a stranger's frame, by which the decoder says what of it is too long
+
+
+class Reading:
+    """Of one connection."""
+
+    __slots__ = (
+        "_before_login", "_frame", "connection", "events", "has_sent", "holding", "is_held", "is_paused", "is_waiting", "left", "steps",
+        "turns",
+    )  # fmt: skip
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.turns = connection.broker.turns
+        self.events: Iterator[object] | None = None  # the rest of a read
+        self.steps: Iterator[None] | None = None  # the rest of a frame before it
+        self.left: deque[bytes] | None = None  # what came after it
+        self.is_held = False
+        self.is_waiting = False
+        self.is_paused = False
+        self.holding: Holding | None = None  # what waits for room in an address
+        self.has_sent = False  # messages, in the read that is being obeyed
+        self._frame: Frame | None = None  # whose steps they are
+        self._before_login = 0  # octets that came
+
+    # Whether it is read
+
+    @property
+    def is_stuck(self) -> bool:
+        """Nobody listens to what the client says."""
+        return self.is_held or self.is_waiting or self.is_paused
+
+    @property
+    def has_left(self) -> bool:
+        """Something has come that is not obeyed yet."""
+        return self.events is not None or self.steps is not None or bool(self.left)
+
+    @property
+    def will_go_on(self) -> bool:
+        """Something that has come is obeyed later, whatever becomes of the socket."""
+        return self.is_waiting or (self.is_held and self.has_left)
+
+    def _look_at_reading(self) -> None:
+        if self.is_stuck:
+            self.connection.transport.pause_reading()
+        else:
+            self.connection.transport.resume_reading()
+
+    def hold(self) -> None:
+        """Stops reading and obeying until `go_on`."""
+        self.is_held = True
+        self._look_at_reading()
+
+    def go_on(self) -> None:
+        """What it was held for is done, or nobody wants it any more."""
+        connection = self.connection
+        if connection.is_gone:
+            return
+        self.is_held = False
+        self._obey_left(self.turns.allowance())
+        if self._is_over():
+            self._wait()
+        self._look_at_reading()
+        if connection.is_lost and not self.will_go_on:
+            connection.gone()
+        connection.broker.flush()
+
+    def pause(self) -> None:
+        """Reads no further until `resume`."""
+        self.is_paused = True
+        self._look_at_reading()
+
+    def resume(self) -> None:
+        self.is_paused = False
+        holding, self.holding = self.holding, None
+        if holding is not None and not self.connection.is_ended:
+            self.events = chain(holding.events, self.events or ())
+            if not self.is_held:
+                self._wait()
+        self._look_at_reading()
+
+    def hold_sends(self) -> None:
+        """Reads on, but only for ACK and NACK, until `resume`."""
+        if self.holding is None:
+            self.holding = Holding(self.connection)
+
+    def clear(self) -> None:
+        """Nothing more is obeyed; a frame that is half done is done."""
+        steps, self.events, self.steps = self.steps, None, None
+        self.left = None
+        if steps is not None:
+            self.turns.run(_whole(steps), _nothing)
+
+    # What comes
+
+    def receive(self, data: bytes) -> None:
+        """Octets from the client."""
+        if self.is_held or self.is_waiting:  # what the transport had read already: the next WebSocket message, the next TLS record
+            self._put_off(data)
+            return
+        size = len(data)
+        if not self.connection.decoder.logged_in and self.turns.is_over:  # many strangers at once wait for each other
+            self._put_off(data)
+        else:
+            self._take(data, self.turns.allowance() if size > SMALL else FOREVER)
+        if (self.events is not None or self.steps is not None or self.left) and self._is_over():
+            self._wait()
+        self.connection.broker.was_read(size)
+
+    def _put_off(self, data: bytes, *, is_next: bool = False) -> None:
+        """For later, behind what waits already; `is_next`: before it."""
+        if self.left is None:
+            self.left = deque()
+        if is_next:
+            self.left.appendleft(data)
+        else:
+            self.left.append(data)
+
+    def _is_over(self) -> bool:
+        """Its turn was over before all was obeyed."""
+        return self.has_left and not (self.is_held or self.connection.is_ended)
+
+    def _wait(self) -> None:
+        if not self.is_waiting:
+            self.is_waiting = True
+            self.turns.later(self._have_turn)
+            self._look_at_reading()
+
+    def _have_turn(self, until: float) -> bool:
+        """True when that was not all."""
+        self._obey_left(until)
+        if self._is_over():
+            return True
+        self.is_waiting = False
+        connection = self.connection
+        if connection.is_lost:
+            if not self.will_go_on:
+                connection.gone()
+        elif not connection.is_ended:
+            self._look_at_reading()
+        return False
+
+    def _obey_left(self, until: float) -> None:
+        """What has come, as far as there is time."""
+        while self._is_over():
+            if self.events is None and self.steps is None:
+                assert self.left
+                self._take(self.left.popleft(), until)
+            else:
+                self._obey_all(self.events or iter(()), until)
+            if self.events is not None or self.steps is not None or self.turns.clock() > until:
+                return
+
+    def _take(self, data: bytes, until: float) -> None:
+        if self.connection.decoder.logged_in:
+            self._feed(data, until)
+        else:
+            self._feed_first(data, until)
+
+    def _feed(self, data: bytes, until: float) -> None:
+        """The one place where bytes meet the decoder: whatever it finds at fault, at once or later, is an ERROR and the close."""
+        try:
+            events = self.connection.decoder.receive(data)
+        except FrameError as error:
+            events = faulty(error)
+        self._obey_all(events, until)
+
+    def _feed_first(self, data: bytes, until: float) -> None:
+        """Of a stranger no more is looked at than one frame may have, however it comes: as EOLs, in pieces, in many messages."""
+        connection = self.connection
+        limit = connection.options.max_frame_size_before_login
+        most = limit + SLACK
+        room = most - self._before_login
+        self._before_login += len(data)
+        if len(data) > room:
+            self._put_off(data[room:], is_next=True)
+        self._feed(data[:room], until)
+        if connection.is_ended or connection.decoder.logged_in or self.is_held or self.events is not None:
+            return
+        if self._before_login >= most:
+            text = f"{self._before_login} octets and no CONNECT among them; the limit is {limit} (maxFrameSizeBeforeLogin)"
+            self._obey_all(faulty(FrameError("too-much-before-login", text)), FOREVER)
+
+    # What is obeyed
+
+    def begin(self, steps: Iterator[None], frame: Frame | None) -> None:
+        """A frame takes long: its steps are taken before the next one is looked at. What they raise is the frame's ERROR."""
+        self.steps, self._frame = steps, frame
+
+    def _obey_all(self, events: Iterator[object], until: float) -> None:
+        """The frames of a read; when its turn is over the rest is left."""
+        connection, clock = self.connection, self.turns.clock
+        connection.broker.engine.now = connection.broker.now()
+        self.events = None
+        is_obeying, frames = self.steps is not None, self.turns.frames
+        try:
+            if is_obeying and not self._take_steps(until):
+                self.events = events
+                return
+            is_obeying = False
+            for event in () if connection.is_ended else events:
+                frames -= 1
+                if self.holding is None or not self.holding.takes(event):
+                    kind = type(event)
+                    if kind is not Frame:  # frames pass by the session's table by themselves
+                        connection.session.require_open("SEND" if kind is not Acks else "ACK")
+                    is_obeying = True
+                    if kind is Sends:
+                        connection.attempt(sending.sends, event, None)
+                    elif kind is Acks:
+                        connection.attempt(acknowledging.acks, event, None)
+                    else:
+                        connection.obey(event)  # type: ignore[arg-type]
+                    is_done = self.steps is None or self._take_steps(until)
+                    if connection.is_ended:
+                        break
+                    if not is_done or self.is_held:
+                        self.events = events
+                        break
+                    is_obeying = False
+                if not frames or clock() > until:
+                    self.events = events
+                    break
+        except FrameError as error:
+            connection.fail(error)
+        except IllegalFrame as error:
+            connection.refuse(error)
+        except Exception as error:
+            if is_obeying:
+                raise
+            connection.contain("octets were parsed", error)  # the decoder is this connection's own
+        if self.has_sent:
+            self.has_sent = False
+            connection.broker.pressure.has_read(connection)
+        if connection.out or connection.is_ended or connection.outgoing is not None:
+            connection.write_out()
+        connection.account.glance(connection)
+
+    def _take_steps(self, until: float) -> bool:
+        """Whether the frame is done."""
+        assert self.steps is not None
+        if until is FOREVER:  # a small read: one frame of it is long all the same
+            until = self.turns.allowance()
+        try:
+            for _ in self.steps:
+                if self.turns.clock() > until:
+                    return False
+        except StompboxError as error:
+            self.steps = None
+            self.connection.refuse(error, self._frame)
+        self.steps = None
+        return True
+
+    def leave(self) -> None:
+        """The connection is gone, and is to be forgotten: nothing of its own may refer to it."""
+        self.holding = None
+        self.connection = proxy(self.connection)
+
+    def __repr__(self) -> str:
+        return f"<Reading of {self.connection.name} left={self.has_left} stuck={self.is_stuck}>"
+
+
+def _whole(steps: Iterator[None]) -> Iterator[None]:
+    """Those of a frame of somebody who is gone: nobody is told what was wrong with it."""
+    with suppress(StompboxError):
+        yield from steps
+
+
+def _nothing() -> None:
+    pass

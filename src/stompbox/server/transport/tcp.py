@@ -1,0 +1,332 @@
+"""Listeners and sockets: TCP and TLS, with STOMP and STOMP over WebSocket on one port, told apart by the first bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from contextlib import suppress
+from struct import Struct
+from typing import TYPE_CHECKING, cast
+
+from msgspec.structs import replace
+
+from stompbox.config import Listener
+from stompbox.errors import ConfigError, FrameError, IllegalFrame, PeerError, Refused, reason_of
+from stompbox.server.faults import guarded
+from stompbox.server.session.connection import Connection
+from stompbox.server.transport import proxy
+from stompbox.server.transport.admission import Admission
+from stompbox.server.transport.tls import secured, tls_context
+
+if TYPE_CHECKING:
+    from stompbox.errors import StompboxError
+    from stompbox.server.broker import Broker
+    from stompbox.server.transport.websocket import WebSocket
+
+# How a request of HTTP begins (RFC 9110, 9.3, RFC 5789; and the preface of HTTP/2). CONNECT is STOMP's word, too, and read as that
+HTTP = (b"GET ", b"HEAD ", b"POST ", b"PUT ", b"DELETE ", b"OPTIONS ", b"TRACE ", b"PATCH ", b"PRI ")
+TLS_HELLO = b"\x16\x03"  # how a TLS client begins (RFC 8446, 5.1: handshake, version 3.x)
+LAST_HEARD = Struct("52xII")  # struct tcp_info of Linux: tcpi_last_data_recv and tcpi_last_ack_recv, ms
+PROBES = 127  # unanswered ones after which the system gives up by itself; the most that Linux takes
+LAST_WORDS = 10.0  # seconds in which the disk must have what a peer waits for that says no more itself
+LINGER = 1.0  # seconds in which the peer may read what was last said (STOMP 1.2, Connection Lingering)
+DROPPED = 16 << 20  # octets that are read and dropped meanwhile; then nothing is read any more
+
+
+class Socket(asyncio.Protocol):
+    """One accepted socket. Is the transport of its Connection, or of the WebSocket in between.
+
+    From here on it has `handshakeTimeout` for all that comes before its login: TLS, PROXY header, WebSocket and CONNECT.
+    """
+
+    __slots__ = (
+        "__weakref__", "_awaits_proxy", "_closing", "_deadline", "_dropped", "_first", "_is_half_closed", "_is_readable", "_raw",
+        "_receiver", "_transport", "admission", "broker", "is_clogged", "listener", "peer",
+    )  # fmt: skip
+
+    def __init__(self, broker: Broker, door: Door) -> None:
+        self.broker = broker
+        self.listener = door.listener
+        self.admission = door.admission
+        self.is_clogged = False
+        self.peer = "local"
+        self._is_readable = not self.listener.is_tls  # the TLS hand-shake is done
+        self._closing = False
+        self._dropped = 0  # octets that came meanwhile
+        self._is_half_closed = False
+        self._receiver: Connection | WebSocket | None = None
+        self._first = b""
+        self._awaits_proxy = self.listener.options.proxy_protocol_enabled
+
+    @guarded
+    def accepted(self, transport: asyncio.Transport) -> None:
+        """The first that is known of it; with TLS the hand-shake is still to come."""
+        self._transport = self._raw = transport
+        raw = transport.get_extra_info("socket")
+        if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
+            with suppress(OSError):  # some systems say so when the peer is gone already; it is no fault of ours
+                raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        name = transport.get_extra_info("peername")
+        self.peer = str(name[0]) if name else "local"
+        self.broker.sockets.add(self)
+        options = self.listener.options
+        self._deadline = self.broker.loop.call_later(options.handshake_timeout / 1000, self._late)
+        self.admission.arrive(self, options)
+        if not self._awaits_proxy:
+            self._is_located()
+
+    @guarded
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """What it says can be read."""
+        if not self.listener.is_tls:
+            self.accepted(cast(asyncio.Transport, transport))
+        elif self._closing:
+            cast(asyncio.Transport, transport).abort()
+            return
+        self._is_readable = True
+        self._transport = cast(asyncio.Transport, transport)
+        self._limit_buffer()
+
+    def _limit_buffer(self) -> None:
+        # With no room at all in its buffer a transport writes at once, and tells when the system has taken everything. That of TLS
+        # would never tell with 0: it pauses at its limit, a plain one beyond
+        self._transport.set_write_buffer_limits(high=1 if self.listener.is_tls else 0, low=0)
+
+    def _is_located(self) -> bool:
+        """Whether its address may have one connection more."""
+        try:
+            self.admission.locate(self, self.peer, self.listener.options)
+        except Refused as error:
+            self.dismiss(error)
+            return False
+        return True
+
+    def _late(self) -> None:
+        timeout = self.listener.options.handshake_timeout
+        self.dismiss(IllegalFrame("handshake-timeout", f"no CONNECT within {timeout} ms (handshakeTimeout)", closes=True))
+
+    @guarded
+    def data_received(self, data: bytes) -> None:
+        if self._closing:
+            self._drop(len(data))
+            return
+        receiver = self._receiver
+        if receiver is not None:
+            receiver.receive(data)
+            return
+        self._first += data
+        if self._awaits_proxy and not self._introduced():
+            return
+        if self._first.startswith(TLS_HELLO) and not self.listener.is_tls:
+            text = f"a TLS client on {self.listener}, which speaks without TLS; give it an ssl:// listener, or the client a tcp URL"
+            self.dismiss(IllegalFrame("tls-not-spoken", text, closes=True))
+            return
+        if any(len(self._first) < len(word) and word.startswith(self._first) for word in HTTP):
+            return
+        first, self._first = self._first, b""
+        if first.startswith(HTTP):
+            from stompbox.server.transport.websocket import WebSocket  # most brokers start without one
+
+            self._receiver = WebSocket(self.broker, self.listener, self, self.peer)
+        else:
+            self._receiver = Connection(self.broker, self.listener, self, self.peer)
+        self._receiver.receive(first)
+
+    def _introduced(self) -> bool:
+        """Whether the balancer has said all of whose connection this is."""
+        try:
+            found = proxy.read(self._first)
+        except FrameError as error:
+            self.dismiss(error)
+            return False
+        except Exception as error:
+            self.broker.faults.drop(self, "a PROXY header was parsed", error)
+            return False
+        if found is None:
+            return False
+        self._awaits_proxy = False
+        self.peer, self._first = found[0] or self.peer, self._first[found[1] :]
+        return self._is_located() and bool(self._first)
+
+    def dismiss(self, error: StompboxError) -> None:
+        """It is to go: told in an ERROR, unless it has not come so far that it could read one."""
+        if self._receiver is None and self._is_readable:
+            self._receiver = Connection(self.broker, self.listener, self, self.peer)
+        if self._receiver is not None and self._receiver.dismiss(error):
+            return
+        self.broker.refusals.tell(f"connection from {self.peer}", error, closes=True)
+        self._closing = True
+        self._transport.abort()
+
+    def enter(self) -> None:
+        """Logs in. Raises Refused where the listener has enough of them."""
+        if self not in self.broker.sockets:  # gone while its login was verified: what it said is obeyed, and it takes no room
+            return
+        self.admission.enter(self, self.listener.options)
+        self._deadline.cancel()
+
+    def pause_writing(self) -> None:
+        self.is_clogged = True
+
+    @guarded
+    def resume_writing(self) -> None:
+        self.is_clogged = False
+        if self._receiver is not None:
+            self._receiver.drained()
+
+    @guarded
+    def eof_received(self) -> bool:
+        """The peer says no more, and may still read (`nc -N`): what waits for the disk is said first. Else the transport closes."""
+        self._is_half_closed = True
+        receiver = self._receiver
+        if self._closing or not isinstance(receiver, Connection) or not self._transport.can_write_eof():
+            return False
+        if not receiver.says_its_last():
+            return False
+        self._deadline.cancel()
+        self._deadline = self.broker.loop.call_later(LAST_WORDS, self._transport.close)
+        return True
+
+    @guarded
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self._is_readable and not self._closing:
+            text = f"the TLS hand-shake failed: {str(error or 'the peer has gone')[:200]!r}"
+            self.broker.refusals.tell(f"connection from {self.peer}", PeerError("tls-handshake-failed", text), closes=True)
+        self._closing = True
+        self._deadline.cancel()
+        self.admission.gone(self)
+        self.broker.sockets.discard(self)
+        receiver, self._receiver = self._receiver, None
+        if receiver is not None:
+            receiver.lost()
+
+    # The transport of a Connection
+
+    @property
+    def certificate_name(self) -> str:
+        certificate = self._transport.get_extra_info("peercert")  # empty unless it was verified
+        parts = [part for name in (certificate or {}).get("subject", ()) for part in name]
+        return next((value for key, value in parts if key == "commonName"), "")
+
+    @property
+    def unread(self) -> int:
+        """None: a Connection is given all at once."""
+        return 0
+
+    @property
+    def unsent(self) -> int:
+        """Octets that were written and that the system has not taken."""
+        size = self._transport.get_write_buffer_size()
+        return size if self._raw is self._transport else size + self._raw.get_write_buffer_size()
+
+    @property
+    def silence(self) -> float | None:
+        heard = self._last_heard()
+        return None if heard is None else heard[0]
+
+    @property
+    def absence(self) -> float | None:
+        heard = self._last_heard()
+        return None if heard is None else min(heard)
+
+    def _last_heard(self) -> tuple[float, float] | None:
+        raw = self._transport.get_extra_info("socket")
+        try:
+            info = raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, LAST_HEARD.size)  # tcp(7); Linux has it
+        except (AttributeError, OSError):
+            return None
+        data, answer = LAST_HEARD.unpack(info)
+        return data / 1000, answer / 1000
+
+    def probe(self, seconds: int) -> None:
+        raw = self._transport.get_extra_info("socket")
+        with suppress(AttributeError, OSError):
+            for option, value in ((socket.TCP_KEEPIDLE, seconds), (socket.TCP_KEEPINTVL, seconds), (socket.TCP_KEEPCNT, PROBES)):
+                raw.setsockopt(socket.IPPROTO_TCP, option, value)
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # RFC 9293, 3.8.4
+
+    def write(self, data: bytes) -> None:
+        if not (self.broker.has_failed or self._transport.is_closing()):
+            self._transport.write(data)
+
+    def pause_reading(self) -> None:
+        if not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        """Half-closes where TCP can, reads and drops what comes, and closes when the peer does, or after LINGER."""
+        if self._closing:
+            return
+        self._closing = True
+        self._deadline.cancel()
+        self.admission.linger(self)
+        if self._is_half_closed:
+            self._transport.close()
+            return
+        try:
+            if self._transport.can_write_eof():
+                self._transport.write_eof()
+            self.resume_reading()  # what is not read would reset the connection at its close, and what was last said would be lost
+        except OSError:  # the peer is gone
+            self._transport.abort()
+            return
+        self._deadline = self.broker.loop.call_later(LINGER, self._close_now)
+
+    def _drop(self, size: int) -> None:
+        self._dropped += size
+        if self._dropped > DROPPED:
+            self.pause_reading()
+
+    def _close_now(self) -> None:
+        self._transport.close()
+        self._deadline = self.broker.loop.call_later(LINGER, self._transport.abort)
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+
+class Door:
+    """What is listened on, and how those who come are received: both may change while it is open."""
+
+    def __init__(self, broker: Broker, listener: Listener) -> None:
+        """Raises ConfigError for certificates or a transformer that cannot be loaded."""
+        self.broker = broker
+        self.admission = Admission()
+        self.listener, self.context = self.prepare(listener)
+        self.configured = str(listener)
+
+    def prepare(self, listener: Listener) -> tuple[Listener, ssl.SSLContext | None]:
+        """What `change` needs; the files of certificates are read again. Raises ConfigError, and changes nothing."""
+        self.broker.transform_of(listener.options)
+        return listener, tls_context(listener) if listener.is_tls else None
+
+    def change(self, listener: Listener, context: ssl.SSLContext | None) -> None:
+        """For those who come from now on."""
+        self.listener, self.context = replace(listener, port=self.listener.port), context
+
+    def opened(self, port: int) -> None:
+        """It is listened on, at a port that the system may have chosen: what is shown of it has that one."""
+        self.listener = replace(self.listener, port=port)
+
+    def receive(self) -> asyncio.BaseProtocol:
+        accepted = Socket(self.broker, self)
+        if self.context is None:
+            return accepted
+        return secured(accepted, self.context, self.broker.loop)
+
+
+async def listen(broker: Broker, listener: Listener) -> asyncio.Server:
+    """Starts to accept. Raises ConfigError when the address cannot be listened on."""
+    door = Door(broker, listener)
+    try:
+        server = await broker.loop.create_server(door.receive, listener.host, listener.port, backlog=1024, reuse_address=True)
+    except OSError as error:
+        raise ConfigError("cannot-listen", f"cannot listen on {listener}: {reason_of(error)}; --listen chooses another place") from None
+    door.opened(server.sockets[0].getsockname()[1])
+    broker.doors.append(door)
+    return server

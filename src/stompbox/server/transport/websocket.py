@@ -1,0 +1,438 @@
+"""STOMP over WebSocket (RFC 6455): the hand-shake, and frames in messages of the kind that the client sends.
+
+A message from the client may hold any part of the stream; what goes out is whole frames (large ones in pieces), several in one message
+as long as they are small, as text where they are UTF-8 and the client speaks text, else as binary.
+"""
+
+from __future__ import annotations
+
+import codecs
+import http
+import logging
+from collections.abc import Iterator, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from websockets.frames import CloseCode, Frame, Opcode
+from websockets.http11 import Request
+from websockets.protocol import State
+from websockets.server import ServerProtocol
+from websockets.typing import Subprotocol
+
+from stompbox.config import Listener, host_of, is_loopback, is_own_host
+from stompbox.errors import FrameError, PeerError, Refused, StompboxError
+from stompbox.server.session.connection import Connection
+from stompbox.server.transport.webframes import Frames
+
+if TYPE_CHECKING:
+    from stompbox.server.broker import Broker
+    from stompbox.server.transport.tcp import Socket
+
+_library = logging.getLogger("stompbox.websockets")  # what it says of each connection is said here
+_library.setLevel(logging.WARNING)
+STATUS: Final = MappingProxyType(
+    {
+        "no-such-path": http.HTTPStatus.NOT_FOUND,
+        "origin-refused": http.HTTPStatus.FORBIDDEN,
+        "host-not-allowed": http.HTTPStatus.MISDIRECTED_REQUEST,
+    }
+)
+MESSAGE: Final = 8192  # octets of a message with several frames: what the strictest clients take (Tomcat; Jetty 64 KiB, Python 1 MiB)
+TURN: Final = 128  # frames of one client that are parsed before others have their turn: about 2 ms
+MORE: Final = 1024  # octets that one message may have beyond the frame in it: the codec says better what is too long
+REQUEST: Final = 16 << 10  # octets that the request of a hand-shake may have at the least: browsers send cookies
+_CONTENT_LENGTH: Final = b"\ncontent-length:"
+GET: Final = b"GET "  # RFC 6455, 4.1: the method of the hand-shake
+_END_OF_HEAD: Final = b"\r\n\r\n"
+_TextDecoder = codecs.getincrementaldecoder("utf-8")
+SUBPROTOCOLS = [Subprotocol(name) for name in ("v12.stomp", "v11.stomp", "v10.stomp")]
+
+
+class _Protocol(ServerProtocol):
+    """The library would close without a word where a message is too big; here an ERROR comes before the close (WebSocket._parse)."""
+
+    is_too_big = False
+
+    def fail(self, code: CloseCode | int, reason: str = "") -> None:
+        if code == CloseCode.MESSAGE_TOO_BIG and self.state is State.OPEN:
+            self.is_too_big = True
+            return
+        super().fail(code, reason)
+
+
+class WebSocket:
+    """Between a socket and its Connection; a transport for the one, a receiver for the other."""
+
+    def __init__(self, broker: Broker, listener: Listener, socket: Socket, peer: str) -> None:
+        self.broker = broker
+        self.listener = listener
+        self.socket = socket
+        self.peer = peer
+        options = listener.options
+        extensions = None
+        if options.web_socket_compression_supported:
+            from websockets.extensions.permessage_deflate import ServerPerMessageDeflateFactory
+
+            extensions = [ServerPerMessageDeflateFactory()]
+        most = options.max_frame_size_before_login + MORE
+        self.protocol = _Protocol(
+            subprotocols=SUBPROTOCOLS, select_subprotocol=_select, extensions=extensions, max_size=most, logger=_library
+        )  # fmt: skip
+        self.connection: Connection | None = None
+        self.speaks_text = True
+        self._text = _TextDecoder()  # of a text message, what has come of it
+        self._close_code = CloseCode.NORMAL_CLOSURE
+        self._frames = Frames()
+        self._strange = 0  # frames that came before the login
+        self._request = 0  # octets of the hand-shake
+        self._left = b""  # what waits for the next turn
+        self._is_planned = False
+        self._is_paused = False
+        self._is_refused = False
+
+    # The receiver of a socket
+
+    def receive(self, data: bytes) -> None:
+        if self.connection is None and not self._request and not data.startswith(GET):
+            self._refuse_method(data.partition(b" ")[0].decode())
+            return
+        self._left = self._left + data if self._left else data
+        if not self._is_planned:
+            self._read()
+
+    def _read(self) -> None:
+        """As many frames as one turn of the loop may have; the rest of them waits behind the other connections."""
+        data, self._left = self._left, b""
+        at = frames = 0
+        if self.connection is None:
+            at = self._read_request(data)
+        while at < len(data) and frames < TURN and not self._is_paused and self._is_open:
+            most = 1 if self._is_strange else TURN - frames
+            stop, count, longest = self._frames.portion(data, at, most, self._limit)
+            frames += count
+            if not self._may_be(count, longest):
+                break
+            self._parse(data[at:stop])
+            at = stop
+        if at < len(data) and self._is_open:
+            self._left = data[at:]
+            self.socket.pause_reading()
+            self._plan()
+
+    def _plan(self) -> None:
+        if self._left and not self._is_paused and not self._is_planned:
+            self._is_planned = True
+            self.broker.loop.call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        self._is_planned = False
+        if self._is_paused or not self._is_open:
+            return
+        self._read()
+        if not self._left and not self._is_paused:
+            self.socket.resume_reading()
+
+    @property
+    def _is_open(self) -> bool:
+        connection = self.connection
+        return connection is not None and not connection.is_ended and self.protocol.state is State.OPEN
+
+    @property
+    def _is_strange(self) -> bool:
+        return self.connection is None or not self.connection.decoder.logged_in
+
+    @property
+    def _limit(self) -> int:
+        """Octets of a frame."""
+        options = self.listener.options
+        return options.max_frame_size_before_login + MORE if self._is_strange else options.web_socket_max_frame_payload_length
+
+    def _may_be(self, count: int, longest: int) -> bool:
+        """Whether such frames may come; a long one is refused at its announcement."""
+        assert self.connection is not None
+        options = self.listener.options
+        if not self._is_strange:
+            limit = self._limit
+            if longest <= limit:
+                return True
+            text = f"a WebSocket frame of {longest} octets; the limit is {limit} (webSocketMaxFramePayloadLength)"
+            self._close_code = CloseCode.MESSAGE_TOO_BIG  # RFC 6455, 7.4.1
+            self.connection.dismiss(FrameError("websocket-frame-too-large", text))
+            return False
+        self._strange += count
+        if longest > self._limit:
+            text = f"a WebSocket frame of {longest} octets before CONNECT; the limit is {options.max_frame_size_before_login}"
+            self._close_code = CloseCode.MESSAGE_TOO_BIG
+            self.connection.dismiss(FrameError("too-much-before-login", f"{text} (maxFrameSizeBeforeLogin)"))
+        elif self._strange > options.web_socket_max_frames_before_login:
+            text = f"{self._strange} WebSocket frames before CONNECT; the limit is {options.web_socket_max_frames_before_login}"
+            self.connection.dismiss(FrameError("too-much-before-login", f"{text} (webSocketMaxFramesBeforeLogin)"))
+        return not self.connection.is_ended
+
+    def _read_request(self, data: bytes) -> int:
+        """The HTTP request; where the first WebSocket frame begins, or the end of what came."""
+        end = data.find(_END_OF_HEAD)
+        stop = end + len(_END_OF_HEAD) if end >= 0 else len(data)
+        self._request += stop
+        limit = max(self.listener.options.max_frame_size_before_login, REQUEST)
+        if self._request > limit:
+            error = PeerError("bad-handshake", f"the request of a WebSocket hand-shake has more than {limit} octets")
+            self._answer(http.HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, error)
+            return len(data)
+        if end < 0 and data:  # the end of the head may be cut in two
+            kept = next((size for size in (3, 2, 1) if data.endswith(_END_OF_HEAD[:size])), 0)
+            stop -= kept
+            self._request -= kept
+            self._left = data[stop:]
+        self._parse(data[:stop])
+        return stop if self.connection is not None else len(data)
+
+    def _parse(self, data: bytes) -> None:
+        payloads: list[bytes] = []
+        try:
+            is_text = all(self._take(frame, payloads) for frame in self._parsed(data))
+        except Exception as error:
+            self.broker.faults.drop(self.socket, "what a WebSocket brought was parsed", error)
+            return
+        fault = self.protocol.handshake_exc
+        if self.connection is None and fault is not None and not self._is_refused:  # nothing that HTTP could answer to
+            text = f"the WebSocket hand-shake is no HTTP request: {str(fault)[:200]!r}"
+            self._answer(http.HTTPStatus.BAD_REQUEST, PeerError("bad-handshake", text))
+        self._send()
+        if payloads and self.connection is not None:
+            self.connection.receive(payloads[0] if len(payloads) == 1 else b"".join(payloads))
+        if not is_text and self.connection is not None:
+            self._close_code = CloseCode.INVALID_DATA  # RFC 6455, 8.1
+            self.connection.dismiss(FrameError("not-utf-8", "a text message of WebSocket is not UTF-8; send octets in binary messages"))
+        if self.protocol.is_too_big and self.connection is not None:
+            self._refuse_size(self.connection)
+        if self.protocol.close_expected():
+            self.socket.close()
+
+    def _refuse_size(self, connection: Connection) -> None:
+        """Of a message whose fragments together, or whose octets when they are inflated, are more than it may have."""
+        name, limit = "webSocketMaxFramePayloadLength", self.listener.options.web_socket_max_frame_payload_length
+        if self._is_strange:
+            name, limit = "maxFrameSizeBeforeLogin", self.listener.options.max_frame_size_before_login
+        self._close_code = CloseCode.MESSAGE_TOO_BIG  # RFC 6455, 7.4.1
+        code = "too-much-before-login" if self._is_strange else "websocket-frame-too-large"
+        connection.dismiss(FrameError(code, f"a WebSocket message has more than {limit} octets, which is the limit ({name})"))
+
+    def dismiss(self, error: StompboxError) -> bool:
+        """Before its login; False: there is nobody yet who could be told."""
+        return self.connection is not None and self.connection.dismiss(error)
+
+    def drained(self) -> None:
+        if self.connection is not None:
+            self.connection.drained()
+
+    def lost(self) -> None:
+        self._is_paused, self._is_planned = False, True
+        while self._left and self._is_open:  # what was read before is obeyed all the same
+            self._read()
+        self._left = b""
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.lost()
+
+    def _parsed(self, data: bytes) -> list[Frame]:
+        """Frames of WebSocket, after the hand-shake is answered. A fault in here has changed nothing but this socket."""
+        self.protocol.receive_data(data)
+        events = self.protocol.events_received()
+        for event in events:
+            if isinstance(event, Request):
+                self._accept(event)
+        return [event for event in events if isinstance(event, Frame)]
+
+    def _accept(self, request: Request) -> None:
+        error = self._fault(request)
+        if error is None:
+            response = self.protocol.accept(request)
+        else:
+            response = self.protocol.reject(STATUS[error.code], f"{error.message} ({error.code})\n")
+        if error is None and response.status_code != http.HTTPStatus.SWITCHING_PROTOCOLS:
+            error = PeerError("bad-handshake", f"no WebSocket hand-shake: {str(self.protocol.handshake_exc)[:200]!r}")
+        if error is not None:
+            self._refuse(error)
+        self.protocol.send_response(response)
+        if self.protocol.state is State.OPEN:
+            self.connection = Connection(self.broker, self.listener, self, self.peer)
+
+    def _fault(self, request: Request) -> StompboxError | None:
+        path, paths = urlsplit(request.path).path, self.listener.options.web_socket_path
+        origins = request.headers.get_all("Origin")
+        if path not in paths:
+            return PeerError("no-such-path", f"nothing is at {path[:80]!r}; STOMP over WebSocket is at {', '.join(paths)}")
+        if not self._is_asked_by_a_name_of_its_own(request):
+            shown = ", ".join(request.headers.get_all("Host"))[:80]
+            text = f"the Host header is {shown!r}; without users this listener answers to its own address and localhost alone"
+            return Refused("host-not-allowed", text)
+        if origins and not self._may_come_from(origins[0], request.headers.get("Host", "")):
+            return Refused("origin-refused", f"the Origin {origins[0][:80]!r} is not allowed here (listener option allowedOrigins)")
+        return None
+
+    def _is_asked_by_a_name_of_its_own(self, request: Request) -> bool:
+        """Without users a page must not reach this machine by a name that was made to point here (DNS rebinding)."""
+        if len(self.broker.users) or self.listener.options.allowed_origins is not None:
+            return True
+        hosts = request.headers.get_all("Host")
+        host = host_of(hosts[0]) if len(hosts) == 1 else None
+        return host is not None and is_own_host(host, self.listener.host)
+
+    def _refuse_method(self, method: str) -> None:
+        text = f"{method} on a STOMP port; HTTP opens a WebSocket here, with GET, and nothing else"
+        self._answer(http.HTTPStatus.METHOD_NOT_ALLOWED, PeerError("method-not-allowed", text), has_body=method != "HEAD")
+
+    def _answer(self, status: http.HTTPStatus, error: PeerError, *, has_body: bool = True) -> None:
+        """To what is no request of a WebSocket: in HTTP, and the close."""
+        self._refuse(error)
+        body = f"{error.message} ({error.code})\n".encode()
+        allow = "Allow: GET\r\n" if status is http.HTTPStatus.METHOD_NOT_ALLOWED else ""  # RFC 9110, 15.5.6
+        lines = f"Connection: close\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
+        self.socket.write(f"HTTP/1.1 {status.value} {status.phrase}\r\n{allow}{lines}\r\n".encode() + (body if has_body else b""))
+        self.socket.close()
+
+    def _refuse(self, error: StompboxError) -> None:
+        """Told in HTTP, counted and logged as everything that is refused."""
+        self._is_refused = True
+        self.broker.refusals.tell(f"connection from {self.peer}", error, closes=True)
+
+    def _may_come_from(self, origin: str, host: str) -> bool:
+        """Browsers say where a page is from; one of a stranger must not use a broker that trusts this machine."""
+        allowed = self.listener.options.allowed_origins
+        if allowed is not None:
+            return "*" in allowed or origin in allowed
+        if len(self.broker.users):
+            return True
+        parts = urlsplit(origin)
+        return parts.hostname is not None and (is_loopback(parts.hostname) or parts.netloc == host)
+
+    def _take(self, frame: Frame, payloads: list[bytes]) -> bool:
+        """Messages and fragments alike hold any part of the stream, so nothing waits for the end of a message. False: what should be
+        text is none."""
+        if frame.opcode in (Opcode.TEXT, Opcode.BINARY):
+            self.speaks_text = frame.opcode is Opcode.TEXT
+            self._text.reset()
+        elif frame.opcode is not Opcode.CONT:
+            return True
+        data = bytes(frame.data)
+        if self.speaks_text and not self._is_text(data, is_last=frame.fin):
+            return False
+        if data:
+            payloads.append(data)
+        return True
+
+    def _is_text(self, data: bytes, *, is_last: bool) -> bool:
+        """A character may be cut between two fragments, and not between two messages."""
+        if data.isascii() and not self._text.getstate()[0]:
+            return True
+        try:
+            self._text.decode(data, is_last)
+        except UnicodeDecodeError:
+            return False
+        return True
+
+    def _send(self) -> None:
+        data = b"".join(self.protocol.data_to_send())
+        if data:
+            self.socket.write(data)
+            if self.socket.is_clogged and self.connection is not None:
+                self.connection.unread.look(self.connection)
+
+    # The transport of a Connection
+
+    @property
+    def certificate_name(self) -> str:
+        return self.socket.certificate_name
+
+    @property
+    def is_clogged(self) -> bool:
+        return self.socket.is_clogged
+
+    def write(self, data: bytes) -> None:
+        if self.protocol.state is not State.OPEN:
+            return
+        kind = self.listener.options.web_socket_encoder_type.value
+        wants_text = kind == "text" or (kind == "auto" and self.speaks_text)
+        for part in messages(data):
+            if wants_text and _is_utf8(part):
+                self.protocol.send_text(part)
+            else:
+                self.protocol.send_binary(part)
+        self._send()
+
+    @property
+    def unread(self) -> int:
+        return len(self._left) + len(self.protocol.reader.buffer)
+
+    @property
+    def unsent(self) -> int:
+        return self.socket.unsent
+
+    @property
+    def silence(self) -> float | None:
+        return self.socket.silence
+
+    @property
+    def absence(self) -> float | None:
+        return self.socket.absence
+
+    def probe(self, seconds: int) -> None:
+        self.socket.probe(seconds)
+
+    def enter(self) -> None:
+        self.socket.enter()
+        self.protocol.max_message_size = self.listener.options.web_socket_max_frame_payload_length
+
+    def pause_reading(self) -> None:
+        self._is_paused = True
+        self.socket.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._is_paused = False
+        if self._left:
+            self._plan()
+        else:
+            self.socket.resume_reading()
+
+    def close(self) -> None:
+        if self.protocol.state is State.OPEN:
+            self.protocol.send_close(self._close_code)
+            self._send()
+        self.socket.close()
+
+    def abort(self) -> None:
+        self.socket.abort()
+
+
+def _select(protocol: ServerProtocol, offered: Sequence[Subprotocol]) -> Subprotocol | None:
+    """The highest version that both know; a client that offers none is let in, too."""
+    return next((name for name in SUBPROTOCOLS if name in offered), None)
+
+
+def messages(data: bytes) -> Iterator[bytes]:
+    """`data` cut between frames, so that none has several frames in more than MESSAGE octets. A frame is not cut."""
+    start = at = 0
+    size = len(data)
+    while size - start > MESSAGE and at < size:
+        head = data.find(b"\n\n", at)
+        line = data.rfind(b"\n", at, head)
+        if not data.startswith(_CONTENT_LENGTH, line):  # which comes last, but for what a transformer made
+            line = data.find(_CONTENT_LENGTH, at, head)
+        counted = data[line + 16 : data.find(b"\n", line + 1)] if line >= 0 else b""
+        stop = head + 2 + int(counted) if counted.isdigit() else data.find(b"\0", head + 2)
+        end = stop + 2 if head >= 0 and 0 <= stop < size - 2 else size  # NUL and LF; or all: a piece of a large frame
+        if end - start > MESSAGE and at > start:
+            yield data[start:at]
+            start = at
+        at = end
+    yield data[start:]
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

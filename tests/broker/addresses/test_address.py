@@ -1,0 +1,236 @@
+"""Which queues of an address a message goes to, and that nobody is asked twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from unittest.mock import patch
+
+import pytest
+
+from stompbox.broker.addresses.address import VERDICTS
+from stompbox.broker.queues.consumer import AckMode
+from stompbox.broker.queues.emptying import purge
+from stompbox.broker.queues.queue import Kind, Queue
+from stompbox.config.settings import AddressSetting
+from stompbox.message import ANYCAST, MULTICAST, Run, Shape
+from stompbox.selectors import Selector, compile_selector
+from tests.broker.world import World
+
+
+def queues_on(world: World, *filters: str) -> list[Queue]:
+    """Anycast queues of address x, one for each filter."""
+    address = world.address("x")
+    selectors = [compile_selector(text) if text else None for text in filters]
+    return [world.engine.new_queue(address, f"x{at}", Kind.ANYCAST, selector) for at, selector in enumerate(selectors)]
+
+
+def offsets(queue: Queue) -> set[int]:
+    found = set()
+    for segment in queue.backlog.clear():
+        found |= set(range(segment.first, segment.stop))
+    return found
+
+
+# Several anycast queues
+
+
+def test_each_message_goes_to_one_of_several_queues() -> None:
+    world = World()
+    queues = queues_on(world, "", "", "")
+    world.send("x", *[b"x"] * 100)
+    for _ in range(50):
+        world.send("x", b"x")
+    taken = [offsets(queue) for queue in queues]
+    assert set.union(*taken) == set(range(150))
+    assert sum(map(len, taken)) == 150
+    assert min(map(len, taken)) >= 49, "in turn"
+
+
+def test_what_one_filter_leaves_goes_to_another() -> None:
+    """One run of messages for several filters: each message finds a queue that takes it."""
+    world = World()
+    red, blue, any_word = queues_on(world, "word = 'red'", "word = 'blue'", "")
+    words = [b"red", b"blue", b"green"] * 20
+    world.send("x", *[b"x"] * 60, holes={"word": words})
+    taken = {queue.name: offsets(queue) for queue in (red, blue, any_word)}
+    assert set.union(*taken.values()) == set(range(60))
+    assert sum(map(len, taken.values())) == 60
+    assert all(words[offset] == b"red" for offset in taken["x0"])
+    assert all(words[offset] == b"blue" for offset in taken["x1"])
+    assert all(offset in taken["x2"] for offset in range(2, 60, 3)), "green has only one that takes it"
+    assert taken["x0"], "of two that take red each gets some"
+
+
+def test_who_did_not_get_a_message_does_not_find_it_later() -> None:
+    """Paged or not, and after a restart: the log has the messages of both."""
+    world = World(page_size=3000)
+    queues_on(world, "", "")
+    for number in range(40):
+        world.send("x", b"%d" % number)
+        if number == 20:
+            world.commit()
+    world.commit()
+    world = world.restart()
+    got = []
+    for name in ("x0", "x1"):
+        consumer = world.on_queue(world.consumer(name, AckMode.AUTO), "x", name)
+        while part := world.settle():
+            got += part
+            world.engine.flushed(consumer)
+    assert Counter(int(one.body) for one in got) == Counter(range(40))
+    assert {one.consumer for one in got} == {"x0", "x1"}
+
+
+# Topics
+
+
+def test_one_name_as_queue_and_topic() -> None:
+    """Each keeps its own messages; the end of a topic subscription never touches the queue's."""
+    world = World()
+    topic = world.on_topic(world.consumer("topic"), "x")
+    queue = world.on_queue(world.consumer("queue"), "x")
+    for routing, body in ((ANYCAST, b"a"), (MULTICAST, b"m"), (ANYCAST | MULTICAST, b"am")):
+        world.send("x", body, routing=routing)
+    got = world.settle()
+    assert [one.body for one in got if one.consumer == "queue"] == [b"a", b"am"]
+    assert [one.body for one in got if one.consumer == "topic"] == [b"m", b"am"]
+    world.close(topic)
+    world.close(queue)
+    world.on_queue(world.consumer("later"), "x")
+    assert [one.body for one in world.settle()] == [b"a", b"am"]
+
+
+def test_no_local() -> None:
+    world = World(page_size=2000)
+    consumer = world.on_topic(world.consumer(prefetch=1, session=7), "t", no_local=True)
+    for number in range(20):
+        world.send_to_topic("t", b"%d" % number, sender=7 if number % 2 else 8)
+    world.commit()
+    found = []
+    while got := world.settle():
+        found += [int(one.body) for one in got]
+        for one in got:
+            world.ack(consumer, one)
+    assert found == list(range(0, 20, 2)), "its own are not found in the log either"
+
+
+def test_wildcards_make_no_topic_of_an_address() -> None:
+    """Who listens to everything must not change where messages go that name no kind, nor dead letters."""
+    world = World(AddressSetting(match="q", max_delivery_attempts=1, dead_letter_address="dead"))
+    world.on_topic(world.consumer("all"), "#")
+    consumer = world.on_queue(world.consumer(), "q")
+    world.send("q", b"x")
+    assert not world.engine.addresses["q"].kinds & MULTICAST
+    world.nack(consumer, next(got for got in world.settle() if got.consumer == "c"))
+    world.on_queue(world.consumer("undertaker"), "dead")
+    assert [got.body for got in world.settle() if got.consumer == "undertaker"] == [b"x"]
+
+
+# Selectors: how often they are asked
+
+
+class Asked:
+    """Counts the evaluations of selectors."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._matches = Selector.matches
+
+    def __enter__(self) -> Asked:
+        counted = self
+
+        def matches(selector: Selector, *arguments: object) -> bool:
+            counted.count += 1
+            return counted._matches(selector, *arguments)  # type: ignore[arg-type]
+
+        self._patch = patch.object(Selector, "matches", matches)
+        self._patch.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._patch.stop()
+
+
+def subscribe_many(world: World, count: int) -> None:
+    for number in range(count):
+        world.on_topic(world.consumer(f"c{number}", AckMode.AUTO, selector=f"word = '{number}'"), "t")
+
+
+def test_a_thousand_selectors_are_asked_once_per_shape() -> None:
+    world = World()
+    subscribe_many(world, 1000)
+    shape = Shape({"destination": "t", "word": "7"})
+    with Asked() as asked:
+        for _ in range(50):
+            world.engine.publish(world.address("t"), Run(shape, [b"x"] * 10, routing=MULTICAST))
+        assert asked.count == 1000
+    assert {got.consumer for got in world.out()} == {"c7"}
+
+
+def test_a_thousand_selectors_are_asked_once_per_value() -> None:
+    """The header varies from message to message, among a few values; no rule finds a selector by its text."""
+    world = World()
+    for number in range(1000):
+        world.on_topic(world.consumer(f"c{number}", AckMode.AUTO, selector=f"word LIKE '{number}'"), "t")
+    shape = Shape({"destination": "t"}, holes=("word", "number"))
+    with Asked() as asked:
+        for start in range(0, 200, 10):
+            words = [b"%d" % (number % 5) for number in range(start, start + 10)]
+            unlike = [b"%d" % number for number in range(start, start + 10)]
+            world.engine.publish(world.address("t"), Run(shape, [b"x"] * 10, (words, unlike), routing=MULTICAST))
+        assert asked.count == 5 * 1000
+    got = world.out()
+    assert Counter(one.consumer for one in got) == Counter({f"c{number}": 40 for number in range(5)})
+    assert all(one.headers["word"] == one.consumer[1:] for one in got)
+
+
+def test_of_a_thousand_selectors_those_are_asked_that_wait_for_this_text() -> None:
+    """Values that never come again."""
+    world = World()
+    for number in range(1000):
+        world.on_topic(world.consumer(f"c{number}", AckMode.AUTO, selector=f"number > -1 AND JMSCorrelationID = '{number}'"), "t")
+    world.on_topic(world.consumer("all", AckMode.AUTO, selector="number >= 0"), "t")
+    shape = Shape({"destination": "t"}, holes=("correlation-id", "number"))
+    ids = [b"%d" % number for number in range(990, 1010)]
+    with Asked() as asked:
+        world.engine.publish(world.address("t"), Run(shape, [b"x"] * 20, (ids, ids), routing=MULTICAST))
+        assert asked.count == 20 + 10
+    assert Counter(got.consumer for got in world.out()) == Counter({"all": 20} | {f"c{number}": 1 for number in range(990, 1000)})
+
+
+def test_subscriptions_that_come_later_are_asked() -> None:
+    world = World()
+    shape = Shape({"destination": "t", "word": "1"})
+    subscribe_many(world, 1)
+    world.engine.publish(world.address("t"), Run(shape, [b"0"], routing=MULTICAST))
+    late = world.on_topic(world.consumer("late", selector="word = '1'"), "t")
+    world.engine.publish(world.address("t"), Run(shape, [b"1"], routing=MULTICAST))
+    assert [(got.consumer, got.body) for got in world.out()] == [("late", b"1")]
+    world.close(late)
+    world.engine.publish(world.address("t"), Run(shape, [b"2"], routing=MULTICAST))
+    assert world.out() == []
+
+
+def test_a_shape_does_not_remember_selectors_for_ever() -> None:
+    """Each request waits for its answer with a selector of its own; the answers look alike."""
+    world = World()
+    world.on_queue(world.consumer("other", selector="word = 'other'"), "q")
+    shape = Shape({"destination": "q", "word": "x"})
+    for number in range(VERDICTS + 200):
+        consumer = world.on_queue(world.consumer(selector=f"id = '{number}'"), "q")
+        world.engine.publish(world.address("q"), Run(shape, [b""], routing=ANYCAST))
+        purge(world.queue("q"))
+        world.close(consumer)
+    assert len(shape.verdicts) <= VERDICTS
+
+
+@pytest.mark.parametrize("text", ["JMSDeliveryMode = 'PERSISTENT'", "AMQAddress = 'x'"])
+def test_one_shape_at_two_addresses(text: str) -> None:
+    """What a selector says to a shape may depend on the address: its name, its default of persistence."""
+    world = World(AddressSetting(match="y", default_persistent=False))
+    for name in ("x", "y"):
+        world.on_topic(world.consumer(name, selector=text), name)
+    shape = Shape({"destination": "either"})
+    for name in ("y", "x", "y"):
+        world.engine.publish(world.address(name), Run(shape, [b""], routing=MULTICAST))
+    assert [got.consumer for got in world.out()] == ["x"]

@@ -1,0 +1,239 @@
+"""A message for very many subscriptions goes to some of them at a time: the work of each turn is counted, and nobody misses anything."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from stompbox.broker.addresses import fanout
+from stompbox.broker.addresses.destinations import Destination
+from stompbox.broker.queues import reclaim
+from stompbox.broker.queues.consumer import AckMode, Consumer
+from stompbox.broker.queues.queue import Queue
+from stompbox.broker.subscriptions import subscribers
+from stompbox.broker.work import MESSAGE
+from stompbox.config.settings import AddressSetting
+from stompbox.message import MULTICAST
+from tests.broker.test_model import EXAMPLES, Life
+from tests.broker.world import Got, World
+
+COUNT = 1000
+FEW = 4
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than four queues are many, and two have their turn in one step."""
+    monkeypatch.setattr(fanout, "MANY", FEW)
+    monkeypatch.setattr(fanout, "AT_ONCE", 2)
+
+
+def subscribed(world: World, count: int = COUNT, name: str = "t") -> list[Consumer]:
+    return [world.on_topic(world.consumer(str(number), AckMode.AUTO), name) for number in range(count)]
+
+
+def bodies(got: list[Got]) -> dict[str, list[bytes]]:
+    found: dict[str, list[bytes]] = {}
+    for one in got:
+        found.setdefault(one.consumer, []).append(one.body)
+    return found
+
+
+def test_a_send_offers_it_to_nobody_at_once_and_to_some_in_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    offered: Counter[str] = Counter()
+    offer = Queue.offer
+    monkeypatch.setattr(Queue, "offer", lambda self, run, first, stop: (offered.update(["all"]), offer(self, run, first, stop))[1])
+    world = World(portion=10 * MESSAGE)
+    subscribed(world)
+    world.settle()
+    world.send_to_topic("t", b"1")
+    world.send_to_topic("t", b"2")
+    assert not offered
+    most, before = 0, 0
+    while world.engine.dispatch_rest(lambda: False):
+        most, before = max(most, offered["all"] - before), offered["all"]
+    assert 0 < most <= fanout.AT_ONCE
+    got = bodies(world.settle())
+    assert len(got) == COUNT
+    assert all(found == [b"1", b"2"] for found in got.values())
+    address = world.engine.addresses["t"]
+    assert address.fanout is None
+    assert not address.log.cursors
+
+
+def test_up_to_a_limit_all_get_it_at_once() -> None:
+    world = World()
+    subscribed(world, fanout.MANY)
+    world.send_to_topic("t", b"1")
+    assert world.engine.addresses["t"].fanout is None
+    assert len(world.out()) == fanout.MANY
+
+
+@pytest.mark.usefixtures("small")
+def test_who_comes_meanwhile_gets_what_is_sent_later_and_who_leaves_is_left_out() -> None:
+    world = World()
+    consumers = subscribed(world, 8)
+    world.send_to_topic("t", b"1")
+    fan = world.engine.addresses["t"].fanout
+    assert fan is not None
+    fan.step()
+    world.close(consumers[1])
+    world.close(consumers[6])
+    world.on_topic(world.consumer("late", AckMode.AUTO), "t")
+    world.send_to_topic("t", b"2")
+    got = bodies(world.settle())
+    assert got.pop("late") == [b"2"]
+    assert sorted(got) == ["0", "2", "3", "4", "5", "7"]
+    assert all(found == [b"1", b"2"] for found in got.values())
+
+
+@pytest.mark.usefixtures("small")
+def test_durable_subscriptions_have_it_after_a_crash_half_way() -> None:
+    world = World()
+    for number in range(8):
+        world.close(world.on_durable(world.consumer("c"), f"d{number}", "t"))
+    world.send_to_topic("t", b"1")
+    fan = world.engine.addresses["t"].fanout
+    assert fan is not None
+    fan.step()
+    world.commit()
+    world.send_to_topic("t", b"2")
+    world.commit()
+    world = world.restart()
+    for number in range(8):
+        reader = world.on_durable(world.consumer("c"), f"d{number}", "t")
+        assert [got.body for got in world.settle()] == [b"1", b"2"], number
+        world.close(reader)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("is_durable", [False, True])
+def test_a_queue_without_room_finds_in_the_log_what_waited_for_it(is_durable: bool) -> None:
+    world = World(page_size=300)
+    consumers = [world.consumer(str(number), prefetch=1) for number in range(8)]
+    for number, consumer in enumerate(consumers):
+        _ = world.on_durable(consumer, f"d{number}", "t") if is_durable else world.on_topic(consumer, "t")
+    expected = [b"%d" % number * 100 for number in range(12)]
+    for body in expected:
+        world.send_to_topic("t", body, sender=5)
+        world.engine.dispatch_rest(lambda: False)
+    assert any(queue.is_paged for queue in world.engine.queues.values())
+    found: dict[str, list[bytes]] = {}
+    for _ in range(100):
+        for got in world.settle():
+            found.setdefault(got.consumer, []).append(got.body)
+            world.ack(consumers[int(got.consumer)], got)
+        world.commit()
+    assert found == {str(number): expected for number in range(8)}
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("steps", [0, 2, 4])
+def test_a_queue_that_gives_its_memory_back_meanwhile_has_all_of_it_in_the_log(steps: int) -> None:
+    world = World()
+    consumers = [world.on_topic(world.consumer(str(number), prefetch=1), "t") for number in range(8)]
+    expected = [b"%d" % number for number in range(6)]
+    for body in expected[:3]:
+        world.send_to_topic("t", body)
+    found = bodies(world.settle())
+    for body in expected[3:]:
+        world.send_to_topic("t", body)
+    fan = world.engine.addresses["t"].fanout
+    assert fan is not None
+    for _ in range(steps):
+        fan.step()
+    for queue in list(world.engine.queues.values()):
+        reclaim.give_back(queue)
+    assert all(queue.is_paged for queue in world.engine.queues.values())
+    for consumer in consumers:
+        consumer.prefetch = 100
+        world.engine.feed(consumer)
+    for _ in range(10):
+        world.commit()
+        for name, more in bodies(world.settle()).items():
+            found[name] += more
+    assert found == {str(number): expected for number in range(8)}
+
+
+@pytest.mark.usefixtures("small")
+def test_a_sender_that_wants_none_of_its_own_does_not_find_it_in_the_log() -> None:
+    world = World(page_size=300)
+    consumers = [world.consumer(str(number), prefetch=1, session=number) for number in range(8)]
+    for consumer in consumers:
+        world.on_topic(consumer, "t", no_local=True)
+    for number in range(12):
+        world.send("t", b"%d" % (number % 2) * 100, routing=MULTICAST, sender=6 + number % 2)
+        world.engine.dispatch_rest(lambda: False)
+    found: dict[str, set[bytes]] = {}
+    counts: Counter[str] = Counter()
+    for _ in range(100):
+        for got in world.settle():
+            found.setdefault(got.consumer, set()).add(got.body[:1])
+            counts[got.consumer] += 1
+            world.ack(consumers[int(got.consumer)], got)
+        world.commit()
+    assert found.pop("6") == {b"1"}
+    assert found.pop("7") == {b"0"}
+    assert set(map(frozenset, found.values())) == {frozenset((b"0", b"1"))}
+    assert counts == {str(number): 6 if number in (6, 7) else 12 for number in range(8)}
+
+
+@pytest.mark.usefixtures("small")
+def test_what_the_disk_refuses_meanwhile_goes_to_nobody_more() -> None:
+    world = World()
+    for number in range(8):
+        world.on_durable(world.consumer(f"{number}"), f"d{number}", "t")
+    run = world.send_to_topic("t", b"1")
+    fan = world.engine.addresses["t"].fanout
+    assert fan is not None
+    fan.step()
+    run.is_withdrawn = True
+    world.engine.addresses["t"].log.forget_withdrawn()
+    assert [got.consumer for got in world.settle()] == ["0", "1"]
+    assert all(queue.cursor.position == 1 for queue in list(world.engine.queues.values())[2:]), "nobody waits for it"
+
+
+@pytest.mark.usefixtures("small")
+def test_more_than_may_wait_is_offered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fanout, "MOST", 20)
+    world = World()
+    subscribed(world, 8)
+    for number in range(10):
+        world.send_to_topic("t", b"%d" % number)
+        fan = world.engine.addresses["t"].fanout
+        assert fan is None or fan.size <= 20
+    assert all(len(found) == 10 for found in bodies(world.settle()).values())
+
+
+def test_a_broker_in_which_everything_goes_in_steps_of_one_queue_is_as_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lives of test_model.py."""
+
+    monkeypatch.setattr(fanout, "MANY", 0)
+    monkeypatch.setattr(fanout, "AT_ONCE", 1)
+    run_state_machine_as_test(Life, settings=settings(max_examples=EXAMPLES // 2, stateful_step_count=60, report_multiple_bugs=False))
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("has_had_it", [False, True])
+def test_a_queue_whose_last_consumer_leaves_meanwhile_goes_when_nothing_is_left_for_it(*, has_had_it: bool) -> None:
+    world = World(AddressSetting(match="t", auto_delete_queues=True))
+    consumer = world.consumer("named", AckMode.AUTO)
+    subscribers.to_queue(world.engine, consumer, Destination("t", "t", MULTICAST, "q"))
+    subscribers.start(consumer)
+    subscribed(world, 8, "t")
+    address = world.engine.addresses["t"]
+    world.send_to_topic("t", b"1")
+    assert address.fanout is not None
+    if has_had_it:
+        address.fanout.step()
+        assert [got.consumer for got in world.out()] == ["named", "0"]
+        world.engine.acknowledge(consumer, consumer.take_flushed())
+    world.close(consumer)
+    assert address.fanout is not None
+    assert "q" in address.named, "what waits may be for it"
+    world.settle()
+    assert address.fanout is None
+    assert ("q" in address.named) is not has_had_it

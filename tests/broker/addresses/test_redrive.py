@@ -1,0 +1,169 @@
+"""Dead letters back to where they came from."""
+
+from __future__ import annotations
+
+import pytest
+
+from stompbox.broker.addresses import pausing
+from stompbox.broker.addresses.moving import Move
+from stompbox.broker.addresses.redrive import Redrive
+from stompbox.broker.queues.consumer import AckMode
+from stompbox.config.settings import AddressFullPolicy, AddressSetting, PageFullPolicy
+from stompbox.message import MULTICAST
+from tests.broker.world import World
+
+RULES = AddressSetting(match="#", max_delivery_attempts=1, dead_letter_address="dead")
+
+
+def dying(world: World, name: str, *bodies: bytes, **headers: str) -> None:
+    consumer = world.on_queue(world.consumer(name), name)
+    world.send(name, *bodies, headers=headers)
+    for got in world.settle():
+        world.nack(consumer, got)
+    world.close(consumer)
+
+
+def test_back_as_it_was_sent() -> None:
+    world = World(RULES)
+    dying(world, "q", b"a", colour="red", _AMQ_DUPL_ID="7")
+    dying(world, "q", b"b")
+    dying(world, "p", b"c")
+    ended: list[int] = []
+    redrive = Redrive(world.engine, world.queue("dead"), on_done=ended.append)
+    assert redrive.is_done
+    assert ended == [3] == [redrive.count]
+    assert world.queue("dead").backlog.count == 0
+    world.on_queue(world.consumer("x"), "q")
+    assert [(got.body, got.is_redelivered, got.headers) for got in world.settle()] == [
+        (b"a", False, {"destination": "q", "colour": "red", "_AMQ_DUPL_ID": "7"}),
+        (b"b", False, {"destination": "q"}),
+    ]
+
+
+def test_to_the_queue_that_could_not_deliver_it() -> None:
+    world = World(RULES)
+    durable = world.on_durable(world.consumer("d"), "d", "t")
+    plain = world.on_topic(world.consumer("p", AckMode.AUTO), "t")
+    world.send("t", b"a", routing=MULTICAST)
+    for got in world.settle():
+        if got.consumer == "d":
+            world.nack(durable, got)
+    world.engine.flushed(plain)
+    assert world.queue("dead").backlog.count == 1
+    Redrive(world.engine, world.queue("dead"))
+    assert [(got.consumer, got.body) for got in world.settle()] == [("d", b"a")], "and to nobody else"
+
+
+def test_queue_that_is_gone_is_made_again() -> None:
+    world = World(RULES)
+    dying(world, "q", b"a")
+    world.engine.drop_queue(world.queue("q"))
+    Redrive(world.engine, world.queue("dead"))
+    assert world.queue("q").backlog.count == 1
+
+
+def test_so_many_and_no_more() -> None:
+    world = World(RULES)
+    dying(world, "q", *[b"%d" % i for i in range(10)])
+    redrive = Redrive(world.engine, world.queue("dead"), most=4)
+    assert redrive.count == 4
+    assert (world.queue("dead").backlog.count, world.queue("q").backlog.count) == (6, 4)
+    world.on_queue(world.consumer("x"), "dead")
+    assert [got.body for got in world.settle()] == [b"%d" % i for i in range(4, 10)]
+
+
+def test_what_does_not_say_where_it_came_from_stays() -> None:
+    world = World(RULES)
+    world.send("dead", b"by hand")
+    dying(world, "q", b"a")
+    assert Redrive(world.engine, world.queue("dead")).count == 1
+    world.on_queue(world.consumer("x"), "dead")
+    assert world.bodies() == [b"by hand"]
+
+
+def test_paged_dead_letters_in_several_turns() -> None:
+    world = World(RULES, page_size=3000)
+    for i in range(60):
+        dying(world, "q", b"%02d" % i)
+        world.commit()
+    dead = world.queue("dead")
+    assert dead.is_paged
+    redrive = Redrive(world.engine, dead)
+    assert not redrive.is_done
+    world.settle()
+    assert redrive.is_done
+    assert redrive.count == 60
+    world.commit()
+    world = world.restart()
+    consumer = world.on_queue(world.consumer("x", AckMode.AUTO), "q")
+    found = []
+    while got := world.settle():
+        found += got
+        world.engine.flushed(consumer)
+    assert [each.body for each in found] == [b"%02d" % i for i in range(60)], "once each, in order, over a restart"
+
+
+def test_what_dies_meanwhile_is_not_touched() -> None:
+    """A consumer that refuses again must not make a circle."""
+    world = World(RULES)
+    dying(world, "q", b"a")
+    consumer = world.on_queue(world.consumer("again"), "q")
+    redrive = Redrive(world.engine, world.queue("dead"))
+    for got in world.settle():
+        world.nack(consumer, got)
+    assert redrive.is_done
+    assert redrive.count == 1
+    assert world.queue("dead").backlog.count == 1
+
+
+FULL = {
+    **{policy.value: {"address_full_policy": policy, "max_size_messages": 5} for policy in AddressFullPolicy if policy.value != "PAGE"},
+    **{f"pages, {policy.value}": {"page_limit_messages": 5, "page_full_policy": policy} for policy in PageFullPolicy},
+}
+
+
+def restored(world: World) -> list[bytes]:
+    """What comes of the dead letters when there is room again."""
+    world.on_queue(consumer := world.consumer("all", AckMode.AUTO), "q")
+    world.engine.flushed(consumer)
+    world.settle()
+    world.engine.flushed(consumer)
+    Redrive(world.engine, world.queue("dead"))
+    return world.bodies()
+
+
+@pytest.mark.parametrize("how", FULL)
+def test_an_address_that_is_full_takes_what_fits_and_the_rest_stays(how: str) -> None:
+    world = World(RULES, AddressSetting(match="q", **FULL[how]))  # type: ignore[arg-type]
+    for start in (0, 3):
+        dying(world, "q", *[b"%d" % i for i in range(start, start + 3)])
+    world.send("q", b"new")
+    redrive = Redrive(world.engine, world.queue("dead"))
+    assert redrive.is_done
+    assert (redrive.count, dict(redrive.stayed)) == (4, {"address-full": 2})
+    assert (world.queue("dead").backlog.count, world.queue("q").backlog.count) == (2, 5)
+    assert world.engine.counters["address-full"] == 0, "nothing was dropped"
+    assert restored(world) == [b"4", b"5"]
+
+
+def test_a_blocked_address_gets_nothing_and_others_do() -> None:
+    world = World(RULES)
+    dying(world, "q", b"a")
+    dying(world, "p", b"b")
+    dying(world, "q", b"c")
+    pausing.block(world.engine.addresses["q"])
+    redrive = Redrive(world.engine, world.queue("dead"))
+    assert (redrive.count, dict(redrive.stayed)) == (1, {"address-blocked": 2})
+    assert world.queue("q").backlog.count == 0
+    pausing.unblock(world.engine.addresses["q"])
+    assert restored(world) == [b"a", b"c"]
+
+
+def test_what_is_moved_stays_where_there_is_no_room() -> None:
+    world = World(AddressSetting(match="full", address_full_policy=AddressFullPolicy.DROP, max_size_messages=2))
+    world.send("q", *[b"%d" % i for i in range(5)])
+    move = Move(world.engine, world.queue("q"), "full")
+    assert (move.count, dict(move.stayed)) == (2, {"address-full": 3})
+    assert world.queue("q").backlog.count == 3
+    pausing.block(world.engine.addresses["full"])
+    assert dict(Move(world.engine, world.queue("q"), "full").stayed) == {"address-blocked": 3}

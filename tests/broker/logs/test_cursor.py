@@ -1,0 +1,115 @@
+"""How far a reader has come, and what the next commit has to say about it."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stompbox.broker.logs.cursor import FAR, Cursor
+from stompbox.ranges import Ranges
+from stompbox.store.changes import CursorState
+
+
+def test_acknowledging_in_order_moves_the_position() -> None:
+    cursor = Cursor(1, 5, is_durable=True)
+    assert cursor.acknowledge(5, 8), "first news for the commit"
+    assert not cursor.acknowledge(8, 9)
+    assert (cursor.position, cursor.unsaved, list(cursor.ahead)) == (9, [(5, 9)], [])
+
+
+def test_acknowledging_ahead_waits_for_the_gap() -> None:
+    cursor = Cursor(1, 0, is_durable=True)
+    cursor.acknowledge(5, 6)
+    cursor.acknowledge(2, 4)
+    assert (cursor.position, list(cursor.ahead)) == (0, [(2, 4), (5, 6)])
+    cursor.acknowledge(0, 2)
+    assert (cursor.position, list(cursor.ahead)) == (4, [(5, 6)])
+    cursor.acknowledge(4, 5)
+    assert (cursor.position, list(cursor.ahead)) == (6, [])
+
+
+def test_a_cursor_in_memory_has_no_news() -> None:
+    cursor = Cursor(1, 0, is_durable=False)
+    assert not cursor.acknowledge(0, 1)
+    assert (cursor.position, cursor.unsaved) == (1, None)
+
+
+def test_backwards_is_one_range_of_news() -> None:
+    cursor = Cursor(1, 0, is_durable=True)
+    for offset in range(1000, 0, -1):
+        cursor.acknowledge(offset, offset + 1)
+    assert (cursor.unsaved, list(cursor.ahead)) == ([(1, 1001)], [(1, 1001)])
+
+
+def test_who_answered_all_needs_nothing_of_what_is_not_its_own() -> None:
+    cursor = Cursor(1, 0, is_durable=True)
+    cursor.reach = 3
+    assert cursor.settle(100) == 0, "0..2 are not answered"
+    cursor.acknowledge(0, 3)
+    assert cursor.settle(100) == 100
+    assert cursor.settle(100) == 100
+
+
+def test_who_has_to_look_at_the_log_needs_all_of_it() -> None:
+    cursor = Cursor(1, 7, is_durable=True)
+    cursor.reach = FAR
+    assert cursor.settle(100) == 7
+
+
+def test_what_never_was_stored_is_not_told() -> None:
+    """Acknowledgements of messages that were never stored: nothing to say, until something stored lies beyond them."""
+    cursor = Cursor(1, 0, is_durable=True)
+    cursor.acknowledge(0, 50)
+    assert cursor.news(stored=0) == []
+    cursor.acknowledge(50, 51)
+    assert cursor.news(stored=51) == [(0, 51)], "one range: the stored cursor gets no gap that this one has not"
+
+
+def test_gaps_in_the_store_do_not_grow_behind_a_stuck_message() -> None:
+    """Every second message is stored, the first is never answered: the store is told ranges as large as they are here."""
+    cursor, stored = Cursor(1, 0, is_durable=True), CursorState(1, 0, Ranges())
+    for offset in range(1, 101):
+        cursor.acknowledge(offset, offset + 1)
+        stored.acknowledge(cursor.news(stored=offset + 1 if offset % 2 else offset))
+    assert (stored.position, list(stored.ahead)) == (0, [(1, 100)])
+    assert list(cursor.ahead) == [(1, 101)]
+
+
+def test_news_that_were_not_saved_come_again() -> None:
+    cursor = Cursor(1, 0, is_durable=True)
+    cursor.acknowledge(0, 3)
+    cursor.acknowledge(7, 9)
+    told = cursor.news(stored=10)
+    assert sorted(told) == [(0, 3), (7, 9)]
+    assert cursor.news(stored=10) == []
+    cursor.not_saved(told)
+    cursor.acknowledge(3, 4)
+    assert sorted(cursor.news(stored=10)) == [(0, 4), (7, 9)]
+
+
+def test_nothing_acknowledged_is_no_news() -> None:
+    cursor = Cursor(1, 0, is_durable=True)
+    assert not cursor.acknowledge(5, 5)
+    cursor.pass_over(7, 7)
+    assert (cursor.unsaved, list(cursor.ahead), cursor.news(stored=9)) == ([], [], [])
+
+
+@given(st.data())
+def test_the_stored_cursor_follows(data: st.DataObject) -> None:
+    """With any acknowledgements, commits and failed commits, the store knows in the end what of the stored messages is answered."""
+    cursor, stored, model = Cursor(1, 0, is_durable=True), CursorState(1, 0, Ranges()), set[int]()
+    for _ in range(data.draw(st.integers(1, 30))):
+        first = data.draw(st.integers(0, 40))
+        stop = first + data.draw(st.integers(0, 5))
+        cursor.acknowledge(first, stop)
+        model |= set(range(first, stop))
+        what = data.draw(st.sampled_from(["nothing", "commit", "failure"]))
+        if what != "nothing":
+            told = cursor.news(stored=45)
+            if what == "commit":
+                stored.acknowledge(told)
+            else:
+                cursor.not_saved(told)
+    stored.acknowledge(cursor.news(stored=45))
+    assert {offset for offset in range(60) if offset < stored.position or offset in stored.ahead} == model
+    assert {offset for offset in range(60) if offset < cursor.position or offset in cursor.ahead} == model

@@ -1,0 +1,135 @@
+"""Offsets, what goes to the store, what may be deleted."""
+
+from __future__ import annotations
+
+from stompbox.broker.logs.cursor import FAR, Cursor
+from stompbox.broker.logs.log import RESERVE, Log
+from stompbox.incarnations import Incarnations
+from stompbox.message import Run
+from stompbox.store.base import Commit
+from tests.broker.world import run_of
+
+
+def log_with(*positions: int, next: int = 0, is_known: bool = False) -> Log:
+    log = Log(1, "q", Incarnations(), next=next, is_known=is_known)
+    for id, position in enumerate(positions):
+        log.cursors[id] = Cursor(id, position, is_durable=True)
+        log.cursors[id].reach = FAR
+    return log
+
+
+def appended(log: Log, count: int = 1) -> Run:
+    run = run_of("q", *[b"x"] * count)
+    run.first, log.next = log.next, log.next + count
+    log.add(run)
+    return run
+
+
+def given(log: Log) -> Commit:
+    commit = Commit()
+    log.give(commit)
+    return commit
+
+
+def test_the_first_commit_tells_of_the_log() -> None:
+    log = log_with(0)
+    run = appended(log, 3)
+    commit = given(log)
+    assert (commit.logs, commit.runs, commit.next_offsets, commit.trims) == ({1: "q"}, {1: [run]}, {}, {})
+    assert given(log).runs == {}, "each run once"
+
+
+def test_what_nobody_needs_any_more_is_not_written() -> None:
+    log = log_with(3)
+    appended(log, 3)
+    needed = appended(log)
+    commit = given(log)
+    assert commit.runs == {1: [needed]}
+
+
+def test_offsets_that_are_not_stored_are_reserved() -> None:
+    """They were given to messages; a message-id must not name two."""
+    log = log_with(5)
+    log.next = 5
+    assert given(log).next_offsets == {1: 5 + RESERVE}
+    log.next = 5 + RESERVE
+    assert given(log).next_offsets == {}
+    log.next += 1
+    assert given(log).next_offsets == {1: log.next + RESERVE}
+
+
+def test_trimming_goes_as_far_as_the_slowest_cursor() -> None:
+    log = log_with(0, 0)
+    appended(log, 10)
+    given(log)
+    log.cursors[0].acknowledge(0, 8)
+    assert given(log).trims == {}
+    log.cursors[1].acknowledge(0, 4)
+    assert given(log).trims == {1: 4}
+    assert log.low_water() == 4
+    assert given(log).trims == {}, "once is enough"
+
+
+def test_a_retained_log_keeps_everything() -> None:
+    log = log_with(0)
+    log.is_retained = True
+    runs = [appended(log, 2), appended(log)]
+    log.cursors[0].acknowledge(0, 3)
+    commit = given(log)
+    assert (commit.runs, commit.trims) == ({1: runs}, {})
+
+
+def test_what_fails_comes_again() -> None:
+    log = log_with(0)
+    run = appended(log)
+    given(log)
+    later = appended(log)
+    assert list(log.unstored(0)) == [run, later]
+    log.failed()
+    assert given(log).runs == {1: [run, later]}
+
+
+def test_what_is_on_disk_is_not_in_memory() -> None:
+    log = log_with(0)
+    appended(log)
+    given(log)
+    later = appended(log)
+    log.landed(1)
+    assert (log.committed, list(log.unstored(0))) == (1, [later])
+
+
+def test_a_run_is_taken_once_and_in_its_place() -> None:
+    """A run that is paged after others, which were published because of it, still comes before them."""
+    log = log_with(0)
+    run = run_of("q", b"x")
+    run.first, log.next = 0, 1
+    later = appended(log)
+    assert log.add(run)
+    assert not log.add(run)
+    assert not log.add(later)
+    assert given(log).runs == {1: [run, later]}
+
+
+def test_what_comes_late_is_read_from_memory_until_it_is_on_disk() -> None:
+    """It was needed nowhere when what came after it was stored."""
+    log = log_with(0)
+    late, later = run_of("q", b"0", b"1"), run_of("q", b"5")
+    late.first, later.first, log.next = 0, 5, 6
+    stored = run_of("q", b"2", b"3", b"4")
+    stored.first = 2
+    log.add(stored)
+    given(log)
+    log.landed(5)
+    assert log.add(late)
+    assert log.add(later)
+    assert [log.on_disk(start) for start in (0, 1, 2, 5)] == [0, 0, 5, 5]
+    assert log.in_memory(0) == ([late], 2)
+    assert log.in_memory(1) == ([late], 2)
+    assert log.in_memory(5) == ([later], 6)
+    given(log)
+    assert (log.on_disk(0), log.stored) == (0, 6)
+    log.failed()
+    assert log.pending == [late, later]
+    given(log)
+    log.landed(6)
+    assert log.on_disk(0) == 6

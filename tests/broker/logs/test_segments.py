@@ -1,0 +1,183 @@
+"""Parts of runs, and what is held of them in any order of answers."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stompbox.broker.logs.segments import EACH, HEADER, RUN, VALUE, Held, Segment, Spans, cost_of, octets_of
+from stompbox.message import Run, Shape
+from tests.broker.world import run_of
+
+
+def segment_of(*sizes: int, first: int = 100) -> Segment:
+    run = run_of("q", *[b"x" * size for size in sizes])
+    run.first = first
+    return Segment(run, first, run.stop)
+
+
+def test_size_is_what_is_left_of_it() -> None:
+    segment = segment_of(1, 2, 4, 8, 16)
+    assert segment.size == 31
+    front = segment.cut(102)
+    back = segment.cut_back(104)
+    assert [(s.first, s.stop, s.size) for s in (front, segment, back)] == [(100, 102, 3), (102, 104, 12), (104, 105, 16)]
+
+
+def test_parts_keep_their_history() -> None:
+    run = run_of("q", b"a", b"b", b"c")
+    segment = Segment(run, 0, 3, 2, 1, is_suspect=True)
+    segment.turn = 7
+    part = segment.part(1, 2)
+    assert (part.deliveries, part.failures, part.is_suspect, part.turn, part.is_redelivered) == (2, 1, True, 7, True)
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=300), st.integers(1, 400), st.integers(0, 5))
+def test_fitting_lets_the_last_one_go_beyond(sizes: list[int], room: int, offset: int) -> None:
+    segment = segment_of(*[1] * offset, *sizes)
+    segment.cut(100 + offset)
+    count = segment.fitting(room)
+    assert 1 <= count <= len(sizes)
+    assert sum(sizes[: count - 1]) < room, "the one before the last filled the room already"
+    assert count == len(sizes) or sum(sizes[:count]) >= room, "another one would have fitted"
+
+
+def test_one_message_of_a_large_run_is_looked_at_alone() -> None:
+    """A window of one message on runs of many: the work is in proportion to what goes, not to what waits."""
+    looked = 0
+
+    class Body(bytes):
+        def __len__(self) -> int:
+            nonlocal looked
+            looked += 1
+            return super().__len__()
+
+    run = Run(Shape({"destination": "q"}), [Body(b"x") for _ in range(10_000)], first=0)
+    segment = Segment(run, 0, 10_000)
+    looked = 0
+    while len(segment) > 1:
+        count = segment.fitting(1)
+        assert count == 1
+        assert segment.cut(segment.first + count).size == 1
+    assert looked < 100 * 10_000
+
+
+def test_empty_bodies_are_not_free() -> None:
+    shape = Shape({"destination": "q", "note": "x" * 1000})
+    run = Run(shape, [b""] * 10)
+    assert octets_of(shape) == len("destination") + len("q") + len("note") + 1000 + 2 * 2
+    assert cost_of(run) == Segment(run, 0, 10).cost == RUN + HEADER + 10 * EACH + octets_of(shape)
+
+
+def test_what_varies_counts_where_it_is() -> None:
+    """A head whose values differ from message to message is in no shape, but in memory."""
+    run = Run(Shape({"destination": "q"}, holes=("n",)), [b""] * 3, ([b"x" * 1000, b"", b"yy"],))
+    assert cost_of(run) == Segment(run, 0, 3).cost == RUN + 3 * EACH + octets_of(run.shape) + 1002 + 3 * VALUE
+    run.first = 0
+    assert Segment(run, 0, 1).cost - Segment(run, 1, 2).cost == 1000
+
+
+# Held
+
+
+def held_of(*segments: Segment) -> Held:
+    held = Held()
+    for segment in segments:
+        held.add(segment)
+    return held
+
+
+def test_an_unknown_offset_ends_what_is_taken() -> None:
+    held = held_of(segment_of(1, 1, first=10), segment_of(1, first=13))
+    taken, reached = held.take(10, 14)
+    assert ([(s.first, s.stop) for s in taken], reached) == ([(10, 12)], 12)
+    assert held.take(12, 13) == ([], 12)
+    assert held.take(9, 10) == ([], 9)
+    assert held.take(14, 15) == ([], 14)
+
+
+def test_a_middle_part_leaves_two() -> None:
+    held = held_of(segment_of(1, 2, 4, 8))
+    taken, _ = held.take(101, 103)
+    assert [(s.first, s.stop, s.size) for s in taken] == [(101, 103, 6)]
+    assert [(s.first, s.stop, s.size) for s in held.clear()] == [(100, 101, 1), (103, 104, 8)]
+
+
+@given(st.data())
+def test_held_is_a_set_of_offsets(data: st.DataObject) -> None:
+    """Whatever is added and taken in whatever order, it is what a set of offsets would say."""
+    held, model = Held(), set[int]()
+    for _ in range(data.draw(st.integers(1, 25))):
+        first = data.draw(st.integers(0, 60))
+        stop = first + data.draw(st.integers(1, 12))
+        offsets = set(range(first, stop))
+        if not offsets & model and data.draw(st.booleans()):
+            held.add(segment_of(*[1] * (stop - first), first=first))
+            model |= offsets
+            continue
+        taken, reached = held.take(first, stop)
+        expected = first
+        while expected < stop and expected in model:
+            expected += 1
+        assert reached == expected
+        assert [offset for segment in taken for offset in range(segment.first, segment.stop)] == list(range(first, expected))
+        model -= set(range(first, expected))
+    left = held.clear()
+    assert {offset for segment in left for offset in range(segment.first, segment.stop)} == model
+    assert [segment.first for segment in left] == sorted(segment.first for segment in left)
+    assert len(held) == 0
+
+
+def test_a_hundred_thousand_answers_in_any_order_are_cheap() -> None:
+    """What is searched through stays in proportion: the list of firsts is never much longer than what is held."""
+    count = 100_000
+    orders = {"forwards": range(count), "backwards": range(count - 1, -1, -1)}
+    shuffled = list(range(count))
+    random.Random(7).shuffle(shuffled)
+    for name, order in (orders | {"shuffled": shuffled}).items():
+        run = run_of("q", *[b"x"] * count)
+        run.first = 0
+        held = held_of(*[Segment(run, offset, offset + 1) for offset in range(count)])
+        for at, offset in enumerate(order):
+            taken, reached = held.take(offset, offset + 1)
+            assert reached == offset + 1 and len(taken) == 1, f"{name}: {offset}"
+            if at % 5000 == 0:
+                assert len(held._firsts) <= 2 * len(held) + 64, f"{name}: {len(held._firsts)} firsts for {len(held)} segments"
+        assert len(held) == 0
+
+
+def test_what_is_taken_is_let_go() -> None:
+    """A segment that was acknowledged must not keep its bodies in memory."""
+    held = held_of(*[segment_of(1, first=offset) for offset in range(50)])
+    for offset in range(49):
+        held.take(offset, offset + 1)
+    assert len(held._segments) == 1
+
+
+def test_spans_are_those_of_a_set() -> None:
+    seeded = random.Random(11)
+    spans, model = Spans(), dict[int, int]()
+    for _ in range(4000):
+        first = seeded.randrange(300) * 10
+        if first in model and seeded.random() < 0.7:
+            spans.remove(first)
+            del model[first]
+        else:
+            model[first] = first + seeded.randrange(1, 11)
+            spans.add(first, model[first])
+        asked = seeded.randrange(3100)
+        assert (asked in spans) == any(low <= asked < high for low, high in model.items())
+        assert len(spans) == len(model)
+
+
+def test_spans_that_go_from_the_front_cost_no_more_than_their_number() -> None:
+    spans = Spans()
+    for first in range(100_000):
+        spans.add(first, first + 1)
+    for first in range(99_990):
+        spans.remove(first)
+    assert 99_995 in spans
+    assert 5 not in spans
+    assert len(spans._firsts) <= 64

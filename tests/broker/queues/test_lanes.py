@@ -1,0 +1,213 @@
+"""Backlogs side by side, one for each combination of selectors that takes what waits in it."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stompbox.broker.queues.consumer import Consumer
+from stompbox.broker.queues.lanes import swept
+from stompbox.broker.transaction import Transaction
+from stompbox.config.settings import AddressSetting
+from tests.broker.world import Got, World
+
+
+@given(st.lists(st.sets(st.integers(0, 19)), max_size=4))
+def test_sweeping_finds_who_takes_what(takers: list[set[int]]) -> None:
+    ranges = {name: [(offset, offset + 1) for offset in sorted(offsets)] for name, offsets in enumerate(takers)}
+    for entries in ranges.values():
+        for at in range(len(entries) - 1, 0, -1):  # ranges of one taker are apart
+            if entries[at - 1][1] == entries[at][0]:
+                entries[at - 1 : at + 1] = [(entries[at - 1][0], entries[at][1])]
+    parts = list(swept(0, 20, ranges))
+    assert [first for first, _, _ in parts] == [0, *[stop for _, stop, _ in parts[:-1]]], "no gap"
+    assert parts[-1][1] == 20
+    for first, stop, names in parts:
+        for offset in range(first, stop):
+            assert names == {name for name, offsets in enumerate(takers) if offset in offsets}
+
+
+def test_each_consumer_gets_what_its_selector_takes() -> None:
+    world = World()
+    world.on_queue(world.consumer("red", selector="colour = 'red'"), "q")
+    world.on_queue(world.consumer("small", selector="size < 3"), "q")
+    for number, (colour, size) in enumerate([("red", "9"), ("blue", "1"), ("blue", "9"), ("red", "9")]):
+        world.send("q", b"%d" % number, headers={"colour": colour, "size": size})
+    assert {(got.consumer, got.body) for got in world.settle()} == {("red", b"0"), ("small", b"1"), ("red", b"3")}
+    assert world.queue("q").backlog.count == 1, "what nobody takes waits"
+
+
+def test_one_run_is_sorted_by_its_values() -> None:
+    world = World()
+    world.on_queue(world.consumer("red", selector="colour = 'red'"), "q")
+    world.on_queue(world.consumer("blue", selector="colour = 'blue'"), "q")
+    world.send("q", *[b"%d" % number for number in range(6)], holes={"colour": [b"red", b"red", b"blue", b"green", b"blue", b"red"]})
+    got = world.settle()
+    assert {one.consumer: [g.body for g in got if g.consumer == one.consumer] for one in got} == {
+        "red": [b"0", b"1", b"5"],
+        "blue": [b"2", b"4"],
+    }
+
+
+def test_what_nobody_took_goes_to_who_comes() -> None:
+    world = World()
+    red = world.on_queue(world.consumer("red", selector="colour = 'red'"), "q")
+    for number in range(4):
+        world.send("q", b"%d" % number, headers={"colour": "red" if number % 2 else "blue"})
+    assert [got.body for got in world.settle()] == [b"1", b"3"]
+    world.on_queue(world.consumer("all"), "q")
+    assert [(got.consumer, got.body) for got in world.settle()] == [("all", b"0"), ("all", b"2")]
+    world.close(red)
+    assert [(got.body, got.is_redelivered) for got in world.settle()] == [(b"1", True), (b"3", True)]
+
+
+def test_alternating_lanes_favour_nobody() -> None:
+    """Messages for one pair of consumers and for another come in turn: each of the four gets its half of its pair's."""
+    world = World()
+    for name in ("a1", "a2", "b1", "b2"):
+        world.on_queue(world.consumer(name, selector=f"word = '{name[0]}'"), "q")
+    for number in range(100):
+        world.send("q", b"", headers={"word": "ab"[number % 2]})
+    got = [one.consumer for one in world.settle()]
+    assert {name: got.count(name) for name in ("a1", "a2", "b1", "b2")} == {"a1": 25, "a2": 25, "b1": 25, "b2": 25}
+
+
+def test_order_holds_across_lanes() -> None:
+    """A consumer of everything beside one with a selector: what it gets is in order, whatever lane it waited in."""
+    world = World()
+    world.on_queue(world.consumer("red", prefetch=1, selector="colour = 'red'"), "q")
+    one = world.on_queue(world.consumer("all", prefetch=1), "q")
+    for number in range(20):
+        world.send("q", b"%d" % number, headers={"colour": "red" if number % 3 else "blue"})
+    bodies = []
+    got = world.settle()
+    while got:
+        mine = [entry for entry in got if entry.consumer == "all"]
+        bodies += [int(entry.body) for entry in mine]
+        for entry in mine:
+            world.ack(one, entry)
+        got = world.settle()
+    assert bodies == sorted(bodies)
+    assert len(bodies) == 19, "the other one holds one message"
+
+
+def test_what_is_due_late_does_not_hold_up_its_lane() -> None:
+    """It is newer than what waits in its lane, and was put back there: what is older in the lane still comes before another lane's."""
+    world = World()
+    busy = world.on_queue(world.consumer("busy", prefetch=1), "q")
+    world.on_queue(world.consumer("other", selector="kind <> 'w'", prefetch=1, session=2), "q")
+    world.send("q", b"0", b"1", headers={"kind": "x"})
+    taken = world.settle()
+    for kind in "wwxx":
+        world.send("q", b"b", headers={"kind": kind})
+    world.send("q", b"late", headers={"kind": "w", "AMQ_SCHEDULED_DELAY": "10"})
+    world.tick(10)
+    assert sorted(got.offset for got in taken) == [0, 1]
+    found = []
+    for _ in range(5):
+        mine = next(got for got in taken if got.consumer == "busy")
+        world.ack(busy, mine)
+        taken = world.settle()
+        found += [got.offset for got in taken]
+    assert found == [2, 3, 4, 5, 6]
+
+
+KINDS = "wxyz"
+SELECTORS = ("", "", "kind <> 'w'", "kind = 'x'", "kind in ('x', 'y')")
+
+
+class Mixture:
+    """Consumers with selectors and small credit on one queue: what each gets for the first time is in order, whatever happens."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.world = World(AddressSetting(match="q", default_ring_size=random.choice((-1, 20))), page_size=random.choice((2000, 1 << 20)))
+        self.late: set[int] = set()  # offsets of what was scheduled
+        self.priorities: dict[int, int] = {}  # by offset
+        self.latest: dict[tuple[str, int, str], int] = {}  # offset that was given last, by consumer, priority and group
+        self.consumers: dict[str, Consumer] = {}
+        self.have: dict[str, list[Got]] = {}
+        self.number = 0
+        for _ in range(random.randint(2, 4)):
+            self.come()
+
+    def come(self) -> None:
+        random, world, name = self.random, self.world, f"c{self.number}"
+        self.number += 1
+        consumer = world.consumer(name, selector=random.choice(SELECTORS), prefetch=random.choice((1, 1, 5)), session=1)
+        self.consumers[name], self.have[name] = world.on_queue(consumer, "q"), []
+
+    def step(self) -> None:
+        what = self.random.random()
+        if what < 0.35:
+            self.send()
+        elif what < 0.45:
+            self.world.tick(self.random.randint(1, 200))
+        elif what < 0.5:
+            self.world.commit()
+        elif what < 0.53:
+            self.take(self.world.settle())
+            name = self.random.choice(sorted(self.consumers))
+            self.world.close(self.consumers.pop(name))
+            self.come()
+        else:
+            self.answer(self.random.choice(sorted(self.consumers)))
+        if self.random.random() < 0.7:
+            self.take(self.world.settle())
+        else:
+            self.take(self.world.out())
+
+    def send(self) -> None:
+        random = self.random
+        for _ in range(random.randint(1, 4)):
+            headers = {"kind": random.choice(KINDS)}
+            if random.random() < 0.2:
+                headers["AMQ_SCHEDULED_DELAY"] = str(random.randint(1, 300))
+            if random.random() < 0.1:
+                headers["JMSXGroupID"] = random.choice("ab")
+            expires = self.world.engine.now + random.randint(1, 300) if random.random() < 0.1 else 0
+            bodies = [b"." * random.choice((1, 100))] * random.randint(1, 3)
+            priority = random.choice((4, 4, 4, 7))
+            run = self.world.send("q", *bodies, headers=headers, priority=priority, expires=expires)
+            self.priorities |= dict.fromkeys(range(run.first, run.stop), priority)
+            if "AMQ_SCHEDULED_DELAY" in headers:
+                self.late.update(range(run.first, run.stop))
+
+    def answer(self, name: str) -> None:
+        """ACKs; in a transaction that is aborted at times."""
+        consumer, have = self.consumers[name], self.have[name]
+        if not have:
+            return
+        self.random.shuffle(have)
+        some = [have.pop() for _ in range(self.random.randint(1, len(have)))]
+        if self.random.random() < 0.5:
+            for got in some:
+                self.world.ack(consumer, got)
+            return
+        transaction = Transaction("t")
+        for got in some:
+            self.world.hold(transaction, consumer, got)
+            self.take(self.world.out())
+        if self.random.random() < 0.5:
+            self.world.engine.commit(transaction)
+        else:
+            self.world.engine.abort(transaction)
+            have += some
+
+    def take(self, found: list[Got]) -> None:
+        for got in found:
+            self.have[got.consumer].append(got)
+            lane = got.consumer, self.priorities[got.offset], got.headers.get("JMSXGroupID", "")
+            if not got.is_redelivered and got.offset not in self.late:
+                assert got.offset > self.latest.get(lane, -1), f"{got.consumer} has {self.latest[lane]} already, and gets {got.offset}"
+                self.latest[lane] = got.offset
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_nobody_gets_what_is_older_after_what_is_newer(seed: int) -> None:
+    mixture = Mixture(Random(seed))
+    for _ in range(80):
+        mixture.step()

@@ -1,0 +1,184 @@
+"""Consumers with selectors whose messages lie behind more than memory holds of what others take, or nobody."""
+
+from __future__ import annotations
+
+import pytest
+
+from stompbox.broker.queues import reclaim
+from stompbox.broker.queues.consumer import AckMode
+from stompbox.broker.queues.emptying import purge
+from stompbox.broker.queues.queue import Queue
+from stompbox.config.settings import AddressSetting
+from stompbox.message import ANYCAST, Run, Shape
+from tests.broker.world import Got, World
+
+SMALL = 6000  # octets: about ten messages
+
+
+def send(world: World, words: str, start: int = 0, *, name: str = "q") -> None:
+    for number, word in enumerate(words, start):
+        world.send(name, b"%d" % number, headers={"word": word})
+
+
+def numbers(got: list[Got], consumer: str) -> list[int]:
+    return [int(one.body) for one in got if one.consumer == consumer]
+
+
+@pytest.mark.parametrize("is_durable", [True, False])
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_what_nobody_takes_does_not_keep_others_away(is_durable: bool, is_stored: bool) -> None:
+    """Whether it is on the disk, on its way there or in memory alone."""
+    world = World(page_size=SMALL, is_durable=is_durable)
+    send(world, "a" * 40 + "b" + "a" * 40 + "b")
+    if is_stored:
+        world.commit()
+    world.on_queue(world.consumer("b", AckMode.AUTO, selector="word = 'b'"), "q")
+    assert numbers(world.settle(), "b") == [40, 81]
+    assert world.queue("q").backlog.size <= SMALL
+
+
+def test_what_a_slow_consumer_is_to_take_does_not_keep_others_away() -> None:
+    world = World(page_size=SMALL)
+    slow = world.on_queue(world.consumer("slow", prefetch=1, selector="word = 'a'"), "q")
+    fast = world.on_queue(world.consumer("fast", AckMode.AUTO, selector="word = 'b'"), "q")
+    send(world, "ab" * 100)
+    world.commit()
+    got = world.settle()
+    assert numbers(got, "fast") == list(range(1, 200, 2))
+    world.engine.flushed(fast)
+    taken = numbers(got, "slow")
+    while got:
+        for one in got:
+            if one.consumer == "slow":
+                world.ack(slow, one)
+        got = world.settle()
+        taken += numbers(got, "slow")
+    assert taken == list(range(0, 200, 2)), "in order, each once"
+    assert world.queue("q").cursor.settle(200) == 200
+    assert not world.queue("q").sought
+
+
+def test_what_comes_later_is_found_at_once() -> None:
+    world = World(page_size=SMALL)
+    world.on_queue(world.consumer("b", AckMode.AUTO, selector="word = 'b'"), "q")
+    send(world, "a" * 40)
+    assert world.settle() == []
+    world.commit()
+    send(world, "aab", 40)
+    assert numbers(world.settle(), "b") == [42]
+
+
+def test_what_stands_behind_the_part_that_finds_no_room_is_found_at_once() -> None:
+    """One run, of which the first messages are for nobody and have no room beside what waits."""
+    world = World(page_size=SMALL)
+    world.on_queue(world.consumer("b", AckMode.AUTO, selector="word = 'b'"), "q")
+    send(world, "a" * 8)
+    world.send("q", *[b"%d" % number for number in range(8, 49)], holes={"word": [b"a"] * 40 + [b"b"]})
+    assert numbers(world.settle(), "b") == [48]
+
+
+def test_a_search_is_not_repeated() -> None:
+    """Who looked through a million messages for nothing does not look through them again for the next one."""
+    world = World(page_size=SMALL)
+    consumer = world.on_queue(world.consumer("b", prefetch=1, selector="word = 'b'"), "q")
+    send(world, "a" * 300 + "bbbbb")
+    world.commit()
+    got = world.settle()
+    binding = next(iter(consumer.bindings.values()))
+    for number in range(300, 305):
+        assert numbers(got, "b") == [number]
+        assert binding.sought >= 300
+        world.ack(consumer, got[0])
+        assert all(load.start >= 300 for load in world.engine.loads)
+        got = world.settle()
+    assert got == []
+
+
+def test_what_comes_back_is_delivered_again_once() -> None:
+    world = World(page_size=SMALL)
+    consumer = world.on_queue(world.consumer("b", selector="word = 'b'"), "q")
+    send(world, "a" * 40 + "bb")
+    world.commit()
+    got = world.settle()
+    assert numbers(got, "b") == [40, 41]
+    world.ack(consumer, got[1])
+    world.close(consumer)
+    everything = world.on_queue(world.consumer("all", AckMode.AUTO), "q")
+    came: list[Got] = []
+    while got := world.settle():
+        came += got
+        world.engine.flushed(everything)
+    assert sorted(numbers(came, "all")) == list(range(41)), "41 was acknowledged"
+    assert [one.is_redelivered for one in came if one.body == b"40"] == [True]
+
+
+def test_a_consumer_of_everything_gets_the_rest_in_order() -> None:
+    world = World(page_size=SMALL)
+    seeker = world.on_queue(world.consumer("b", AckMode.AUTO, selector="word = 'b'"), "q")
+    send(world, "aaaaab" * 30)
+    world.commit()
+    assert len(world.settle()) == 30
+    world.engine.flushed(seeker)
+    everything = world.on_queue(world.consumer("all", AckMode.AUTO), "q")
+    rest: list[int] = []
+    while got := world.settle():
+        rest += numbers(got, "all")
+        world.engine.flushed(everything)
+    assert rest == [number for number in range(180) if number % 6 != 5]
+    assert not queue_of(world).is_paged
+
+
+def queue_of(world: World) -> Queue:
+    return world.queue("q")
+
+
+def test_after_a_restart_what_was_found_and_not_answered_comes_again() -> None:
+    world = World(page_size=SMALL)
+    consumer = world.on_queue(world.consumer("b", selector="word = 'b'"), "q")
+    send(world, "a" * 40 + "bbb")
+    got = world.settle()
+    world.ack(consumer, got[1])
+    world.commit()
+    world = world.restart()
+    world.on_queue(world.consumer("b", selector="word = 'b'"), "q")
+    assert [(int(one.body), one.is_redelivered) for one in world.settle()] == [(40, True), (42, True)]
+
+
+def test_purging_leaves_what_was_found_to_its_consumer() -> None:
+    world = World(page_size=SMALL)
+    consumer = world.on_queue(world.consumer("b", selector="word = 'b'"), "q")
+    send(world, "a" * 40 + "ba")
+    (got,) = world.settle()
+    purge(world.queue("q"))
+    assert not world.queue("q").cursor.settle(42) > 40, "40 is not answered"
+    world.ack(consumer, got)
+    assert world.queue("q").cursor.settle(42) == 42
+
+
+def send_run(world: World, words: str, start: int) -> None:
+    bodies, columns = [b"%d" % number for number in range(start, start + len(words))], ([word.encode() for word in words],)
+    shape = Shape({"destination": "q"}, holes=("word",)) if len(words) > 1 else Shape({"destination": "q", "word": words})
+    world.engine.publish(world.address("q", ANYCAST), Run(shape, bodies, columns if len(words) > 1 else (), routing=ANYCAST))
+
+
+def test_who_has_credit_again_gets_what_is_in_memory_before_what_is_further_back() -> None:
+    """Its refused message waits for its next attempt, and the queue looks for more before the consumer is fed."""
+    world = World(AddressSetting(match="q", redelivery_delay=1000), page_size=1300, portion=1)
+    send_run(world, "112", 0)
+    send_run(world, "1", 3)
+    reclaim.give_back(world.queue("q"))
+    send_run(world, "12", 4)
+    send_run(world, "2", 6)
+    world.on_queue(world.consumer("auto", AckMode.AUTO, selector="word = '1'"), "q")
+    world.on_queue(world.consumer("other", AckMode.CLIENT, selector="word = '1'"), "q")
+    all_of_it = world.on_queue(world.consumer("all", AckMode.CLIENT, window=0), "q")
+    got = [one for one in world.settle() if one.consumer == "all"]
+    assert world.queue("q").paged_from == 6
+    assert len(got) == 1
+    world.nack(all_of_it, got[0])
+    taken = numbers(got, "all")
+    while got := [one for one in world.settle() if one.consumer == "all"]:
+        taken += numbers(got, "all")
+        world.ack(all_of_it, got[0])
+    assert taken == sorted(taken)
+    assert taken[-1] == 6

@@ -1,0 +1,56 @@
+"""Selectors found by the values of a message: the same as by asking each of them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stompbox.broker.queues.plans import FEW, Plan
+from stompbox.selectors import Selector, compile_selector
+from tests.broker.world import STAYING
+
+NUMBERS = st.one_of(st.integers(-20, 20).map(str), st.floats(-20, 20).map(repr), st.sampled_from(["9007199254740993", "1e300"]))
+SIGNS = st.sampled_from(["<", "<=", ">", ">=", "=", "<>"])
+TERMS = st.one_of(
+    st.tuples(st.sampled_from("kn"), SIGNS, NUMBERS).map(" ".join),
+    st.tuples(NUMBERS, NUMBERS, st.sampled_from(["", "NOT "])).map(lambda parts: f"k {parts[2]}BETWEEN {parts[0]} AND {parts[1]}"),
+    st.sampled_from(["k = 'v'", "n = '3'", "JMSCorrelationID < 3", "k IS NULL", "NOT k < 3", "n IS NOT NULL OR k > 1"]),
+)
+CONDITIONS = st.lists(TERMS.map(lambda term: f"({term})"), min_size=1, max_size=3).map(" AND ".join)
+VALUES = st.one_of(NUMBERS, st.sampled_from(["v", "", "3", "nan", "1e999", "-1e999", "true", "0x3"]))
+HEADERS = st.dictionaries(st.sampled_from(["k", "n", "correlation-id", "JMSCorrelationID"]), VALUES)
+
+
+def plan_of(selectors: list[Selector]) -> Plan:
+    plan = Plan(object(), STAYING)
+    for selector in selectors:
+        plan.add_by_value(selector)
+    return plan
+
+
+@given(st.lists(CONDITIONS, max_size=40, unique=True), st.lists(HEADERS, max_size=5), st.booleans())
+def test_found_as_by_asking_each(texts: list[str], messages: list[dict[str, str]], conversion: bool) -> None:
+    selectors = [compile_selector(text, conversion=conversion) for text in texts]
+    plan = plan_of(selectors)
+    for headers in messages:
+        takers = plan.takers(headers, {})
+        assert len(takers) == len(set(takers))
+        assert set(takers) == {selector for selector in selectors if selector.matches(headers, {})}
+
+
+@pytest.mark.parametrize("count", [1, FEW - 1, FEW, 100])
+def test_each_of_few_and_of_many_gets_its_own(count: int) -> None:
+    plan = plan_of([compile_selector(f"k >= {n} AND k < {n + 1}") for n in range(count)])
+    for n in range(count):
+        assert [selector.text for selector in plan.takers({"k": f"{n}.5"}, {})] == [f"k >= {n} AND k < {n + 1}"]
+    assert plan.takers({"k": str(count)}, {}) == ()
+
+
+def test_who_waits_for_other_numbers_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(Selector, "matches", lambda self, headers, facts: asked.append(self.text))
+    plan_of([compile_selector(f"k < {-n}") for n in range(1000)]).takers({"k": "1"}, {})
+    assert asked == []
+    plan_of([compile_selector(f"k BETWEEN {n} AND {n + 2}") for n in range(1000)]).takers({"k": "500"}, {})
+    assert len(asked) == 3

@@ -1,0 +1,157 @@
+"""What speaks for very many messages, in counted work: a cumulative ACK or NACK, a COMMIT, an ABORT, the end of a subscription."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from stompbox.broker.closing import PART
+from stompbox.server.frames import transactions
+from tests.server.turning import LOOKS, PADDING, World, loaded
+
+
+def work_of(world: World, count: Callable[[], int]) -> list[int]:
+    """By how much a figure changes in each of the turns that follow, until no work waits."""
+    changes, before = [], count()
+    while world.broker.turns.waiting:
+        world.turn()
+        now = count()
+        changes.append(abs(now - before))
+        before = now
+    return changes
+
+
+MANY_SENT = 3000
+
+
+@pytest.mark.parametrize("command", ["ACK", "NACK"])
+def test_a_cumulative_answer_for_very_many_is_given_in_portions(command: str) -> None:
+    world = World()
+    holder, _ = loaded(world, MANY_SENT, {"ack": "client"})
+    consumer = holder.connection.consumers["1"]
+    last = [frame.headers["message-id"] for frame in holder.heard() if frame.command == "MESSAGE"][-1]
+    normal = world.client()
+    holder.say((command, {"message-id": last, "subscription": "1", "receipt": "done"}))
+    assert len(consumer.ledger) >= MANY_SENT - (LOOKS + 1) * PART
+    normal.say(("BEGIN", {"transaction": "t", "receipt": "now"}))
+    assert normal.confirmed() == ["now"]
+    assert holder.confirmed() == []
+    assert max(work_of(world, lambda: consumer.messages_out)) <= (LOOKS + 1) * PART
+    world.turn(20)
+    assert holder.confirmed() == ["done"]
+    if command == "ACK":
+        assert world.broker.engine.counters["acknowledged"] == MANY_SENT
+
+
+@pytest.mark.parametrize("mode", ["client", "client-individual"])
+def test_a_large_abort_gives_back_in_portions_what_was_acknowledged(mode: str) -> None:
+    world = World()
+    holder, _ = loaded(world, MANY_SENT, {"ack": mode})
+    consumer = holder.connection.consumers["1"]
+    ids = [frame.headers["message-id"] for frame in holder.heard() if frame.command == "MESSAGE"]
+    ends = ids if mode == "client-individual" else ids[-1:]
+    said = [("ACK", {"message-id": id, "subscription": "1", "transaction": "t"}) for id in ends]
+    holder.say(("BEGIN", {"transaction": "t"}), *said)
+    world.until_idle()
+    assert consumer.messages_out == 0
+    before = [id(segment) for _, segment in holder.connection.transactions["t"].answered[0][1]]
+    holder.say(("ABORT", {"transaction": "t", "receipt": "done"}))
+    assert holder.confirmed() == []
+    assert consumer.messages_out <= (LOOKS + 1) * PART
+    assert max(work_of(world, lambda: consumer.messages_out)) <= (LOOKS + 1) * PART
+    world.turn(20)
+    assert holder.confirmed() == ["done"]
+    assert consumer.messages_out == MANY_SENT
+    if mode == "client":
+        assert [id(segment) for _, segment in consumer.ledger] == before, "in the order in which they were sent"
+
+
+@pytest.mark.parametrize("mode", ["client", "client-individual"])
+def test_what_an_abort_gives_back_to_a_subscription_that_ends_goes_to_its_queue(mode: str) -> None:
+    world = World()
+    holder, _ = loaded(world, MANY_SENT, {"ack": mode})
+    consumer, queue = holder.connection.consumers["1"], world.broker.engine.addresses["q"].anycast["q"]
+    ids = [frame.headers["message-id"] for frame in holder.heard() if frame.command == "MESSAGE"]
+    ends = ids if mode == "client-individual" else ids[-1:]
+    holder.say(("BEGIN", {"transaction": "t"}), *[("ACK", {"message-id": id, "subscription": "1", "transaction": "t"}) for id in ends])
+    world.until_idle()
+    transactions.time_out(holder.connection, holder.connection.transactions["t"])
+    while not consumer.messages_out:
+        world.turn()
+    assert consumer.messages_out < MANY_SENT
+    holder.socket.connection_lost(None)
+    world.until_idle()
+    world.turn(5)
+    assert consumer.messages_out == 0
+    assert queue.backlog.count == MANY_SENT
+    assert sum(len(segment) for segment in queue.backlog.segments()) == MANY_SENT
+    assert world.broker.engine.unacknowledged.size == 0
+
+
+def test_a_cumulative_answer_in_a_transaction_that_ends_meanwhile_is_none() -> None:
+    world = World()
+    holder, _ = loaded(world, MANY_SENT, {"ack": "client"})
+    connection, consumer = holder.connection, holder.connection.consumers["1"]
+    last = [frame.headers["message-id"] for frame in holder.heard() if frame.command == "MESSAGE"][-1]
+    holder.say(("BEGIN", {"transaction": "t"}), ("ACK", {"message-id": last, "subscription": "1", "transaction": "t"}))
+    assert 0 < consumer.messages_out < MANY_SENT
+    transactions.time_out(connection, connection.transactions["t"])
+    world.until_idle()
+    assert holder.errors() == ["transaction-timeout"]
+    assert consumer.messages_out == MANY_SENT
+
+
+@pytest.mark.parametrize("end", ["UNSUBSCRIBE", "lost"])
+def test_what_a_subscription_had_is_taken_from_it_in_portions(end: str) -> None:
+    world = World()
+    holder, _ = loaded(world, MANY_SENT, {"ack": "client"})
+    consumer = holder.connection.consumers["1"]
+    if end == "lost":
+        holder.socket.connection_lost(None)
+    else:
+        holder.say(("UNSUBSCRIBE", {"id": "1"}))
+    assert consumer.messages_out >= MANY_SENT - (LOOKS + 1) * PART
+    assert max(work_of(world, lambda: consumer.messages_out)) <= (LOOKS + 1) * PART
+    assert world.broker.engine.addresses["q"].anycast["q"].backlog.count == MANY_SENT
+
+
+def answered(count: int, command: str, *, mode: str = "client", queue: str = "/queue/q") -> int:
+    """Lines of the longest step, where ACKs of so many messages, in a transaction or in two, are given and taken back or committed."""
+    world = World()
+    holder, _ = loaded(world, count, {"ack": mode}, queue)
+    ids = [frame.headers["message-id"] for frame in holder.heard() if frame.command == "MESSAGE"]
+    ends = ids if mode == "client-individual" else ids[-1:]
+    acks = [("ACK", {"message-id": id, "subscription": "1", "transaction": "t"}) for id in ends]
+    if command == "ABORT twice":  # the older ones come back first, and the others behind them
+        acks.insert(0, ("ACK", {"message-id": ids[count // 2], "subscription": "1", "transaction": "first"}))
+    octets = PADDING + holder.octets(acks)
+    with world.steps() as steps:
+        holder.say(("BEGIN", {"transaction": "first"}), ("BEGIN", {"transaction": "t"}))
+        holder.socket.data_received(octets)
+        world.until_idle()
+        if command == "ABORT twice":
+            holder.say(("ABORT", {"transaction": "first"}))
+            world.until_idle()
+        holder.say((command.split(maxsplit=1)[0], {"transaction": "t", "receipt": "done"}))
+        world.until_idle()
+    world.turn(20)
+    assert holder.confirmed() == ["done"]
+    consumer = holder.connection.consumers["1"]
+    if command.startswith("ABORT"):
+        assert [binding.queue.id for binding, _ in consumer.ledger] == [int(id.partition("-")[0]) for id in ids if mode == "client"]
+        assert [segment.first for _, segment in consumer.ledger] == [int(id.partition("-")[2]) for id in ids if mode == "client"]
+    assert consumer.messages_out == (count if command.startswith("ABORT") else 0)
+    return steps.longest
+
+
+@pytest.mark.parametrize(("command", "mode", "queue"), [
+    ("ABORT", "client", "/queue/q"),
+    ("ABORT twice", "client", "/queue/q"),
+    ("ABORT", "client-individual", "/queue/q"),
+    ("COMMIT", "client-individual", "/queue/q"),
+    ("COMMIT", "client", "/topic/q"),  # whether one of their queues is durable is looked at for all of them
+])  # fmt: skip
+def test_no_step_of_a_transaction_with_many_answers_is_longer_the_more_there_are(command: str, mode: str, queue: str) -> None:
+    few, many = (answered(count, command, mode=mode, queue=queue) for count in (500, 5000))
+    assert many <= 1.2 * few

@@ -1,0 +1,54 @@
+"""Requests while the rights that they need change."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from stompbox.errors import Refused
+from stompbox.server.requests import dispatch
+from stompbox.server.requests.replies import Answer
+from stompbox.stomp.frames import Frame
+from stompbox.stomp.versions import VERSIONS
+
+
+def served(monkeypatch: pytest.MonkeyPatch, name: str) -> tuple[bytes, int]:
+    """What is answered to a request while which a reload takes its right away, and how often it was asked."""
+    asked = 0
+    broker: Any = SimpleNamespace(
+        engine=SimpleNamespace(now=0), now=lambda: 1, permissions="old", errors=Counter[str](), flush=lambda: None
+    )
+    connection: Any = SimpleNamespace(
+        broker=broker, names=SimpleNamespace(without_space=str), is_lost=False, is_ended=False, out=[],
+        session=SimpleNamespace(version=VERSIONS["1.2"]), write_out=lambda: None,
+    )  # fmt: skip
+
+    async def handler(*_: object) -> Answer:
+        nonlocal asked
+        asked += 1
+        if broker.permissions == "new":
+            raise Refused("not-permitted", "gone")
+        broker.permissions = "new"
+        return {}, [b"what was read"]
+
+    monkeypatch.setattr(dispatch, "REQUESTS", {name: handler})
+    asyncio.run(dispatch._serve(connection, Frame("SEND", {"request": name, "request-id": "1"})))
+    return b"".join(connection.out), asked
+
+
+@pytest.mark.parametrize("name", sorted(dispatch.READING))
+def test_what_was_read_with_rights_of_before_is_not_answered(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    answer, asked = served(monkeypatch, name)
+    assert b"code:not-permitted" in answer
+    assert b"what was read" not in answer
+    assert asked == 2
+
+
+def test_what_was_done_is_not_done_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer, asked = served(monkeypatch, "publish")
+    assert b"status:ok" in answer
+    assert asked == 1

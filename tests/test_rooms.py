@@ -1,0 +1,84 @@
+"""Floors inside broker/ and server/, from below upward: what is imported when the program runs lies on a lower floor, or in the same room.
+
+Arrows that only the type checker follows may point upward, as a queue's to its engine; there are never more of them than before. A file
+directly in broker/ or server/ is a room of its own where it is named here, else it is in the lowest.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+import pytest
+
+from tests.test_floors import MODULES, SOURCES, Source, imports
+
+FLOORS = {
+    "broker": ("", "logs", "queues", "addresses", "commits", "engine", "subscriptions", "recovery"),
+    "server": ("", "addressing", "requests", "frames", "session", "broker", "transport", "run"),
+}
+BY_ITSELF = {  # files directly in broker/ and server/ that are not on the lowest floor
+    "broker": {
+        "commits": "commits", "units": "commits", "transaction": "commits", "transactions": "commits", "closing": "commits",
+        "engine": "engine", "recovery": "recovery",
+    },
+    "server": {
+        "broker": "broker", "configuring": "broker", "delivering": "broker", "timeouts": "broker",
+        "run": "run", "verifying": "run", "reloading": "run",
+    },
+}  # fmt: skip
+TYPING_UPWARD = {"broker": 47, "server": 54}  # arrows that only the type checker follows; may fall, never rise
+
+HOUSE = {house: [source for source in SOURCES if source.room == house and source.module != f"stompbox.{house}"] for house in FLOORS}
+
+
+def room_of(module: str) -> str:
+    """The room inside broker/ or server/ that a module is in."""
+    _, house, first, *more = module.split(".")
+    return first if more else BY_ITSELF[house].get(first, "")
+
+
+def floor_of(module: str) -> int:
+    return FLOORS[module.split(".")[1]].index(room_of(module))
+
+
+def is_for_typing(test: ast.expr) -> bool:
+    return isinstance(test, ast.Name) and test.id == "TYPE_CHECKING"
+
+
+def arrows(source: Source) -> Iterator[tuple[str, bool]]:
+    """(module of the same house, whether the program itself imports it)"""
+    house = source.module.rpartition(".")[0] if source.module.count(".") == 2 else ".".join(source.module.split(".")[:2])
+    typing = {
+        id(inner) for node in ast.walk(source.tree) if isinstance(node, ast.If) and is_for_typing(node.test) for inner in ast.walk(node)
+    }
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            for _, module in imports(ast.Module([node], [])):
+                if module.startswith(house + ".") and module in MODULES and module != source.module:
+                    yield module, id(node) not in typing
+
+
+@pytest.mark.parametrize("source", [source for sources in HOUSE.values() for source in sources], ids=str)
+def test_what_runs_is_imported_from_below(source: Source) -> None:
+    if source.path.name == "__init__.py":
+        assert source.lines == 0, "rooms have nothing of their own"
+        return
+    mine = floor_of(source.module)
+    assert [module for module, runs in arrows(source) if runs and floor_of(module) > mine] == []
+
+
+@pytest.mark.parametrize("house", FLOORS)
+def test_no_more_types_are_known_from_above_than_before(house: str) -> None:
+    files = [source for source in HOUSE[house] if source.path.name != "__init__.py"]
+    upward = {(source.module, module) for source in files for module, _ in arrows(source) if floor_of(module) > floor_of(source.module)}
+    assert len(upward) <= TYPING_UPWARD[house], sorted(upward)
+
+
+@pytest.mark.parametrize("house", ["server"])
+def test_files_do_not_import_each_other_in_circles(house: str) -> None:
+    below = {source.module: {module for module, runs in arrows(source) if runs} for source in HOUSE[house]}
+    done: set[str] = set()
+    while ready := {module for module, others in below.items() if module not in done and others <= done}:
+        done |= ready
+    assert sorted(below.keys() - done) == []
