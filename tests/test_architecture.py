@@ -22,7 +22,7 @@ from tests.server.world import Guest, House, configured
 
 SOURCE = str(Path(stompbox.__file__).parent) + "/"
 PAGE = (ROOT / "docs/architecture.md").read_text()
-FILES = re.compile(r"`((?:[a-z]+/)?[a-z_]+\.py)`")
+FILES = re.compile(r"`((?:[a-z]+/)*[a-z_]+\.py)`")
 LEARNED = 40  # SENDs after which the broker knows what they look like
 
 Hop = tuple[str, str]

@@ -75,7 +75,7 @@ def test_every_metric_is_documented_and_every_row_is_a_metric(served: Served) ->
 def test_every_counter_of_the_engine_has_its_place() -> None:
     """In the source: what is counted, and under which name it is shown."""
     counted = set()
-    for path in (ROOT / "src" / "stompbox" / "broker").glob("*.py"):
+    for path in (ROOT / "src" / "stompbox" / "broker").rglob("*.py"):
         text = path.read_text()
         counted |= set(re.findall(r'counters\["([\w-]+)"\]', text)) | set(re.findall(r'\.(?:_?drop|_gone)\(.*, "([\w-]+)"\)', text))
     assert counted | {"delivered", "not-taken", limits.CODE} == {*PASSED, *REMOVED, *EVENTS}

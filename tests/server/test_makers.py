@@ -365,7 +365,7 @@ MAKING = {"address": 2, "anycast_queue": 2, "exact_queue": 3, "prepare": 1}
 def test_whoever_obeys_a_frame_says_who_asks() -> None:
     """What is made without a maker counts for nobody: there is no such call where frames are obeyed."""
     asked, silent = [], []
-    for path in [*sorted((SOURCE / "server").glob("*.py")), *sorted((SOURCE / "broker").glob("*.py"))]:
+    for path in [*sorted((SOURCE / "server").rglob("*.py")), *sorted((SOURCE / "broker").rglob("*.py"))]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in MAKING:
                 is_engine = ast.unparse(node.func.value).endswith("engine")
