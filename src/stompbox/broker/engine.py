@@ -51,7 +51,6 @@ from stompbox.broker.queues.memory import Memory
 from stompbox.broker.queues.paging import Load
 from stompbox.broker.queues.passing import FEW
 from stompbox.broker.queues.queue import Kind, Queue
-from stompbox.broker.settings import SettingsTable
 from stompbox.broker.timers import Alarm, Timers
 from stompbox.broker.transaction import Transaction
 from stompbox.broker.undelivered import Fate, Undelivered
@@ -59,6 +58,7 @@ from stompbox.broker.units import Trouble
 from stompbox.broker.work import Turns, Work
 from stompbox.config import RoutingType
 from stompbox.config.matching import DOTS, Wildcards, Words, is_match
+from stompbox.config.settings import AddressSettingsTable
 from stompbox.errors import IllegalFrame, Refused
 from stompbox.incarnations import NewId, numbered
 from stompbox.message import ANYCAST, MULTICAST, Run
@@ -86,7 +86,7 @@ class Engine:
     `new_id` gives ids of incarnations: no two are ever the same, whoever asks. Without it they are numbered, as tests like it."""
 
     def __init__(
-        self, settings: SettingsTable, *, wildcards: Wildcards = DOTS, epoch: int = 1, is_durable: bool = True,
+        self, settings: AddressSettingsTable, *, wildcards: Wildcards = DOTS, epoch: int = 1, is_durable: bool = True,
         page_size: int = PAGE_SIZE, new_id: NewId | None = None,
     ) -> None:  # fmt: skip
         self.settings = settings

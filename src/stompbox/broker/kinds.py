@@ -6,11 +6,12 @@ queue.py (consumers), intake.py (ring, last value, purge), browsing.py (non-dest
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
+from stompbox.config import QueueTable
+from stompbox.config.settings import AddressSettings
 from stompbox.message import ANYCAST, FOR_ONE, MULTICAST
 
 LAST_VALUE_KEY: Final = "_AMQ_LVQ_NAME"  # Artemis: the header that is the key where no other is named
@@ -73,40 +74,36 @@ class Rules:
 PLAIN: Final = Rules()
 
 
-def rules_of(settings: Any, table: Any = None) -> Rules:
-    """The rules of a queue: `settings` are its address's (config.AddressSettings), `table` its own (config.QueueTable)."""
+def rules_of(settings: AddressSettings, table: QueueTable | None = None) -> Rules:
+    """The rules of a queue: `settings` are its address's, `table` its own."""
 
-    def of(name: str, default: Any) -> Any:
+    def of(name: str) -> Any:
         own = getattr(table, name, None)
-        return own if own is not None else getattr(settings, f"default_{name}", default)
+        return own if own is not None else getattr(settings, f"default_{name}")
 
     rules = Rules(
-        is_enabled=getattr(table, "enabled", True),
-        max_consumers=of("max_consumers", -1),
-        consumers_before_dispatch=of("consumers_before_dispatch", 0),
-        delay_before_dispatch=of("delay_before_dispatch", -1),
-        is_exclusive=_exclusive(settings, table),
-        is_purged=of("purge_on_no_consumers", False),
-        is_non_destructive=of("non_destructive", False),
-        last_value_key=_last_value_key(of, table),
-        ring_size=of("ring_size", -1),
-        group_rebalance=of("group_rebalance", False),
-        group_pause=of("group_rebalance_pause_dispatch", False),
-        group_buckets=of("group_buckets", -1),
-        group_first_key=of("group_first_key", None) or "",
+        is_enabled=table is None or table.enabled,
+        max_consumers=of("max_consumers"),
+        consumers_before_dispatch=of("consumers_before_dispatch"),
+        delay_before_dispatch=of("delay_before_dispatch"),
+        is_exclusive=settings.default_exclusive_queue if table is None or table.exclusive is None else table.exclusive,
+        is_purged=of("purge_on_no_consumers"),
+        is_non_destructive=of("non_destructive"),
+        last_value_key=_last_value_key(settings, table),
+        ring_size=of("ring_size"),
+        group_rebalance=of("group_rebalance"),
+        group_pause=of("group_rebalance_pause_dispatch"),
+        group_buckets=of("group_buckets"),
+        group_first_key=of("group_first_key") or "",
     )
     return PLAIN if rules == PLAIN else rules
 
 
-def _exclusive(settings: Any, table: Any) -> bool:
-    own = getattr(table, "exclusive", None)
-    return bool(own if own is not None else getattr(settings, "default_exclusive_queue", False))
-
-
-def _last_value_key(of: Callable[[str, Any], Any], table: Any) -> str:
+def _last_value_key(settings: AddressSettings, table: QueueTable | None) -> str:
     """`last-value = false` on the queue wins over whatever else names a key."""
-    key = of("last_value_key", None)
-    if getattr(table, "last_value", None) is False:
+    own, key = (None, None) if table is None else (table.last_value, table.last_value_key)
+    if own is False:
         return ""
-    is_wanted = getattr(table, "last_value", None) or of("last_value_queue", False)
-    return key or (LAST_VALUE_KEY if is_wanted else "")
+    if key is None:
+        key = settings.default_last_value_key
+    return key or (LAST_VALUE_KEY if own or settings.default_last_value_queue else "")

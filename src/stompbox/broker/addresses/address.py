@@ -21,7 +21,7 @@ from stompbox.broker.queues.memory import Memory
 from stompbox.broker.queues.passing import FEW, Passing
 from stompbox.broker.queues.plans import Plan
 from stompbox.broker.queues.queue import Kind, Queue
-from stompbox.broker.settings import Settings
+from stompbox.config.settings import AddressSettings
 from stompbox.errors import IllegalFrame
 from stompbox.message import ANYCAST, FOR_ONE, MULTICAST, Run
 from stompbox.selectors import Selector
@@ -42,7 +42,7 @@ Groups = list[tuple[list[Queue], list[Range] | None]]
 class Address:
     """`kinds`: the routing that it was made for, ANYCAST, MULTICAST or both. `is_auto`: a frame made it. `owner`: engine.create_address."""
 
-    def __init__(self, engine: Engine, name: str, log: Log, settings: Settings) -> None:
+    def __init__(self, engine: Engine, name: str, log: Log, settings: AddressSettings) -> None:
         self.engine: Final = engine
         self.name: Final = name
         self.log: Final = log
@@ -70,7 +70,7 @@ class Address:
         self.duplicates: Duplicates | None = None
         self.is_timed = is_ruled(settings)  # its settings say when messages expire
         self.arguments: dict[str, Arguments] = {}  # of queues that a frame has made otherwise (queuearguments.py), by name
-        self._own: dict[str, Settings] = {}  # the settings of those
+        self._own: dict[str, AddressSettings] = {}  # the settings of those
         self._timed: set[str] = set()  # those of them whose settings say when messages expire
         self.rules = rules_of(settings)  # of all other queues
         self.version = object()  # another one whenever the queues change
@@ -89,11 +89,11 @@ class Address:
         yield from self.groups.values()
         yield from self.positions.values()
 
-    def settings_of(self, queue: str) -> Settings:
+    def settings_of(self, queue: str) -> AddressSettings:
         """Of the anycast queue of this name: the address's, but for what a frame has asked for when it made the queue."""
         return self._own.get(queue, self.settings) if self._own else self.settings
 
-    def settings_for(self, run: Run) -> Settings:
+    def settings_for(self, run: Run) -> AddressSettings:
         """Those by which messages for its queues expire: of the queue that they are for, where it is one alone."""
         return self.settings_of(run.queue or self.name) if self._own and run.routing == ANYCAST else self.settings
 
@@ -112,7 +112,7 @@ class Address:
         if is_ruled(own):
             self._timed.add(queue)
 
-    def obey(self, settings: Settings) -> None:
+    def obey(self, settings: AddressSettings) -> None:
         """From now on these are its settings."""
         self.settings, self.rules = settings, rules_of(settings)
         self._own.clear()

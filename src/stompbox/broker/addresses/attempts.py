@@ -29,7 +29,7 @@ from stompbox.broker.undelivered import REJECTED, TOO_OFTEN, Fate
 if TYPE_CHECKING:
     from stompbox.broker.engine import Engine
     from stompbox.broker.queues.queue import Queue
-    from stompbox.broker.settings import Settings
+    from stompbox.config.settings import AddressSettings
 
 PAUSE: Final = 1000  # ms
 STEP: Final = 100  # segments that come back in one step: less than a millisecond
@@ -44,7 +44,7 @@ class Outcome(Enum):
     REJECTED = "rejected"  # NACK with requeue:false: a dead letter at once
 
 
-def redelivery_delay(settings: Settings, failures: int, chance: Callable[[], float]) -> int:
+def redelivery_delay(settings: AddressSettings, failures: int, chance: Callable[[], float]) -> int:
     """How long a message waits that has failed so often, in ms (Artemis: redelivery-delay and its companions). `chance`: Engine.chance."""
     first = settings.redelivery_delay
     most = settings.max_redelivery_delay if settings.max_redelivery_delay >= 0 else 10 * first

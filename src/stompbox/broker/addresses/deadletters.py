@@ -10,7 +10,7 @@ With auto-create-dead-letter-resources (or -expiry-) each address has a queue of
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from stompbox.broker.addresses.queuearguments import settings_of
 from stompbox.broker.logs.segments import Segment
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from stompbox.broker.addresses.address import Address
     from stompbox.broker.engine import Engine
     from stompbox.broker.queues.queue import Queue
+    from stompbox.config.settings import AddressSettings
 
 ORIGINAL_DESTINATION: Final = "original-destination"
 ADDED: Final = frozenset((ORIGINAL_ID, ORIGINAL_ADDRESS, ORIGINAL_QUEUE, ORIGINAL_DESTINATION, REASON, ACTUAL_EXPIRY))
@@ -87,9 +88,9 @@ def _placed(address: Address, name: str | None) -> str | None:
     return name and space_of(address.name) + name
 
 
-def _own_queue(settings: Any, what: str, address: Address) -> str:
+def _own_queue(settings: AddressSettings, what: str, address: Address) -> str:
     """The name of the queue that an address has for itself among the dead; empty without one."""
-    if not getattr(settings, f"auto_create_{what}_resources", False):
+    if not getattr(settings, f"auto_create_{what}_resources"):
         return ""
     name, space = local(address.name), space_of(address.name)
     return f"{space}{getattr(settings, f'{what}_queue_prefix')}{name}{getattr(settings, f'{what}_queue_suffix')}"

@@ -18,29 +18,28 @@ from stompbox.message import ANYCAST
 if TYPE_CHECKING:
     from stompbox.broker.addresses.makers import Maker
     from stompbox.broker.engine import Engine
-    from stompbox.broker.settings import Settings
+    from stompbox.config.settings import AddressSettings
 
 Arguments = Mapping[str, Any]  # by attribute name of config.AddressSettings
 _LIFE: Final = "max_expiry_delay"
 
 
-def applied(settings: Any, arguments: Arguments) -> Settings:
+def applied(settings: AddressSettings, arguments: Arguments) -> AddressSettings:
     """The settings of an address as they are for a queue with these arguments."""
     changes = dict(arguments)
     if _LIFE in changes:
         changes |= _no_longer(settings, changes[_LIFE])
-    found: Settings = replace(settings, **changes)
-    return found
+    return replace(settings, **changes)
 
 
-def _no_longer(settings: Settings, most: int) -> dict[str, int]:
+def _no_longer(settings: AddressSettings, most: int) -> dict[str, int]:
     """Times to live of at most so many ms."""
     highest = min(most, settings.max_expiry_delay) if settings.max_expiry_delay >= 0 else most
     given = min(highest, settings.expiry_delay) if settings.expiry_delay >= 0 else -1
     return {_LIFE: highest, "expiry_delay": given, "min_expiry_delay": min(settings.min_expiry_delay, highest)}
 
 
-def settings_of(queue: Queue) -> Settings:
+def settings_of(queue: Queue) -> AddressSettings:
     """By which settings a queue lives."""
     return queue.address.settings_of(queue.name) if queue.kind is Kind.ANYCAST else queue.address.settings
 

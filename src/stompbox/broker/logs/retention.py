@@ -24,7 +24,7 @@ from stompbox.store.base import Part
 if TYPE_CHECKING:
     from stompbox.broker.addresses.address import Address
     from stompbox.broker.engine import Engine
-    from stompbox.broker.settings import Settings
+    from stompbox.config.settings import AddressSettings
 
 PARTS: Final = 256  # into which the bytes, or the time, that are kept are divided
 SOON: Final = 1  # ms: a part goes when it is older than the rule says, not as old
@@ -38,7 +38,7 @@ class Rules(NamedTuple):
     messages: int
 
 
-def rules_of(settings: Settings) -> Rules:
+def rules_of(settings: AddressSettings) -> Rules:
     return Rules(settings.retention_ms, settings.retention_bytes, settings.retention_messages)
 
 

@@ -11,8 +11,9 @@ Decided once, as a message arrives: from then on its shape has an absolute time.
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Final
 
+from stompbox.config.settings import AddressSettings
 from stompbox.errors import IllegalFrame
 from stompbox.message import EXPIRATION, Shape
 
@@ -20,20 +21,7 @@ TOLERANCE: Final = 1000  # ms between `expires` and `expiration` that are not wo
 _STAMPED: Final = "stamped"  # of Shape.cache
 
 
-class Settings(Protocol):
-    """What this reads of an address's settings."""
-
-    @property
-    def no_expiry(self) -> bool: ...
-    @property
-    def expiry_delay(self) -> int: ...
-    @property
-    def min_expiry_delay(self) -> int: ...
-    @property
-    def max_expiry_delay(self) -> int: ...
-
-
-def is_ruled(settings: Settings) -> bool:
+def is_ruled(settings: AddressSettings) -> bool:
     """Whether an address's settings have a say."""
     return settings.no_expiry or max(settings.expiry_delay, settings.min_expiry_delay, settings.max_expiry_delay) >= 0
 
@@ -48,7 +36,7 @@ def check(shape: Shape, now: int) -> None:
         raise IllegalFrame("bad-expires", text)
 
 
-def stamped(shape: Shape, settings: Settings, now: int) -> Shape:
+def stamped(shape: Shape, settings: AddressSettings, now: int) -> Shape:
     """The shape of messages that arrive now at an address with these settings."""
     asked = _asked(shape, now)
     expires = _ruled(asked, settings, now) if is_ruled(settings) else asked
@@ -77,7 +65,7 @@ def _asked(shape: Shape, now: int) -> int:
     return max(1, now + special.time_to_live)
 
 
-def _ruled(expires: int, settings: Settings, now: int) -> int:
+def _ruled(expires: int, settings: AddressSettings, now: int) -> int:
     if settings.no_expiry:
         return 0
     if settings.expiry_delay >= 0:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from stompbox.broker.engine import Engine
     from stompbox.broker.queues.consumer import Binding
     from stompbox.broker.queues.queue import Queue
-    from stompbox.broker.settings import Settings
+    from stompbox.config.settings import AddressSettings
     from stompbox.message import Run
 
 SHARE: Final = 256 << 10  # octets that a queue may have in memory although memory is full
@@ -109,7 +109,7 @@ def reads_for_itself(queue: Queue) -> bool:
     return queue.rules.is_non_destructive and all(2 * known.size <= known.most for known in (memory, memory.whole or memory))
 
 
-def _reads_ahead(queue: Queue, settings: Settings) -> bool:
+def _reads_ahead(queue: Queue, settings: AddressSettings) -> bool:
     """Although something waits: as long as that is at most half of what may be read ahead."""
     if queue.address.memory.is_full or 0 <= settings.prefetch_page_messages <= queue.count:
         return False
@@ -117,11 +117,11 @@ def _reads_ahead(queue: Queue, settings: Settings) -> bool:
     return 2 * queue.size <= min(most, queue.engine.page_size)
 
 
-def _most_read(settings: Settings) -> int:
+def _most_read(settings: AddressSettings) -> int:
     return settings.max_read_page_bytes if settings.max_read_page_bytes >= 0 else 2 * settings.page_size_bytes
 
 
-def _may_read(queue: Queue, settings: Settings) -> bool:
+def _may_read(queue: Queue, settings: AddressSettings) -> bool:
     """Consumers have not too much that they did not acknowledge; who has nothing gets something."""
     count = queue.count + queue.delivering
     if queue.size + queue.out < _most_read(settings) and not 0 <= settings.max_read_page_messages <= count:

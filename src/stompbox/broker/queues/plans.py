@@ -17,7 +17,7 @@ from stompbox.selectors.values import number_of_text
 
 if TYPE_CHECKING:
     from stompbox.broker.queues.queue import Queue
-    from stompbox.broker.settings import Settings
+    from stompbox.config.settings import AddressSettings
     from stompbox.message import Run
 
 
@@ -39,7 +39,7 @@ class Plan:
         "known", "settings", "steps", "version",
     )  # fmt: skip
 
-    def __init__(self, version: object, settings: Settings) -> None:
+    def __init__(self, version: object, settings: AddressSettings) -> None:
         self.version = version
         self.settings = settings
         self.steps = 0  # that a message takes of which all are asked that cannot be found by its values
