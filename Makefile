@@ -20,8 +20,9 @@ demo: $(VENV)/.demo ## run the departures board on 336,776 flights, end to end (
 test: $(VENV)/.dev ## run the tests, WORKERS=2 side by side; T=tests/stomp only these, ARGS='-k name' for pytest
 	@$(BIN)/python -m pytest $(if $(filter tests,$(T)),-n $(WORKERS) --dist loadfile) $(T) $(ARGS)
 
-check: $(VENV)/.dev ## ruff, mypy --strict and the floors of the house
+check: $(VENV)/.dev ## ruff, ruff format, mypy --strict and the floors of the house
 	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --output-format concise .
 	@$(BIN)/mypy
 	@$(BIN)/mypy bench $(wildcard demo)
 	@$(BIN)/python -m pytest -q tests/test_floors.py tests/test_rooms.py tests/test_sourcecode.py

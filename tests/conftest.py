@@ -86,9 +86,7 @@ def _without_admin(arguments: tuple[str, ...]) -> tuple[str, ...]:
     return () if not file.is_file() or "[admin]" in file.read_text() else ("--no-admin",)
 
 
-def start_broker(
-    folder: Path, *arguments: str, is_patient: bool = False, environment: Mapping[str, str] = MappingProxyType({})
-) -> Served:
+def start_broker(folder: Path, *arguments: str, is_patient: bool = False, environment: Mapping[str, str] = MappingProxyType({})) -> Served:
     """`stompbox serve` with these arguments, its working folder in `folder`; returns once it is ready."""
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "broker.log"
@@ -98,7 +96,11 @@ def start_broker(
     with log.open("ab") as stderr:
         process = subprocess.Popen(
             [sys.executable, "-m", "stompbox", "serve", *arguments, *_without_admin(arguments)],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, cwd=folder, env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            cwd=folder,
+            env=environment,
         )
     try:
         lines = _lines_until_ready(process, log)

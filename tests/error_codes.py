@@ -95,7 +95,6 @@ class Codes:
                 found |= self._codes(given, caller)
         return found
 
-
     def _codes_in_tuples(self, value: ast.expr, at: int) -> set[str | None]:
         """The element `at` of a tuple, or of all tuples in a table of the module that is asked."""
         match value:

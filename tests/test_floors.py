@@ -44,7 +44,7 @@ IMPURE = frozenset(
         "threading", "time", "urllib", "uuid", "uvloop", "websockets", "xmlrpc", "argon2", "rich", "cyclopts", "starlette",
         "uvicorn",
     )
-)
+)  # fmt: skip
 PURE_ROOMS = ("stomp", "broker")
 READS_THE_WORLD = frozenset(("open", "input", "print", "exec", "eval", "breakpoint", "__import__"))
 CLOCK_METHODS = frozenset(("now", "utcnow", "today", "monotonic", "perf_counter", "time_ns"))

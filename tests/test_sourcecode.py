@@ -169,7 +169,7 @@ def test_what_is_swallowed_is_found(room: str, text: str, faults: int) -> None:
 @pytest.mark.parametrize(
     ("text", "faults"),
     [
-        ("x = 1  # TO" "DO: more", 1),
+        ("x = 1  # TO" + "DO: more", 1),
         ("raise NotImplementedError", 1),
         ("raise NotImplementedError('x')", 1),
         ("raise pa.ArrowNotImplementedError", 0),
@@ -205,7 +205,8 @@ def test_a_test_without_assertion_is_found(text: str, faults: int) -> None:
 
 # --- what is tracked ----------------------------------------------------------------------------------------------------------
 
-LARGEST = 1 << 20  # octets of a tracked file; the largest that is needed has a third of it
+LARGEST = 512 << 10  # octets of a tracked file: what is large makes every clone slow for ever
+LARGER: dict[str, int] = {}  # tracked files that have to be larger, and how many octets each may have
 ROOTS = frozenset(  # what may lie in the root; all else belongs into a folder that says what it is for
     (
         ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "pyproject.toml", "requirements.lock",
@@ -215,7 +216,7 @@ ROOTS = frozenset(  # what may lie in the root; all else belongs into a folder t
 
 def unneeded(name: str, content: bytes) -> str | None:
     """Why a file is not one to be tracked; None for one that is."""
-    if len(content) > LARGEST:
+    if len(content) > LARGER.get(name, LARGEST):
         return f"{name} has {len(content)} octets"
     if "/" not in name and name not in ROOTS:
         return f"{name} lies in the root and is none of what belongs there"
@@ -223,7 +224,17 @@ def unneeded(name: str, content: bytes) -> str | None:
         return f"{name} is empty"
     if content and not content.strip(b"\0"):
         return f"{name} holds nothing but zeros"
-    return None
+    return untidy(name, content)
+
+
+def untidy(name: str, content: bytes) -> str | None:
+    """A text that editors and `git diff` would complain of: blanks before a line's end, or no line's end behind the last line."""
+    if b"\0" in content:  # no text
+        return None
+    if found := re.search(rb"[ \t\r]+$", content, re.M):
+        line = 1 + content[: found.start()].count(b"\n")
+        return f"{name}:{line} ends in blanks"
+    return None if content.endswith(b"\n") or not content else f"{name} does not end with a line's end"
 
 
 def test_nothing_is_tracked_that_is_large_or_that_nobody_needs() -> None:
@@ -238,7 +249,14 @@ def test_nothing_is_tracked_that_is_large_or_that_nobody_needs() -> None:
 
 @pytest.mark.parametrize(
     ("name", "content"),
-    [("src/data.bin", b"x" * (LARGEST + 1)), ("j.dat", b"x"), ("bench/j.dat", bytes(100)), ("docs/nothing.md", b"")],
+    [
+        ("src/data.bin", b"x" * (LARGEST + 1)),
+        ("j.dat", b"x"),
+        ("bench/j.dat", bytes(100)),
+        ("docs/nothing.md", b""),
+        ("docs/blanks.md", b"a\nb \nc\n"),
+        ("docs/unended.md", b"a\nb"),
+    ],
 )
 def test_what_is_not_to_be_tracked_is_named(name: str, content: bytes) -> None:
     assert (unneeded(name, content) or "").startswith(name)

@@ -231,9 +231,7 @@ class FailedLogins:
 
     MAX_ADDRESSES: Final = 10_000  # remembered; beyond, the one that failed longest ago is forgotten. Of names as many
 
-    def __init__(
-        self, *, delay: int = 250, max_delay: int = 5000, limit: int = 20, user_limit: int = 100, window: int = 300_000
-    ) -> None:
+    def __init__(self, *, delay: int = 250, max_delay: int = 5000, limit: int = 20, user_limit: int = 100, window: int = 300_000) -> None:
         """`delay`, `max_delay` and `window` in ms; `limit` (of an address) and `user_limit` (of a name) in logins, 0 for none."""
         self._delay: Final = delay / 1000
         self._max_delay: Final = max_delay / 1000

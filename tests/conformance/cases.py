@@ -69,7 +69,7 @@ def accepted(
     return Case(
         name=name, clause=clause, data=data, frames=frames, error=error, pending=pending,
         versions=NONE_YET if is_login else versions, canonical=canonical, sender=sender, is_login=is_login,
-    )
+    )  # fmt: skip
 
 
 def refused(
@@ -87,6 +87,9 @@ def send(*lines: bytes, body: bytes = b"") -> bytes:
     """The bytes of one SEND to /queue/a with these header lines, as Stompbox writes it."""
     return b"SEND\ndestination:/queue/a\n" + b"".join([line + b"\n" for line in lines]) + b"\n" + body + b"\0\n"
 
+
+# A case takes as few lines as it can: name and clause, octets, what comes of them.
+# fmt: off
 
 # --- frames as the specifications draw them -------------------------------------------------------------------------------
 
@@ -461,6 +464,8 @@ _LOGIN: Final = (
     refused("CONNECT that is not UTF-8", "deviation: UTF-8", b"CONNECT\nlogin:\xe9\n\n\0", "not-utf-8", is_login=True),
     refused("something else first", "1.2 Connecting", b"HELLO\n\n\0", "unknown-command", is_login=True),
 )
+
+# fmt: on
 
 CASES: Final = (
     *_FRAMES,

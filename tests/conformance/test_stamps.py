@@ -10,14 +10,14 @@ import pytest
 from tests.conformance.brokers import Brokers
 from tests.conformance.script import Case, Play, Step, gone, hear, leave, play, refused, say, send, subscribe
 
-TRANSFORMER = '''
+TRANSFORMER = """
 def change(message):
     if message.body == b"bad in" or (message.way.value == "out" and message.user == "picky"):
         raise ValueError("no")
     message.headers["seen"] = message.headers.get("seen", "") + message.way.value + " "
     if message.way.value == "in":
         message.body = message.body.upper()
-'''
+"""
 CONFIGURATION = """
 memory = true
 populate-validated-user = true

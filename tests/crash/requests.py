@@ -88,5 +88,3 @@ def play(folder: Path, store: Store, story: Callable[[World], Awaitable[None]], 
         await world.broker.stop()
 
     asyncio.run(run())
-
-

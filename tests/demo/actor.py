@@ -1,9 +1,9 @@
 """An actor for the tests of the stage, `python -m tests.demo.actor <what>`; it ends by itself only when it is told to.
 
-    ready      says so, prints a line that is no fact, waits for `finish`
-    family     the same with a child in a process group of its own, as Spark's Python workers are; says the child's id
-    failing    ends at once with exit code 1
-    silent     says nothing
+ready      says so, prints a line that is no fact, waits for `finish`
+family     the same with a child in a process group of its own, as Spark's Python workers are; says the child's id
+failing    ends at once with exit code 1
+silent     says nothing
 """
 
 from __future__ import annotations

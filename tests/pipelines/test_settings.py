@@ -200,7 +200,7 @@ def test_the_password_of_a_key_may_come_from_the_environment(tmp_path: Path) -> 
         ('[[archive]]\nname = "a"\ntable = "t"\ndestinations = []\n', 4, "archive[0].destinations: expected at least one destination"),
         (ARCHIVE + ARCHIVE, 6, "archive[1].name: 'orders' is the name of another step"),
         (ARCHIVE + ARCHIVE.replace('"orders"', '"again"', 1), 8, "archive[1].table: 'lake' is the table of step 'orders' already"),
-        (ARCHIVE.replace('"lake"', '"s3a://lake/orders"'), 4, "which has no rename for the log of format parquet; take format = \"delta\""),
+        (ARCHIVE.replace('"lake"', '"s3a://lake/orders"'), 4, 'which has no rename for the log of format parquet; take format = "delta"'),
         (ARCHIVE.replace('"lake"', '"s3://lake/o"') + 'format = "iceberg"\n', 4, "where an Iceberg table needs a [catalog]"),
         (ARCHIVE.replace('"lake"', '"s3://key:geheim@lake/o"') + 'format = "delta"\n', 4, "keys do not belong into a URL; [storage] has"),
         (ARCHIVE.replace('"lake"', '"s3://lake"') + 'format = "delta"\n', 4, "'s3://lake' must name a bucket and a path in it"),

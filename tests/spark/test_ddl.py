@@ -60,7 +60,7 @@ BAD = [
     ("a INT NOT", "expected NULL after NOT"),
     ("a INT COMMENT x", "expected a text in quotes after COMMENT"),
     ("s STRING COLLATE KLINGON", "expected UTF8_BINARY or"),
-    ("a INT COMMENT 'x", "found \"'\"; expected a text"),
+    ("a INT COMMENT 'x", 'found "\'"; expected a text'),
     ("l " + "ARRAY<" * 5000 + "INT" + ">" * 5000, f"types are nested deeper than {DEEPEST}"),
 ]
 

@@ -260,6 +260,7 @@ def test_what_the_broker_chooses_is_what_the_reader_would(url: str, monkeypatch:
         return found
 
     monkeypatch.setattr(reading, "fetched", counted)
+
     def read(selector: str) -> tuple[list[dict[str, Any]], int]:
         options = source_options(Given({"url": url, "destination": "/topic/f.a", "selector": selector}), streaming=False)
         travelled.clear()

@@ -83,9 +83,7 @@ def ended(client: Plain, code: str) -> None:
     ],
     ids=["removed", "another hash", "another in plain text", "the same, hashed again"],
 )
-def test_who_could_not_log_in_any_more_is_closed(
-    served: Served, file: Path, users: dict[str, tuple[str, list[str]]], version: str
-) -> None:
+def test_who_could_not_log_in_any_more_is_closed(served: Served, file: Path, users: dict[str, tuple[str, list[str]]], version: str) -> None:
     with logged_in(served, "alice", version) as alice, logged_in(served, "bob", version) as bob:
         subscribe(alice, "/queue/q.1", ack="client")
         send(bob, "/queue/q.1")

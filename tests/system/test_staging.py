@@ -196,14 +196,14 @@ def test_messages_without_bodies_fill_what_may_be_staged(links: tuple[Link, Link
     assert caught.value.code == "staging-full"
 
 
-TRANSFORMER = '''
+TRANSFORMER = """
 from stompbox.errors import Refused
 
 def change(message):
     if message.way.value == "in":
         message.headers["seen-of"] = message.user
         message.body = message.body.upper()
-'''
+"""
 
 
 def test_a_transformer_sees_what_is_staged(serve: Serve, tmp_path: Path, closing: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,8 @@
 """One page of a list: filtered, sorted and cut here, so that of ten thousand entries only those travel that are looked at.
 
-    ?match=TEXT    leaves out entries that do not hold the text
-    ?sort=FIELD    in the order of a field, ?sort=-FIELD the largest first; without it by key
-    ?limit=N       so many entries, ?offset=N without so many of the first, or ?after=KEY those behind one
+?match=TEXT    leaves out entries that do not hold the text
+?sort=FIELD    in the order of a field, ?sort=-FIELD the largest first; without it by key
+?limit=N       so many entries, ?offset=N without so many of the first, or ?after=KEY those behind one
 """
 
 from __future__ import annotations

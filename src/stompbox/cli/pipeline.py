@@ -177,5 +177,3 @@ def _stop_on_signals(stop: threading.Event) -> None:
 def _leave(problem: str, code: int) -> NoReturn:
     print(f"stompbox pipeline: {problem}", file=sys.stderr)
     raise SystemExit(code)
-
-

@@ -14,9 +14,7 @@ groups_app = App(name="groups")
 sinks_app = App(name="sinks")
 
 Match = Annotated[str, Parameter(help="Only those whose name holds this text.")]
-EveryKind = Annotated[
-    bool, Parameter(name="--all", negative="", show_default=False, help="Also those that go with their connection.")
-]
+EveryKind = Annotated[bool, Parameter(name="--all", negative="", show_default=False, help="Also those that go with their connection.")]
 
 
 @app.default

@@ -204,7 +204,7 @@ def _short(value: float) -> str:
 def _table(title: str, rows: Rows, count: int, names: Sequence[str]) -> str:
     if not rows:
         return f"<h2>{escape(title)}</h2><p>none</p>"
-    heads = "".join(f'<th{" class=name" if name in names else ""}>{escape(name.replace("_", " "))}</th>' for name in rows[0])
+    heads = "".join(f"<th{' class=name' if name in names else ''}>{escape(name.replace('_', ' '))}</th>" for name in rows[0])
     lines = "".join(
         ["<tr>" + "".join([_value(value, is_name=name in names) for name, value in row.items()]) + "</tr>" for row in rows[:MOST_LISTED]]
     )

@@ -238,7 +238,6 @@ class _Generator:
         result = self._name("t")
         return Code(result, [f"{result} = {self._constant(node.xpath.holds)}(document)"])
 
-
     def _call(self, node: Call, *arguments: Code) -> Code:
         values = ", ".join([argument.result for argument in arguments])
         return self._then(arguments, f"{self._constant(node.made.call)}({values}, document)")

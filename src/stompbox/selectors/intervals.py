@@ -14,6 +14,7 @@ from typing import Final, Generic, TypeVar
 Number = int | float
 T = TypeVar("T")
 
+
 @dataclass(frozen=True, slots=True)
 class Interval:
     """From `low` to `high`, both ends included; infinite where there is none."""
@@ -30,6 +31,7 @@ class Interval:
 
 
 EVERYTHING: Final = Interval(-math.inf, math.inf)
+
 
 class Intervals(Generic[T]):
     """`around(number)` gives the items whose interval has it, in no particular order. Built once; one end of each is finite."""

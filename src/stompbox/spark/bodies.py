@@ -64,9 +64,7 @@ class Decoding:
         octets = bodies.to_pylist()
         read = _reader(self.format, pa.schema([self.fields.field(name) for name in self._names]))
         columns, malformed = read(octets)
-        found = {
-            name: pa.array(column, self.fields.field(name).type) for name, column in zip(self._names, columns, strict=True)
-        }
+        found = {name: pa.array(column, self.fields.field(name).type) for name, column in zip(self._names, columns, strict=True)}
         if self.corrupt:
             texts: list[str | None] = [None] * len(octets)
             for row, _ in malformed:

@@ -105,9 +105,7 @@ def _seen(runs: Runs, rows: Rows, address: str, view: View, malformed: Malformed
     return batch
 
 
-def _answers(
-    link: Link, ranges: Iterable[OffsetRange], options: SourceOptions, selector: str
-) -> Iterator[tuple[OffsetRange, Fetched]]:
+def _answers(link: Link, ranges: Iterable[OffsetRange], options: SourceOptions, selector: str) -> Iterator[tuple[OffsetRange, Fetched]]:
     """All answers, of what `selector` takes where it is given, each with the range that was asked for.
 
     The next, which may be the first for the next range, is asked for before the one before is given out.

@@ -288,8 +288,4 @@ class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
 
 def _up_to(extents: Mapping[str, Extent], target: Mapping[str, int]) -> dict[str, Extent]:
     """The logs as they were when the target was taken."""
-    return {
-        address: replace(extent, next=min(extent.next, target[address]))
-        for address, extent in extents.items()
-        if address in target
-    }
+    return {address: replace(extent, next=min(extent.next, target[address])) for address, extent in extents.items() if address in target}
