@@ -36,8 +36,9 @@ def turns(world: World) -> tuple[list[Got], int]:
     """All that comes, and the most steps that a turn took."""
     got, most = world.out(), 0
     work = world.engine.work
-    while world.engine.dispatch_rest(lambda: False) or work.begin() or world.serve() or world.engine.touched:  # type: ignore[func-returns-value]
-        most = max(most, world.engine.work.done)
+    before = work.total + work.done
+    while world.engine.dispatch_rest(lambda: False) or world.serve() or world.engine.touched:
+        most, before = max(most, work.total + work.done - before), work.total + work.done
         got += world.out()
     return got, most
 

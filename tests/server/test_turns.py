@@ -251,6 +251,34 @@ def test_what_was_read_for_many_paged_queues_at_once_is_taken_in_one_after_the_o
     assert turns >= 100 / LOOKS
 
 
+def test_who_says_much_does_not_wait_for_all_that_was_read_for_paged_queues(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are the work of one, however many they are: their turn comes when all others had theirs."""
+    world = World()
+    normal = world.client()
+    normal.say(("SUBSCRIBE", {"id": "1", "destination": "/queue/paged"}))
+    [queue] = world.broker.engine.queues.values()
+    clock = world.broker.turns.clock
+    assert isinstance(clock, Clock)
+
+    async def load(*_: int) -> tuple[list[Run], int]:
+        return [], 1
+
+    def then(*_: object) -> None:
+        clock.now += world.broker.turns.budget
+        world.broker.engine.work.spend(2 * world.broker.engine.work.portion)
+
+    monkeypatch.setattr(world.broker.committer, "load", load)
+    for _ in range(100):
+        with pytest.raises(StopIteration):
+            world.broker._load(Load(queue, 0, 1, then)).send(None)
+    world.turn()
+    assert not world.broker.engine.work.is_over, "whoever comes next has done nothing"
+    normal.say_much(receipts("r", 20))
+    world.turn(20)
+    assert len(normal.confirmed()) == 20
+    assert len(world.broker.engine.later) > 50
+
+
 def test_what_stopped_half_way_goes_on_once_in_a_turn_that_is_over_whoever_asks() -> None:
     world = World()
     clock, later, taken = world.broker.turns.clock, world.broker.engine.later, list[int]()

@@ -90,7 +90,8 @@ class Turns:
                 return
 
     def run(self, goes_on: Callable[[], bool]) -> bool:
-        """Each of those that wait gets its turn, with a portion of its own, as long as `goes_on` says so. False when there was none."""
+        """Each of those that wait gets its turn, with a portion of its own, as long as `goes_on` says so. False when there was none.
+        What it has cost is not held against those who come next."""
         count = len(self.steps)
         for _ in range(count):
             key, step = self.steps.popleft()
@@ -99,6 +100,8 @@ class Turns:
             step()
             if not goes_on():
                 break
+        if count:
+            self.work.begin()
         return count > 0
 
     def __len__(self) -> int:

@@ -60,7 +60,6 @@ from stompbox.stomp.versions import VERSIONS
 from stompbox.store.base import REFUSALS, Commit, Store
 
 if TYPE_CHECKING:
-    from stompbox.message import Run
     from stompbox.server.requests.progress import Progress
     from stompbox.server.session.connection import Connection
     from stompbox.server.transport.tcp import Door, Socket
@@ -442,12 +441,8 @@ class Broker:
             self._cannot_load(load, error)
             return
         self.unreadable.discard(load.queue.id)
-        self.turns.later(partial(self._loaded, load, runs, stop))
-
-    def _loaded(self, load: Load, runs: list[Run], stop: int, _: float) -> bool:
-        """A portion of work for each load, when it is its turn: a hundred may have been read at once."""
-        self.engine.loaded(load, runs, stop)
-        return False
+        self.engine.later.add(load, partial(self.engine.loaded, load, runs, stop))  # a portion each: a hundred may have been read at once
+        self.flush_soon()
 
     def _cannot_load(self, load: Load, error: StoreError) -> None:
         """Says so once, and asks again later: whoever waits for the queue has no other way to learn that it works again."""

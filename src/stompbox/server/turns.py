@@ -11,7 +11,6 @@
 | connections that are lost                                     | a connection                | the others                   |
 | a connection that ends (connection.py)                        | some of what it had         | the rest of it               |
 | messages to be encoded and written (delivering.py)            | some subscriptions          | the others                   |
-| what was read for paged queues (broker.py)                     | a portion of work           | the others                   |
 | RECEIPTs that a commit has let out (releasing.py)             | a connection                | the others                   |
 | requests, lists and metrics, which are coroutines (in_turns)  | an item                     | `give_way`                   |
 
