@@ -31,6 +31,7 @@ TOPICS = 100
 RATE = 100  # messages a second, of one sender
 BODY = b"x" * 500
 SLOW = 256  # octets that a slow reader takes in a second, less than it is told
+BEAT = 20  # seconds within which each connection says something, if only a line feed: who is silent for 60 is taken for dead
 SPAN = 10.0  # seconds of one line
 QUIET = 3.0
 EACH = 64.0 / 1024  # MiB that a slow reader may have of what it was told, beside the system's buffers
@@ -141,12 +142,19 @@ class Crowd:
                 number, due = number + 1, due + 1 / RATE
             if now >= slow_due:
                 self.slow = [link for link in self.slow if self._took(link, SLOW)]
+                self._beat(int(now) % BEAT)
                 slow_due = now + 1
             for handle, _ in self.poll.poll(max(0.0, min(due, slow_due) - now)):
                 if handle == sys.stdin.fileno():
                     return
                 if not self._took(self.quick[handle], 1 << 16):
-                    self.poll.unregister(handle)
+                    self.poll.unregister(self.quick.pop(handle))
+
+    def _beat(self, which: int) -> None:
+        """One in BEAT of the connections, another one in each second."""
+        for link in [*self.slow, *self.quick.values()][which::BEAT]:
+            with suppress(OSError):
+                link.send(b"\n")
 
     def _took(self, link: socket.socket, most: int) -> bool:
         """False: the broker has closed it."""
