@@ -4,7 +4,7 @@
     5  admin, spark, blocking                4  server, client
     3  broker                                2  stomp, selectors, store
     1  message, config, metrics, security, ranges
-    0  errors
+    0  errors, numerals
 
 A room is a package or a module directly under stompbox. Rooms on one floor never import each other.
 """
@@ -23,7 +23,7 @@ import pytest
 SOURCE = Path(__file__).resolve().parent.parent / "src"
 
 FLOORS: dict[str, int] = {
-    "errors": 0,
+    **dict.fromkeys(("errors", "numerals"), 0),
     **dict.fromkeys(("message", "config", "metrics", "security", "ranges", "incarnations"), 1),
     **dict.fromkeys(("stomp", "selectors", "store"), 2),
     "broker": 3,

@@ -34,6 +34,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
+from stompbox.numerals import digits
+
 ANYCAST: Final = 1
 MULTICAST: Final = 2
 KINDS: Final = ANYCAST | MULTICAST
@@ -70,7 +72,6 @@ GROUP_SEQUENCE: Final = "JMSXGroupSeq"
 DUPLICATE_ID: Final = "_AMQ_DUPL_ID"
 NUMBER: Final = "amqMessageId"  # Artemis: STOMP and a number, where a listener gives one (server/addressing/brokerheaders.py)
 _SPECIAL: Final = frozenset((EXPIRATION, *SCHEDULED, GROUP, DUPLICATE_ID))
-_DIGITS: Final = 18  # of a time in ms; what is longer is none
 
 
 class Special:
@@ -97,7 +98,8 @@ class Special:
 
 def milliseconds(text: str | None, default: int) -> int:
     """The number that a header holds, or `default`. Negative ones are no time."""
-    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) <= _DIGITS else default
+    found = None if text is None else digits(text)
+    return default if found is None else found
 
 
 class Shape:

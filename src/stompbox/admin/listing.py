@@ -17,6 +17,7 @@ from starlette.responses import Response
 
 from stompbox.admin.answers import json
 from stompbox.errors import IllegalFrame
+from stompbox.numerals import digits
 from stompbox.server.requests.replies import in_turns
 
 LISTED: Final = 1000  # entries of one answer, if the request does not say how many
@@ -81,9 +82,10 @@ def number(request: Request, name: str, default: int, most: int, *, least: int =
     text = request.query_params.get(name)
     if text is None:
         return default
-    if not (text.isascii() and text.isdigit() and len(text) <= 9 and least <= int(text) <= most):
+    found = digits(text, most=9)
+    if found is None or not least <= found <= most:
         raise IllegalFrame("bad-number", f"{name} is {text[:80]!r}; allowed is a number from {least} to {most}")
-    return int(text)
+    return found
 
 
 def truth(request: Request, name: str) -> bool:

@@ -23,6 +23,7 @@ from stompbox.cli.connecting import Header, Url, leaving, parse_headers, url_or_
 from stompbox.errors import Refused, StompboxError, UsageError
 from stompbox.incarnations import Incarnations, Position, difference, incarnations_of
 from stompbox.message import EXPIRATION, SCHEDULED_DELAY, SCHEDULED_TIME
+from stompbox.numerals import digits
 
 if TYPE_CHECKING:
     from stompbox.client import Client
@@ -158,9 +159,10 @@ def _tell(wanted: _Wanted, result: Mapping[str, Any]) -> None:
 def _bound(option: str, text: str) -> _Bound:
     if text in (EARLIEST, LATEST):
         return text
-    digits, _, id = text.partition("@")
-    if digits.isascii() and digits.isdigit() and len(digits) <= 18:
-        return Position(int(digits), id)
+    number, _, id = text.partition("@")
+    offset = digits(number)
+    if offset is not None:
+        return Position(offset, id)
     try:
         found = datetime.fromisoformat(text)
     except ValueError:

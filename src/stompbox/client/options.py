@@ -13,6 +13,7 @@ from typing import Final
 from stompbox.client.outgoing import HeaderValue, header_text
 from stompbox.client.url import Target
 from stompbox.errors import UsageError
+from stompbox.numerals import digits
 from stompbox.stomp.codec import Limits
 from stompbox.stomp.versions import VERSIONS
 
@@ -179,9 +180,10 @@ def _heart_beat(pair: object) -> None:
 
 def _heart_beat_text(text: str) -> tuple[int, int]:
     can, comma, want = text.partition(",")
-    if not (comma and can.strip().isdecimal() and want.strip().isdecimal()):
+    sends, wants = digits(can.strip()), digits(want.strip())
+    if not comma or sends is None or wants is None:
         raise UsageError("bad-url", f"the URL's heart-beat is {text!r}; allowed are two numbers of milliseconds such as 10000,10000")
-    return int(can), int(want)
+    return sends, wants
 
 
 def _verify(text: str) -> bool:

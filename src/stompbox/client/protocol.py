@@ -25,6 +25,7 @@ from stompbox.client.outgoing import header_texts
 from stompbox.client.refusal import BrokerError, broker_error
 from stompbox.client.runs import MessageRun, Reader, ReceiptRun, ack_header
 from stompbox.errors import ConnectionLost, IllegalFrame, PeerError, StompboxError, UsageError
+from stompbox.numerals import digits
 from stompbox.stomp.codec import Decoder, encode, escape
 from stompbox.stomp.frames import SERVER_COMMANDS, Frame
 from stompbox.stomp.versions import V10, VERSIONS, Version
@@ -287,9 +288,9 @@ class ClientProtocol:
     def _agree(self, theirs: str) -> None:
         """STOMP 1.2, Heart-beating: <sx,sy> from the server, <cx,cy> ours; each way the larger number, unless one is 0."""
         can, comma, want = theirs.partition(",")
-        if not (comma and can.strip().isdecimal() and want.strip().isdecimal()):
+        sx, sy = digits(can.strip()), digits(want.strip())
+        if not comma or sx is None or sy is None:
             raise IllegalFrame("bad-heart-beat", f"the broker's heart-beat header is {theirs!r}, not two numbers", closes=True)
-        sx, sy = int(can), int(want)
         cx, cy = self.options.heart_beat
         self._send_every = max(cx, sy) / 1000 if cx and sy else 0.0
         self._expect_every = max(sx, cy) / 1000 if sx and cy else 0.0
@@ -327,8 +328,9 @@ class ClientProtocol:
 
     def _receipt(self, frame: Frame, events: list[Event]) -> None:
         text = frame.headers.get("receipt-id", "")
-        if text.isascii() and text.isdecimal() and len(text) <= 18:
-            self._receipts([int(text)], events)
+        number = digits(text)
+        if number is not None:
+            self._receipts([number], events)
         else:
             self._surprise("unknown-receipt", f"a RECEIPT came for {text!r}, which this client did not ask for", events)
 
@@ -357,9 +359,8 @@ class ClientProtocol:
             self.state = State.CLOSED
             events.append(Broken(error))
             return
-        text = frame.headers.get("receipt-id", "")
-        number = int(text) if text.isascii() and text.isdecimal() and len(text) <= 18 else -1
-        if number in self.receipts:
+        number = digits(frame.headers.get("receipt-id", ""))
+        if number is not None and number in self.receipts:
             events.append(Failed([self.receipts.pop(number)], error))
             return
         self.unexpected["error"] += 1

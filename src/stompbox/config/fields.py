@@ -15,6 +15,8 @@ from typing import Annotated, Any, Final, Union, get_args, get_origin
 from msgspec import NODEFAULT, Meta, Struct, UnsetType
 from msgspec.structs import FieldInfo, fields
 
+from stompbox.numerals import ANY, whole
+
 _UNITS: Final = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -159,11 +161,10 @@ def parse_size(text: str) -> int:
     """
     number = text.strip().upper().removesuffix("IB").removesuffix("B").rstrip()
     unit = number[-1:] if number[-1:].isalpha() else ""
-    digits = number.removesuffix(unit).rstrip() if unit else number
-    plain = digits.removeprefix("-")
-    if unit not in _UNITS or not (plain.isascii() and plain.isdigit()):
+    count = whole(number.removesuffix(unit).rstrip() if unit else number, ANY)
+    if unit not in _UNITS or count is None:
         raise ValueError(f"{text!r} is not a size")
-    return int(digits) * _UNITS[unit]
+    return count * _UNITS[unit]
 
 
 def within(field: Field, number: float) -> bool:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from stompbox.config.fields import Field, Word, fields_of, key, nearest, parse_size, shown, within, words
 from stompbox.errors import ConfigError, redacted
+from stompbox.numerals import ANY, digits, whole
 
 KIB: Final = 1024
 MIB: Final = 1024 * 1024
@@ -368,7 +369,8 @@ def parse_endpoint(text: str, where: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon or "]" in port:
         _refuse(where, f"{shown(text)} has no port; write host:port, port 0 for any free one")
-    if not (port.isascii() and port.isdigit() and int(port) <= 65_535):
+    number = digits(port)
+    if number is None or number > 65_535:
         _refuse(where, f"{shown(port)} is not a port; allowed: 0 to 65535, 0 for any free one")
     if host.startswith("[") and host.endswith("]"):
         host = _decoded(host[1:-1])  # RFC 6874: the zone of an IPv6 address comes after %25
@@ -376,7 +378,7 @@ def parse_endpoint(text: str, where: str) -> tuple[str, int]:
         _refuse(where, f"an IPv6 address stands in brackets: [{host}]:{port}")
     if not host or any(letter in "[]/@?#*" or letter.isspace() for letter in host):
         _refuse(where, f"{shown(host)} is not a host; 0.0.0.0 or [::] stands for every address of this machine")
-    return host, int(port)
+    return host, number
 
 
 def joined(host: str, port: int) -> str:
@@ -487,8 +489,8 @@ def _no(text: str) -> NoReturn:
 
 
 def _whole(text: str) -> int:
-    digits = text.removeprefix("-")
-    return int(text) if digits.isascii() and digits.isdigit() else _no(text)
+    found = whole(text, ANY)
+    return _no(text) if found is None else found
 
 
 def _several(text: str) -> tuple[str, ...]:
@@ -527,7 +529,7 @@ def _check_together(listener: Listener, where: str) -> None:
         _refuse(where, f"connectionTtlMax {options.connection_ttl_max} is below connectionTtlMin {options.connection_ttl_min}")
     for text in options.virtual_topic_consumer_wildcards:
         pattern, _, count = text.partition(";")
-        if not all(pattern.split(".")) or not (count.isascii() and count.isdigit() and 0 < int(count) < len(pattern.split("."))):
+        if not all(pattern.split(".")) or not 0 < (digits(count) or 0) < len(pattern.split(".")):
             _refuse(where, f"virtualTopicConsumerWildcards {shown(text)} is not a pattern and a number of its words, as Consumer.*.>;2")
     both = set(options.anycast_prefix) & set(options.multicast_prefix)
     if both:

@@ -18,6 +18,7 @@ from enum import Enum
 from typing import Final
 
 from stompbox.errors import UsageError
+from stompbox.numerals import digits
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST: Final = 10**18
@@ -74,8 +75,9 @@ def parse_bound(option: str, text: str) -> Bound:
         return Bound(Kind.EARLIEST, option=option)
     if word == "latest":
         return Bound(Kind.LATEST, option=option)
-    if text.isascii() and text.isdigit() and len(text) <= 18:
-        return Bound(Kind.OFFSET, int(text), option=option)
+    offset = digits(text)
+    if offset is not None:
+        return Bound(Kind.OFFSET, offset, option=option)
     if text.startswith("{"):
         return Bound(Kind.EACH, each=_each(option, text, _offset), option=option)
     return Bound(Kind.TIME, _milliseconds(option, text, _ALLOWED), option=option)
@@ -125,9 +127,8 @@ def _time(option: str, address: str, value: object) -> int:
 
 
 def _moment(option: str, text: str) -> int:
-    if text.isascii() and text.isdigit() and len(text) <= 18:
-        return int(text)
-    return _milliseconds(option, text, _TIMES)
+    found = digits(text)
+    return _milliseconds(option, text, _TIMES) if found is None else found
 
 
 def _milliseconds(option: str, text: str, allowed: str) -> int:

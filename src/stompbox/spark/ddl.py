@@ -16,6 +16,7 @@ import re
 from typing import Final, NamedTuple, NoReturn
 
 from stompbox.errors import UsageError
+from stompbox.numerals import ANY, digits
 
 TYPES: Final = {  # as Spark names them
     "address": "string",
@@ -154,12 +155,13 @@ class _Reader:
     def _number(self, what: str, least: int, most: int) -> int:
         token = self._next
         allowed = f"{what} is a number from {least} to {most}"
-        if not (token.kind == "word" and token.text.isascii() and token.text.isdigit()):
+        found = digits(token.text, ANY) if token.kind == "word" else None
+        if found is None:
             self._refuse(f"expected a number; {allowed}")
-        if len(token.text) > 9 or not least <= int(token.text) <= most:
+        if len(token.text) > 9 or not least <= found <= most:
             self._refuse(allowed)
         self._at += 1
-        return int(token.text)
+        return found
 
     def _nested(self, word: str) -> None:
         form = {"ARRAY": "ARRAY<type>", "MAP": "MAP<key type, value type>", "STRUCT": "STRUCT<name: type, ...>"}[word]

@@ -16,6 +16,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from stompbox.errors import UsageError, redacted
+from stompbox.numerals import digits
 from stompbox.spark.bounds import EARLIEST, LATEST, Bound, Kind, parse_bound, parse_time, parse_times
 
 DEFAULT_PORT: Final = 61613
@@ -231,28 +232,31 @@ class Given:
 
     def number(self, name: str, *, least: int = 1) -> int:
         given = self.text(name)
-        if not (given.isascii() and given.isdigit() and len(given) <= 18) or int(given) < least:
+        found = digits(given)
+        if found is None or found < least:
             raise _bad(name, given, f"whole numbers from {least} on")
-        return int(given)
+        return found
 
     def size(self, name: str) -> int:
         """Bytes; 0 when nothing was given."""
         given = self.text(name).lower()
         if not given:
             return 0
-        digits = given.rstrip("bkmgi ")
-        unit = given[len(digits) :].strip().removesuffix("b").removesuffix("i")
-        if not (digits.isascii() and digits.isdigit() and len(digits) <= 15) or unit not in _UNITS or not int(digits):
+        count = given.rstrip("bkmgi ")
+        unit = given[len(count) :].strip().removesuffix("b").removesuffix("i")
+        found = digits(count, most=15)
+        if not found or unit not in _UNITS:
             raise _bad(name, given, "a number of bytes above 0, or one with the unit k, m or g")
-        return int(digits) * _UNITS[unit]
+        return found * _UNITS[unit]
 
     def seconds(self, name: str) -> float:
         given = self.text(name).lower()
-        digits = given.rstrip("abcdefghijklmnopqrstuvwxyz ")
-        unit = given[len(digits) :].strip()
-        if not (digits.isascii() and digits.isdigit() and len(digits) <= 15) or unit not in _TIMES:
+        count = given.rstrip("abcdefghijklmnopqrstuvwxyz ")
+        unit = given[len(count) :].strip()
+        found = digits(count, most=15)
+        if found is None or unit not in _TIMES:
             raise _bad(name, self.text(name), "a number of ms, or one with the unit us, ms, s, m, h or d")
-        return int(digits) * _TIMES[unit]
+        return found * _TIMES[unit]
 
     def choice(self, name: str, allowed: tuple[str, ...]) -> str:
         """One of these, in any case."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from stompbox.errors import FrameError
+from stompbox.numerals import digits
 
 _DIGITS: Final = 18  # of a content-length: less than 2**63
 
@@ -68,7 +69,7 @@ def content_length(headers: Mapping[str, str]) -> int | None:
     given = headers.get("content-length")
     if given is None:
         return None
-    digits = given.strip(" ")
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS):
+    length = digits(given.strip(" "), _DIGITS)
+    if length is None:
         raise FrameError("bad-content-length", f"content-length {given[:80]!r} is not a number of octets (1 to {_DIGITS} digits)")
-    return int(digits)
+    return length

@@ -27,6 +27,7 @@ from enum import Enum
 from typing import Final, Protocol
 
 from stompbox.errors import IllegalFrame
+from stompbox.numerals import digits
 from stompbox.stomp.frames import quoted
 
 LEAST_INTERVAL: Final = 500  # ms; what the broker offers and asks for: shorter beats are load without use
@@ -83,11 +84,12 @@ class Agreement:
 
 def parse(header: str) -> tuple[int, int]:
     """The two numbers of a heart-beat header (blanks around them are accepted). Raises IllegalFrame `bad-heart-beat`, which closes."""
-    numbers = [part.strip(" ") for part in header.split(",")]
-    if len(numbers) != 2 or not all(text.isascii() and text.isdigit() and len(text) <= _DIGITS for text in numbers):
+    found = [digits(part.strip(" "), _DIGITS) for part in header.split(",")]
+    numbers = [number for number in found if number is not None]
+    if len(found) != 2 or len(numbers) != 2:
         text = f"heart-beat is {quoted(header)}; allowed are two numbers of milliseconds with a comma between them, such as 10000,10000"
         raise IllegalFrame("bad-heart-beat", text, closes=True)
-    return int(numbers[0]), int(numbers[1])
+    return numbers[0], numbers[1]
 
 
 def agree(header: str | None, options: Options) -> Agreement:

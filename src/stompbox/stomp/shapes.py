@@ -25,6 +25,7 @@ from stompbox.message import (
     SCHEDULED_TIME,
     Shape,
 )
+from stompbox.numerals import digits
 
 _BOOLEANS: Final = {"true": True, "false": False}
 SEQUENCE: Final = re.compile("-?[0-9]{1,18}")  # of JMSXGroupSeq
@@ -113,7 +114,7 @@ def _check_sequence(headers: Mapping[str, str]) -> None:
 
 
 def _is_time(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= 18 and int(text) < _LATEST
+    return digits(text) is not None  # so many digits are below _LATEST
 
 
 def _priority(headers: Mapping[str, str]) -> int:
@@ -129,6 +130,7 @@ def _expires(headers: Mapping[str, str]) -> int:
     given = headers.get("expires")
     if given is None:
         return 0
-    if not (given.isascii() and given.isdigit() and len(given) <= 19 and int(given) < _LATEST):
+    found = digits(given, most=19)
+    if found is None or found >= _LATEST:
         raise IllegalFrame("bad-expires", f"header expires is {given[:80]!r}; allowed is a time in ms since 1970, or 0 for never")
-    return int(given)
+    return found

@@ -7,6 +7,7 @@ from typing import Final
 from stompbox.broker.logs.segments import Segment, octets_of
 from stompbox.config.spaces import local
 from stompbox.message import Run, Shape
+from stompbox.numerals import digits
 from stompbox.selectors import Selector
 
 Facts = dict[str, str | int | float | bool | None]
@@ -40,7 +41,8 @@ def _timestamp(run: Run, index: int) -> int:
     given = shape.headers.get("timestamp", "")
     if "timestamp" in shape.holes:
         given = run.columns[shape.holes.index("timestamp")][index].decode("ascii")
-    return int(given) if given.isascii() and given.isdigit() and len(given) <= LONGEST else run.arrived
+    found = digits(given, LONGEST)
+    return run.arrived if found is None else found
 
 
 def selector_entry(selector: Selector | None) -> dict[str, object]:

@@ -34,6 +34,7 @@ from stompbox.config import UnknownHeaderPolicy
 from stompbox.config.matching import Wildcards
 from stompbox.errors import IllegalFrame, Refused
 from stompbox.message import ANYCAST, MULTICAST
+from stompbox.numerals import digits
 from stompbox.security import Right
 
 if TYPE_CHECKING:
@@ -121,9 +122,10 @@ def keys_of(headers: Mapping[str, str], wildcards: Wildcards) -> Keys:
 
 def _count(low: int, high: int, of: Callable[[int], Keys]) -> Callable[[str, str], Keys]:
     def read(name: str, text: str) -> Keys:
-        if not (text.isascii() and text.isdigit() and len(text) <= 18 and low <= int(text) <= high):
+        found = digits(text)
+        if found is None or not low <= found <= high:
             raise IllegalFrame("bad-queue-argument", f"header {name} is {text[:80]!r}; allowed is a number from {low} to {high}")
-        return of(int(text))
+        return of(found)
 
     return read
 

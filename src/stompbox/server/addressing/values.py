@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 from stompbox.errors import IllegalFrame
+from stompbox.numerals import digits, whole
 from stompbox.stomp.frames import Frame
 
 _TRUTHS: Final = MappingProxyType({"true": True, "false": False})
@@ -22,12 +23,12 @@ def truth(frame: Frame, name: str) -> bool:
 def number(frame: Frame, name: str) -> int:
     """A whole number from -1 on."""
     given = frame.headers[name]
-    digits = given.removeprefix("-")
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= 12 and int(given) >= -1):
+    found = whole(given, most=12)
+    if found is None or found < -1:
         raise IllegalFrame("bad-number", f"header {name} is {given[:80]!r}; allowed is a number from -1 on")
-    return int(given)
+    return found
 
 
 def is_negative(text: str) -> bool:
     """Whether it is a whole number below 0."""
-    return text.startswith("-") and text[1:].isascii() and text[1:].isdigit() and len(text) <= 12
+    return text.startswith("-") and digits(text[1:], most=11) is not None

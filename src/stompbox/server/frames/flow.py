@@ -20,6 +20,7 @@ from typing import Final
 
 from stompbox.config import ListenerOptions
 from stompbox.errors import IllegalFrame
+from stompbox.numerals import digits, whole
 from stompbox.server.addressing.arguments import LENGTH
 from stompbox.server.addressing.values import is_negative, number, truth
 from stompbox.stomp.frames import Frame
@@ -69,10 +70,11 @@ def most_waiting(frame: Frame) -> int:
 
 def _credit(text: str) -> tuple[int, int]:
     """(messages, bytes)."""
-    parts = [part.strip(" ") for part in text.split(",")]
-    if len(parts) > 2 or not all(part.isascii() and part.isdigit() and len(part) <= 12 for part in parts):
+    found = [digits(part.strip(" "), most=12) for part in text.split(",")]
+    numbers = [number for number in found if number is not None]
+    if len(found) > 2 or len(numbers) < len(found):
         raise IllegalFrame("bad-number", f"header credit is {text[:80]!r}; allowed are COUNT and COUNT,BYTES, numbers from 0 on")
-    return int(parts[0]), int(parts[1]) if len(parts) == 2 else 0
+    return numbers[0], numbers[1] if len(numbers) == 2 else 0
 
 
 def _priority(headers: Mapping[str, str]) -> int:
@@ -80,8 +82,8 @@ def _priority(headers: Mapping[str, str]) -> int:
         given = headers.get(name)
         if given is None:
             continue
-        digits = given.removeprefix("-")
-        if not (digits.isascii() and digits.isdigit() and len(digits) <= 12 and low <= int(given) <= high):
+        found = whole(given, most=12)
+        if found is None or not low <= found <= high:
             raise IllegalFrame("bad-number", f"header {name} is {given[:80]!r}; allowed is a number from {low} to {high}")
-        return int(given)
+        return found
     return 0

@@ -28,6 +28,7 @@ from stompbox.broker.subscriptions import namedreaders
 from stompbox.config.spaces import local
 from stompbox.errors import IllegalFrame, Refused, StompboxError
 from stompbox.incarnations import difference
+from stompbox.numerals import digits
 from stompbox.security import Right
 from stompbox.server.addressing.arguments import QUEUE_TYPE
 from stompbox.server.addressing.values import truth
@@ -63,8 +64,7 @@ def as_asked(frame: Frame, destinations: tuple[Destination, ...]) -> tuple[Desti
 
 def _check_offset(frame: Frame, name: str, *, is_seen: bool) -> None:
     given = frame.headers[name]
-    digits = given.removeprefix("offset=")
-    is_number = digits.isascii() and digits.isdigit() and len(digits) <= 18
+    is_number = digits(given.removeprefix("offset=")) is not None
     is_time = name == _NAMES[0] and given.startswith(_TIME)
     if given not in _WORDS and not is_number and not is_time:
         allowed = "first, last, next, a number and timestamp= with seconds since 1970"
@@ -142,13 +142,13 @@ def looks_for_time(connection: Connection, frame: Frame, destinations: tuple[Des
     given = frame.headers.get(_NAMES[0], "")
     if not given.startswith(_TIME) or not all(destination.is_stream for destination in destinations):
         return False
-    digits = given.removeprefix(_TIME)
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= 12) or len(destinations) > 1:
+    seconds = digits(given.removeprefix(_TIME), most=12)
+    if seconds is None or len(destinations) > 1:
         text = f"header {_NAMES[0]} is {given[:80]!r}; allowed are seconds since 1970, for one stream"
         raise IllegalFrame("bad-offset", text)
     connection.broker.permissions.require(connection.user, Right.CONSUME, destinations[0].address)
     connection.reading.hold()
-    connection.broker.spawn(_subscribe_at(connection, frame, destinations[0].address, int(digits) * 1000))
+    connection.broker.spawn(_subscribe_at(connection, frame, destinations[0].address, seconds * 1000))
     return True
 
 

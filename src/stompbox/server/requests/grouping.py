@@ -17,6 +17,7 @@ from stompbox.broker.subscriptions.groups import Starting
 from stompbox.config.spaces import local, space_of
 from stompbox.errors import IllegalFrame, Refused
 from stompbox.incarnations import Position
+from stompbox.numerals import digits
 from stompbox.security import Right
 from stompbox.server.owners import owner_of, require
 from stompbox.server.requests.fetching import confirmed, continued, make, offset_at_time, readable
@@ -130,13 +131,14 @@ async def starting_at(broker: Broker, text: str, addresses: list[Address]) -> St
         return lambda address: address.log.oldest
     if text == "latest":
         return lambda address: address.log.next
-    kind, _, digits = text.rpartition(":")
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= 18 and kind in ("", "time")):
+    kind, _, number = text.rpartition(":")
+    found = digits(number)
+    if found is None or kind not in ("", "time"):
         allowed = "earliest, latest, a number, time:<ms> and json:<object>"
         raise IllegalFrame("bad-starting", f"starting is {text[:80]!r}; allowed are {allowed}")
     if kind == "":
-        return lambda address: int(digits)
-    at = {address: await offset_at_time(broker, address, int(digits)) for address in addresses}
+        return lambda address: found
+    at = {address: await offset_at_time(broker, address, found) for address in addresses}
     return lambda address: at.get(address, address.log.next)
 
 

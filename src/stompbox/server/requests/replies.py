@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from stompbox.broker.addresses.destinations import Destination
 from stompbox.errors import IllegalFrame
 from stompbox.incarnations import Position
+from stompbox.numerals import digits
 from stompbox.stomp.frames import Frame
 
 if TYPE_CHECKING:
@@ -53,9 +54,10 @@ def number(frame: Frame, name: str, default: int | None = None) -> int:
     if given is None and default is not None:
         return default
     text = header(frame, name)
-    if not (text.isascii() and text.isdigit() and len(text) <= 18):
+    found = digits(text)
+    if found is None:
         raise IllegalFrame("bad-number", f"header {name} is {text[:80]!r}; allowed is a number from 0 on")
-    return int(text)
+    return found
 
 
 def json_object(frame: Frame, text: str | bytes, where: str) -> dict[str, Any]:
