@@ -50,7 +50,7 @@ BROKER_HEADERS: Final = frozenset(
 
 REDELIVERED: Final = "redelivered"  # in a shape's headers: of copies of what may have been delivered, and copied, before a crash
 
-# What a copy that could not be delivered says of where it came from (broker/addresses/deadletters.py), and a redrive believes
+# What a copy that could not be delivered says of where it came from (broker/addresses/redelivery.py), and a redrive believes
 ORIGINAL_ID: Final = "_AMQ_ORIG_MESSAGE_ID"
 ORIGINAL_ADDRESS: Final = "_AMQ_ORIG_ADDRESS"
 ORIGINAL_QUEUE: Final = "_AMQ_ORIG_QUEUE"
@@ -208,7 +208,7 @@ class Run:
         self.is_large = isinstance(bodies[0], Large) if bodies else False
         self.cost = -1  # octets of memory, once somebody has asked (broker/logs/segments.py)
         self.holders = 0  # backlogs' segments that keep it in memory (broker/queues/memory.py)
-        self.takers = 0  # of its messages: handed out and not acknowledged, once for each subscription (broker/queues/allowance.py)
+        self.takers = 0  # of its messages: handed out and not acknowledged, once for each subscription (broker/queues/memory.py)
         self.is_logged = False  # the log has it, or will with the next commit
         self.is_loose = False  # in the log for want of memory alone: it need not outlive a loss of power
         self.is_withdrawn = False  # its sender was told that it could not be stored: it is not delivered (again)

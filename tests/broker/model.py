@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
+from stompbox.broker.kinds import Kind
 from stompbox.broker.queues.consumer import AckMode, Consumer
-from stompbox.broker.queues.queue import Kind
 
 Key = tuple[str, Kind, str]  # address, kind, name
 ATTEMPTS = 3

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import pytest
 
-from stompbox.broker.addresses import lifetimes, pausing
-from stompbox.broker.addresses.destinations import Destination
+from stompbox.broker.addresses import lifetimes
+from stompbox.broker.addresses.destinations import Destination, Temporaries, shown
 from stompbox.broker.addresses.diverts import Divert
-from stompbox.broker.addresses.temporaries import Temporaries, shown
 from stompbox.broker.engine import Engine
 from stompbox.broker.queues.consumer import AckMode, Consumer
+from stompbox.broker.queues.depth import waiting
 from stompbox.broker.recovery import recover
 from stompbox.broker.subscriptions import durables, subscribers
 from stompbox.broker.subscriptions.durables import DurableSubscription
-from stompbox.broker.transaction import Transaction
+from stompbox.broker.transactions import Transaction
 from stompbox.config.settings import AddressSetting, AddressSettingsTable
 from stompbox.errors import IllegalFrame, Refused
 from stompbox.message import ANYCAST, MULTICAST, Run, Shape
@@ -205,11 +205,11 @@ def test_a_retroactive_address_keeps_so_many_messages_and_no_more() -> None:
 @pytest.mark.parametrize("kind", [ANYCAST, MULTICAST])
 def test_a_paused_address_gives_nothing_out_and_keeps_what_comes(kind: int) -> None:
     life = Life()
-    pausing.pause(life.engine.address("a", kind))
+    life.engine.address("a", kind).pause()
     consumer = life.listen("a", kind)
     life.send("a", kind=kind)
     assert got(consumer) == []
-    pausing.resume(life.engine.addresses["a"])
+    life.engine.addresses["a"].resume()
     assert got(consumer) == [b"1"]
 
 
@@ -235,7 +235,7 @@ def test_an_exact_queue_alone_gets_it_also_after_a_restart() -> None:
     life.send("a", queue="two")
     queues = life.again().engine.addresses["a"].anycast
     assert list(queues) == ["two"], "the other one was empty, and nobody came"
-    assert lifetimes.waiting(queues["two"]) == 1
+    assert waiting(queues["two"]) == 1
 
 
 def test_a_divert_in_a_circle_ends() -> None:

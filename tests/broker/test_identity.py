@@ -6,7 +6,7 @@ import pytest
 
 from stompbox.broker.engine import Engine
 from stompbox.broker.recovery import identified, recover
-from stompbox.broker.subscriptions import groups
+from stompbox.broker.subscriptions import readers
 from stompbox.config import AddressSettingsTable
 from stompbox.config.settings import AddressSetting
 from stompbox.incarnations import INCARNATIONS, Incarnations, Position, numbered
@@ -79,45 +79,45 @@ def test_a_store_of_an_older_broker_gets_ids_once() -> None:
 def test_a_group_goes_on_in_the_log_that_was_read_and_in_no_other() -> None:
     world = World(KEPT)
     engine = world.engine
-    groups.open_group(engine, "lake", ["t"], lambda address: 0)
+    readers.open_group(engine, "lake", ["t"], lambda address: 0)
     world.send("t", *[b"x"] * 10, routing=MULTICAST)
     id = known(world, "t").current
     told = {"t": Position(5, "another"), "gone": Position(3, id)}
-    assert groups.commit_group(engine, "lake", told) == {"t": "other-incarnation", "gone": "no-such-address"}
-    assert groups.positions(engine, "lake") == {"t": 0}
-    assert groups.commit_group(engine, "lake", {"t": Position(5, id)}) == {}
-    assert groups.positions(engine, "lake") == {"t": 5}
+    assert readers.commit_group(engine, "lake", told) == {"t": "other-incarnation", "gone": "no-such-address"}
+    assert readers.positions(engine, "lake") == {"t": 0}
+    assert readers.commit_group(engine, "lake", {"t": Position(5, id)}) == {}
+    assert readers.positions(engine, "lake") == {"t": 5}
 
 
 @pytest.mark.parametrize(("to", "position"), [(2, 2), (9, 9), (500, 10)])
 def test_a_group_is_put_elsewhere(to: int, position: int) -> None:
     world = World(KEPT)
-    groups.open_group(world.engine, "lake", ["t"], lambda address: 0)
+    readers.open_group(world.engine, "lake", ["t"], lambda address: 0)
     world.send("t", *[b"x"] * 10, routing=MULTICAST)
-    groups.commit_group(world.engine, "lake", {"t": Position(7)})
+    readers.commit_group(world.engine, "lake", {"t": Position(7)})
     world.commit()
     address = world.engine.addresses["t"]
-    assert groups.reset(world.engine, "lake", address, lambda _: to) == position
+    assert readers.reset(world.engine, "lake", address, lambda _: to) == position
     world.commit()
     again = world.restart()
-    assert groups.positions(again.engine, "lake") == {"t": position}
-    groups.commit_group(again.engine, "lake", {"t": Position(10)})
+    assert readers.positions(again.engine, "lake") == {"t": position}
+    readers.commit_group(again.engine, "lake", {"t": Position(10)})
     again.commit()
-    assert groups.positions(again.restart().engine, "lake") == {"t": 10}
+    assert readers.positions(again.restart().engine, "lake") == {"t": 10}
 
 
 def test_a_group_that_is_put_back_while_the_disk_refuses_what_it_has_acknowledged() -> None:
     world = World(KEPT)
     engine = world.engine
-    groups.open_group(engine, "lake", ["t"], lambda address: 0)
+    readers.open_group(engine, "lake", ["t"], lambda address: 0)
     world.send("t", *[b"x"] * 10, routing=MULTICAST)
     world.commit()
-    groups.commit_group(engine, "lake", {"t": Position(7)})
+    readers.commit_group(engine, "lake", {"t": Position(7)})
     commit = engine.take_commit()
-    groups.reset(engine, "lake", engine.addresses["t"], lambda _: 2)
+    readers.reset(engine, "lake", engine.addresses["t"], lambda _: 2)
     engine.commit_failed(commit)
     world.commit()
-    assert groups.positions(engine, "lake") == groups.positions(world.restart().engine, "lake") == {"t": 2}
+    assert readers.positions(engine, "lake") == readers.positions(world.restart().engine, "lake") == {"t": 2}
 
 
 def test_ids_come_from_outside() -> None:

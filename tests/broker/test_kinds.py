@@ -6,7 +6,7 @@ import pytest
 
 from stompbox.broker.kinds import PLAIN, Rules, rules_of
 from stompbox.broker.queues.consumer import AckMode, Consumer
-from stompbox.broker.queues.emptying import purge
+from stompbox.broker.queues.reclaim import purge
 from stompbox.config import QueueTable
 from stompbox.config.settings import AddressSetting, AddressSettings
 from stompbox.errors import Refused

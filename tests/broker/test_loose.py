@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stompbox.broker.queues.queue import Kind
+from stompbox.broker.kinds import Kind
 from stompbox.config.settings import AddressSetting
 from stompbox.message import MULTICAST
 from tests.broker.logs.test_bodies import sent

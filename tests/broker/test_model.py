@@ -17,11 +17,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from stompbox.broker.kinds import Kind
 from stompbox.broker.queues import reclaim
 from stompbox.broker.queues.consumer import AckMode, Consumer
-from stompbox.broker.queues.queue import Kind, Queue
-from stompbox.broker.subscriptions import durables, groups
-from stompbox.broker.transaction import Transaction
+from stompbox.broker.queues.queue import Queue
+from stompbox.broker.subscriptions import durables, readers
+from stompbox.broker.transactions import Transaction
 from stompbox.broker.work import PORTION
 from stompbox.config.settings import AddressSetting
 from stompbox.incarnations import Position
@@ -365,11 +366,11 @@ class Life(RuleBasedStateMachine):
         self.start(data)
         self.made("t")
         if "g" not in self.world.engine.group_patterns:
-            groups.open_group(self.world.engine, "g", ["t"], lambda address: address.log.next)
+            readers.open_group(self.world.engine, "g", ["t"], lambda address: address.log.next)
             self.grouped = []
         elif self.grouped:
             offset, _ = self.draw(*self.grouped)
-            groups.commit_group(self.world.engine, "g", {"t": Position(offset)})
+            readers.commit_group(self.world.engine, "g", {"t": Position(offset)})
             self.grouped = [entry for entry in self.grouped if entry[0] >= offset]
 
     # Disk and clock
@@ -459,7 +460,7 @@ class Life(RuleBasedStateMachine):
             self.grouped = []
         else:
             log = self.world.engine.addresses["t"].log
-            position = groups.positions(self.world.engine, "g")["t"]
+            position = readers.positions(self.world.engine, "g")["t"]
             self.grouped = [
                 (offset, key) for offset, key in self.grouped if position <= offset < log.next and (offset, key) in self.kept("t")
             ]

@@ -6,11 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from stompbox.broker import closing
+from stompbox.broker import transactions
 from stompbox.broker.addresses import redrive
-from stompbox.broker.addresses.moving import Move
-from stompbox.broker.addresses.redrive import Redrive
-from stompbox.broker.queues import emptying
+from stompbox.broker.addresses.redrive import Move, Redrive
+from stompbox.broker.queues import reclaim
 from stompbox.broker.queues.arrivals import STEP
 from stompbox.broker.queues.consumer import AckMode
 from stompbox.broker.queues.depth import depth_of
@@ -158,14 +157,14 @@ def test_a_purge_goes_in_portions_and_what_comes_meanwhile_stays() -> None:
     queue.pause()
     world.on_queue(world.consumer(), "q")
     world.engine.work.begin()
-    emptying.purge(queue, lambda: ended.append("done"))
+    reclaim.purge(queue, lambda: ended.append("done"))
     assert queue.backlog.count > MANY // 2
     assert not ended
     world.send("q", b"new", priority=9)
     queue.resume()
     assert world.bodies() == [], "what is to be purged goes to nobody, and what is new waits behind it"
     most = most_of_a_turn(world, lambda: queue.backlog.count)
-    assert 0 < most <= PORTION // MESSAGE + emptying.STEP
+    assert 0 < most <= PORTION // MESSAGE + reclaim.EMPTIED
     assert ended == ["done"]
     assert world.engine.counters["purged"] == MANY + 1
     assert world.bodies() == [b"new"]
@@ -178,7 +177,7 @@ def test_what_is_being_delivered_outlives_a_purge() -> None:
     holder = world.on_queue(world.consumer(prefetch=3), "q")
     filled(world)
     held = world.out()
-    emptying.purge(world.queue("q"))
+    reclaim.purge(world.queue("q"))
     world.settle()
     assert world.engine.counters["purged"] == MANY - 3
     world.nack(holder, held[0])
@@ -190,9 +189,9 @@ def test_two_purges_at_once_take_what_was_there_when_each_began() -> None:
     filled(world)
     queue, ended = world.queue("q"), list[str]()
     world.engine.work.begin()
-    emptying.purge(queue, lambda: ended.append("first"))
+    reclaim.purge(queue, lambda: ended.append("first"))
     world.send("q", b"between")
-    emptying.purge(queue, lambda: ended.append("second"))
+    reclaim.purge(queue, lambda: ended.append("second"))
     world.send("q", b"after")
     world.settle()
     assert sorted(ended) == ["first", "second"]
@@ -209,7 +208,7 @@ def test_a_purge_of_lanes_takes_all_of_them() -> None:
     world.settle()
     queue = world.queue("q")
     world.engine.work.begin()
-    emptying.purge(queue)
+    reclaim.purge(queue)
     world.on_queue(world.consumer("two", prefetch=1, selector="n = 2"), "q")
     assert world.settle() == []
     assert queue.backlog.count == queue.backlog.size == 0
@@ -221,7 +220,7 @@ def test_a_purge_that_a_crash_ends_has_taken_some_and_lost_nothing_else() -> Non
     filled(world)
     world.commit()
     world.engine.work.begin()
-    emptying.purge(world.queue("q"))
+    reclaim.purge(world.queue("q"))
     world.send("q", b"new")
     world.commit()
     gone = world.engine.counters["purged"]
@@ -259,14 +258,14 @@ def test_a_queue_that_goes_is_gone_at_once_and_its_memory_in_portions(how: str) 
         world.close(consumer)
     else:
         if how != "dropped":
-            emptying.purge(old)
+            reclaim.purge(old)
         world.engine.work.begin()
         world.engine.drop_queue(old)
     assert old.id not in world.engine.queues
     assert "q" not in world.address("q").anycast
     assert memory.count > MANY // 2
     most = most_of_a_turn(world, lambda: memory.count)
-    assert 0 < most <= PORTION // MESSAGE + emptying.STEP
+    assert 0 < most <= PORTION // MESSAGE + reclaim.EMPTIED
     assert memory.count == memory.size == 0
     assert not world.engine.returning
 
@@ -287,12 +286,12 @@ def test_an_address_goes_with_its_queues_in_portions() -> None:
         world.on_topic(world.consumer(f"c{number}"), "t")
     address, ended = world.address("t"), list[str]()
     world.engine.work.begin()
-    world.engine.later.take(object(), closing.dropping(world.engine, address, lambda: ended.append("done")))
+    world.engine.later.take(object(), transactions.dropping(world.engine, address, lambda: ended.append("done")))
     assert len(address.topics) > MANY // 2
     assert address.is_blocked
     assert not ended
     most = most_of_a_turn(world, lambda: len(address.topics))
-    assert 0 < most <= PORTION // COPY + closing.STEP
+    assert 0 < most <= PORTION // COPY + transactions.ENDED
     assert ended == ["done"]
     assert "t" not in world.engine.addresses
 

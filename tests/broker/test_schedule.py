@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from stompbox.broker.queues import scheduling
+from stompbox.broker.queues import arrivals, delayed
 from stompbox.broker.queues.depth import depth_of
-from stompbox.broker.queues.emptying import purge
+from stompbox.broker.queues.reclaim import purge
 from stompbox.config.settings import AddressSetting
 from stompbox.message import MULTICAST
 from tests.broker.world import NOW, Got, World
@@ -129,8 +129,8 @@ SIZE = 1000
 @pytest.fixture
 def little(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory has room for some of what is for later, and two of it are read at a time."""
-    monkeypatch.setattr(scheduling, "MOST", 8 * SIZE)
-    monkeypatch.setattr(scheduling, "PORTION", 2)
+    monkeypatch.setattr(delayed, "MOST", 8 * SIZE)
+    monkeypatch.setattr(arrivals, "PORTION", 2)
 
 
 def at(offset: int) -> dict[str, str]:
@@ -305,7 +305,7 @@ def test_those_in_the_log_come_while_an_earlier_one_is_unacknowledged() -> None:
     consumer = world.on_queue(world.consumer(), "q")
     world.send("q", b"first")
     world.commit()
-    first, = world.settle()
+    (first,) = world.settle()
     for number in range(20):
         world.send("q", b"%d" % number + b" " * 1000, headers=LATER)
         world.commit()

@@ -11,11 +11,11 @@ import pytest
 
 from stompbox.broker.addresses import fanout
 from stompbox.broker.addresses.destinations import Destination
-from stompbox.broker.queues import browsing, emptying, paging, passing, reclaim
+from stompbox.broker.queues import browsing, paging, reclaim
 from stompbox.broker.queues.consumer import AckMode, Consumer
 from stompbox.broker.queues.queue import Queue
-from stompbox.broker.subscriptions import namedreaders, subscribers
-from stompbox.broker.transaction import Transaction
+from stompbox.broker.subscriptions import readers, subscribers
+from stompbox.broker.transactions import Transaction
 from stompbox.broker.work import MESSAGE
 from stompbox.config.settings import AddressSetting
 from stompbox.message import ANYCAST, MULTICAST, Run, Shape
@@ -218,7 +218,7 @@ def test_each_message_goes_to_the_next_of_very_many_anycast_queues(size: int) ->
 
 def test_very_many_queues_get_each_message_once_over_a_restart() -> None:
     world = World()
-    queues(world, passing.FEW + 6)
+    queues(world, fanout.FEW + 6)
     for number in range(3):
         world.engine.publish(world.engine.addresses["a"], Run(Shape({"destination": "a"}), [b"%d.%d" % (number, at) for at in range(50)]))
     world.commit()
@@ -443,7 +443,7 @@ def test_a_purge_passes_over_the_log_in_steps() -> None:
     for offset in range(0, 3000, 2):
         queue.skip(offset, offset + 1)
     world.engine.work.begin()
-    emptying.purge(queue)
+    reclaim.purge(queue)
     assert 0 < queue.paged_from < 3000
     sent(world, "q", ANYCAST, body=b"later")
     assert stepped(world, lambda: queue.cursor.position) <= 600
@@ -457,7 +457,7 @@ def test_what_a_named_reader_had_in_memory_goes_in_steps() -> None:
     filled(world, 3000)
     world.commit()
     consumer = world.consumer("r", prefetch=1)
-    namedreaders.to_position(world.engine, consumer, world.engine.addresses["q"], namedreaders.Reader("", "", "r"), 0)
+    readers.to_position(world.engine, consumer, world.engine.addresses["q"], readers.Reader("", "", "r"), 0)
     subscribers.start(consumer)
     world.settle()
     memory = world.engine.memory
@@ -474,11 +474,11 @@ def test_whose_reader_it_is_that_goes_is_found_without_a_look_at_all_addresses()
         world = World()
         for number in range(count):
             world.address(f"a.{number}")
-        reader = namedreaders.Reader("", "c", "n")
+        reader = readers.Reader("", "c", "n")
         for name in ("a.3", "a.7"):
-            namedreaders.to_position(world.engine, world.consumer(name, AckMode.INDIVIDUAL), world.address(name), reader, 0)
-        found[count] = lines(lambda world=world, reader=reader: namedreaders.found_of(world.engine, reader))  # type: ignore[misc]
-        there = namedreaders.found_of(world.engine, reader)
+            readers.to_position(world.engine, world.consumer(name, AckMode.INDIVIDUAL), world.address(name), reader, 0)
+        found[count] = lines(lambda world=world, reader=reader: readers.found_of(world.engine, reader))  # type: ignore[misc]
+        there = readers.found_of(world.engine, reader)
         assert [queue.address.name for queue in there] == ["a.3", "a.7"]
         for queue in there:
             world.engine.drop_queue(queue)

@@ -17,7 +17,7 @@ from stompbox.broker.queues.queue import Queue
 from stompbox.broker.recovery import recover
 from stompbox.broker.subscriptions import durables, subscribers
 from stompbox.broker.subscriptions.durables import DurableSubscription
-from stompbox.broker.transaction import Transaction
+from stompbox.broker.transactions import Transaction
 from stompbox.broker.work import PORTION
 from stompbox.config.settings import AddressSetting, AddressSettings, AddressSettingsTable
 from stompbox.message import ANYCAST, DEFAULT_PRIORITY, MULTICAST, Run, Shape

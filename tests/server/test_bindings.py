@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from stompbox.broker.addresses.destinations import Destination
-from stompbox.broker.queues.allowance import BOUND
 from stompbox.broker.queues.consumer import AckMode
+from stompbox.broker.queues.memory import BOUND
 from stompbox.broker.subscriptions import subscribers
 from stompbox.config.listener import MIB, ListenerOptions
 from stompbox.message import ANYCAST, MULTICAST

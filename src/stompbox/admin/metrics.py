@@ -23,8 +23,9 @@ from stompbox.admin.lag import Lag, Lags
 from stompbox.admin.pipelines import told_of
 from stompbox.admin.views import STAY
 from stompbox.broker.addresses.limits import Limits
+from stompbox.broker.kinds import Kind
 from stompbox.broker.queues.depth import depth_of
-from stompbox.broker.queues.queue import Kind, Queue
+from stompbox.broker.queues.queue import Queue
 from stompbox.broker.undelivered import EXPIRED, NO_ROUTE, REJECTED, TOO_OFTEN, Fate
 from stompbox.server.pressure import Reason
 from stompbox.server.requests.progress import LOST, State

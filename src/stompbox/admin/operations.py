@@ -29,14 +29,13 @@ from starlette.responses import Response
 
 from stompbox.admin.access import require, user_of
 from stompbox.admin.answers import json
-from stompbox.broker import closing
-from stompbox.broker.addresses import pausing
+from stompbox.broker import transactions
 from stompbox.broker.addresses.address import Address
-from stompbox.broker.addresses.moving import Move
-from stompbox.broker.addresses.redrive import Redrive
-from stompbox.broker.queues import emptying
+from stompbox.broker.addresses.redrive import Move, Redrive
+from stompbox.broker.kinds import Kind
+from stompbox.broker.queues import reclaim
 from stompbox.broker.queues.depth import depth_of
-from stompbox.broker.queues.queue import Kind, Queue
+from stompbox.broker.queues.queue import Queue
 from stompbox.errors import FrameError, IllegalFrame, Refused
 from stompbox.security import Right
 from stompbox.server.requests import grouping
@@ -222,7 +221,7 @@ async def purge(going: Going) -> object:
         raise _busy(queue)
     depth = depth_of(queue)
     going.begin()
-    is_done = await going.done(lambda on_done: emptying.purge(queue, on_done))
+    is_done = await going.done(lambda on_done: reclaim.purge(queue, on_done))
     removed = {"removed": depth.ready + depth.delayed, "is_estimate": depth.is_estimate}
     return {"queue": queue.name, **removed} | ({} if is_done else {"is_done": False})
 
@@ -337,24 +336,24 @@ async def delete_address(going: Going) -> object:
         _require_deletion(going, queue, is_forced=order.is_forced)
     going.begin()
     engine = going.broker.engine
-    is_done = await going.done(lambda on_done: engine.later.take(object(), closing.dropping(engine, address, on_done)))
+    is_done = await going.done(lambda on_done: engine.later.take(object(), transactions.dropping(engine, address, on_done)))
     return {"address": address.name, "is_deleted": is_done}
 
 
 async def pause_address(going: Going) -> object:
-    return await _of_address(going, pausing.pause)
+    return await _of_address(going, Address.pause)
 
 
 async def resume_address(going: Going) -> object:
-    return await _of_address(going, pausing.resume)
+    return await _of_address(going, Address.resume)
 
 
 async def block_address(going: Going) -> object:
-    return await _of_address(going, pausing.block)
+    return await _of_address(going, Address.block)
 
 
 async def unblock_address(going: Going) -> object:
-    return await _of_address(going, pausing.unblock)
+    return await _of_address(going, Address.unblock)
 
 
 async def _of_address(going: Going, change: Callable[[Address], None]) -> object:

@@ -15,8 +15,9 @@ from stompbox import __version__
 from stompbox.admin.health import Reason, reasons
 from stompbox.admin.lag import Lags
 from stompbox.broker.addresses.address import Address
+from stompbox.broker.kinds import Kind
 from stompbox.broker.queues.depth import depth_of, settled_of, sums_of
-from stompbox.broker.queues.queue import Kind, Queue
+from stompbox.broker.queues.queue import Queue
 from stompbox.broker.subscriptions.staging import KnownSink, Sinks
 from stompbox.config.settings import AddressSettings, given
 from stompbox.message import ANYCAST, MULTICAST

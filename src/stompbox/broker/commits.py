@@ -1,18 +1,36 @@
 """What the next commit must say: gathered as things change, taken whole, put back when the disk refuses.
 
 Decides what goes into a commit and when it counts as stored. When a commit is taken is the server's business.
+
+A unit of work is what its sender is told about as one: messages with a receipt, a transaction. It is stored with one commit, or taken
+back. When the disk refuses a commit, its units of work get an ERROR and are undone, as far as that can be:
+
+| of a unit of work                          | becomes                                                                 |
+|--------------------------------------------|-------------------------------------------------------------------------|
+| messages that wait in queues               | are gone, from every queue and subscription of the address              |
+| messages that a consumer has               | stay with it; when they come back they are dropped, not delivered again |
+| acknowledgements in a transaction          | as after ABORT                                                          |
+| NACKs in a transaction                     | stand: the delivery has failed, whatever became of the rest             |
+| what a ring or a last value has dropped    | waits again, unless something newer has its place                       |
+| what finds duplicates, retained messages … | as before                                                               |
+
+What nobody waits for an answer to (SEND and ACK without receipt, dead letters, the catalogue) goes in again with the next
+commit, and so do those of addresses whose `disk-full-policy` is BLOCK: their senders just wait longer. So does one of which
+somebody else has sent a duplicate meanwhile: that one's RECEIPT will say that it is stored.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
-from stompbox.broker import units
-from stompbox.broker.addresses import lifetimes, readers
+from stompbox.broker.addresses import fanout, lifetimes
 from stompbox.broker.logs.log import UNUSED
-from stompbox.broker.units import Unit
+from stompbox.broker.queues import paging
+from stompbox.config.settings import DiskFullPolicy
+from stompbox.ranges import Ranges
 from stompbox.store.base import Commit, Delivered
 
 if TYPE_CHECKING:
@@ -20,7 +38,9 @@ if TYPE_CHECKING:
     from stompbox.broker.addresses.duplicates import Duplicates
     from stompbox.broker.engine import Engine
     from stompbox.broker.logs.log import Log
+    from stompbox.broker.queues.consumer import Consumer, Sent
     from stompbox.broker.queues.queue import Queue
+    from stompbox.message import Run
 
 
 class Commits:
@@ -31,10 +51,10 @@ class Commits:
         self.dirty: dict[Address, None] = {}
         self.acked: dict[Queue, None] = {}
         self.news: dict[Duplicates, None] = {}  # what finds duplicates and has something to be stored
-        self.delivered: dict[Queue, list[Delivered]] = {}  # of messages that were, and are not acknowledged (counts.py)
+        self.delivered: dict[Queue, list[Delivered]] = {}  # of messages that were, and are not acknowledged (queue.py)
         self.changes = 0  # of the catalogue, and of which logs and cursors there are: counts up
-        self.unit: Unit | None = None  # that is being done
-        self.units: list[Unit] = []  # that the next commit has
+        self.unit: UnitOfWork | None = None  # that is being done
+        self.units: list[UnitOfWork] = []  # that the next commit has
         self.is_held = False  # by a unit that is half done
         self.may_hold = True  # a commit was taken since the last such
         self.is_awaited = False  # the next one is waited for
@@ -42,29 +62,29 @@ class Commits:
         self._offsets: dict[Log, int] = {}  # of the commit that the disk works on: each log's next offset then
         self._addresses: list[Address] = []  # and whose logs are in it
         self._caches: dict[Duplicates, None] = {}  # whose values are in it
-        self._units: list[Unit] = []  # and what of it somebody waits for
-        self.last: Unit | None = None  # the unit that was ended last, where it needs the disk; until the next commit
+        self._units: list[UnitOfWork] = []  # and what of it somebody waits for
+        self.last: UnitOfWork | None = None  # the unit that was ended last, where it needs the disk; until the next commit
         self._is_whole = True  # nothing was lost on its way into a commit
 
     def __bool__(self) -> bool:
         return bool(self.dirty or self.acked or self.delivered or self._next) or self.engine.bodies.is_dirty
 
-    def begin(self) -> Unit:
+    def begin(self) -> UnitOfWork:
         """What is published until `end` belongs together: its sender will be told of it as one."""
-        self.unit = Unit()
+        self.unit = UnitOfWork()
         return self.unit
 
     def end(self, *, is_stored: bool) -> None:
         """`is_stored`: some of it needs the disk."""
         unit, self.unit, self.last = self.unit, None, None
         if unit is not None and is_stored:
-            unit.is_refusable = units.is_refusable(unit.sends)
+            unit.is_refusable = is_refusable(unit.sends)
             self.units.append(unit)
             self.last = unit
         elif unit is not None:
             unit.settle()
 
-    def refusable(self) -> list[Unit]:
+    def refusable(self) -> list[UnitOfWork]:
         """Those that are not stored yet, and may never be."""
         return [unit for unit in (*self._units, *self.units) if unit.is_refusable]
 
@@ -82,13 +102,17 @@ class Commits:
     def let_go(self) -> None:
         self.is_held = False
 
-    def resume(self, unit: Unit) -> None:
+    def resume(self, unit: UnitOfWork) -> None:
         """What is published until `end` or `suspend` belongs to this one, too."""
         self.unit = unit
 
     def suspend(self) -> None:
         """Others have their turn."""
         self.unit = None
+
+    def tell_delivered(self, queue: Queue, told: Delivered) -> None:
+        """The next commit says how often these messages were delivered."""
+        self.delivered.setdefault(queue, []).append(told)
 
     def put(self, kind: str, key: str, value: object | None) -> None:
         """Writes an entry of the catalogue; None deletes it."""
@@ -201,7 +225,7 @@ class Commits:
         for address in self._addresses:
             if self.engine.logs.get(address.log.id) is address:
                 if address.streams:
-                    readers.show(address)
+                    fanout.show(address)
                 if address.log.retention is not None:
                     self._let_go(address)
         self._offsets, self._addresses, self._units = {}, [], []
@@ -240,7 +264,7 @@ class Commits:
         refused = [unit for unit in self._units if unit.is_refusable and not unit.is_shared]
         self.units[:0] = [unit for unit in self._units if unit.is_shared or not unit.is_refusable]
         self._offsets, self._addresses, self._units = {}, [], []
-        units.withdraw(self.engine, refused)
+        withdraw(self.engine, refused)
         self._is_whole = True
 
     def __repr__(self) -> str:
@@ -256,3 +280,103 @@ def is_loose(commit: Commit, acked: Iterable[Queue]) -> bool:
     if not all(run.is_loose for runs in commit.runs.values() for run in runs):
         return False
     return all(first >= queue.address.log.firm for queue in acked for first, _ in commit.acknowledged.get(queue.id, ()))
+
+
+class Trouble(NamedTuple):
+    """Why nothing can be stored now: the code and text of the ERROR."""
+
+    code: str
+    text: str
+
+
+@dataclass(slots=True, eq=False)
+class Consequences:
+    """What a unit has brought about beside its messages, where it has: most do not."""
+
+    undo: list[Callable[[], object]] = field(default_factory=list)
+    copies: list[tuple[Address, Run, Run]] = field(default_factory=list)  # of what died or expired meanwhile, with the original
+    restore: list[Callable[[Mapping[Address, Ranges]], object]] = field(default_factory=list)  # what made room, given all that is withdrawn
+    numbered: list[tuple[Duplicates, list[bytes]]] = field(default_factory=list)  # values that find duplicates of it
+
+
+@dataclass(slots=True, eq=False)
+class UnitOfWork:
+    """What is decided of it here is what its sender is told (`Pending`): nobody else judges by the address that was sent to, since diverts
+    send on to others, and settings change."""
+
+    sends: list[tuple[Address, Run]] = field(default_factory=list)
+    acked: list[tuple[Consumer, list[Sent]]] = field(default_factory=list)  # in a transaction
+    also: Consequences | None = None
+    is_refusable: bool = False  # since its end: its sender gets an ERROR when it cannot be stored; else it waits until it can
+    is_shared: bool = False  # somebody has sent a duplicate of what is in it, and waits for it to be stored
+    is_refused: bool = False  # it is undone
+
+    @property
+    def consequences(self) -> Consequences:
+        if self.also is None:
+            self.also = Consequences()
+        return self.also
+
+    def set_apart(self, first: int, original: Run) -> None:
+        """Its messages from this one on are copies of what died as it was published. They are taken back with what they were made of alone,
+        which may be another's."""
+        copies = self.sends[first:]
+        del self.sends[first:]
+        self.consequences.copies += [(address, copy, original) for address, copy in copies]
+
+    def settle(self) -> None:
+        """It is not taken back any more."""
+        for known, values in self.also.numbered if self.also is not None else ():
+            known.brought(self, values)
+
+    @property
+    def may_be_shared(self) -> bool:
+        return self.also is not None and bool(self.also.numbered)
+
+
+def is_refusable(sends: Iterable[tuple[Address, Run]]) -> bool:
+    """Whether a sender who waits until these are stored gets an ERROR when they cannot be."""
+    return any(is_failing(address) and not address.is_volatile(run) for address, run in sends)
+
+
+def is_failing(address: Address) -> bool:
+    """disk-full-policy FAIL."""
+    return address.settings.disk_full_policy is DiskFullPolicy.FAIL
+
+
+def withdraw(engine: Engine, units: list[UnitOfWork]) -> None:
+    """Undoes all of these, the latest first."""
+    addresses: dict[Address, list[Run]] = {}
+    for unit in reversed(units):
+        unit.is_refused = True
+        for address, run in unit.sends:
+            run.is_withdrawn = True
+            engine.counters["not-stored"] += len(run)
+            addresses.setdefault(address, []).append(run)
+        for undo in reversed(unit.also.undo if unit.also is not None else ()):
+            undo()
+    also = [unit.also for unit in reversed(units) if unit.also is not None]
+    for address, copy, original in [copied for one in also for copied in one.copies]:
+        if original.is_withdrawn:
+            copy.is_withdrawn = True
+            addresses.setdefault(address, []).append(copy)
+    for address, runs in addresses.items():
+        address.log.forget_withdrawn()
+        for queue in list(address.queues()):
+            paging.drop_withdrawn(queue, runs)
+    withdrawn = {address: Ranges(sorted([(run.first, run.stop) for run in runs])) for address, runs in addresses.items()}
+    for restore in [restore for one in also for restore in reversed(one.restore)]:
+        restore(withdrawn)
+    for unit in units:
+        _unacknowledge(engine, unit)
+
+
+def _unacknowledge(engine: Engine, unit: UnitOfWork) -> None:
+    held: dict[Consumer, list[Sent]] = {}
+    for consumer, sent in unit.acked:
+        there = [(binding, segment) for binding, segment in sent if binding.queue.id in engine.queues]
+        for binding, segment in there:
+            binding.queue.unacknowledge(segment)
+        held.setdefault(consumer, []).extend(there)
+    for consumer, sent in held.items():
+        engine.unhold(consumer, sent)

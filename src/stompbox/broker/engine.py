@@ -17,44 +17,31 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from stompbox.broker import closing, transactions, units
-from stompbox.broker.addresses import (
-    attempts,
-    deadletters,
-    diverts,
-    duplicates,
-    fanout,
-    lifetimes,
-    limits,
-    makers,
-    readers,
-    retained,
-    watching,
-)
+from stompbox.broker import commits, transactions
+from stompbox.broker.addresses import diverts, duplicates, fanout, lifetimes, limits, makers, redelivery, retained
 from stompbox.broker.addresses.address import Address, Groups, Targets
-from stompbox.broker.addresses.attempts import Outcome
+from stompbox.broker.addresses.fanout import FEW
+from stompbox.broker.addresses.lifetimes import Watcher
 from stompbox.broker.addresses.makers import Maker, Makers
 from stompbox.broker.addresses.notifications import Notifications
+from stompbox.broker.addresses.redelivery import Outcome
 from stompbox.broker.addresses.repeating import Schedules
-from stompbox.broker.addresses.watching import Watcher
-from stompbox.broker.commits import Commits
+from stompbox.broker.commits import Commits, Trouble
+from stompbox.broker.kinds import Kind
 from stompbox.broker.logs import retention
 from stompbox.broker.logs.bodies import Bodies
 from stompbox.broker.logs.cursor import FAR, Cursor
 from stompbox.broker.logs.log import Log
 from stompbox.broker.logs.segments import Segment, cost_of
-from stompbox.broker.queues import emptying, expiry, paging, reclaim
-from stompbox.broker.queues.allowance import TooManyBindings, Unacknowledged
+from stompbox.broker.queues import expiry, paging, reclaim
 from stompbox.broker.queues.consumer import Binding, Consumer, Sent
-from stompbox.broker.queues.facts import selector_entry
-from stompbox.broker.queues.memory import Memory
+from stompbox.broker.queues.matching import selector_entry
+from stompbox.broker.queues.memory import Memory, TooManyBindings, Unacknowledged
 from stompbox.broker.queues.paging import Load
-from stompbox.broker.queues.passing import FEW
-from stompbox.broker.queues.queue import Kind, Queue
+from stompbox.broker.queues.queue import Queue
 from stompbox.broker.timers import Alarm, Timers
-from stompbox.broker.transaction import Transaction
+from stompbox.broker.transactions import Transaction
 from stompbox.broker.undelivered import Fate, Undelivered
-from stompbox.broker.units import Trouble
 from stompbox.broker.work import Turns, Work
 from stompbox.config import RoutingType
 from stompbox.config.matching import DOTS, Wildcards, Words, is_match
@@ -68,7 +55,7 @@ from stompbox.store.base import Commit
 if TYPE_CHECKING:
     from stompbox.broker.addresses.diverts import Divert
     from stompbox.broker.addresses.limits import Limits
-    from stompbox.broker.queues.slowness import Slow
+    from stompbox.broker.queues.depth import Slow
     from stompbox.broker.subscriptions.durables import DurableSubscription
 
 PAGE_SIZE: Final = 32 << 20  # octets of one queue in memory before the rest stays in the log
@@ -113,7 +100,7 @@ class Engine:
         self.beyond = 0  # where the offsets of all that is forgotten ended
         self.work = Work()  # what this turn has cost so far
         self.later = Turns(self.work)  # what stopped half-way
-        self.returning: Counter[Queue] = Counter()  # those to which many messages come back (attempts.py)
+        self.returning: Counter[Queue] = Counter()  # those to which many messages come back (redelivery.py)
         self.diverting: dict[Address, None] = {}  # along whose diverts a run is just going
         self.timers = Timers()
         self.relief = Alarm(self.timers, partial(reclaim.relieve, self))
@@ -170,7 +157,7 @@ class Engine:
             if is_match(match, words):
                 address.diverts.append(divert)
         if not owner:
-            watching.tell_of(self, address)
+            lifetimes.tell_of(self, address)
             lifetimes.address_made(self, address)
         return address
 
@@ -249,7 +236,7 @@ class Engine:
         if kind is Kind.ANYCAST and not address.owner:
             for watcher in list(self.watchers):
                 if is_match(watcher.words, self.wildcards.split(address.name)):
-                    watching.join(self, watcher.on_queue, queue)
+                    lifetimes.join_made(self, watcher.on_queue, queue)
         lifetimes.queue_made(self, queue)
         return queue
 
@@ -285,7 +272,7 @@ class Engine:
         queue.address.remove(queue)
         if queue.redrive is not None:
             queue.redrive.give_up()
-        emptying.drop(queue)
+        reclaim.drop(queue)
         self.commits.drop_cursor(queue)
         if queue.is_durable:
             self.put("queue", str(queue.id), None)
@@ -345,7 +332,7 @@ class Engine:
 
     def require_disk(self, address: Address, run: Run) -> None:
         """Raises Refused for what could not be stored now, unless its sender is to wait (disk-full-policy)."""
-        if self.trouble is None or not self.is_durable or not units.is_failing(address):
+        if self.trouble is None or not self.is_durable or not commits.is_failing(address):
             return
         if not address.is_volatile(run) and address.stores(run) and not all(duplicates.stored(address, run)):
             raise Refused(self.trouble.code, self.trouble.text)
@@ -400,7 +387,7 @@ class Engine:
         if not (targets or groups or address.streams or address.is_read or log.is_kept):
             self.counters["unrouted"] += stop - run.first
             if address.settings.send_to_dla_on_no_route:
-                return deadletters.unrouted(self, address, run)
+                return redelivery.unrouted(self, address, run)
         is_stored = self._store_if_needed(address, run, targets, groups)
         if groups:
             fanout.put_off(address, run, groups)
@@ -423,7 +410,7 @@ class Engine:
         if is_wanted or address.streams or any(queue.paged_from >= 0 for queue, _ in targets):
             self.log_run(address, run, is_loose=not is_wanted)
         if address.streams:
-            readers.wait(address)
+            fanout.await_commit(address)
         return is_wanted and not is_volatile and self.is_durable
 
     def log_run(self, address: Address, run: Run, *, is_loose: bool = False) -> None:
@@ -465,7 +452,7 @@ class Engine:
 
     def refusing(self, consumer: Consumer, sent: list[Sent], outcome: Outcome) -> Iterator[None]:
         """The same in steps."""
-        yield from attempts.giving_back(self, sent, outcome, FAR)
+        yield from redelivery.giving_back(self, sent, outcome, FAR)
         if consumer.starved:
             self.feed(consumer)
         self.unacknowledged.feed()
@@ -479,20 +466,20 @@ class Engine:
         written = consumer.written
         consumer.outbox.clear()
         sent = consumer.take_all()
-        attempts.give_back(self, [one for one in sent if one[1].turn > written], Outcome.RETURNED, written)
+        redelivery.give_back(self, [one for one in sent if one[1].turn > written], Outcome.RETURNED, written)
         return [one for one in sent if one[1].turn <= written]
 
     def recall(self, consumer: Consumer) -> None:
         """What a consumer has and did not acknowledge goes back, and it stays."""
-        attempts.give_back(self, self.take_written(consumer), Outcome.RETURNED, FAR)
+        redelivery.give_back(self, self.take_written(consumer), Outcome.RETURNED, FAR)
         self.feed(consumer)
 
     def feed(self, consumer: Consumer) -> None:
         consumer.feed()
 
     def close_consumer(self, consumer: Consumer, *, is_failure: bool) -> None:
-        """Ends a subscription at once (closing.py). `is_failure`: its connection was lost."""
-        for _ in closing.closing(self, consumer, is_failure=is_failure):
+        """Ends a subscription at once (transactions.py). `is_failure`: its connection was lost."""
+        for _ in transactions.closing(self, consumer, is_failure=is_failure):
             pass
 
     # Transactions
@@ -504,12 +491,12 @@ class Engine:
     def abort(self, transaction: Transaction, *, is_failure: bool = False) -> None:
         """What it had acknowledged is unacknowledged again (and back in its queue when the subscription is gone). `is_failure`: its
         connection was lost; the subscriptions are to be closed afterwards."""
-        for _ in closing.aborting(self, transaction, is_failure=is_failure):
+        for _ in transactions.aborting(self, transaction, is_failure=is_failure):
             pass
 
     def unhold(self, consumer: Consumer, sent: list[Sent]) -> None:
         """What a transaction had acknowledged is not."""
-        for _ in closing.unholding(self, consumer, sent):
+        for _ in transactions.unholding(self, consumer, sent):
             pass
 
     # What goes wrong with messages
@@ -517,7 +504,7 @@ class Engine:
     def expire(self, queue: Queue, segment: Segment) -> None:
         if not queue.reads_the_log:
             self.counters["expired"] += len(segment)
-            deadletters.expired(self, queue, segment)
+            redelivery.expired(self, queue, segment)
         queue.finish_with(segment)
 
     def dead_letter(self, queue: Queue, segment: Segment, reason: str) -> None:
@@ -525,12 +512,12 @@ class Engine:
         if queue.reads_the_log:
             self.undelivered.note(queue.name, reason, Fate.PASSED_OVER, len(segment))
         else:
-            deadletters.dead(self, queue, segment, reason)
+            redelivery.dead(self, queue, segment, reason)
         queue.finish_with(segment)
 
     def is_spent(self, queue: Queue, segment: Segment) -> bool:
         """Messages that were found in the log had all their attempts before a restart."""
-        return attempts.is_spent(queue, segment)
+        return redelivery.is_spent(queue, segment)
 
     # Time
 

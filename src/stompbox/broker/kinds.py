@@ -1,7 +1,7 @@
 """Kinds of queues: what an address setting, or the queue's own table in the configuration, makes of a queue.
 
 Decides which rules a queue has, key by key: its own table, then the settings of its address. What a rule does is found in
-queue.py (consumers), intake.py (ring, last value, purge), browsing.py (non-destructive) and messagegroups.py.
+queue.py (consumers), intake.py (ring, last value, purge), browsing.py (non-destructive) and dispatch.py.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ class Kind(Enum):
     TOPIC = "topic"  # a plain subscription, gone with its connection
     STREAM = "stream"  # a reader of the log, gone with its connection
     GROUP = "group"  # a position that holds retention back; nothing is delivered
-    READER = "reader"  # a reader of the log whose position is stored by name (positions.py)
+    READER = "reader"  # a reader of the log whose position is stored by name (readers.py)
     BROWSER = "browser"  # copies of what another queue holds (browsing.py), gone with its connection
 
 
 ROUTING: Final = {Kind.ANYCAST: ANYCAST, Kind.DURABLE: MULTICAST, Kind.TOPIC: MULTICAST}
-BY_OFFSET: Final = frozenset((Kind.STREAM, Kind.READER))  # of the log, and told the offset of each message (readers.py)
+BY_OFFSET: Final = frozenset((Kind.STREAM, Kind.READER))  # of the log, and told the offset of each message (fanout.py)
 READS_THE_LOG: Final = frozenset((Kind.STREAM, Kind.GROUP, Kind.READER, Kind.BROWSER))
 
 

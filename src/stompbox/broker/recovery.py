@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from stompbox.broker.addresses import lifetimes, makers, retained
+from stompbox.broker.addresses import fanout, lifetimes, makers, retained
 from stompbox.broker.addresses.duplicates import duplicates_of
 from stompbox.broker.engine import Engine
-from stompbox.broker.logs.cursor import FAR, Cursor
+from stompbox.broker.kinds import Kind
+from stompbox.broker.logs.cursor import FAR, Counts, Cursor
 from stompbox.broker.logs.log import UNUSED, Log
-from stompbox.broker.queues import passing
-from stompbox.broker.queues.counts import Counts
-from stompbox.broker.queues.queue import Kind, Queue
+from stompbox.broker.queues.queue import Queue
 from stompbox.broker.subscriptions import durables
 from stompbox.broker.subscriptions.durables import DurableSubscription
 from stompbox.errors import StoreError
@@ -60,7 +59,7 @@ def recover(engine: Engine, recovered: Recovered) -> None:
         for queue in engine.queues.values():
             queue.doubted_below = doubts.get(str(queue.id), 0)
     _tidy(engine)
-    passing.look(engine)
+    fanout.look_through_logs(engine)
     for queue in engine.queues.values():
         if (queue.rules.is_non_destructive or queue.rules.last_value_key) and queue.paged_from >= 0:
             engine.dispatch_later(queue)  # no consumer makes it read what has expired or was replaced

@@ -1,27 +1,70 @@
-"""COMMIT and ABORT: all that a transaction holds, at once and in one commit of the store, or nothing of it."""
+"""Transactions, and subscriptions that end: what happens to very many messages at once.
+
+A transaction holds sends, acknowledgements and refusals that happen together at COMMIT, or not at all: all of it is in one commit of the
+store, or nothing of it.
+
+What a subscription or a transaction that ends has had may be a hundred thousand messages, so it ends in steps; between two of them others
+have their turn. So what is to end is cut off in the first: it gets nothing more. And a queue to which many messages come back hands out
+nothing before all of them are there, so that they keep their order.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from stompbox.broker.addresses import limits, retained
-from stompbox.broker.addresses.attempts import Outcome
+from stompbox.broker.addresses import lifetimes, limits, retained
+from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.fanout import finishing
-from stompbox.broker.addresses.makers import require_sends
-from stompbox.broker.queues.consumer import taken_off
+from stompbox.broker.addresses.makers import Maker, require_sends
+from stompbox.broker.addresses.redelivery import Outcome, giving_back
+from stompbox.broker.commits import UnitOfWork
+from stompbox.broker.kinds import Kind
+from stompbox.broker.logs.cursor import FAR
+from stompbox.broker.queues.consumer import Consumer, Sent, taken_off
+from stompbox.broker.queues.queue import Queue
 from stompbox.broker.undelivered import NO_ROUTE, Fate
-from stompbox.broker.units import Unit
+from stompbox.broker.work import COPY
 from stompbox.errors import StompboxError
-from stompbox.message import ANYCAST
+from stompbox.message import ANYCAST, Run
 
 if TYPE_CHECKING:
-    from stompbox.broker.addresses.address import Address
-    from stompbox.broker.addresses.makers import Maker
     from stompbox.broker.engine import Engine
-    from stompbox.broker.queues.consumer import Sent
-    from stompbox.broker.transaction import Transaction
-    from stompbox.message import Run
+
+EMPTY: Final = 512  # octets of memory that one takes which holds nothing
+
+
+class Transaction:
+    """Nothing of it is visible before COMMIT; what its ACKs and NACKs name stays held until then, or until ABORT."""
+
+    __slots__ = ("acked", "maker", "nacked", "name", "rejected", "sends", "size", "unit", "written")
+
+    def __init__(self, name: str, maker: Maker | None = None) -> None:
+        self.name = name
+        self.maker = maker  # for whom what it makes counts
+        self.sends: list[tuple[Address, Run]] = []
+        self.acked: list[tuple[Consumer, list[Sent]]] = []
+        self.nacked: list[tuple[Consumer, list[Sent]]] = []
+        self.rejected: list[tuple[Consumer, list[Sent]]] = []  # NACKs that want no redelivery
+        self.unit: UnitOfWork | None = None  # after COMMIT, where a receipt waits for the disk
+        self.written = 0  # octets of bodies that it holds in memory
+        self.size = EMPTY + len(name)  # octets of memory, about
+
+    @property
+    def is_refusable(self) -> bool:
+        """Whether its sender gets an ERROR when it cannot be stored."""
+        return self.unit is not None and self.unit.is_refusable
+
+    @property
+    def answered(self) -> list[tuple[Consumer, list[Sent]]]:
+        """All that it holds of subscriptions."""
+        return [*self.acked, *self.nacked, *self.rejected]
+
+    def __repr__(self) -> str:
+        nacks = len(self.nacked) + len(self.rejected)
+        return f"<Transaction {self.name} sends={len(self.sends)} acks={len(self.acked)} nacks={nacks} bytes={self.size}>"
+
 
 STEP: Final = 50  # runs of messages, or acknowledgements, of one step: about half a millisecond
 
@@ -61,7 +104,7 @@ def committing(engine: Engine, transaction: Transaction, *, is_answered: bool) -
     commits = engine.commits
     while not commits.may_be_held():
         yield
-    unit = Unit(acked=transaction.acked)
+    unit = UnitOfWork(acked=transaction.acked)
     is_durable, is_stored, acknowledged = False, False, 0
     commits.hold()
     try:
@@ -177,3 +220,77 @@ def _still_there(engine: Engine, sends: list[tuple[Address, Run]], maker: Maker 
             again.add_kind(run.routing)
             found.append((again, run))
     return found
+
+
+ENDED: Final = 64  # queues, or subscriptions, of one step: each may be dropped with all that belongs to it
+PART: Final = 200  # segments that are taken from a subscription, or given to it again, in one step
+
+
+def closing(engine: Engine, consumer: Consumer, *, is_failure: bool) -> Iterator[None]:
+    """Ends a subscription: what it had and did not acknowledge goes back; queues of its own go with it. `is_failure`: its connection
+    was lost, which is an attempt of the oldest message that it had."""
+    consumer.is_closed, consumer.is_started = True, False
+    written = consumer.written
+    consumer.outbox.clear()
+    consumer.allowance.subscribed -= consumer.cost
+    while consumer.on_close:  # what is left of it refers to nobody
+        consumer.on_close.pop()()
+    sent: list[Sent] = []
+    taken = 0
+    for part in consumer.taking_all(PART):
+        sent += part
+        taken += 1 + len(part)
+        if taken >= PART:
+            taken = 0
+            yield
+    left: list[Queue] = []
+    for number, binding in enumerate(list(consumer.bindings.values()), 1):
+        queue = binding.queue
+        if consumer.bindings.get(queue.id) is not binding:
+            continue  # the queue has gone meanwhile
+        queue.unbind(binding)
+        if queue.kind in (Kind.TOPIC, Kind.STREAM, Kind.BROWSER):
+            engine.drop_queue(queue)
+        left.append(queue)
+        if number % ENDED == 0:
+            yield
+    yield from giving_back(engine, sent, Outcome.LOST if is_failure else Outcome.RETURNED, written)
+    for number, queue in enumerate(left, 1):
+        lifetimes.queue_left(engine, queue)
+        if number % ENDED == 0:
+            yield
+    engine.unacknowledged.denied.pop(consumer, None)
+    engine.unacknowledged.feed()
+    yield
+
+
+def dropping(engine: Engine, address: Address, on_done: Callable[[], None]) -> Iterator[None]:
+    """An address goes, with all of its queues; `on_done` is called then. It takes nothing meanwhile."""
+    address.is_blocked = True
+    while engine.addresses.get(address.name) is address and (queues := list(islice(address.queues(), ENDED))):
+        for queue in queues:
+            engine.drop_queue(queue)
+        engine.work.spend(COPY * len(queues))
+        yield
+    if engine.addresses.get(address.name) is address:
+        engine.drop_address(address)
+    on_done()
+
+
+def aborting(engine: Engine, transaction: Transaction, *, is_failure: bool) -> Iterator[None]:
+    """What it had acknowledged is unacknowledged again (and back in its queue when the subscription is gone)."""
+    held: dict[Consumer, list[Sent]] = {}
+    for number, (consumer, sent) in enumerate(transaction.answered, 1):
+        held.setdefault(consumer, []).extend(sent)
+        if number % PART == 0:
+            yield
+    for consumer, sent in held.items():
+        yield from unholding(engine, consumer, sent, is_failure=is_failure)
+        yield
+
+
+def unholding(engine: Engine, consumer: Consumer, sent: list[Sent], *, is_failure: bool = False) -> Iterator[None]:
+    """What a transaction had acknowledged of one subscription is not."""
+    left = sent if consumer.is_closed else (yield from consumer.holding_again(sent, PART))
+    if left:
+        yield from giving_back(engine, left, Outcome.LOST if is_failure else Outcome.RETURNED, FAR)

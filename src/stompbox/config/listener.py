@@ -172,7 +172,7 @@ class ListenerOptions(Struct, frozen=True, kw_only=True, rename="camel"):
             source=_OWN,
             at_least=-1,
         ),
-    ] = 30_000  # at 2 KiB each (broker/queues/allowance.py) they leave room in maxConnectionMemory
+    ] = 30_000  # at 2 KiB each (broker/queues/memory.py) they leave room in maxConnectionMemory
     max_bindings_per_user: Annotated[
         int, key("The same of all connections of one user; -1: no limit.", "queues", source=_OWN, at_least=-1)
     ] = -1

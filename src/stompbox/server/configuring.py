@@ -11,14 +11,13 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final
 
-from stompbox.broker import closing
+from stompbox.broker import transactions
 from stompbox.broker.addresses.address import Address
+from stompbox.broker.addresses.configuration import Sizes, diverting, obeying
 from stompbox.broker.addresses.diverts import PASS, STRIP, Divert
-from stompbox.broker.addresses.queuearguments import settings_of
-from stompbox.broker.addresses.reconfiguring import Sizes, diverting, resettling
 from stompbox.broker.engine import Engine
-from stompbox.broker.kinds import Rules, rules_of
-from stompbox.broker.queues.queue import Kind, Queue
+from stompbox.broker.kinds import Kind, Rules, rules_of
+from stompbox.broker.queues.queue import Queue
 from stompbox.broker.subscriptions.staging import Sinks
 from stompbox.config import AddressTable, Configuration, DeletePolicy, DivertRouting, DivertTable, QueueTable, RoutingType
 from stompbox.config.spaces import local
@@ -85,7 +84,7 @@ def reconfiguring(engine: Engine, old: Configuration, new: Configuration, sizes:
     yield from _changing_diverts(engine, _diverts(old), _diverts(new), said)
     before, after = _addresses(old), _addresses(new)
     own = {(name, queue.name): queue for name, table in after.items() for queue in table.queues}
-    yield from resettling(engine, partial(_rules_for, own), sizes)
+    yield from obeying(engine, partial(_rules_for, own), sizes)
     for name, table in before.items():
         yield from _removing(engine, table, after.get(name), said)
     for name, table in after.items():
@@ -97,7 +96,7 @@ def reconfiguring(engine: Engine, old: Configuration, new: Configuration, sizes:
 def _rules_for(own: Mapping[tuple[str, str], QueueTable], queue: Queue) -> Rules:
     """Those of the file's queues stand there."""
     table = own.get((queue.address.name, queue.name))
-    return rules_of(settings_of(queue)) if table is None else rules_of(queue.address.settings, table)
+    return rules_of(queue.settings) if table is None else rules_of(queue.address.settings, table)
 
 
 def _addresses(configuration: Configuration) -> dict[str, AddressTable]:
@@ -136,7 +135,7 @@ def _removing(engine: Engine, old: AddressTable, new: AddressTable | None, said:
     elif any(queue.owner for queue in address.queues()):
         said.append(f"address {local(old.name)!r} stays, for it has durable subscriptions")
     else:
-        yield from closing.dropping(engine, address, lambda: None)
+        yield from transactions.dropping(engine, address, lambda: None)
     yield
 
 

@@ -1,7 +1,7 @@
 """persist-delivery-count-before-delivery: an attempt is in the store before its message goes out.
 
 Then a message that brings a broker or its consumers down has used up an attempt, also where nobody could say so afterwards. As where a
-connection is lost (broker/addresses/attempts.py) it is the oldest message of a subscription that is counted: what goes to a consumer
+connection is lost (broker/addresses/redelivery.py) it is the oldest message of a subscription that is counted: what goes to a consumer
 that has nothing else. It costs a commit for each such delivery. While the disk refuses commits these wait, and what is behind them;
 ack:auto and what is not stored need no counting and go out at once.
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stompbox.broker.logs.segments import Segment
-from stompbox.broker.queues import counts
 from stompbox.broker.queues.consumer import AckMode, Consumer, Output
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ class Counting:
             return False
         oldest = held[0]
         segment = Segment(oldest.run, oldest.first, oldest.first + 1, oldest.deliveries + 1, oldest.failures + 1)
-        return counts.tell(oldest.binding.queue, segment)
+        return oldest.binding.queue.tell_counts(segment)
 
     def _forget(self, consumer: Consumer) -> None:
         self._counted.pop(consumer, None)

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from stompbox.broker.kinds import Kind
 from stompbox.broker.queues.consumer import AckMode, Consumer, Output
-from stompbox.broker.queues.queue import Kind
 from stompbox.errors import StompboxError
 from stompbox.message import Run
 from stompbox.server.addressing.transforming import Transform, outward

@@ -6,7 +6,7 @@
 | low     | less space than `min-disk-free`, more in use than `max-disk-usage` | refused, or their senders wait | at once, for ACKs        |
 | failing | a commit was refused: no space, an I/O error, read-only files      | the same                       | tried again now and then |
 
-Which of the two, `disk-full-policy` says, per address. What becomes of the commit that failed is decided in broker/units.py.
+Which of the two, `disk-full-policy` says, per address. What becomes of the commit that failed is decided in broker/commits.py.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from stompbox.broker.units import Trouble
+from stompbox.broker.commits import Trouble
 from stompbox.errors import StoreError
 from stompbox.store.base import Commit
 

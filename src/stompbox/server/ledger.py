@@ -9,7 +9,7 @@
 | `subscriptions` | themselves, with their selectors and the queues that they are bound to, and temporary destinations       |
 | `requests`      | those that are not answered yet                                                                         |
 | `session`       | names that the client gave: login, host, client-id                                                      |
-| `unacknowledged`| messages that it has and did not acknowledge (broker/queues/allowance.py): they pause delivery, and close nothing  |
+| `unacknowledged`| messages that it has and did not acknowledge (broker/queues/memory.py): they pause delivery, and close nothing  |
 
 What comes and goes with each read, input, output and receipts, counts from 4 KiB on: below, it is part of what a connection costs.
 An account is looked at when a read was obeyed, when the socket does not take what is written, and when a commit has answered: then

@@ -5,7 +5,7 @@ users are gone, and its sockets are still open to everybody) would be what nobod
 
 Users, permissions, virtual hosts and limits change at once, for connections that are there as well: what is no longer allowed ends
 (revoking.py), one connection after the other. Then the addresses that are there obey the new settings and diverts, one after the other
-(broker/addresses/reconfiguring.py), and those of the file are made; the log says so when all is done. A SIGHUP that comes meanwhile
+(broker/addresses/configuration.py), and those of the file are made; the log says so when all is done. A SIGHUP that comes meanwhile
 has its turn then.
 """
 

@@ -18,9 +18,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from stompbox.broker import closing
+from stompbox.broker import transactions
 from stompbox.broker.queues.consumer import Consumer
-from stompbox.broker.transaction import Transaction
+from stompbox.broker.transactions import Transaction
 from stompbox.errors import Refused, StompboxError
 from stompbox.security import Right
 from stompbox.server.hosts import admit
@@ -80,7 +80,7 @@ def looking_at(connection: Connection, name: str, consumer: Consumer) -> Iterato
             return
         del connection.consumers[name]
         connection.transacted.pop(consumer, None)
-        yield from closing.closing(connection.broker.engine, consumer, is_failure=False)
+        yield from transactions.closing(connection.broker.engine, consumer, is_failure=False)
         if connection.is_ended:
             return
         which = f"subscription {name[:80]!r}" if not name.startswith("\0") else f"the subscription to {consumer.destination[:80]!r}"

@@ -9,7 +9,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from stompbox.broker.timers import Alarm
-from stompbox.broker.transaction import Transaction
+from stompbox.broker.transactions import Transaction
 from stompbox.server.frames.transactions import time_out
 
 if TYPE_CHECKING:

@@ -8,9 +8,10 @@ from unittest.mock import patch
 import pytest
 
 from stompbox.broker.addresses.address import VERDICTS
+from stompbox.broker.kinds import Kind
 from stompbox.broker.queues.consumer import AckMode
-from stompbox.broker.queues.emptying import purge
-from stompbox.broker.queues.queue import Kind, Queue
+from stompbox.broker.queues.queue import Queue
+from stompbox.broker.queues.reclaim import purge
 from stompbox.config.settings import AddressSetting
 from stompbox.message import ANYCAST, MULTICAST, Run, Shape
 from stompbox.selectors import Selector, compile_selector

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stompbox.broker.transaction import Transaction
+from stompbox.broker.transactions import Transaction
 from stompbox.config.settings import AddressSetting
 from stompbox.message import ANYCAST, MULTICAST
 from tests.broker.world import World, run_of

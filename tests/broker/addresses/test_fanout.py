@@ -1,4 +1,7 @@
-"""A message for very many subscriptions goes to some of them at a time: the work of each turn is counted, and nobody misses anything."""
+"""A message for very many subscriptions goes to some of them at a time: the work of each turn is counted, and nobody misses anything.
+
+Readers of a log by offset see what is stored, and no offset that they were told of means another message later.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,8 @@ from stompbox.broker.queues import reclaim
 from stompbox.broker.queues.consumer import AckMode, Consumer
 from stompbox.broker.queues.queue import Queue
 from stompbox.broker.subscriptions import subscribers
+from stompbox.broker.subscriptions.readers import Reader, to_position
+from stompbox.broker.subscriptions.subscribers import start
 from stompbox.broker.work import MESSAGE
 from stompbox.config.settings import AddressSetting
 from stompbox.message import MULTICAST
@@ -237,3 +242,167 @@ def test_a_queue_whose_last_consumer_leaves_meanwhile_goes_when_nothing_is_left_
     world.settle()
     assert address.fanout is None
     assert ("q" in address.named) is not has_had_it
+
+
+KEPT = AddressSetting(match="#", retention_messages=1000)
+WAYS = ("stream", "named")
+
+
+def reading(streamed: World, way: str, position: int = 0, *, selector: str = "", prefetch: int = -1) -> Consumer:
+    consumer = streamed.consumer("r", AckMode.INDIVIDUAL, selector=selector, prefetch=prefetch)
+    if way == "stream":
+        return streamed.on_stream(consumer, "s", position)
+    to_position(streamed.engine, consumer, streamed.address("s"), Reader("", "", "n"), position)
+    start(consumer)
+    return consumer
+
+
+def send_to_readers(streamed: World, *bodies: bytes, persistent: bool | None = None) -> None:
+    for body in bodies:
+        streamed.send("s", body, routing=2, persistent=persistent, headers={"word": body.decode()})
+
+
+def moved(streamed: World) -> list[Got]:
+    """What goes out while the disk has no turn."""
+    found = streamed.out()
+    while streamed.engine.dispatch_rest() or streamed.serve() or streamed.engine.touched:
+        found += streamed.out()
+    return found
+
+
+@pytest.fixture(params=[True, False], ids=["kept", "not kept"])
+def streamed(request: pytest.FixtureRequest) -> World:
+    return World(*([KEPT] if request.param else []))
+
+
+@pytest.mark.parametrize("persistent", [True, False])
+@pytest.mark.parametrize("way", WAYS)
+def test_they_wait_for_the_commit_and_nobody_else_does(streamed: World, way: str, persistent: bool) -> None:
+    reading(streamed, way)
+    streamed.on_topic(streamed.consumer("t"), "s")
+    send_to_readers(streamed, b"a", b"b", persistent=persistent)
+    assert [(got.consumer, got.body) for got in moved(streamed)] == [("t", b"a"), ("t", b"b")]
+    assert streamed.engine.commits.is_awaited, "the commit does not wait for its timer"
+    commit = streamed.engine.take_commit()
+    send_to_readers(streamed, b"c", persistent=persistent)
+    assert [got.body for got in moved(streamed) if got.consumer == "r"] == []
+    streamed.store.apply(commit)
+    streamed.engine.committed()
+    assert [(got.offset, got.body) for got in moved(streamed) if got.consumer == "r"] == [(0, b"a"), (1, b"b")]
+    streamed.commit()
+    assert [(got.offset, got.body) for got in moved(streamed)] == [(2, b"c")]
+
+
+@pytest.mark.parametrize("persistent", [True, False])
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("is_taken", [True, False])
+def test_no_offset_that_was_told_means_another_message_after_a_crash(way: str, persistent: bool, is_taken: bool) -> None:
+    streamed, told = World(KEPT), dict[int, bytes]()
+    for life in range(4):
+        reading(streamed, way)
+        for number in range(3):
+            send_to_readers(streamed, b"%d.%d" % (life, number), persistent=persistent)
+            for got in moved(streamed):
+                assert told.setdefault(got.offset, got.body) == got.body
+            if number == 1:
+                streamed.commit()
+        for got in moved(streamed):
+            assert told.setdefault(got.offset, got.body) == got.body
+        if is_taken:
+            streamed.engine.take_commit()
+        incarnations = streamed.engine.addresses["s"].log.incarnations
+        streamed = streamed.restart()
+        assert streamed.engine.addresses["s"].log.incarnations == incarnations
+    assert {b"0.0", b"3.1"} <= set(told.values())
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_the_disk_refuses_is_shown_when_it_is_stored_or_never(way: str) -> None:
+    streamed = World(KEPT)
+    reading(streamed, way)
+    send_to_readers(streamed, b"a")
+    streamed.engine.commits.begin()
+    send_to_readers(streamed, b"refused")
+    streamed.engine.commits.end(is_stored=True)
+    streamed.engine.commit_failed(streamed.engine.take_commit())
+    send_to_readers(streamed, b"b")
+    assert moved(streamed) == []
+    streamed.commit()
+    assert [(got.offset, got.body) for got in moved(streamed)] == [(0, b"a"), (2, b"b")]
+
+
+@pytest.mark.parametrize("position", [0, 1, 2, 3])
+@pytest.mark.parametrize("is_taken", [True, False])
+@pytest.mark.parametrize("way", WAYS)
+def test_one_who_comes_while_the_disk_is_at_work_misses_nothing(way: str, position: int, is_taken: bool) -> None:
+    streamed = World(KEPT)
+    send_to_readers(streamed, b"0")
+    streamed.commit()
+    send_to_readers(streamed, b"1")
+    commit = streamed.engine.take_commit() if is_taken else None
+    send_to_readers(streamed, b"2")
+    reading(streamed, way, position)
+    found = moved(streamed)
+    assert [got.body for got in found] == [b"0"][position:]
+    if commit is not None:
+        streamed.store.apply(commit)
+        streamed.engine.committed()
+        found += moved(streamed)
+        assert [got.body for got in found] == [b"0", b"1"][position:]
+    send_to_readers(streamed, b"3")
+    streamed.commit()
+    found += moved(streamed)
+    assert [got.body for got in found] == [b"0", b"1", b"2", b"3"][position:]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("page_size", [1, 3000, 1 << 20])
+@pytest.mark.parametrize("portion", [1, 40, 20_000])
+def test_all_comes_once_and_in_order_however_little_there_is_room_for(streamed: World, way: str, page_size: int, portion: int) -> None:
+    streamed.engine.page_size, streamed.engine.work.portion = page_size, portion
+    consumer = reading(streamed, way, prefetch=3)
+    found = []
+    for number in range(60):
+        streamed.engine.work.begin()
+        send_to_readers(streamed, b"%02d" % number, persistent=number % 3 != 0)
+        if number % 7 == 0:
+            streamed.commit()
+        if number % 5 == 0:
+            for got in moved(streamed):
+                found.append(got)
+                streamed.ack(consumer, got)
+    streamed.commit()
+    while batch := streamed.settle():
+        for got in batch:
+            found.append(got)
+            streamed.ack(consumer, got)
+    assert [got.body for got in found] == [b"%02d" % number for number in range(60)]
+    if not streamed.engine.addresses["s"].log.is_kept:
+        streamed.commit()
+        streamed.commit()
+        assert streamed.store.sizes([1])[1][0] == 0, "nobody needs them any more"
+
+
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_a_named_reader_keeps_what_it_was_not_shown(is_closed: bool) -> None:
+    """Who has answered all needs what is on its way to the disk all the same."""
+    streamed = World()
+    consumer = reading(streamed, "named", selector="word <> 'x'")
+    send_to_readers(streamed, b"a", b"x")
+    for got in streamed.settle():
+        streamed.ack(consumer, got)
+    send_to_readers(streamed, b"x", b"b")
+    if is_closed:
+        streamed.close(consumer)
+    streamed.commit()
+    streamed = streamed.restart()
+    reading(streamed, "named", selector="word <> 'x'")
+    assert [got.body for got in streamed.settle()] == [b"b"]
+
+
+def test_a_reader_of_a_log_is_somebody_to_whom_a_message_goes() -> None:
+    streamed = World(AddressSetting(match="#", send_to_dla_on_no_route=True))
+    reading(streamed, "stream")
+    send_to_readers(streamed, b"a")
+    assert [got.body for got in streamed.settle()] == [b"a"]
+    assert streamed.engine.counters["unrouted"] == 0

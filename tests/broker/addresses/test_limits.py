@@ -10,8 +10,8 @@ from stompbox.broker.addresses import duplicates, limits
 from stompbox.broker.addresses.address import Address
 from stompbox.broker.logs.segments import octets_of
 from stompbox.broker.queues.consumer import AckMode
-from stompbox.broker.queues.emptying import purge
-from stompbox.broker.transaction import Transaction
+from stompbox.broker.queues.reclaim import purge
+from stompbox.broker.transactions import Transaction
 from stompbox.config.settings import AddressFullPolicy, AddressSetting, PageFullPolicy
 from stompbox.errors import Refused
 from stompbox.message import ANYCAST, MULTICAST, Large, Run, Shape

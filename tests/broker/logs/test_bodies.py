@@ -9,7 +9,7 @@ import pytest
 from stompbox.broker.addresses.diverts import Divert
 from stompbox.broker.logs.bodies import EPOCH, Bodies
 from stompbox.broker.queues.browsing import browse
-from stompbox.broker.transaction import Transaction
+from stompbox.broker.transactions import Transaction
 from stompbox.config.settings import AddressSetting
 from stompbox.errors import Refused, StoreError
 from stompbox.message import ANYCAST, MULTICAST, Large, Run, Shape

@@ -8,7 +8,7 @@ from typing import NoReturn
 import pytest
 
 from stompbox.broker.queues.consumer import AUTO_WINDOW, AckMode, Consumer, Sent
-from stompbox.broker.transaction import Transaction
+from stompbox.broker.transactions import Transaction
 from tests.broker.world import Got, World
 
 

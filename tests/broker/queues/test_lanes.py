@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from stompbox.broker.queues.consumer import Consumer
 from stompbox.broker.queues.lanes import swept
-from stompbox.broker.transaction import Transaction
+from stompbox.broker.transactions import Transaction
 from stompbox.config.settings import AddressSetting
 from tests.broker.world import Got, World
 

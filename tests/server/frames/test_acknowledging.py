@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from stompbox.broker.closing import PART
+from stompbox.broker.transactions import PART
 from stompbox.server.frames import transactions
 from tests.server.turning import LOOKS, PADDING, World, loaded
 

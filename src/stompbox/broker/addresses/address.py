@@ -7,20 +7,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
-from stompbox.broker.addresses import readers
+from stompbox.broker.addresses import fanout
+from stompbox.broker.addresses.configuration import Arguments, applied
 from stompbox.broker.addresses.destinations import KINDS
-from stompbox.broker.addresses.queuearguments import Arguments, applied
-from stompbox.broker.kinds import rules_of
+from stompbox.broker.addresses.fanout import FEW, Passing
+from stompbox.broker.kinds import Kind, rules_of
 from stompbox.broker.logs.log import Log
 from stompbox.broker.logs.segments import Segment
-from stompbox.broker.queues import facts, paging
+from stompbox.broker.queues import matching, paging
 from stompbox.broker.queues.expiry import is_ruled
 from stompbox.broker.queues.lanes import swept
-from stompbox.broker.queues.matching import VERDICTS, Range, add_offset, asked, one_by_one, wanted, wanted_within
+from stompbox.broker.queues.matching import VERDICTS, Plan, Range, add_offset, asked, one_by_one, wanted, wanted_within
 from stompbox.broker.queues.memory import Memory
-from stompbox.broker.queues.passing import FEW, Passing
-from stompbox.broker.queues.plans import Plan
-from stompbox.broker.queues.queue import Kind, Queue
+from stompbox.broker.queues.queue import Queue
 from stompbox.config.settings import AddressSettings
 from stompbox.errors import IllegalFrame
 from stompbox.message import ANYCAST, FOR_ONE, MULTICAST, Run
@@ -69,7 +68,7 @@ class Address:
         self.no_locals: dict[int, dict[Queue, None]] = {}  # topics that do not want a session's messages
         self.duplicates: Duplicates | None = None
         self.is_timed = is_ruled(settings)  # its settings say when messages expire
-        self.arguments: dict[str, Arguments] = {}  # of queues that a frame has made otherwise (queuearguments.py), by name
+        self.arguments: dict[str, Arguments] = {}  # of queues that a frame has made otherwise (configuration.py), by name
         self._own: dict[str, AddressSettings] = {}  # the settings of those
         self._timed: set[str] = set()  # those of them whose settings say when messages expire
         self.rules = rules_of(settings)  # of all other queues
@@ -136,6 +135,24 @@ class Address:
         if kind & ~self.kinds:
             self.kinds |= kind
             self.engine.note_address(self)
+
+    def pause(self) -> None:
+        """An operator lets nothing go out of its queues, nor of those that are made later; what is sent is kept."""
+        self.is_paused = True
+        for queue in list(self.queues()):
+            queue.pause()
+
+    def resume(self) -> None:
+        self.is_paused = False
+        for queue in list(self.queues()):
+            queue.resume()
+
+    def block(self) -> None:
+        """A SEND gets an ERROR; consumers go on. A restart forgets it."""
+        self.is_blocked = True
+
+    def unblock(self) -> None:
+        self.is_blocked = False
 
     def replay_from(self) -> int:
         """Where a new subscription begins: -1, at the next message, unless the address is retroactive."""
@@ -244,7 +261,7 @@ class Address:
         self.log.has_readers = True
         self.look_again()
         if self in self.engine.commits.dirty:
-            readers.wait(self)
+            fanout.await_commit(self)
 
     def remove_reader(self, queue: Queue) -> None:
         if self.streams.pop(queue.id, None) is not None and not self.streams:
@@ -461,14 +478,14 @@ class Address:
     def _steps_of_plan(self, run: Run) -> int:
         """That it takes to ask those whose verdict the run's shape decides."""
         shape = run.shape
-        return sum([selector.steps for selector in self.by_selector if selector is not None and facts.is_of_shape(selector, shape)])
+        return sum([selector.steps for selector in self.by_selector if selector is not None and matching.is_of_shape(selector, shape)])
 
     def _plan(self, run: Run, limit: int) -> Plan | None:
         """None: the turn's work went beyond `limit`. What has been asked is remembered, so the next run of the shape comes further."""
         shape = run.shape
         plan = Plan(self.version, self.settings)
         for selector, queues in self.by_selector.items():
-            if selector is None or facts.is_of_shape(selector, shape):
+            if selector is None or matching.is_of_shape(selector, shape):
                 if self.engine.work.done > limit:
                     return None
                 if selector is None or wanted(selector, run, run.first, run.stop, self):
@@ -504,7 +521,7 @@ class Address:
 
     def _takers(self, plan: Plan, run: Run, index: int) -> tuple[Selector, ...]:
         headers = run.headers(index)
-        known = facts.of_shape(run.shape, self.name, is_durable=not self.is_volatile(run))
+        known = matching.facts_of_shape(run.shape, self.name, is_durable=not self.is_volatile(run))
         return plan.takers(headers, known, partial(asked, self))
 
     def wanted_of(self, selector: Selector, segment: Segment, queue: int) -> list[Range]:

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from stompbox.broker.addresses.address import missing
+from stompbox.broker.kinds import Kind
 from stompbox.broker.queues.matching import Range, add_offset, wanted
-from stompbox.broker.queues.queue import Kind
 from stompbox.errors import StompboxError
 from stompbox.message import ANYCAST, KINDS, Run
 from stompbox.selectors import Selector

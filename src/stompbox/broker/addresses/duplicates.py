@@ -15,13 +15,13 @@ from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
-from stompbox.broker.columns import values_of
+from stompbox.broker.logs.segments import values_of
 from stompbox.message import DUPLICATE_ID, Run
 
 if TYPE_CHECKING:
     from stompbox.broker.addresses.address import Address
+    from stompbox.broker.commits import UnitOfWork
     from stompbox.broker.engine import Engine
-    from stompbox.broker.units import Unit
 
 NO_BLOCK: Final = -1  # a value that is in memory only
 LONGEST: Final = 64  # octets of a value that are remembered as they are; a longer one by its digest
@@ -69,7 +69,7 @@ class Duplicates:
         self._sizes: Counter[int] = Counter()  # of blocks: values that still count
         self._gone: deque[int] = deque()  # blocks to be deleted
         self._unsaved: list[bytes] = []
-        self._bringing: dict[bytes, Unit] = {}  # whose messages are not stored yet, and may never be
+        self._bringing: dict[bytes, UnitOfWork] = {}  # whose messages are not stored yet, and may never be
         self._next = 0  # the block that the next commit stores
         self._stored = 0  # blocks below this one are in the store
         self.size = 0  # octets of memory, about
@@ -153,20 +153,20 @@ class Duplicates:
         """Whether a message with this is in the store, or was, and not merely on its way there."""
         return NO_BLOCK < self._blocks.get(value, NO_BLOCK) < self._stored
 
-    def bring(self, unit: Unit, values: list[bytes], *, is_stored: bool) -> None:
+    def bring(self, unit: UnitOfWork, values: list[bytes], *, is_stored: bool) -> None:
         """The messages with these are part of a unit, which the disk may refuse."""
         unit.consequences.undo.append(partial(self.remove, values))
         if is_stored:
             self._bringing |= dict.fromkeys(values, unit)
             unit.consequences.numbered.append((self, values))
 
-    def brought(self, unit: Unit, values: list[bytes]) -> None:
+    def brought(self, unit: UnitOfWork, values: list[bytes]) -> None:
         """The unit is stored, or nothing will refuse it."""
         for value in values:
             if self._bringing.get(value) is unit:
                 del self._bringing[value]
 
-    def share(self, value: bytes, unit: Unit | None) -> None:
+    def share(self, value: bytes, unit: UnitOfWork | None) -> None:
         """A duplicate has come, as part of this unit: who sent it is told that the first one is stored. So that one is not taken back."""
         first = self._bringing.get(value)
         if first is not None and first is not unit:

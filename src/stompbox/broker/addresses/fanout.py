@@ -1,5 +1,6 @@
-"""A message for very many subscriptions of an address goes to some of them at a time, so that others have their turn in between.
+"""Who gets a message later than it comes: where very many are to get it, or to be told that they do not, and readers of the log by offset.
 
+A message for very many subscriptions of an address goes to some of them at a time, so that others have their turn in between (`Fanout`).
 It has its offset, is in the log where anybody needs it there, and is in the next commit as soon as it is sent; who gets it was decided
 then, too: by groups, whose queues nobody walks through. What waits (`Waiting`) is that their queues are offered it. Messages of the
 address go one after the other, so each queue has them in order, and who subscribes meanwhile gets what is sent later. Who leaves is
@@ -8,25 +9,181 @@ left out.
 A queue that leaves its messages in the log (paging.py) reads there up to what it has been offered (`Queue.log_end`), so it finds no
 message before its turn. A mark among the log's cursors keeps there what waits. The sender takes the steps, as those of a long frame;
 nobody depends on that he does.
+
+Of messages for one of very many queues (message.py, FOR_ONE) no other queue takes any for its own, before a restart or after it. But a
+queue that nobody reads would hold them in the log, and all that comes behind; so each queue is told to pass them over (`Passing`), of all
+that came since the last round together. A round walks through the queues once, however many messages came.
+
+Readers of a log by offset are shown what a commit has stored, and nothing before (`show`). Who was told an offset comes back with it.
+Until a commit has landed a crash would give the offset to another message, and whoever goes on behind it would never see that one. So all
+that comes to an address with readers goes into the log, whether it is persistent or not, and from there to each of them: in order, in
+turns of the engine's work. Up to where they were shown it is `Log.shown`. Where too much is to be shown they read it in the log, as any
+other reader who is behind (paging.py). Queues and plain subscriptions are told no offset to come back with: they wait for nothing.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from stompbox.broker.addresses import lifetimes
 from stompbox.broker.logs.cursor import FAR
+from stompbox.broker.logs.segments import cost_of
 from stompbox.broker.queues import paging
 from stompbox.broker.queues.matching import wanted
 from stompbox.broker.work import MESSAGE
+from stompbox.message import ANYCAST, FOR_ONE
+from stompbox.ranges import Ranges
 
 if TYPE_CHECKING:
     from stompbox.broker.addresses.address import Address, Groups, Targets
+    from stompbox.broker.engine import Engine
     from stompbox.broker.queues.matching import Range
     from stompbox.broker.queues.queue import Queue
     from stompbox.message import Run
+
+FEW: Final = 64  # queues that are told at once of each message that is not for them
+TOLD: Final = 64  # queues of one step
+
+
+class Passing:
+    """Of one address: what came since the last round began."""
+
+    __slots__ = ("_address", "_all", "_own")
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._clear()
+
+    def _clear(self) -> None:
+        self._all: dict[bool, Ranges] = {}  # by whether it is for an anycast queue
+        self._own: dict[int, Ranges] = {}  # what is for each queue, by its number
+
+    def note(self, run: Run) -> None:
+        """It is for one queue alone."""
+        self._all.setdefault(bool(run.routing & ANYCAST), Ranges()).add(run.first, run.stop)
+        self._own.setdefault(run.routing >> FOR_ONE, Ranges()).add(run.first, run.stop)
+        self._address.engine.later.add(self, self._begin)
+
+    def _begin(self) -> None:
+        self._address.engine.later.take(self, self._rounds())
+
+    def _rounds(self) -> Iterator[None]:
+        address = self._address
+        while self._all:
+            every, own = self._all, self._own
+            self._clear()
+            for is_anycast, ranges in every.items():
+                queues = address.anycast if is_anycast else address.topics
+                for number, queue in enumerate(list(queues.values()), 1):
+                    if queue.id in address.engine.queues:
+                        _pass_over_all(queue, ranges, own.get(queue.cursor.number))
+                    if number % TOLD == 0:
+                        address.engine.work.spend(MESSAGE * TOLD)
+                        yield
+
+    def __repr__(self) -> str:
+        return f"<Passing of {self._address.name}: {sum(map(len, self._all.values()))} ranges>"
+
+
+def _pass_over_all(queue: Queue, ranges: Iterable[tuple[int, int]], own: Ranges | None) -> None:
+    for first, stop in ranges:
+        for low, high in own.gaps(first, stop) if own is not None else ((first, stop),):
+            queue.skip(low, high)
+
+
+def look_through_logs(engine: Engine) -> None:
+    """After a start: queues that were not told of everything before it read what the log has, so that they hold nothing for others."""
+    for address in engine.addresses.values():
+        if len(address.anycast) > FEW or len(address.topics) > FEW:
+            key = (look_through_logs, address)
+            engine.later.add(key, partial(_look_through, engine, key, address))
+
+
+def _look_through(engine: Engine, key: object, address: Address) -> None:
+    engine.later.take(key, _looking_through(address))
+
+
+def _looking_through(address: Address) -> Iterator[None]:
+    for number, queue in enumerate([*address.anycast.values(), *address.topics.values()], 1):
+        if queue.paged_from >= 0 and queue.id in address.engine.queues:
+            paging.load(address.engine, queue)
+        if number % TOLD == 0:
+            address.engine.work.spend(MESSAGE * TOLD)
+            yield
+
+
+def await_commit(address: Address) -> None:
+    """Something came to the address: a reader that has all the rest waits for the commit that will have it."""
+    commits = address.engine.commits
+    if not commits.is_awaited:
+        commits.is_awaited = any(queue.paged_from < 0 for queue in address.streams.values())
+
+
+def show(address: Address) -> None:
+    """A commit has landed: its messages go to the readers of the address."""
+    log, engine = address.log, address.engine
+    if sum(map(cost_of, log.unshown)) > engine.page_size:
+        _leave_in_log(address)
+    engine.later.take((show, address), _showing(address))
+
+
+def _leave_in_log(address: Address) -> None:
+    log = address.log
+    start, log.shown = log.shown, log.committed
+    log.unshown.clear()
+    for queue in address.streams.values():
+        first = max(start, queue.cursor.position)
+        if queue.paged_from < 0 and first < log.shown:
+            paging.leave_in_log(queue, first)
+            address.engine.dispatch_later(queue)
+
+
+def _showing(address: Address) -> Iterator[None]:
+    """In steps, a run each."""
+    log, engine = address.log, address.engine
+    while log.unshown:
+        run = log.unshown.popleft()
+        before, log.shown = log.shown, run.stop
+        limit = engine.work.done + engine.work.most
+        for queue in list(address.streams.values()):
+            if queue.paged_from < 0:  # else it finds it in the log
+                _show_to(queue, run, before, limit)
+        engine.work.spend(MESSAGE * len(address.streams))
+        yield
+    if engine.logs.get(log.id) is address:
+        _end_showing(address)
+
+
+def _show_to(queue: Queue, run: Run, before: int, limit: int) -> None:
+    start = max(run.first, queue.cursor.position)
+    ranges = [(max(first, start), stop) for first, stop in queue.address.of_reader(queue, run, limit) if stop > start]
+    at = before
+    for first, stop in ranges:
+        _pass_over(queue, at, first)
+        at = stop
+        queue.offer(run, first, stop)
+    _pass_over(queue, at, run.stop)
+
+
+def _pass_over(queue: Queue, first: int, stop: int) -> None:
+    """What the log has there is not for this reader; its stored position knows only what it was told."""
+    if queue.is_durable and queue.paged_from < 0:
+        queue.cursor.pass_over(first, stop)
+        queue.cursor.reach = FAR
+
+
+def _end_showing(address: Address) -> None:
+    """All that is stored was shown, and what nobody keeps may go."""
+    log, engine = address.log, address.engine
+    before, log.shown = log.shown, log.committed
+    for queue in address.streams.values():
+        _pass_over(queue, before, log.shown)
+    if log.trimmed < log.kept_from(engine.now) and log.trimmed < log.stored:
+        engine.commits.dirty[address] = None
+
 
 MANY: Final = 256  # queues that are offered a message at once; where there are more, it goes in steps
 AT_ONCE: Final = 256  # queues of one step: some milliseconds

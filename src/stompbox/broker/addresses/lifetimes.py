@@ -7,20 +7,24 @@ consumer, message or queue away says so here.
 The offsets of an address go on where they ended when it comes again, so that one offset never means two messages; it is the same log
 then, of the same incarnation. So many of the latest names are remembered; new addresses begin beyond all that was forgotten, as logs
 of their own.
+
+Wildcard subscriptions wait for addresses and queues that are not there yet (`Watcher`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from stompbox.broker.addresses.notifications import Event
-from stompbox.broker.addresses.queuearguments import settings_of
+from stompbox.broker.kinds import Kind
 from stompbox.broker.logs.log import Log
-from stompbox.broker.queues.queue import Kind, Queue
+from stompbox.broker.queues.depth import has_more
+from stompbox.broker.queues.memory import TooManyBindings
+from stompbox.broker.queues.queue import Queue
+from stompbox.config.matching import Wildcards, Words, is_match
 from stompbox.incarnations import Incarnations, incarnations_of
 
 if TYPE_CHECKING:
@@ -32,7 +36,7 @@ REMEMBERED: Final = 10_000  # names of addresses that are gone
 
 def queue_made(engine: Engine, queue: Queue) -> None:
     engine.notifications.of_queue(Event.BINDING_ADDED, queue)
-    settings = settings_of(queue)
+    settings = queue.settings
     if queue.is_auto and settings.auto_delete_queues_skip_usage_check:
         engine.timers.at(engine.now + settings.auto_delete_queues_delay, partial(_queue_due, engine, queue, queue.uses))
 
@@ -41,7 +45,7 @@ def queue_left(engine: Engine, queue: Queue) -> None:
     """Its last consumer or message may have gone."""
     if not _may_go(engine, queue):
         return
-    delay = settings_of(queue).auto_delete_queues_delay
+    delay = queue.settings.auto_delete_queues_delay
     if delay > 0:
         engine.timers.at(engine.now + delay, partial(_queue_due, engine, queue, queue.uses))
     else:
@@ -59,7 +63,7 @@ def _queue_due(engine: Engine, queue: Queue, uses: int) -> None:
 
 
 def _may_go(engine: Engine, queue: Queue) -> bool:
-    settings = settings_of(queue)
+    settings = queue.settings
     if queue in engine.returning:
         return False
     if queue.bindings or queue.readers or queue.owner or queue.kind not in (Kind.ANYCAST, Kind.DURABLE) or queue.id not in engine.queues:
@@ -74,28 +78,7 @@ def _may_go(engine: Engine, queue: Queue) -> bool:
     if fanout is not None:  # what waits there may be for it
         fanout.leaving[queue] = None
         return False
-    return most < 0 or not _has_more(queue, most)
-
-
-def waiting(queue: Queue) -> int:
-    """Messages that are still this queue's: delivered or not, loaded or not."""
-    return sum(_parts(queue))
-
-
-def _has_more(queue: Queue, most: int) -> bool:
-    """The same, looked through as far as it takes: what was acknowledged ahead may have very many gaps."""
-    return any(count > most for count in accumulate(_parts(queue)))
-
-
-def _parts(queue: Queue) -> Iterator[int]:
-    if not queue.is_durable:
-        yield queue.count + sum(binding.out for binding in queue.bindings) + (queue.paged_from >= 0)
-        return
-    log = queue.address.log
-    position = queue.cursor.settle(queue.log_end if queue.kind is Kind.DURABLE else log.next)
-    if position < log.next:
-        for gap in queue.cursor.ahead.gaps(position, log.next):
-            yield log.count((gap,))
+    return most < 0 or not has_more(queue, most)
 
 
 def address_made(engine: Engine, address: Address) -> None:
@@ -168,3 +151,46 @@ def remember(engine: Engine, address: Address) -> None:
         engine.beyond = max(engine.beyond, engine.ended.pop(oldest).next)
         engine.put("ended", oldest, None)
         engine.put("beyond", "", engine.beyond)
+
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True, eq=False)
+class Watcher:
+    """A wildcard subscription waits for addresses (topics) and anycast queues that match."""
+
+    words: Words
+    on_address: Callable[[Address], None]
+    on_queue: Callable[[Queue], None]
+
+
+def is_reached(words: Words, address: Address) -> bool:
+    """Whether a wildcard reaches an address. Temporary ones it does not."""
+    return not address.owner and is_match(words, address.engine.wildcards.split(address.name))
+
+
+def matcher(wildcards: Wildcards, patterns: Iterable[str]) -> Callable[[str], bool]:
+    """Whether one of the patterns names an address. However many names there are among them."""
+    exact = {pattern for pattern in patterns if not wildcards.is_wild(pattern)}
+    wild = [wildcards.words(pattern) for pattern in patterns if wildcards.is_wild(pattern)]
+    return lambda name: name in exact or any(is_match(words, wildcards.split(name)) for words in wild)
+
+
+def join_made(engine: Engine, on_made: Callable[[T], None], made: T) -> None:
+    """Whoever waits for it joins it. That one of them must not have it is not the fault of who has made it."""
+    try:
+        on_made(made)
+    except TooManyBindings as error:
+        engine.overbound.append(error)
+
+
+def tell_of(engine: Engine, address: Address) -> None:
+    """Whoever waits for addresses of such a name joins it."""
+    for watcher in list(engine.watchers):
+        if is_match(watcher.words, engine.wildcards.split(address.name)):
+            join_made(engine, watcher.on_address, address)
+    for group, patterns in engine.group_patterns.items():
+        if any(engine.wildcards.is_named(pattern, address.name) for pattern in patterns):
+            maker = engine.makers.of_group(group, address)
+            engine.new_queue(address, group, Kind.GROUP, position=address.log.oldest, maker=maker)

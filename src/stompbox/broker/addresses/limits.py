@@ -25,10 +25,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
-from stompbox.broker.addresses import lifetimes
 from stompbox.broker.addresses.duplicates import new_ones
+from stompbox.broker.kinds import Kind
 from stompbox.broker.logs.segments import Segment, octets_of
-from stompbox.broker.queues.queue import Kind
+from stompbox.broker.queues.depth import waiting
 from stompbox.broker.undelivered import Fate
 from stompbox.config.settings import AddressFullPolicy, PageFullPolicy
 from stompbox.errors import Refused
@@ -226,7 +226,7 @@ def measure(engine: Engine, sizes: Callable[[Iterable[int]], Mapping[int, tuple[
 
 def unmeasured(queue: Queue) -> int:
     """Messages that a queue has, where its tally does not know of any."""
-    return lifetimes.waiting(queue) if queue.tally is not None and not queue.tally.count else 0
+    return waiting(queue) if queue.tally is not None and not queue.tally.count else 0
 
 
 def estimate(queue: Queue, count: int, stored: tuple[int, int]) -> None:

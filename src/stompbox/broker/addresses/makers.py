@@ -14,7 +14,7 @@ counts
 and each counts until it goes, by itself or by an operator; the catalogue says whose it is, so that it counts after a restart. What the
 configuration, an operator or the broker itself makes (dead letters, diverts) is nobody's, and so are the queues that a durable wildcard
 has for the addresses of others, and the positions that a group gets on addresses that others make later. What belongs to a connection
-and goes with it has limits of its own (allowance.py, temporaries.py).
+and goes with it has limits of its own (memory.py, destinations.py).
 
 Whoever obeys a frame says who asks (`Maker`), wherever it makes something; what is part of something larger, and cannot be refused any
 more, says it too, with a maker that has no limit (`Maker.counted`).

@@ -1,9 +1,9 @@
-"""Dead letters back to where they came from: to the queue that could not deliver them, as new messages there.
+"""Messages that leave a queue: dead letters back to where they came from (`Redrive`), or to another address, by an operator (`Move`).
 
-What the broker added to a dead letter is taken off again. A message that does not say where it came from stays, and so does one that
-came from where whoever redrives may not send (`may_send`, by the address's name), or from an address that takes nothing now: it is
-blocked, or full and does not page. What is in the
-log alone is loaded portion by portion, and each turn takes some, so the whole may take many turns; what arrives meanwhile is not touched.
+A dead letter comes to the queue that could not deliver it, as a new message there. What the broker added to it is taken off again. A
+message that does not say where it came from stays, and so does one that came from where whoever redrives may not send (`may_send`, by the
+address's name), or from an address that takes nothing now: it is blocked, or full and does not page. What is in the log alone is loaded
+portion by portion, and each turn takes some, so the whole may take many turns; what arrives meanwhile is not touched.
 What goes leaves the queue and comes to the other one with the same commit, so that a crash half-way loses nothing and doubles nothing.
 """
 
@@ -13,9 +13,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from stompbox.broker.addresses import deadletters, limits
+from stompbox.broker.addresses import limits, redelivery
 from stompbox.broker.logs.segments import Segment
 from stompbox.broker.queues import paging
+from stompbox.broker.queues.paging import is_doubtful
 from stompbox.broker.work import COPY
 from stompbox.config.spaces import MARK, is_inside, space_of
 from stompbox.message import ANYCAST, MULTICAST, ORIGINAL_ADDRESS, ORIGINAL_ID, ORIGINAL_QUEUE, Run, Shape
@@ -147,16 +148,36 @@ class Redrive:
 
 def _parts(segment: Segment) -> list[Segment]:
     """Its messages that came from one place; each by itself where their headers do not say it for all."""
-    if deadletters.ADDED.isdisjoint(set(segment.run.shape.holes) - {ORIGINAL_ID}):
+    if redelivery.ADDED.isdisjoint(set(segment.run.shape.holes) - {ORIGINAL_ID}):
         return [segment]
     return [segment.part(offset, offset + 1) for offset in range(segment.first, segment.stop)]
 
 
 def _without_what_was_added(run: Run, low: int, high: int) -> Run:
     shape = run.shape
-    kept = [(name, column[low:high]) for name, column in zip(shape.holes, run.columns, strict=True) if name not in deadletters.ADDED]
-    headers = {name: value for name, value in shape.headers.items() if name not in deadletters.ADDED}
+    kept = [(name, column[low:high]) for name, column in zip(shape.holes, run.columns, strict=True) if name not in redelivery.ADDED]
+    headers = {name: value for name, value in shape.headers.items() if name not in redelivery.ADDED}
     changed = Shape(
         headers, holes=tuple([name for name, _ in kept]), persistent=shape.persistent, priority=shape.priority, has_length=shape.has_length
     )
     return Run(changed, run.bodies[low:high], tuple([column for _, column in kept]), sender=run.sender)
+
+
+class Move(Redrive):
+    """`to`: the address. The messages keep their headers, and are new ones there."""
+
+    def __init__(self, engine: Engine, queue: Queue, to: str, *, most: int = -1, on_done: Callable[[int], None] | None = None) -> None:
+        self.to = to
+        super().__init__(engine, queue, most=most, on_done=on_done)
+
+    def _send_back(self, segment: Segment) -> int:
+        fitting = self._fitting(self.to, segment)
+        if fitting is None:
+            return 0
+        run = fitting.run
+        low, high = fitting.first - run.first, fitting.stop - run.first
+        shape = run.shape.marked() if is_doubtful(self.queue, fitting) else run.shape
+        copy = Run(shape, run.bodies[low:high], tuple([column[low:high] for column in run.columns]), sender=run.sender)
+        self.engine.forward(self.to, copy)
+        self._gone(fitting, "moved")
+        return len(fitting)

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import Final
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
 
+from stompbox.broker.logs.segments import Segment
 from stompbox.message import VOLATILE
 from stompbox.ranges import Ranges
+from stompbox.store.base import Delivered
+
+if TYPE_CHECKING:
+    pass
 
 FAR: Final = 1 << 62  # beyond any offset
 
@@ -118,3 +124,31 @@ class Cursor:
 
     def __repr__(self) -> str:
         return f"<Cursor {self.id} at {self.position} ahead={len(self.ahead)}>"
+
+
+class Counts:
+    """Of one queue, as they were found when the broker started."""
+
+    def __init__(self, told: list[Delivered]) -> None:
+        self._told = told
+        self._starts = [start for start, *_ in told]
+
+    def parted(self, segment: Segment) -> Iterator[Segment]:
+        """The segment in parts with one history each."""
+        at = max(0, bisect_right(self._starts, segment.first) - 1)
+        for start, stop, deliveries, failures in self._told[at:]:
+            if start >= segment.stop:
+                break
+            if stop <= segment.first:
+                continue
+            if start > segment.first:
+                yield segment.cut(start)
+            part = segment.cut(stop) if stop < segment.stop else segment
+            part.deliveries, part.failures, part.is_suspect = deliveries, failures, True
+            yield part
+            if part is segment:
+                return
+        yield segment
+
+    def __repr__(self) -> str:
+        return f"<Counts {len(self._told)}>"

@@ -37,7 +37,7 @@ class Log:
         self.first = first  # lowest offset that may be stored
         self.next = next  # the next message's offset
         self.committed = next  # all below is on disk, or needs to be nowhere; no restart gives its offsets to other messages
-        self.shown = next  # readers by offset were shown all below (readers.py)
+        self.shown = next  # readers by offset were shown all below (fanout.py)
         self.unshown: deque[Run] = deque()  # what is on disk from there on
         self.has_readers = False  # somebody is there who reads by offset
         self.stored = next  # after the last message that the store has, or is about to have

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
@@ -243,3 +244,11 @@ class Held:
     def __len__(self) -> int:
         """How many segments."""
         return len(self._segments)
+
+
+def values_of(run: Run, name: str, first: int, stop: int) -> Sequence[bytes]:
+    """The header's values in messages first .. stop-1; empty where there is none."""
+    holes = run.shape.holes
+    if name in holes:
+        return run.columns[holes.index(name)][first - run.first : stop - run.first]
+    return [run.shape.headers.get(name, "").encode()] * (stop - first)

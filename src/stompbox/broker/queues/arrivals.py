@@ -1,21 +1,27 @@
 """Messages that are not simply queued as they arrive: scheduled ones, groups, and queues with rules or browsers.
 
-    arrive    routed here just now           take    found in the log           wake    what was not due then is now
+    arrive    routed here just now           take        found in the log           wake    what was not due then is now
+    offer     of arrived ones, into lanes    read_due    due, and in the log alone: read a portion at a time, as there is room
 
-All three end in the queue's backlog, or with a consumer; what every queue does with a plain run is in queue.py.
+All end in the queue's backlog, or with a consumer; what every queue does with a plain run is in queue.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from stompbox.broker.logs.segments import Segment
-from stompbox.broker.queues import dispatching, lookahead, scheduling
-from stompbox.broker.queues.messagegroups import Groups
+from stompbox.broker.queues import dispatch, paging
+from stompbox.broker.queues.delayed import Later, fits, forget, has_room, leave_in_log
+from stompbox.broker.queues.dispatch import Groups
 from stompbox.broker.work import COPY, MESSAGE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from stompbox.broker.logs.segments import Segment
     from stompbox.broker.queues.queue import Queue
     from stompbox.message import Run
 
@@ -31,7 +37,7 @@ def arrive(queue: Queue, run: Run, first: int, stop: int) -> None:
             queue.intake.came_to_log(queue, Segment(run, first, stop), is_due=due <= now)
         if due > now:
             queue.announce(run, first, stop)
-        lookahead.seek(queue.engine, queue)
+        paging.look_ahead(queue.engine, queue)
         return
     if queue.is_durable:
         queue.reach_to(first, stop)
@@ -47,7 +53,7 @@ def arrive(queue: Queue, run: Run, first: int, stop: int) -> None:
     if queue.intake is not None:
         queue.intake.settle(queue)
     if queue.paged_from >= 0:  # since just now: what is behind the part for which there was no room may be for somebody
-        lookahead.seek(queue.engine, queue)
+        paging.look_ahead(queue.engine, queue)
 
 
 def take(queue: Queue, segment: Segment) -> None:
@@ -89,10 +95,10 @@ def _waking(queue: Queue) -> Iterator[None]:
         engine.work.spend(MESSAGE * len(found))
         if not is_withheld and queue.waits.has_due(due):
             is_withheld = True
-            dispatching.withhold(engine, [queue])
+            dispatch.withhold(engine, [queue])
         yield
     if is_withheld:
-        dispatching.release(engine, [queue])
+        dispatch.release(engine, [queue])
     if queue.id in engine.queues:
         queue.waits.go_on()
         if queue.intake is not None:
@@ -145,12 +151,12 @@ def wait_for(queue: Queue, segment: Segment, due: int, *, is_new: bool) -> None:
     """Until it is due, or expires."""
     expires = segment.run.shape.expires
     when = min(due, expires) if expires else due
-    if scheduling.fits(queue, segment):
+    if fits(queue, segment):
         queue.waits.add(segment, when)
         return
     if is_new:
         queue.engine.log_run(queue.address, segment.run, is_loose=True)
-    scheduling.leave_in_log(queue, segment.first, segment.stop, when)
+    leave_in_log(queue, segment.first, segment.stop, when)
 
 
 def _admitted(queue: Queue, segment: Segment) -> Iterable[Segment]:
@@ -161,3 +167,82 @@ def _admitted(queue: Queue, segment: Segment) -> Iterable[Segment]:
         queue.groups = Groups(queue.rules)
         queue.consumers_changed()
     return (segment,) if queue.intake is None else queue.intake.admit(queue, segment)
+
+
+PORTION: Final = 1000  # that are due and read together
+
+
+def read_due(queue: Queue, later: Later) -> None:
+    """The next portion, when there is one and room for it."""
+    if later.is_reading or not has_room(queue):
+        return
+    if not later.due:
+        later.due.extend(later.places.due(queue.engine.now, PORTION))
+    if not later.due:
+        if later.places.next is None:
+            forget(queue)
+        else:
+            queue.waits.ring_by(later.places.next)
+        return
+    start, stop = later.due[0][0], later.due[-1][1]
+    later.is_reading = True
+    found = paging.read(queue.engine, queue, start, partial(_due_came, later), stop)
+    if found is not None:
+        _take_due(queue, later, *found)
+        queue.engine.dispatch_later(queue)
+
+
+def _due_came(later: Later, queue: Queue, runs: list[Run], _: int, stop: int) -> None:
+    """What was read of the places that are due; complete up to `stop`."""
+    if queue.later is later:  # else all was forgotten meanwhile
+        _take_due(queue, later, runs, stop)
+        queue.dispatch()
+
+
+def _take_due(queue: Queue, later: Later, runs: list[Run], stop: int) -> None:
+    later.is_reading = False
+    at = 0
+    while later.due and later.due[0][0] < stop and not paging.is_enough(queue):
+        first, end = later.due.popleft()
+        if end > stop:
+            later.due.appendleft((stop, end))
+            end = stop
+        while at < len(runs) and runs[at].stop <= first:
+            at += 1
+        _wake_stretch(queue, runs[at:], first, end)
+    if queue.intake is not None:
+        queue.intake.settle(queue)
+
+
+def _wake_stretch(queue: Queue, runs: list[Run], first: int, stop: int) -> None:
+    """One place, of which the first of these runs has the beginning."""
+    for run in runs:
+        low, high = max(run.first, first), min(run.stop, stop)
+        if low >= high:
+            break
+        queue.skip(first, low)
+        for segment, is_wanted in paging.sifted(queue, run, low, high):
+            if is_wanted:
+                wake_one(queue, segment)
+            else:
+                queue.skip(segment.first, segment.stop)
+        first = high
+    queue.skip(first, stop)  # what is not there any more: it could not be stored, or retention has passed it
+
+
+def offer(queue: Queue, segment: Segment) -> None:
+    """What arrived just now: to who has credit, into a lane, or to what is still to be sorted."""
+    backlog = queue.backlog
+    for lane, part in backlog.arriving(segment):
+        is_next = lane is not None and not queue.is_halfway and not backlog.lane(lane).count
+        if lane is not None and is_next and queue.give_lane(lane, part, queue.takers_of(lane)):
+            continue
+        if not paging.fits(queue, backlog.size, part):
+            paging.page(queue.engine, queue, part.run, part.first)
+            if queue.intake is not None:
+                queue.intake.left(part if part.stop == segment.stop else segment.part(part.first, segment.stop))
+            return
+        if lane is None:
+            backlog.leave(part)
+        else:
+            backlog.push_to(lane, part)

@@ -14,7 +14,7 @@ from itertools import takewhile
 from typing import Final
 
 from stompbox.broker.logs.segments import Segment
-from stompbox.broker.queues.expiring import Expiring
+from stompbox.broker.queues.expiry import Expiring
 from stompbox.broker.queues.memory import Memory
 from stompbox.message import DEFAULT_PRIORITY, Run, Shape
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from stompbox.broker.kinds import Kind
 from stompbox.broker.logs.cursor import Cursor
 from stompbox.broker.logs.segments import Segment
-from stompbox.broker.queues import arrivals, dispatching, paging
+from stompbox.broker.queues import arrivals, dispatch, paging
 from stompbox.broker.queues.matching import wanted
-from stompbox.broker.queues.queue import Kind, Queue
+from stompbox.broker.queues.queue import Queue
 from stompbox.broker.work import MESSAGE
 from stompbox.message import Run, Shape
 from stompbox.ranges import Ranges
@@ -127,7 +128,7 @@ def browse(engine: Engine, shown: Queue, consumer: Consumer, *, goes_on: bool, f
         shown.show_to(browser)
         consumer.on_close.append(lambda: shown.hide_from(browser))
     browser.bind(consumer)
-    dispatching.withhold(engine, [browser])
+    dispatch.withhold(engine, [browser])
     engine.later.take((browse, browser), _filling(browser, held(shown), first, left))
     return browser
 
@@ -158,7 +159,7 @@ def _filling(browser: Browser, parts: list[Part], since: int, left: int) -> Iter
         if number % STEP == 0:
             engine.work.spend(MESSAGE * STEP)
             yield
-    dispatching.release(engine, [browser])
+    dispatch.release(engine, [browser])
     if browser.id in engine.queues:
         if browser.end != NO_END and browser.paged_from < 0:
             browser.finish()

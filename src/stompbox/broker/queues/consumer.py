@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stompbox.broker.logs.cursor import FAR
 from stompbox.broker.logs.segments import Held, Segment, Spans, octets_of
-from stompbox.broker.queues.allowance import Allowance
+from stompbox.broker.queues.memory import Allowance
 from stompbox.message import Run
 from stompbox.selectors import Selector
 
 if TYPE_CHECKING:
-    from stompbox.broker.queues.choosing import RoundRobin
+    from stompbox.broker.logs.segments import Segment
+    from stompbox.broker.queues.lanes import Lane
     from stompbox.broker.queues.queue import Queue
 
 MOST_OUT: Final = 64 << 20  # body bytes that a subscription without a window may have unacknowledged
@@ -75,8 +76,8 @@ class Binding:
         self.unacked = Spans() if consumer.ack is AckMode.CLIENT else _NONE  # offsets in the ledger, which nobody looks through for others
         self.out = 0  # messages that it has and did not acknowledge
         self.done = 0  # messages that were acknowledged
-        self.seen = -1  # of those, when it was last looked at (slowness.py)
-        self.sought = 0  # where its search of the log has come to (seeking.py)
+        self.seen = -1  # of those, when it was last looked at (depth.py)
+        self.sought = 0  # where its search of the log has come to (paging.py)
         self._head: Any = None
 
     @property
@@ -447,3 +448,75 @@ class Consumer:
 
     def __repr__(self) -> str:
         return f"<Consumer {self.name} ack={self.ack.value} out={self.messages_out}/{self.bytes_out}B queues={len(self.bindings)}>"
+
+
+RANK: Final = attrgetter("rank")
+
+
+class RoundRobin(list[Binding]):
+    """Consumers of a queue in the order of their ranks, and the index of whose turn it was last."""
+
+    turn = 0
+    is_lasting = False  # whoever is left out for want of credit comes in again when it is fed
+
+    def add(self, binding: Binding) -> None:
+        at = bisect_left(self, binding.rank, key=RANK)
+        if at <= self.turn and at < len(self):
+            self.turn += 1
+        self.insert(at, binding)
+
+    def discard(self, binding: Binding) -> None:
+        at = bisect_left(self, binding.rank, key=RANK)
+        if at < len(self) and self[at] is binding:
+            del self[at]
+            if at <= self.turn:
+                self.turn -= 1
+
+    @property
+    def equals(self) -> int:
+        """How many of the first have the same priority."""
+        return bisect_left(self, end_of_priority(self[0].rank), key=RANK)
+
+
+def leave_out(queue: Queue, binding: Binding, takers: RoundRobin | None = None) -> None:
+    """It is the turn of a consumer that has no credit: among these takers nobody asks it again before it is fed."""
+    binding.consumer.starved[queue] = None
+    if takers is not None:
+        takers.discard(binding)
+        if takers.is_lasting:
+            binding.missing = binding.missing or []
+            binding.missing.append(takers)
+
+
+def readmit(binding: Binding) -> None:
+    """The consumer is fed: it is asked again."""
+    missing, binding.missing = binding.missing or (), None
+    for takers in missing:
+        takers.add(binding)
+
+
+def with_credit(queue: Queue, bindings: Sequence[Binding]) -> RoundRobin:
+    """Those of a few consumers that have credit; the others will be fed when they have."""
+    found = RoundRobin([binding for binding in bindings if binding.consumer.has_credit])
+    if len(found) < len(bindings):
+        for binding in bindings:
+            if binding not in found:
+                binding.consumer.starved[queue] = None
+    return found
+
+
+def has_tiers(bindings: Sequence[Binding]) -> bool:
+    """Whether some of these, which are in the order of their ranks, come before others."""
+    return len(bindings) > 1 and bindings[0].consumer.priority != bindings[-1].consumer.priority
+
+
+def takers_of(lane: Lane, bindings: Sequence[Binding], *, is_shared: bool) -> RoundRobin:
+    """Those who may have the messages of a lane. Where a queue is not shared its consumer's selector has been asked before."""
+    return RoundRobin([binding for binding in bindings if not is_shared or takes(binding, lane)])
+
+
+def takes(binding: Binding, lane: Lane) -> bool:
+    """Whether a consumer of a shared queue may have the messages of a lane."""
+    if isinstance(lane, Binding):
+        return lane is binding
+    return binding.consumer.selector is None or binding.consumer.selector in lane

@@ -1,15 +1,28 @@
-"""How much a queue holds: what waits, what waits for a time, what consumers have. For operators and metrics; changes nothing."""
+"""How much a queue holds: what waits, what waits for a time, what consumers have; and which of them take too little of it.
+
+Slow consumers are those that take fewer messages than the settings of their address want, while more wait for them (Artemis). They are
+looked at once per `slow-consumer-check-period`, on queues with consumers whose settings have a threshold. What is to be done is left in
+`engine.slow` for the server: NOTIFY says so, KILL ends the connection.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from stompbox.broker.queues.queue import Kind, Queue
+from stompbox.broker.kinds import Kind
+from stompbox.config.settings import SlowConsumerPolicy, SlowConsumerUnit
 
 if TYPE_CHECKING:
     from stompbox.broker.addresses.address import Address
+    from stompbox.broker.engine import Engine
+    from stompbox.broker.queues.consumer import Consumer
+    from stompbox.broker.queues.queue import Queue
 
 _HOLDS: Final = frozenset((Kind.ANYCAST, Kind.DURABLE, Kind.TOPIC))  # kinds whose messages are theirs
 _POSITIONS: Final = frozenset((Kind.GROUP, Kind.READER))  # all that the log has from their position on is theirs
@@ -81,3 +94,76 @@ def settled_of(queue: Queue) -> int:
     if queue.kind is Kind.TOPIC:
         return sum([binding.done for binding in queue.bindings])
     return queue.cursor.position
+
+
+_SECONDS = {
+    SlowConsumerUnit.MESSAGES_PER_SECOND: 1,
+    SlowConsumerUnit.MESSAGES_PER_MINUTE: 60,
+    SlowConsumerUnit.MESSAGES_PER_HOUR: 3600,
+    SlowConsumerUnit.MESSAGES_PER_DAY: 86400,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Slow:
+    """`rate` and `threshold` in messages per second."""
+
+    consumer: Consumer
+    queue: Queue
+    rate: float
+    threshold: float
+    is_to_end: bool
+
+    @property
+    def text(self) -> str:
+        return (
+            f"subscription {self.consumer.name.removeprefix(chr(0))!r} took {self.rate:g} messages per second from queue "
+            f"{self.queue.name!r}; its address wants {self.threshold:g} at least"
+        )
+
+
+def watch(engine: Engine, queue: Queue) -> None:
+    """A consumer has come."""
+    settings = queue.address.settings
+    if settings.slow_consumer_threshold >= 0 and not queue.is_watched:
+        queue.is_watched = True
+        engine.timers.at(engine.now + 1000 * settings.slow_consumer_check_period, partial(_look, engine, queue))
+
+
+def _look(engine: Engine, queue: Queue) -> None:
+    queue.is_watched = False
+    if not queue.bindings or queue.id not in engine.queues:
+        return
+    settings = queue.address.settings
+    threshold = settings.slow_consumer_threshold / _SECONDS[settings.slow_consumer_threshold_measurement_unit]
+    is_waiting = queue.count > 0 or queue.paged_from >= 0
+    for binding in queue.bindings:
+        rate = (binding.done - binding.seen) / settings.slow_consumer_check_period
+        was_there = binding.seen >= 0
+        binding.seen = binding.done
+        if is_waiting and was_there and rate < threshold:
+            engine.counters["slow-consumers"] += 1
+            is_to_end = settings.slow_consumer_policy is SlowConsumerPolicy.KILL
+            engine.slow.append(Slow(binding.consumer, queue, rate, threshold, is_to_end))
+    watch(engine, queue)
+
+
+def waiting(queue: Queue) -> int:
+    """Messages that are still this queue's: delivered or not, loaded or not."""
+    return sum(_stretches(queue))
+
+
+def has_more(queue: Queue, most: int) -> bool:
+    """The same, looked through as far as it takes: what was acknowledged ahead may have very many gaps."""
+    return any(count > most for count in accumulate(_stretches(queue)))
+
+
+def _stretches(queue: Queue) -> Iterator[int]:
+    if not queue.is_durable:
+        yield queue.count + sum(binding.out for binding in queue.bindings) + (queue.paged_from >= 0)
+        return
+    log = queue.address.log
+    position = queue.cursor.settle(queue.log_end if queue.kind is Kind.DURABLE else log.next)
+    if position < log.next:
+        for gap in queue.cursor.ahead.gaps(position, log.next):
+            yield log.count((gap,))

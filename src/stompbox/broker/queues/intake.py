@@ -6,7 +6,7 @@
     purged       nothing comes in while nobody consumes
     disabled     nothing comes in at all
 
-What was dropped to make room for a message that the disk refuses afterwards waits again (units.py).
+What was dropped to make room for a message that the disk refuses afterwards waits again (commits.py).
 
 Of what a last-value queue has in the log alone memory has the keys, each with an offset. After a restart they are not known: the queue
 reads through what it has there, a portion at a time, and forgets the bodies again.
@@ -18,10 +18,10 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from stompbox.broker.columns import values_of
 from stompbox.broker.kinds import Rules
-from stompbox.broker.logs.segments import Segment, octets_of
-from stompbox.broker.queues import paging, scheduling
+from stompbox.broker.logs.segments import Segment, octets_of, values_of
+from stompbox.broker.queues import paging
+from stompbox.broker.queues.delayed import leave_in_log
 
 if TYPE_CHECKING:
     from stompbox.broker.addresses.address import Address
@@ -146,7 +146,7 @@ class Intake:
         if 0 <= queue.paged_from <= left.first:
             self.paged += 1
         else:  # what the log has there was read meanwhile
-            scheduling.leave_in_log(queue, left.first, left.first + 1, queue.engine.now)
+            leave_in_log(queue, left.first, left.first + 1, queue.engine.now)
         queue.engine.dispatch_later(queue)
 
     def _has_newer(self, key: bytes, first: int) -> bool:

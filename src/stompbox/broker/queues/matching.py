@@ -1,7 +1,13 @@
 """Which messages of a run a selector takes, and what asking has cost.
 
-Decides: that a shape is asked once where it decides, and that each question counts as work of the turn (work.py). What is not asked
-it would be too much for one turn, `wanted` says: who asks puts those off who can wait (address.py).
+A selector may ask for facts of a message beyond its headers (selectors/facts.py names them). A shape is asked once where it decides, and
+each question counts as work of the turn (work.py). What is not asked it would be too much for one turn, `wanted_within` says: who asks
+puts those off who can wait (address.py).
+
+A `Plan` says which topic subscriptions take the messages of a shape, where that depends on the values of each message's headers.
+Selectors that hold a header to be equal to a text (`k = 'v'`, alone or with AND) are found by that text, those that compare it with
+numbers (`k < 7`, `k BETWEEN 1 AND 5`) by the number that it is: of thousands of subscribers that each wait for values of their own
+only those are asked who may get the message.
 """
 
 from __future__ import annotations
@@ -10,14 +16,19 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from stompbox.broker.logs.segments import Segment
-from stompbox.broker.queues import facts
+from stompbox.broker.logs.segments import Segment, octets_of
 from stompbox.broker.undelivered import TOO_EXPENSIVE, Fate
-from stompbox.message import Run
+from stompbox.config.spaces import local
+from stompbox.message import Run, Shape
+from stompbox.numerals import digits
 from stompbox.selectors import Budget, Selector
+from stompbox.selectors.intervals import Interval, Intervals
+from stompbox.selectors.values import number_of_text
 
 if TYPE_CHECKING:
     from stompbox.broker.addresses.address import Address
+    from stompbox.broker.queues.queue import Queue
+    from stompbox.config.settings import AddressSettings
 
 Range = tuple[int, int]
 
@@ -40,7 +51,7 @@ def wanted_within(
     shape = run.shape
     if limit is not None and selector.is_costly:
         limit = min(limit, address.engine.work.portion)
-    if not facts.is_of_shape(selector, shape):
+    if not is_of_shape(selector, shape):
         return one_by_one(selector, run, first, stop, address, queue=queue, limit=limit)
     is_durable = not address.is_volatile(run)
     key = (selector.number, address.name if "address" in selector.facts else "", is_durable)
@@ -48,7 +59,7 @@ def wanted_within(
     if verdict is None:
         if len(shape.verdicts) >= VERDICTS:
             shape.verdicts.clear()
-        known = facts.of_shape(shape, address.name, is_durable=is_durable)
+        known = facts_of_shape(shape, address.name, is_durable=is_durable)
         verdict = shape.verdicts[key] = asked(address, selector, shape.headers, known)
     return [(first, stop)] if verdict else []
 
@@ -57,7 +68,7 @@ def asked(
     address: Address,
     selector: Selector,
     headers: Mapping[str, str],
-    known: facts.Facts,
+    known: Facts,
     body: Callable[[], bytes] | None = None,
 ) -> bool:
     """Whether a selector takes a message of the address. What it costs is work of this turn; that it was too expensive is told."""
@@ -87,13 +98,13 @@ def one_by_one(
     """The same where each message is asked about; `segment`: what has become of them in the queue."""
     found: list[Range] = []
     work = address.engine.work
-    shared = facts.of_shape(run.shape, address.name, is_durable=not address.is_volatile(run))
+    shared = facts_of_shape(run.shape, address.name, is_durable=not address.is_volatile(run))
     for offset in range(first, stop):
         if limit is not None and work.done > limit:
             return None
         index = offset - run.first
         headers: Mapping[str, str] = run.headers(index) if run.columns else run.shape.headers
-        known = facts.of_message(run, index, shared, segment, queue) if selector.is_per_message else shared
+        known = facts_of_message(run, index, shared, segment, queue) if selector.is_per_message else shared
         body = None if run.is_large else partial(run.bodies.__getitem__, index)
         if asked(address, selector, headers, known, body):
             add_offset(found, offset)
@@ -106,3 +117,129 @@ def add_offset(ranges: list[Range], offset: int) -> None:
         ranges[-1] = (ranges[-1][0], offset + 1)
     else:
         ranges.append((offset, offset + 1))
+
+
+Facts = dict[str, str | int | float | bool | None]
+LONGEST: Final = 18  # digits of a timestamp; what is longer is none
+
+
+def is_of_shape(selector: Selector, shape: Shape) -> bool:
+    """Whether all messages of the shape get the same verdict."""
+    return not selector.is_per_message and (not shape.holes or selector.headers.isdisjoint(shape.holes))
+
+
+def facts_of_shape(shape: Shape, address: str, *, is_durable: bool) -> Facts:
+    """Facts that every message of the shape shares. Texts that stand in a header are read there."""
+    return {"priority": shape.priority, "expiration": shape.expires, "durable": is_durable, "address": local(address)}
+
+
+def facts_of_message(run: Run, index: int, shared: Facts, segment: Segment | None = None, queue: int = 0) -> Facts:
+    """What is known of one message; `shared` is what its shape says, `segment` what has become of it in the queue of this id."""
+    known = shared.copy()
+    known["size"] = len(run.bodies[index]) + octets_of(run.shape)
+    known["timestamp"] = _timestamp(run, index)
+    known["redelivered"] = run.shape.is_suspect or (segment is not None and segment.is_redelivered)
+    known["delivery_count"] = 1 if segment is None else segment.deliveries + 1
+    known["message_id"] = f"{queue}-{run.first + index}" if queue else None  # as its MESSAGE will say
+    return known
+
+
+def _timestamp(run: Run, index: int) -> int:
+    """A sender's timestamp is kept, otherwise it is the arrival time."""
+    shape = run.shape
+    given = shape.headers.get("timestamp", "")
+    if "timestamp" in shape.holes:
+        given = run.columns[shape.holes.index("timestamp")][index].decode("ascii")
+    found = digits(given, LONGEST)
+    return run.arrived if found is None else found
+
+
+def selector_entry(selector: Selector | None) -> dict[str, object]:
+    """A selector as the catalogue has it."""
+    return {"selector": None} if selector is None else {"selector": selector.text, "conversion": selector.conversion}
+
+
+Ask = Callable[[Selector, Mapping[str, str], Facts], bool]
+
+
+def _ask(selector: Selector, headers: Mapping[str, str], facts: Facts) -> bool:
+    return selector.matches(headers, facts)
+
+
+FEW: Final = 8  # selectors that compare one header with numbers; so few are asked sooner than found
+
+
+class Plan:
+    """Of one shape at one address: looked at once, until subscriptions change."""
+
+    __slots__ = (
+        "__weakref__", "_bounded", "_by_number", "_by_text", "_others", "always", "at", "by_message", "by_value", "by_value_steps",
+        "known", "settings", "steps", "version",
+    )  # fmt: skip
+
+    def __init__(self, version: object, settings: AddressSettings) -> None:
+        self.version = version
+        self.settings = settings
+        self.steps = 0  # that a message takes of which all are asked that cannot be found by its values
+        self.by_value_steps = 0  # those of by_value among them
+        self.always: list[Queue] = []
+        self.by_value: list[Selector] = []  # those that look at holes
+        self.at: list[int] = []  # at which of them
+        self.known: dict[tuple[bytes, ...], tuple[Selector, ...]] = {}  # values of these holes -> those of by_value that take them
+        self.by_message: list[Selector] = []  # those that look at each message
+        self._by_text: dict[tuple[str, ...], dict[str, list[Selector]]] = {}  # of by_value, by the headers and the text they must have
+        self._bounded: dict[tuple[str, ...], list[tuple[Interval, Selector]]] = {}  # the same by the numbers
+        self._by_number: list[tuple[tuple[str, ...], Intervals[Selector]]] | None = None  # made of _bounded when a message asks first
+        self._others: list[Selector] = []
+
+    def forget(self) -> None:
+        """It is out of date: nothing is kept for its sake."""
+        self.always, self.by_value, self.by_message, self._others = [], [], [], []
+        self.known, self._by_text, self._bounded, self._by_number = {}, {}, {}, None
+
+    def add_by_value(self, selector: Selector) -> None:
+        self.by_value.append(selector)
+        if selector.key is not None:
+            names, text = selector.key
+            self._by_text.setdefault(names, {}).setdefault(text, []).append(selector)
+        elif selector.bounds is not None:
+            names, interval = selector.bounds
+            self._bounded.setdefault(names, []).append((interval, selector))
+        else:
+            self._others.append(selector)
+            self.by_value_steps += selector.steps
+
+    def steps_of(self, run: Run) -> int:
+        """That a run takes: each combination of values that is not known yet, and each message."""
+        fresh = set(zip(*[run.columns[at] for at in self.at], strict=True)) - self.known.keys()
+        return (self.steps - self.by_value_steps) * len(run.bodies) + self.by_value_steps * len(fresh)
+
+    def takers(self, headers: Mapping[str, str], facts: Facts, ask: Ask = _ask) -> tuple[Selector, ...]:
+        """Those of `by_value` that take a message; `ask` says whether one does."""
+        by_number = self._by_number
+        if by_number is None:
+            by_number = self._by_number = self._numbered()
+        candidates = self._others
+        for names, by_text in self._by_text.items():
+            text = _first(headers, names)
+            if text in by_text:
+                candidates = candidates + by_text[text]
+        for names, intervals in by_number:
+            text = _first(headers, names)
+            number = None if text is None else number_of_text(text)
+            if number is not None:
+                candidates = candidates + intervals.around(number)
+        return tuple([selector for selector in candidates if ask(selector, headers, facts)])
+
+    def _numbered(self) -> list[tuple[tuple[str, ...], Intervals[Selector]]]:
+        for bounded in self._bounded.values():
+            if len(bounded) < FEW:
+                self._others += [selector for _, selector in bounded]
+        return [(names, Intervals(bounded)) for names, bounded in self._bounded.items() if len(bounded) >= FEW]
+
+    def __repr__(self) -> str:
+        return f"<Plan always={len(self.always)} by_value={len(self.by_value)} by_message={len(self.by_message)}>"
+
+
+def _first(headers: Mapping[str, str], names: tuple[str, ...]) -> str | None:
+    return next((headers[name] for name in names if name in headers), None)

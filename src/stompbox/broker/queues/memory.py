@@ -1,16 +1,138 @@
-"""What waits in memory, octets about: of one address, and of all. A run counts once, however many queues hold some of it.
+"""What messages take in memory, octets about: those that wait, and those that consumers have and did not acknowledge.
 
-As a whole it has `global-max-size` together with what consumers have and did not acknowledge, and what else is kept for
-clients (`kept`: server/ledger.py): what these take is not there for messages, which stay in the log instead. Neither may take all of it.
+`Memory` is of one address, and of all: what waits there. A run counts once, however many queues hold some of it. As a whole it has
+`global-max-size` together with what consumers have and did not acknowledge, and what else is kept for clients (`kept`: server/ledger.py):
+what these take is not there for messages, which stay in the log instead. Neither may take all of it.
+
+`Allowance` is what one session keeps in memory by its subscriptions: messages that it was handed and has not acknowledged, what it asked
+for, and the queues that these are bound to. A window bounds one subscription; a client may have a thousand. So those of a session have a
+bound together (`most`), and all sessions have one (`Unacknowledged.most`). Beyond them a subscription that has something gets no more,
+and its messages stay in their queues; one that has nothing gets one message at a time, so that nobody waits for ever.
+
+A wildcard binds a subscription to as many queues as there are addresses that it covers, so their number has a bound of its own. Beyond it
+a SUBSCRIBE is refused; who is bound to a queue that somebody makes later must not miss messages without being told, and is closed.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections import Counter, OrderedDict
+from typing import TYPE_CHECKING, Final
 
-from stompbox.broker.logs.segments import cost_of
-from stompbox.broker.queues.allowance import NO_LIMIT, Unacknowledged
+from stompbox.broker.logs.segments import EACH, cost_of
+from stompbox.errors import Refused
 from stompbox.message import Run
+
+if TYPE_CHECKING:
+    from stompbox.broker.addresses.makers import Maker
+    from stompbox.broker.logs.segments import Segment
+    from stompbox.broker.queues.consumer import Consumer
+
+NO_LIMIT: Final = 1 << 62
+LOOKED: Final = 16
+SHARE: Final = 64 << 10  # octets that a session may have in any case, however much the others have
+BOUND: Final = 2 << 10  # octets of memory that a queue of a subscription's own takes, with something in it, at a guess
+
+
+class TooManyBindings(Refused):
+    """A subscription would be bound to more queues than its session, or its user, may be."""
+
+    def __init__(self, code: str, message: str, *, closes: bool = False, consumer: Consumer | None = None) -> None:
+        super().__init__(code, message, closes=closes)
+        self.consumer = consumer
+
+
+class Unacknowledged:
+    """Octets of memory that delivered messages take, of all sessions. A run counts once, however many have some of it."""
+
+    __slots__ = ("bindings", "denied", "most", "size")
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.bindings: Counter[str] = Counter()  # of all sessions of a user, by its name
+        self.most = NO_LIMIT
+        self.denied: OrderedDict[Consumer, None] = OrderedDict()  # who would have got more
+
+    def feed(self) -> None:
+        """Those of them get more who may have it now; LOOKED that may not are looked at, and come again behind the others."""
+        misses = 0
+        while self.denied and misses < LOOKED:
+            consumer, _ = self.denied.popitem(last=False)
+            if consumer.is_closed:
+                continue
+            if consumer.has_credit:  # else it is among them again
+                consumer.feed()
+            else:
+                misses += 1
+
+    def __repr__(self) -> str:
+        return f"<Unacknowledged {self.size} octets>"
+
+
+class Allowance:
+    """Of one session. `size`: octets of messages that are not acknowledged; `subscribed`: of its subscriptions themselves.
+    `bindings`: the queues that they are bound to; `most_bindings` of the session, and of all those of its `user`; -1: any number.
+    `maker`: who asks, for whom the addresses and queues count that its frames make."""
+
+    __slots__ = ("bindings", "maker", "most", "most_bindings", "size", "subscribed", "user", "whole")
+
+    def __init__(self, whole: Unacknowledged | None = None, most: int = NO_LIMIT, most_bindings: tuple[int, int] = (-1, -1)) -> None:
+        self.whole = whole if whole is not None else Unacknowledged()
+        self.most = most
+        self.size = 0
+        self.subscribed = 0
+        self.bindings = 0
+        self.most_bindings = most_bindings
+        self.user = ""
+        self.maker: Maker | None = None
+
+    def enter(self, maker: Maker) -> None:
+        """The session is this user's from now on."""
+        self.user, self.maker = maker.user, maker
+
+    def require_bindings(self, consumer: Consumer, count: int = 1) -> None:
+        """Raises TooManyBindings where a subscription must not be bound to so many more queues."""
+        most, most_of_user = self.most_bindings
+        if 0 <= most < self.bindings + count:
+            text = f"the subscriptions of this connection are bound to {self.bindings} queues; the limit is {most} (maxBindings)"
+            raise TooManyBindings("too-many-bindings", text, consumer=consumer)
+        of_user = self.whole.bindings[self.user] if self.user and most_of_user >= 0 else 0
+        if self.user and 0 <= most_of_user < of_user + count:
+            text = f"the subscriptions of user {self.user!r} are bound to {of_user} queues; the limit is {most_of_user}"
+            raise TooManyBindings("too-many-bindings", f"{text} (maxBindingsPerUser)", consumer=consumer)
+
+    def bind(self, count: int) -> None:
+        """A subscription is bound to a queue (1), or is not any more (-1)."""
+        self.bindings += count
+        self.subscribed += count * BOUND
+        self.whole.bindings[self.user] += count
+        if not self.whole.bindings[self.user]:
+            del self.whole.bindings[self.user]
+
+    def take(self, run: Run, size: int, count: int) -> None:
+        """Messages of a run, `size` octets of bodies, are handed out."""
+        self.size += EACH * count if run.is_large else size + EACH * count
+        if not run.takers:
+            self.whole.size += run.cost if run.cost >= 0 else cost_of(run)
+        run.takers += count
+
+    def give_back(self, run: Run, size: int, count: int) -> None:
+        self.size -= EACH * count if run.is_large else size + EACH * count
+        run.takers -= count
+        if not run.takers:
+            self.whole.size -= run.cost
+
+    @property
+    def has_room(self) -> bool:
+        return self.size < self.most and (self.whole.size < self.whole.most or self.size < SHARE)
+
+    def fitting(self, segment: Segment) -> int:
+        """How many of its messages may go, one at the least."""
+        room, count = self.most - self.size, segment.stop - segment.first
+        return count if segment.run.is_large or segment.size <= room else max(1, segment.fitting(room))
+
+    def __repr__(self) -> str:
+        return f"<Allowance unacknowledged={self.size} of {self.most} subscribed={self.subscribed}>"
+
 
 FAR: Final = 1 << 62  # no limit
 
@@ -26,7 +148,7 @@ class Memory:
         self.kept = 0
         self.size = self.count = 0
         self.most = self.most_messages = FAR
-        self.is_pressed = False  # as a whole: it was full since windows.py has looked, at `looked`
+        self.is_pressed = False  # as a whole: it was full since reclaim.py has looked, at `looked`
         self.looked = -FAR
 
     def limit(self, size: int, messages: int) -> None:

@@ -6,6 +6,12 @@ was read and is not acknowledged is below `max-read-page-bytes`. When memory is 
 and keeps only a SHARE of what was read.
 
 A queue with a stored cursor holds them in the log by that; one without, by a mark of its own among the log's cursors.
+
+A consumer with a selector may find its next message further back in the log than memory reaches. When memory is full of messages that
+others are to take, or nobody takes, a consumer with credit must not wait for them. What is for it is looked for in the log, from where
+its own search ended last (`Binding.searched`), and handed out at once; the rest stays where it is. The queue's `taken_ahead` remembers
+what was taken in this way, so that it is not loaded again. Each consumer's messages come in order: a search that met one for which there
+was no credit goes on with that one.
 """
 
 from __future__ import annotations
@@ -16,7 +22,9 @@ from typing import TYPE_CHECKING, Final
 
 from stompbox.broker.logs.cursor import FAR, Cursor
 from stompbox.broker.logs.segments import Segment
-from stompbox.broker.queues import choosing
+from stompbox.broker.queues import dispatch
+from stompbox.broker.queues.consumer import leave_out, takers_of, with_credit
+from stompbox.broker.work import MESSAGE
 
 if TYPE_CHECKING:
     from stompbox.broker.engine import Engine
@@ -92,11 +100,11 @@ def _has_hungry(queue: Queue) -> bool:
     """Whether a consumer has credit. Who has none is left out until he is fed, so that nobody is asked twice."""
     ready = queue.ready
     if not ready.is_lasting:  # one at the most
-        return bool(choosing.with_credit(queue, ready))
+        return bool(with_credit(queue, ready))
     while ready:
         if ready[-1].consumer.has_credit:
             return True
-        choosing.leave_out(queue, ready[-1], ready)
+        leave_out(queue, ready[-1], ready)
     return False
 
 
@@ -306,3 +314,121 @@ def sifted(queue: Queue, run: Run, first: int, stop: int) -> Iterator[tuple[Segm
             yield from ((part, is_wanted) for part in queue.counts.parted(segment))
         else:
             yield segment, is_wanted
+
+
+def look_ahead(engine: Engine, queue: Queue) -> None:
+    """For those who have credit, now that memory has nothing for them."""
+    if queue.is_loading or queue.is_halfway or queue.intake is not None or queue.groups is not None:
+        return
+    if queue.backlog.unsorted:  # memory may have something for them
+        return
+    hungry = [binding for binding in queue.takers if _is_hungry(queue, binding)]
+    if len(hungry) < len(queue.takers):
+        for binding in queue.takers:
+            if not binding.consumer.has_credit:
+                binding.consumer.starved[queue] = None
+    if not hungry:
+        return
+    start = min(_searched(queue, binding) for binding in hungry)
+    if start >= queue.log_end:
+        return
+    unsearched, queue.unsearched = queue.unsearched, None
+    if unsearched is not None and unsearched.start <= start < unsearched.stop:
+        _go_on(queue, unsearched.runs, start, unsearched.stop)
+        return
+    there = read(engine, queue, start, _looked_ahead)
+    if there is None:
+        queue.is_loading = True
+    else:
+        _go_on(queue, there[0], start, there[1])
+
+
+def _go_on(queue: Queue, runs: list[Run], start: int, stop: int) -> None:
+    """With what was read; the rest of the log comes later, and so do those who were not asked."""
+    if _hand_out(queue, runs, start, stop) < queue.log_end or queue.backlog.is_heavy:
+        queue.engine.dispatch_later(queue)
+
+
+def _looked_ahead(queue: Queue, runs: list[Run], start: int, stop: int) -> None:
+    """What was read for a search; complete up to `stop`."""
+    queue.is_loading = False
+    if 0 <= queue.paged_from <= start and not queue.is_halfway and not queue.backlog.unsorted:
+        _hand_out(queue, runs, start, stop)
+    queue.dispatch()
+
+
+def _hand_out(queue: Queue, runs: list[Run], start: int, stop: int) -> int:
+    """Up to where the runs were looked through, before the turn's work was used up."""
+    waiting: set[Binding] = set()  # those who met a message for which nobody had credit
+    seekers = _searching(queue)
+    reached = _search(queue, runs, (start, stop), seekers, waiting)
+    for binding in seekers:
+        if binding not in waiting and start <= _searched(queue, binding) < reached:
+            binding.sought = reached
+    return reached
+
+
+def _searching(queue: Queue) -> list[Binding]:
+    """For whom the log is looked through: all, or where that were too much for one turn, those who are furthest back."""
+    if not queue.backlog.is_heavy:
+        return queue.takers
+    _looked_ahead: list[Binding] = []
+    steps, most = 0, queue.engine.work.portion
+    for binding in sorted(queue.takers, key=lambda binding: (not binding.consumer.has_credit, _searched(queue, binding))):
+        steps += 0 if binding.consumer.selector is None else binding.consumer.selector.most_steps
+        if _looked_ahead and steps > most:
+            break
+        _looked_ahead.append(binding)
+    queue.engine.work.spend(len(queue.takers))
+    return _looked_ahead
+
+
+def _search(queue: Queue, runs: list[Run], part: tuple[int, int], seekers: list[Binding], waiting: set[Binding]) -> int:
+    start, stop = part
+    work = queue.engine.work
+    for number, run in enumerate(runs):
+        for first, end in portions(queue, run, start, stop):
+            work.spend(MESSAGE)
+            for low, high in queue.still_in_log(first, end):
+                for segment, is_wanted in sifted(queue, run, low, high):
+                    if is_wanted and _is_plain(queue, run) and not queue.engine.is_spent(queue, segment):
+                        _offer_found(queue, segment, start, seekers, waiting)
+            if end < stop and work.is_over:
+                queue.unsearched = Unread(runs[number:], end, stop)
+                return end
+    return stop
+
+
+def _offer_found(queue: Queue, segment: Segment, start: int, seekers: list[Binding], waiting: set[Binding]) -> None:
+    """To those whose search has come here; only their selectors are asked."""
+    here = [b for b in seekers if b not in waiting and start <= _searched(queue, b) < segment.stop]
+    asked = frozenset([b.consumer.selector for b in here if b.consumer.selector is not None])
+    queue.engine.work.spend(len(seekers))
+    for lane, part in queue.backlog.parted(segment, asked):
+        takers = [b for b in takers_of(lane, here, is_shared=queue.is_shared) if _searched(queue, b) <= part.first]
+        ready = [binding for binding in takers if _is_hungry(queue, binding)]
+        first, stop = part.first, part.stop
+        is_left = not ready or dispatch.share_among(queue, part, ready)
+        reached = part.first if is_left else stop
+        queue.sought.add(first, reached)
+        if is_left:
+            for binding in takers:
+                binding.sought = reached
+                binding.consumer.starved[queue] = None
+            waiting.update(takers)
+
+
+def _is_plain(queue: Queue, run: Run) -> bool:
+    """Scheduled messages and groups are found in the ordinary way."""
+    special = run.shape.special
+    return special is None or (not special.is_grouped and special.delivery_time(run.arrived) <= queue.engine.now)
+
+
+def _is_hungry(queue: Queue, binding: Binding) -> bool:
+    """It has credit, and memory has nothing for it. Who has credit again and was not fed yet is fed first: what is in memory comes before
+    what is further back."""
+    return binding.consumer.has_credit and queue not in binding.consumer.starved
+
+
+def _searched(queue: Queue, binding: Binding) -> int:
+    return max(binding.sought, queue.paged_from)

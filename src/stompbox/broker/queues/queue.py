@@ -15,20 +15,18 @@ from typing import TYPE_CHECKING
 from stompbox.broker.kinds import BY_OFFSET, PLAIN, READS_THE_LOG, Kind, Rules, is_for, rules_of
 from stompbox.broker.logs.cursor import Cursor
 from stompbox.broker.logs.segments import Segment
-from stompbox.broker.queues import arrivals, choosing, dispatching, emptying, lookahead, messagegroups, paging, scheduling, slowness
-from stompbox.broker.queues.choosing import RoundRobin
-from stompbox.broker.queues.consumer import Binding, Consumer
+from stompbox.broker.queues import arrivals, depth, dispatch, paging, reclaim
+from stompbox.broker.queues.arrivals import offer
+from stompbox.broker.queues.consumer import Binding, Consumer, RoundRobin, has_tiers, leave_out, readmit, takers_of, with_credit
+from stompbox.broker.queues.dispatch import Groups
 from stompbox.broker.queues.intake import Intake
 from stompbox.broker.queues.lanes import LANES, Lane
-from stompbox.broker.queues.messagegroups import Groups
 from stompbox.broker.queues.waiting import Waiting
 from stompbox.broker.undelivered import TOO_OFTEN
 from stompbox.broker.work import MESSAGE
 from stompbox.message import Run
 from stompbox.ranges import Ranges
 from stompbox.selectors import Selector
-
-__all__ = ["Kind", "Queue"]
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,8 +35,8 @@ if TYPE_CHECKING:
     from stompbox.broker.addresses.limits import Tally
     from stompbox.broker.addresses.redrive import Redrive
     from stompbox.broker.engine import Engine
-    from stompbox.broker.queues.counts import Counts
-    from stompbox.broker.queues.scheduling import Later
+    from stompbox.broker.logs.cursor import Counts
+    from stompbox.broker.queues.delayed import Later
 
 
 class Queue(Waiting):
@@ -50,15 +48,14 @@ class Queue(Waiting):
     __slots__ = (
         "__weakref__", "_no_local", "bindings", "candidates", "counts", "delivering", "doubted_below", "exclusive", "first_use", "groups",
         "has_tiers", "intake", "is_auto", "is_halfway", "is_loading", "is_open", "is_paused", "is_simple", "is_watched", "joined",
-        "lane_takers", "later", "maker", "moved", "name", "out", "owner", "paged_from", "readers", "ready", "redrive", "room", "rules",
+        "lane_takers", "later", "maker", "moved", "out", "owner", "paged_from", "readers", "ready", "redrive", "room", "rules",
         "selector", "sought", "suspect_below", "takers", "tally", "turn", "unasked", "unread", "unsearched", "used", "uses",
     )  # fmt: skip
 
     def __init__(
         self, engine: Engine, address: Address, name: str, *, kind: Kind, cursor: Cursor, selector: Selector | None = None
     ) -> None:
-        super().__init__(engine, address, kind, cursor)
-        self.name = name
+        super().__init__(engine, address, name, kind, cursor)
         self.selector = selector
         self._no_local = 0
         self.bindings = RoundRobin()
@@ -68,7 +65,7 @@ class Queue(Waiting):
         self.ready = self.bindings  # and are not known to be without credit
         self.readers: dict[Queue, None] | None = None  # browsers that get copies of what arrives
         self.tally: Tally | None = None  # what it has not consumed, where that is limited (limits.py)
-        self.later: Later | None = None  # messages for later that the log alone has (scheduling.py)
+        self.later: Later | None = None  # messages for later that the log alone has (arrivals.py)
         self.delivering = 0  # messages that consumers have and have not acknowledged
         self.out = 0  # octets of them, but for what transactions have acknowledged
         self.room: paging.Room | None = None  # once there was none, as its consumers had too much
@@ -76,10 +73,10 @@ class Queue(Waiting):
         self.suspect_below = 0  # stored before a restart
         self.doubted_below = 0  # may have been delivered before a crash
         self.counts: Counts | None = None  # how often those were delivered
-        self.sought = Ranges()  # what consumers took out of the log beyond `paged_from` (seeking.py)
+        self.sought = Ranges()  # what consumers took out of the log beyond `paged_from` (paging.py)
         self.unasked = Ranges()  # what came without its selector being asked (address.py)
         self.unread: paging.Unread | None = None  # what was read of the log and is not looked through
-        self.unsearched: paging.Unread | None = None  # the same, of a search (seeking.py)
+        self.unsearched: paging.Unread | None = None  # the same, of a search (paging.py)
         self.is_loading = False
         self.is_halfway = False  # stopped while somebody still had credit, so that other queues get their turn
         self.turn = 0
@@ -90,7 +87,7 @@ class Queue(Waiting):
         self.is_open = True  # consumers-before-dispatch: enough have come
         self.has_tiers = False  # consumers differ in priority
         self.is_simple = True
-        self.owner = ""  # the durable subscription that it belongs to; of a named reader, whose it is (positions.py)
+        self.owner = ""  # the durable subscription that it belongs to; of a named reader, whose it is (readers.py)
         self.maker: str | None = None  # the user for whom it counts (makers.py)
         self.is_auto = False  # a frame made it: it goes when nobody needs it (lifetimes.py)
         self.used = engine.now  # when it had something to hand out, or somebody to hand it to
@@ -118,10 +115,6 @@ class Queue(Waiting):
         return self.cursor.id
 
     @property
-    def is_durable(self) -> bool:
-        return self.cursor.unsaved is not None
-
-    @property
     def moves_by_itself(self) -> bool:
         """A reader of a log that keeps what was consumed holds nothing up: who comes too late goes on with what is there."""
         return self.kind is Kind.STREAM and self.address.log.is_retained
@@ -136,7 +129,7 @@ class Queue(Waiting):
         """Up to where it may read the log."""
         address = self.address
         if self.kind in BY_OFFSET:
-            return address.log.shown  # readers.py
+            return address.log.shown  # fanout.py
         return address.log.next if address.fanout is None or self.id not in address.topics else address.fanout.end_for(self)
 
     @property
@@ -211,7 +204,7 @@ class Queue(Waiting):
         pass
 
     def offer_lanes(self, segment: Segment) -> None:
-        dispatching.offer(self, segment)
+        offer(self, segment)
 
     def finish_with(self, segment: Segment) -> None:
         """Messages that were this queue's and will not be acknowledged."""
@@ -261,7 +254,7 @@ class Queue(Waiting):
         self.is_halfway = False
         if only is not None:
             if only.missing:
-                choosing.readmit(only)
+                readmit(only)
             if self.room is not None:
                 self.room.readmit(only)
         if self.takers:
@@ -271,16 +264,16 @@ class Queue(Waiting):
                 is_one = only is not None and len(self.ready) > 1
                 self._dispatch_common(RoundRobin([only]) if is_one and only is not None else self.ready)
         else:
-            dispatching.dispatch(self)
+            dispatch.dispatch(self)
         if self.later is not None:
-            scheduling.read_due(self, self.later)
+            arrivals.read_due(self, self.later)
         if self.intake is not None:
             self.intake.look(self)
         if self.paged_from >= 0 and (self.takers or paging.reads_for_itself(self)):
             if paging.wants_more(self):
                 paging.load(self.engine, self)
             elif not self.is_simple:
-                lookahead.seek(self.engine, self)
+                paging.look_ahead(self.engine, self)
 
     def _dispatch_common(self, bindings: RoundRobin) -> None:
         if self._backlog is None or not bindings:
@@ -305,17 +298,17 @@ class Queue(Waiting):
     def takers_of(self, lane: Lane) -> RoundRobin:
         """Those who take the lane's messages and are not known to be without credit; the others will be fed when they have."""
         if self.takers is not self.bindings:  # one or none
-            return choosing.takers_of(lane, choosing.with_credit(self, self.takers), is_shared=self.is_shared)
+            return takers_of(lane, with_credit(self, self.takers), is_shared=self.is_shared)
         if self.lane_takers is None:
             self.lane_takers = {}
         found = self.lane_takers.get(lane)
         if found is None:
             if isinstance(lane, Binding):
-                return choosing.with_credit(self, [lane])  # it goes with its consumer
+                return with_credit(self, [lane])  # it goes with its consumer
             if len(self.lane_takers) >= LANES:
-                choosing.forget_lanes(self)
+                dispatch.forget_lanes(self)
                 self.lane_takers = {}
-            found = self.lane_takers[lane] = choosing.takers_of(lane, self.bindings, is_shared=self.is_shared)
+            found = self.lane_takers[lane] = takers_of(lane, self.bindings, is_shared=self.is_shared)
             found.is_lasting = True
             self.engine.work.spend(len(self.bindings) // 4)
         return found
@@ -327,7 +320,7 @@ class Queue(Waiting):
         if self.groups is not None and not isinstance(lane, Binding):
             special = segment.run.shape.special
             if special is not None and special.is_grouped:
-                return messagegroups.hand_out(self, self.groups, segment, lane, takers)
+                return dispatch.hand_out_groups(self, self.groups, segment, lane, takers)
         return not self.share(segment, takers)
 
     def share(self, segment: Segment, takers: RoundRobin) -> bool:
@@ -335,7 +328,7 @@ class Queue(Waiting):
         if 0 < segment.run.shape.expires <= self.engine.now:
             self.expired(segment)
             return False
-        return choosing.share_by_priority(self, segment, takers) if self.has_tiers else self._share_evenly(segment, takers)
+        return dispatch.share_by_priority(self, segment, takers) if self.has_tiers else self._share_evenly(segment, takers)
 
     def _share_evenly(self, segment: Segment, takers: RoundRobin) -> bool:
         count = left = len(takers)
@@ -345,7 +338,7 @@ class Queue(Waiting):
             if is_left:
                 only.consumer.starved[self] = None
                 if takers.is_lasting and takers is not self.ready and not only.consumer.has_credit:
-                    choosing.leave_out(self, only, takers)
+                    leave_out(self, only, takers)
             return is_left
         while count:
             at = takers.turn = (takers.turn + 1) % count
@@ -359,7 +352,7 @@ class Queue(Waiting):
         """Up to `most` messages to one consumer; True when something is left. Without credit it is not among the `takers` any more."""
         consumer = binding.consumer
         if not consumer.has_credit:
-            choosing.leave_out(self, binding, takers)
+            leave_out(self, binding, takers)
             return True
         count = 1 if most == 1 else min(most, consumer.fitting(segment))  # who has credit may have one
         is_left = count < segment.stop - segment.first
@@ -395,6 +388,13 @@ class Queue(Waiting):
         if self.is_durable:
             self.cursor.revoke(segment.first, segment.stop)
 
+    def tell_counts(self, segment: Segment) -> bool:
+        """How often these messages were delivered goes into the next commit. False: nothing of them is to be stored."""
+        if not self.is_durable or not self.engine.is_durable or self.address.is_volatile(segment.run):
+            return False
+        self.engine.commits.tell_delivered(self, (segment.first, segment.stop, segment.deliveries, segment.failures))
+        return True
+
     def die(self, segment: Segment, reason: str) -> None:
         """Handed out, and not to be again: dead letters."""
         self.delivering -= len(segment)
@@ -429,14 +429,14 @@ class Queue(Waiting):
         consumer.allowance.bind(1)
         self.uses += 1
         binding = consumer.bindings[self.id] = Binding(consumer, self, self.uses)
-        choosing.join(self, binding)
+        dispatch.join(self, binding)
         if self.room is not None:
             self.room.readmit(binding)
         if len(self.bindings) == 1:
             self.first_use = self.uses
-        slowness.watch(self.engine, self)
+        depth.watch(self.engine, self)
         if not self.is_open:
-            choosing.open_when_due(self)
+            dispatch.open_when_due(self)
         if self.groups is not None and self.rules.group_rebalance:
             self.groups.clear()
             self.backlog.release_all()
@@ -446,7 +446,7 @@ class Queue(Waiting):
 
     def unbind(self, binding: Binding) -> None:
         """What the consumer still has of this queue must have been taken from it, or the queue goes."""
-        choosing.leave(self, binding)
+        dispatch.leave(self, binding)
         binding.consumer.forget(binding)
         if self.room is not None:
             self.room.leave(binding)
@@ -461,7 +461,7 @@ class Queue(Waiting):
         if not self.bindings:
             self.is_open = self.rules.consumers_before_dispatch == 0
             if self.rules.is_purged:
-                emptying.purge(self)
+                reclaim.purge(self)
         if not self.is_simple or self.takers is not self.bindings:
             self.engine.dispatch_later(self)  # others may take over
         self.consumers_changed()
@@ -493,9 +493,9 @@ class Queue(Waiting):
         self.consumers_changed()
 
     def consumers_changed(self) -> None:
-        self.takers = choosing.chosen(self)
+        self.takers = dispatch.chosen(self)
         self.ready = self.candidates if self.takers is self.bindings else self.takers
-        self.has_tiers = choosing.has_tiers(self.takers)
+        self.has_tiers = has_tiers(self.takers)
         self.sorted_out()
 
     def sorted_out(self) -> None:

@@ -9,24 +9,26 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from stompbox.broker.kinds import Kind
-from stompbox.broker.queues.expiring import Expiring
+from stompbox.broker.queues.delayed import Waits
+from stompbox.broker.queues.expiry import Expiring
 from stompbox.broker.queues.lanes import Lanes
-from stompbox.broker.queues.waits import Waits
 
 if TYPE_CHECKING:
     from stompbox.broker.addresses.address import Address
     from stompbox.broker.engine import Engine
     from stompbox.broker.logs.cursor import Cursor
+    from stompbox.config.settings import AddressSettings
 
 
 class Waiting(ABC):
     """Of one queue. Who only looks asks for `count`, `size` and `has_waits`: asking for `backlog` and `waits` makes them."""
 
-    __slots__ = ("_backlog", "_expiring", "_waits", "address", "cursor", "engine", "kind")
+    __slots__ = ("_backlog", "_expiring", "_waits", "address", "cursor", "engine", "kind", "name")
 
-    def __init__(self, engine: Engine, address: Address, kind: Kind, cursor: Cursor) -> None:
+    def __init__(self, engine: Engine, address: Address, name: str, kind: Kind, cursor: Cursor) -> None:
         self.engine = engine
         self.address = address
+        self.name = name
         self.kind = kind
         self.cursor = cursor
         self._backlog: Lanes | None = None
@@ -40,6 +42,15 @@ class Waiting(ABC):
     @abstractmethod
     def _wake(self) -> None:
         """What has waited is due."""
+
+    @property
+    def is_durable(self) -> bool:
+        return self.cursor.unsaved is not None
+
+    @property
+    def settings(self) -> AddressSettings:
+        """By which it lives."""
+        return self.address.settings_of(self.name) if self.kind is Kind.ANYCAST else self.address.settings
 
     @property
     def backlog(self) -> Lanes:

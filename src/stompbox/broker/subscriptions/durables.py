@@ -12,15 +12,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from stompbox.broker import closing
+from stompbox.broker import transactions
 from stompbox.broker.addresses import retained
 from stompbox.broker.addresses.address import Address
+from stompbox.broker.addresses.lifetimes import Watcher, matcher
 from stompbox.broker.addresses.makers import Maker, entry
-from stompbox.broker.addresses.watching import Watcher, matcher
 from stompbox.broker.engine import Engine
+from stompbox.broker.kinds import Kind
 from stompbox.broker.queues.consumer import Consumer
-from stompbox.broker.queues.facts import selector_entry
-from stompbox.broker.queues.queue import Kind, Queue
+from stompbox.broker.queues.matching import selector_entry
+from stompbox.broker.queues.queue import Queue
 from stompbox.broker.subscriptions.subscribers import JOINED, LOOKED, MayReach, everything, is_there, reached
 from stompbox.config.spaces import joined, space_of
 from stompbox.errors import IllegalFrame, Refused
@@ -274,7 +275,7 @@ def ending(engine: Engine, durable: DurableSubscription) -> Iterator[None]:
     """The same in steps. Nobody gets it meanwhile."""
     durable.is_ending = True
     if durable.consumer is not None:
-        yield from closing.closing(engine, durable.consumer, is_failure=False)
+        yield from transactions.closing(engine, durable.consumer, is_failure=False)
     yield from _dropping(engine, durable)
 
 

@@ -13,13 +13,13 @@ from typing import Final
 from stompbox.broker.addresses import retained
 from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.destinations import Destination
+from stompbox.broker.addresses.lifetimes import Watcher, is_reached
 from stompbox.broker.addresses.makers import require_all
-from stompbox.broker.addresses.watching import Watcher, is_reached
 from stompbox.broker.engine import Engine
-from stompbox.broker.queues import choosing
+from stompbox.broker.kinds import Kind
 from stompbox.broker.queues.browsing import browse
-from stompbox.broker.queues.consumer import Binding, Consumer
-from stompbox.broker.queues.queue import Kind, Queue
+from stompbox.broker.queues.consumer import Binding, Consumer, readmit
+from stompbox.broker.queues.queue import Queue
 from stompbox.broker.work import MESSAGE
 from stompbox.errors import IllegalFrame, Refused
 from stompbox.message import ANYCAST, MULTICAST
@@ -57,7 +57,7 @@ def _starting(consumer: Consumer, bindings: list[Binding]) -> Iterator[None]:
     for number, binding in enumerate(bindings, 1):
         queue = binding.queue
         if queue.id in consumer.bindings:
-            choosing.readmit(consumer.bindings[queue.id])
+            readmit(consumer.bindings[queue.id])
             queue.dispatch()
         if number % JOINED == 0:
             queue.engine.work.spend(MESSAGE * JOINED)

@@ -27,7 +27,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from stompbox.broker.addresses import queuearguments
+from stompbox.broker.addresses import configuration
 from stompbox.broker.addresses.destinations import Destination
 from stompbox.broker.subscriptions import subscribers
 from stompbox.config import UnknownHeaderPolicy
@@ -185,9 +185,7 @@ def _dead_letters(headers: Mapping[str, str], wildcards: Wildcards) -> Keys:
     exchange, key = headers.get(EXCHANGE), headers.get(ROUTING_KEY, "")
     if exchange not in EXCHANGES:
         said = "is missing" if exchange is None else f"is {exchange[:80]!r}"
-        raise IllegalFrame(
-            "bad-queue-argument", f"header {EXCHANGE} {said}; allowed are amq.direct, amq.topic and nothing at all"
-        )
+        raise IllegalFrame("bad-queue-argument", f"header {EXCHANGE} {said}; allowed are amq.direct, amq.topic and nothing at all")
     if not key or wildcards.is_wild(key) or "::" in key:
         raise IllegalFrame("bad-queue-argument", f"header {ROUTING_KEY} is {key[:80]!r}; it names the address of the dead letters")
     return {"dead_letter_address": key, "expiry_address": key}
@@ -220,7 +218,7 @@ def make(connection: Connection, keys: Keys, destinations: tuple[Destination, ..
     """The queues, as the frame asks, where they are not there. `require` must have found nothing."""
     for destination in destinations if keys else ():
         queue, maker = destination.queue or destination.address, connection.allowance.maker
-        queuearguments.make(connection.broker.engine, destination.address, queue, keys, maker)
+        configuration.make(connection.broker.engine, destination.address, queue, keys, maker)
 
 
 def _require(connection: Connection, destination: Destination, keys: Keys) -> None:
@@ -231,12 +229,12 @@ def _require(connection: Connection, destination: Destination, keys: Keys) -> No
         raise IllegalFrame("argument-not-allowed", f"{headers_of(keys)}: {what}; {which} is for the address settings to say")
     name, queue = destination.address, destination.queue or destination.address
     try:
-        queuearguments.require_same(engine, name, queue, keys)
+        configuration.require_same(engine, name, queue, keys)
     except Refused as refusal:
         raise Refused(refusal.code, f"{headers_of(keys)}: {refusal.message}") from None
-    if queuearguments.is_there(engine, name, queue):
+    if configuration.is_there(engine, name, queue):
         return
-    queuearguments.require_possible(engine, name, keys)
+    configuration.require_possible(engine, name, keys)
     if name not in engine.addresses:
         permissions.require(connection.user, Right.CREATE_ADDRESS, name)
     permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, name)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from stompbox.broker.addresses import makers, temporaries
+from stompbox.broker.addresses import destinations, makers
 from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.destinations import Destination
 from stompbox.broker.addresses.makers import Maker
@@ -120,7 +120,7 @@ def made_queue(address: Address, destination: Destination, maker: Maker | None) 
 
 def _temporary(connection: Connection, destination: Destination) -> Address:
     """A temporary destination that is there: of this connection, or of another one that has told its name."""
-    found = connection.temporaries.own(destination) or temporaries.find(connection.broker.engine, destination)
+    found = connection.temporaries.own(destination) or destinations.find(connection.broker.engine, destination)
     if found is None:
         text = f"there is no temporary destination {destination.text[:200]!r} (any more); its owner's SUBSCRIBE or reply-to makes one"
         raise IllegalFrame("no-such-temporary", text)
@@ -129,13 +129,13 @@ def _temporary(connection: Connection, destination: Destination) -> Address:
 
 def answered(connection: Connection, shape: Shape, reply: Destination) -> Shape:
     """The shape with the name in reply-to by which others reach this connection's temporary destination."""
-    found = temporaries.find(connection.broker.engine, reply)
+    found = destinations.find(connection.broker.engine, reply)
     if found is not None and found.owner != connection.session_id:  # somebody else's, by the name that others know it by
         return shape
     known = connection.answered.get(shape)
     if known is not None:
         return known
-    shown = temporaries.shown(connection.make_temporary(reply), as_openmq=connection.options.openmq_temporary_names)
+    shown = destinations.shown(connection.make_temporary(reply), as_openmq=connection.options.openmq_temporary_names)
     changed = with_headers(shape, {**shape.headers, "reply-to": shown}, persistent=shape.persistent, expires=shape.expires)
     if len(connection.answered) >= REMEMBERED:
         connection.answered.clear()

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from stompbox.broker import closing
-from stompbox.broker.addresses.attempts import STEP, Outcome
-from stompbox.broker.closing import PART
+from stompbox.broker import transactions
+from stompbox.broker.addresses.redelivery import STEP, Outcome
 from stompbox.broker.queues.consumer import AckMode, Consumer, Sent, taken_off
-from stompbox.broker.transaction import Transaction
+from stompbox.broker.transactions import PART, Transaction
 from stompbox.errors import IllegalFrame
 from stompbox.server.addressing.values import truth
 from stompbox.server.frames.transactions import transaction_of
@@ -136,7 +135,7 @@ def _taking(
         raise _unknown_message(f"{queue}-{offset}")
     is_over = transaction is not None and connection.transactions.get(transaction.name) is not transaction
     if consumer.is_closed or connection.is_ended or is_over:
-        yield from closing.unholding(connection.broker.engine, consumer, sent)
+        yield from transactions.unholding(connection.broker.engine, consumer, sent)
         if transaction is not None:
             transaction_of(connection, transaction.name)  # it was too slow
         return

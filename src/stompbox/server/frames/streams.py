@@ -24,7 +24,7 @@ from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.destinations import Destination
 from stompbox.broker.queues.consumer import Consumer
 from stompbox.broker.queues.queue import Queue
-from stompbox.broker.subscriptions import namedreaders
+from stompbox.broker.subscriptions import readers
 from stompbox.config.spaces import local
 from stompbox.errors import IllegalFrame, Refused, StompboxError
 from stompbox.incarnations import difference
@@ -195,7 +195,7 @@ def to_named(
         _require_own(connection, known, name)
     require_same(connection, frame, destinations[0], start if known is None else known.cursor.position)
     address = engine.address(name_of_address, maker=connection.allowance.maker)
-    is_new = namedreaders.to_position(engine, consumer, address, reader, start, owner=owner_of(connection))
+    is_new = readers.to_position(engine, consumer, address, reader, start, owner=owner_of(connection))
     said = {"durable-name": name, "subscription-created": "true" if is_new else "false"}
     return said | told(connection, destinations[0])
 
@@ -203,8 +203,8 @@ def to_named(
 def drop_named(connection: Connection, name: str) -> bool:
     """UNSUBSCRIBE with a durable name: the reader ends for ever. False when there is none of this name."""
     engine = connection.broker.engine
-    found = namedreaders.found_of(engine, _reader(connection, name))
-    own = [queue for queue in found if is_own(connection, namedreaders.user_of(queue), [queue.address.name])]
+    found = readers.found_of(engine, _reader(connection, name))
+    own = [queue for queue in found if is_own(connection, readers.user_of(queue), [queue.address.name])]
     if found and not own and (connection.client_id, name) not in engine.durables:
         _require_own(connection, found[0], name)
     for queue in own:
@@ -217,10 +217,10 @@ def drop_named(connection: Connection, name: str) -> bool:
     return bool(own)
 
 
-def _reader(connection: Connection, name: str) -> namedreaders.Reader:
+def _reader(connection: Connection, name: str) -> readers.Reader:
     space = connection.names.space
-    return namedreaders.Reader(space, connection.client_id.removeprefix(space), name)
+    return readers.Reader(space, connection.client_id.removeprefix(space), name)
 
 
 def _require_own(connection: Connection, queue: Queue, name: str) -> None:
-    require(connection, namedreaders.user_of(queue), f"reader {name!r} of {local(queue.address.name)!r}", [queue.address.name])
+    require(connection, readers.user_of(queue), f"reader {name!r} of {local(queue.address.name)!r}", [queue.address.name])

@@ -1,6 +1,6 @@
 """SUBSCRIBE and UNSUBSCRIBE: from headers to a consumer, and what it is bound to.
 
-    RECEIPT of a durable SUBSCRIBE    durable-name:<name>, subscription-created:true | false (it was there, with its backlog)
+RECEIPT of a durable SUBSCRIBE    durable-name:<name>, subscription-created:true | false (it was there, with its backlog)
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 from weakref import ref
 
-from stompbox.broker import closing
+from stompbox.broker import transactions
 from stompbox.broker.addresses import makers
 from stompbox.broker.addresses.destinations import KINDS, Destination
+from stompbox.broker.kinds import Kind
 from stompbox.broker.queues.consumer import AckMode, Consumer
-from stompbox.broker.queues.queue import Kind, Queue
+from stompbox.broker.queues.queue import Queue
 from stompbox.broker.subscriptions import durables, subscribers
 from stompbox.broker.subscriptions.durables import DurableSubscription
 from stompbox.config.spaces import local
@@ -86,10 +87,10 @@ def _subscribing(
         make_queues()
         granted = yield from binding
     except StompboxError:
-        yield from closing.closing(engine, consumer, is_failure=False)
+        yield from transactions.closing(engine, consumer, is_failure=False)
         raise
     if connection.is_ended:  # meanwhile: nobody else would close it
-        yield from closing.closing(engine, consumer, is_failure=False)
+        yield from transactions.closing(engine, consumer, is_failure=False)
         return
     connection.account.is_stale = True
     connection.consumers[consumer.name] = consumer
@@ -255,9 +256,7 @@ def _bind(
             yield from subscribers.joining_queues(engine, consumer, destination, partial(_may_reach, connection, None))
         else:
             may_reach = partial(_may_reach, connection, Right.CREATE_NON_DURABLE_QUEUE)
-            yield from subscribers.joining_topics(
-                engine, consumer, destination, plain, may_reach=may_reach, before=tuple(topics)
-            )
+            yield from subscribers.joining_topics(engine, consumer, destination, plain, may_reach=may_reach, before=tuple(topics))
             topics.append(destination)
     return said
 
@@ -401,7 +400,7 @@ def _end(connection: Connection, frame: Frame) -> Iterator[None]:
     if consumer is None:
         wanted = headers.get("id", headers.get("destination", ""))
         raise IllegalFrame("no-such-subscription", f"this connection has no subscription {wanted[:80]!r}")
-    return closing.closing(connection.broker.engine, consumer, is_failure=False)
+    return transactions.closing(connection.broker.engine, consumer, is_failure=False)
 
 
 def _drop_durable(connection: Connection, durable: DurableSubscription) -> Iterator[None]:

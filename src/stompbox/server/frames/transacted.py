@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from stompbox.broker.queues.consumer import Consumer
 from stompbox.broker.subscriptions.subscribers import start
-from stompbox.broker.transaction import Transaction
+from stompbox.broker.transactions import Transaction
 
 if TYPE_CHECKING:
     from stompbox.server.session.connection import Connection

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from stompbox.broker import closing
+from stompbox.broker import transactions
 from stompbox.broker.addresses.fanout import finishing
-from stompbox.broker.transaction import Transaction
-from stompbox.broker.transactions import committing, is_long
+from stompbox.broker.transactions import Transaction, committing, is_long
 from stompbox.errors import IllegalFrame, Refused
 from stompbox.server.frames import transacted
 from stompbox.server.revoking import require_still
@@ -86,7 +85,7 @@ def time_out(connection: Connection, transaction: Transaction) -> None:
 
 def _undoing(connection: Connection, transaction: Transaction) -> Iterator[None]:
     _end(connection, transaction)
-    yield from closing.aborting(connection.broker.engine, transaction, is_failure=False)
+    yield from transactions.aborting(connection.broker.engine, transaction, is_failure=False)
     transacted.give_back(connection)
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.destinations import Destination
+from stompbox.broker.addresses.lifetimes import matcher
 from stompbox.broker.addresses.makers import require_all
-from stompbox.broker.addresses.watching import matcher
 from stompbox.broker.queues.depth import Sums
 from stompbox.broker.subscriptions import subscribers
 from stompbox.config.spaces import local

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stompbox.broker.addresses.address import Address
-from stompbox.broker.addresses.watching import matcher
-from stompbox.broker.subscriptions import groups
-from stompbox.broker.subscriptions.groups import Starting
+from stompbox.broker.addresses.lifetimes import matcher
+from stompbox.broker.subscriptions import readers
+from stompbox.broker.subscriptions.readers import Starting
 from stompbox.config.spaces import local, space_of
 from stompbox.errors import IllegalFrame, Refused
 from stompbox.incarnations import Position
@@ -56,7 +56,7 @@ async def group_open(connection: Connection, frame: Frame) -> Answer:
         if destination.address not in known:
             permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, destination.address)
     patterns, maker = [destination.address for destination in destinations], connection.allowance.maker
-    groups.require(engine, name, patterns, maker)
+    readers.require(engine, name, patterns, maker)
     async for destination in in_turns(connection.broker.turns, destinations):
         if not destination.is_wild:
             make(connection, destination)
@@ -64,16 +64,16 @@ async def group_open(connection: Connection, frame: Frame) -> Answer:
     starting = await _starting(connection, frame, wish, joining)
     if frame.headers.get("strict") == "true":
         async for address in in_turns(connection.broker.turns, joining):
-            groups.require_within(name, address, starting(address))
+            readers.require_within(name, address, starting(address))
     _require_own(connection, name)  # somebody else may have made it meanwhile
-    groups.require(engine, name, patterns, maker, joining)
-    groups.make_group(engine, name, patterns, owner=owner_of(connection), maker=maker)
+    readers.require(engine, name, patterns, maker, joining)
+    readers.make_group(engine, name, patterns, owner=owner_of(connection), maker=maker)
     async for address in in_turns(connection.broker.turns, joining):
-        groups.require_group(engine, name)  # somebody may have deleted it meanwhile
-        groups.join(engine, name, address, starting, maker and maker.counted)
+        readers.require_group(engine, name)  # somebody may have deleted it meanwhile
+        readers.join(engine, name, address, starting, maker and maker.counted)
     await durable(connection)
     shown, following = await readable(connection, frame, destinations)
-    found = {local(address.name): groups.lag(address, name) for address in shown if name in address.groups}
+    found = {local(address.name): readers.lag(address, name) for address in shown if name in address.groups}
     at = {address: lag["position"] for address, lag in found.items()}
     ids = {address: lag["incarnation"] for address, lag in found.items()}
     return json_answer({"positions": at, "incarnations": ids, **continued(following)})
@@ -150,7 +150,7 @@ async def group_commit(connection: Connection, frame: Frame) -> Answer:
         connection.broker.permissions.require(connection.user, Right.CONSUME, name)
     name = placed(connection, frame, "group")
     _require_own(connection, name)
-    refused = groups.commit_group(connection.broker.engine, name, offsets)
+    refused = readers.commit_group(connection.broker.engine, name, offsets)
     await durable(connection)
     return json_answer({"refused": {local(name): code for name, code in refused.items()}} if refused else {})
 
@@ -191,19 +191,19 @@ def read_by(broker: Broker, name: str) -> list[Address]:
 async def delete(broker: Broker, name: str) -> None:
     """The positions go in turns, the group last: who is interrupted finds it again. Raises Refused `no-such-group`."""
     engine = broker.engine
-    groups.require_group(engine, name)
+    readers.require_group(engine, name)
     patterns = engine.group_patterns[name]
     async for address in in_turns(broker.turns, read_by(broker, name)):
         if engine.group_patterns.get(name) is not patterns:
             return  # somebody else has deleted it meanwhile; what has its name now is another one
-        groups.leave(engine, name, address)
+        readers.leave(engine, name, address)
     if engine.group_patterns.get(name) is patterns:
-        groups.drop_group(engine, name)
+        readers.drop_group(engine, name)
 
 
 async def reset(broker: Broker, name: str, text: str, only: str = "") -> int:
     """On how many addresses. Raises Refused `no-such-group`, `no-such-address`, IllegalFrame `bad-starting`."""
-    groups.require_group(broker.engine, name)
+    readers.require_group(broker.engine, name)
     found = [address for address in read_by(broker, name) if only in ("", address.name)]
     if only and not found:
         raise Refused("no-such-address", f"reader group {local(name)!r} does not read address {local(only)!r}")
@@ -212,7 +212,7 @@ async def reset(broker: Broker, name: str, text: str, only: str = "") -> int:
     moved = 0
     async for address in in_turns(broker.turns, found):
         if name in address.groups:
-            groups.reset(broker.engine, name, address, starting)
+            readers.reset(broker.engine, name, address, starting)
             moved += 1
     return moved
 
@@ -231,6 +231,6 @@ async def group_list(connection: Connection, frame: Frame) -> Answer:
     async for address in in_turns(connection.broker.turns, addresses):
         if _may_read(connection, address.name):
             for name in address.groups.keys() & found.keys():
-                found[name]["addresses"][local(address.name)] = groups.lag(address, name)
+                found[name]["addresses"][local(address.name)] = readers.lag(address, name)
     shown = {local(name): group for name, group in found.items() if group["addresses"] or not connection.user.name}
     return json_answer({"groups": shown})

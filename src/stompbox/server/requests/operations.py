@@ -9,7 +9,6 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from stompbox.broker.addresses import pausing
 from stompbox.broker.addresses.address import Address
 from stompbox.broker.queues.queue import Queue
 from stompbox.errors import IllegalFrame, Refused
@@ -48,7 +47,7 @@ async def pause(connection: Connection, frame: Frame) -> Answer:
     """Nothing goes out; what is sent is kept."""
     address = _address(connection, frame)
     if "queue" not in frame.headers:
-        pausing.pause(address)
+        address.pause()
     for queue in _queues(connection, frame, address):
         queue.pause()
     return json_answer({})
@@ -57,7 +56,7 @@ async def pause(connection: Connection, frame: Frame) -> Answer:
 async def resume(connection: Connection, frame: Frame) -> Answer:
     address = _address(connection, frame)
     if "queue" not in frame.headers:
-        pausing.resume(address)
+        address.resume()
     for queue in _queues(connection, frame, address):
         queue.resume()
     return json_answer({})
@@ -65,12 +64,12 @@ async def resume(connection: Connection, frame: Frame) -> Answer:
 
 async def block(connection: Connection, frame: Frame) -> Answer:
     """A SEND gets an ERROR; consumers go on."""
-    pausing.block(_address(connection, frame))
+    _address(connection, frame).block()
     return json_answer({})
 
 
 async def unblock(connection: Connection, frame: Frame) -> Answer:
-    pausing.unblock(_address(connection, frame))
+    _address(connection, frame).unblock()
     return json_answer({})
 
 

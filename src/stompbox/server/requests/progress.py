@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 from msgspec import Meta, Struct
 
-from stompbox.broker.subscriptions import groups
+from stompbox.broker.subscriptions import readers
 from stompbox.errors import IllegalFrame, Refused
 from stompbox.security import Right
 from stompbox.server.requests.replies import Answer, json_answer
@@ -165,5 +165,5 @@ def _report(frame: Frame) -> Report:
 def _require(connection: Connection, placed: tuple[str, ...]) -> None:
     """Who tells of a group may consume what it reads."""
     for group in placed:
-        for address in groups.positions(connection.broker.engine, group):
+        for address in readers.positions(connection.broker.engine, group):
             connection.broker.permissions.require(connection.user, Right.CONSUME, address)

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import msgpack
 
-from stompbox.broker.addresses import retained, temporaries
+from stompbox.broker.addresses import destinations, retained
 from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.destinations import Destination
 from stompbox.broker.addresses.duplicates import new_ones
@@ -394,7 +394,7 @@ class _Way:
     def _target(self, destination: Destination, shape: Shape) -> tuple[Address, int]:
         engine = self.publications.broker.engine
         if destination.is_temporary:
-            found = self.temporary.get(shape.destination) or temporaries.find(engine, destination)
+            found = self.temporary.get(shape.destination) or destinations.find(engine, destination)
             if found is None or engine.addresses.get(found.name) is not found:
                 raise IllegalFrame("no-such-temporary", f"temporary destination {destination.text[:200]!r} is gone")
             return found, destination.routing

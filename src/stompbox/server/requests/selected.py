@@ -13,7 +13,7 @@ from functools import partial
 from itertools import groupby
 
 from stompbox.broker.addresses.address import Address
-from stompbox.broker.queues import facts
+from stompbox.broker.queues import matching
 from stompbox.message import Run, Shape
 from stompbox.selectors import Selector
 from stompbox.store.base import StoredChunk
@@ -44,16 +44,16 @@ class Picking:
 
     def _verdict(self, shape: Shape) -> bool | None:
         """None: the messages of the shape may differ."""
-        if not facts.is_of_shape(self.selector, shape):
+        if not matching.is_of_shape(self.selector, shape):
             return None
         verdict = self._verdicts.get(shape)
         if verdict is None:
             verdict = self._verdicts[shape] = self.selector.matches(shape.headers, self._shared(shape))
         return verdict
 
-    def _shared(self, shape: Shape) -> facts.Facts:
+    def _shared(self, shape: Shape) -> matching.Facts:
         is_durable = self.default_persistent if shape.persistent is None else shape.persistent
-        return facts.of_shape(shape, self.address, is_durable=is_durable)
+        return matching.facts_of_shape(shape, self.address, is_durable=is_durable)
 
     def _taken(self, run: Run) -> Iterator[Run]:
         if self._verdict(run.shape):
@@ -74,10 +74,10 @@ class Picking:
         found = []
         for index in range(len(run)):
             body = None if run.is_large else partial(run.bodies.__getitem__, index)
-            found.append(selector.matches(run.headers(index), facts.of_message(run, index, shared), body))
+            found.append(selector.matches(run.headers(index), matching.facts_of_message(run, index, shared), body))
         return found
 
-    def _by_values(self, run: Run, shared: facts.Facts) -> list[bool]:
+    def _by_values(self, run: Run, shared: matching.Facts) -> list[bool]:
         read = [(name, column) for name, column in zip(run.shape.holes, run.columns, strict=True) if name in self.selector.headers]
         names = [name for name, _ in read]
         rows = list(zip(*(column for _, column in read), strict=True))

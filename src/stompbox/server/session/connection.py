@@ -14,16 +14,15 @@ from secrets import token_hex
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from stompbox.broker import closing
+from stompbox.broker import transactions
 from stompbox.broker.addresses.address import Address
-from stompbox.broker.addresses.destinations import Destination
+from stompbox.broker.addresses.destinations import Destination, Temporaries
 from stompbox.broker.addresses.notifications import Event
-from stompbox.broker.addresses.temporaries import Temporaries
-from stompbox.broker.queues.allowance import Allowance
+from stompbox.broker.commits import UnitOfWork
 from stompbox.broker.queues.consumer import MOST_OUT, Consumer, Output
+from stompbox.broker.queues.memory import Allowance
 from stompbox.broker.subscriptions.subscribers import start
-from stompbox.broker.transaction import Transaction
-from stompbox.broker.units import Unit
+from stompbox.broker.transactions import Transaction
 from stompbox.config import Listener, ListenerOptions
 from stompbox.errors import BrokerFault, FrameError, IllegalFrame, Refused, StompboxError, StoreError
 from stompbox.message import Shape
@@ -265,7 +264,7 @@ class Connection:
         else:
             self.out.append(data)
 
-    def confirm(self, receipts: list[bytes], *, waits: bool, consumer: Consumer | None = None, unit: Unit | None = None) -> None:
+    def confirm(self, receipts: list[bytes], *, waits: bool, consumer: Consumer | None = None, unit: UnitOfWork | None = None) -> None:
         """RECEIPT frames for ids as they stand on the wire, in frame order; a subscription starts behind its own. `unit`: what they are
         for, where that needs the disk."""
         sequence = self.broker.want_commit(self) if waits else 0
@@ -284,7 +283,7 @@ class Connection:
         waits: bool,
         consumer: Consumer | None = None,
         extra: Mapping[str, str] = MappingProxyType({}),
-        unit: Unit | None = None,
+        unit: UnitOfWork | None = None,
     ) -> None:
         """RECEIPT where the frame asks for one; `consumer`: the subscription that it makes; `extra`: more headers of the RECEIPT."""
         receipt = frame.headers.get("receipt")
@@ -464,16 +463,16 @@ class Connection:
 
     def _leaving(self, *, is_failure: bool) -> Iterator[None]:
         engine = self.broker.engine
-        transactions, self.transactions = self.transactions, {}
+        open_ones, self.transactions = self.transactions, {}
         consumers, self.consumers = self.consumers, {}
         for consumer in consumers.values():
             consumer.is_started = False
-        for transaction in transactions.values():
+        for transaction in open_ones.values():
             self.broker.timeouts.ended(transaction)
-        for transaction in transactions.values():  # STOMP 1.2, ABORT: implicitly aborted; what it acknowledged is not
-            yield from closing.aborting(engine, transaction, is_failure=is_failure)
+        for transaction in open_ones.values():  # STOMP 1.2, ABORT: implicitly aborted; what it acknowledged is not
+            yield from transactions.aborting(engine, transaction, is_failure=is_failure)
         for consumer in consumers.values():
-            yield from closing.closing(engine, consumer, is_failure=is_failure)
+            yield from transactions.closing(engine, consumer, is_failure=is_failure)
         yield from self.temporaries.closing()
 
     def _has_left(self) -> None:

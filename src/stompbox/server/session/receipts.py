@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from stompbox.broker.logs.segments import VALUE
 
 if TYPE_CHECKING:
+    from stompbox.broker.commits import UnitOfWork
     from stompbox.broker.queues.consumer import Consumer
-    from stompbox.broker.units import Unit
 
 ITEM: Final = 256  # octets of memory that something to say takes beside its own, at a guess
 
@@ -29,7 +29,7 @@ class Pending:
         data: bytes = b"",
         receipts: list[bytes] | None = None,
         consumer: Consumer | None = None,
-        unit: Unit | None = None,
+        unit: UnitOfWork | None = None,
         *,
         is_refusable: bool = False,
     ) -> None:
@@ -62,7 +62,7 @@ class Receipts:
         self._items.append(item)
         self.size += item.size
 
-    def confirm(self, receipts: list[bytes], sequence: int, consumer: Consumer | None, unit: Unit | None) -> None:
+    def confirm(self, receipts: list[bytes], sequence: int, consumer: Consumer | None, unit: UnitOfWork | None) -> None:
         """Together with the last ones, where they wait for the same."""
         last = self._items[-1] if self._items else None
         is_refusable = unit is not None and unit.is_refusable

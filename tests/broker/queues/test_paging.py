@@ -6,8 +6,8 @@ import pytest
 
 from stompbox.broker.queues import reclaim
 from stompbox.broker.queues.consumer import AckMode
-from stompbox.broker.queues.emptying import purge
 from stompbox.broker.queues.queue import Queue
+from stompbox.broker.queues.reclaim import purge
 from stompbox.config.settings import AddressSetting
 from stompbox.message import ANYCAST, Run, Shape
 from tests.broker.world import Got, World

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stompbox.broker.queues import dueindex
-from stompbox.broker.queues.dueindex import Places
+from stompbox.broker.queues import delayed
+from stompbox.broker.queues.delayed import DueTimes
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.booleans()), max_size=200))
 def test_the_earliest_comes_first(steps: list[tuple[int, bool]]) -> None:
     """Entries come and go in turn, with blocks of four."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(dueindex, "BLOCK", 4)
-        found, model = Places(), []
+        patched.setattr(delayed, "BLOCK", 4)
+        found, model = DueTimes(), []
         for number, (when, is_taken) in enumerate(steps):
             found.add(when, 3 * number, 3 * number + 2)
             model.append((when, 3 * number, 3 * number + 2))
@@ -31,7 +31,7 @@ def test_the_earliest_comes_first(steps: list[tuple[int, bool]]) -> None:
 
 
 def test_what_is_due_comes_by_offset_and_not_more_than_asked_for() -> None:
-    found = Places()
+    found = DueTimes()
     for when, first in ((30, 0), (10, 5), (20, 1), (10, 9)):
         found.add(when, first, first + 1)
     assert found.due(9, 10) == []
@@ -42,7 +42,7 @@ def test_what_is_due_comes_by_offset_and_not_more_than_asked_for() -> None:
 
 
 def test_a_hundred_thousand_take_less_than_three_megabytes() -> None:
-    found = Places()
+    found = DueTimes()
     for number in range(100_000):
         found.add(number * 7919 % 100_003, number, number + 1)
     blocks = found._blocks.values()

@@ -6,11 +6,11 @@ from random import Random
 
 import pytest
 
-from stompbox.broker.addresses import attempts
+from stompbox.broker.addresses import redelivery
 from stompbox.broker.queues import reclaim
 from stompbox.broker.queues.consumer import AckMode, Consumer
 from stompbox.broker.recovery import note_doubts
-from stompbox.broker.transaction import Transaction
+from stompbox.broker.transactions import Transaction
 from stompbox.broker.undelivered import MOST, OTHERS, REJECTED, TOO_OFTEN, Fate, Loss, Undelivered
 from stompbox.config.settings import AddressSetting
 from stompbox.config.spaces import space_of_host
@@ -356,7 +356,7 @@ def test_a_dead_letter_that_fails_stays_and_is_delivered_in_no_haste() -> None:
         world.close(consumer)
         consumer = world.on_queue(world.consumer(prefetch=1), "DLQ")
         world.settle()
-        world.tick(attempts.PAUSE - 1)
+        world.tick(redelivery.PAUSE - 1)
         assert [got.body for got in world.settle()] == []
         world.tick(1)
         world.close(consumer)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from stompbox.broker.commits import Trouble
 from stompbox.broker.queues.consumer import AckMode
-from stompbox.broker.transaction import Transaction
-from stompbox.broker.units import Trouble
+from stompbox.broker.transactions import Transaction
 from stompbox.config.settings import AddressSetting, DiskFullPolicy
 from stompbox.errors import Refused
 from stompbox.message import ANYCAST, MULTICAST, Run

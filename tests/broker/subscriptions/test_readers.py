@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from stompbox.broker.kinds import Kind
 from stompbox.broker.queues.consumer import AckMode, Consumer
-from stompbox.broker.queues.queue import Kind
-from stompbox.broker.subscriptions.namedreaders import Reader, found_of, to_position, user_of
+from stompbox.broker.subscriptions.readers import Reader, found_of, to_position, user_of
 from stompbox.broker.subscriptions.subscribers import start
 from stompbox.errors import Refused
 from stompbox.message import MULTICAST

@@ -1,0 +1,254 @@
+"""Messages of a queue that wait for a time: scheduled ones, and failed ones for their redelivery.
+
+They hold up nobody: what is not due is not in the backlog. `Waits` has those that are in memory. Of scheduled messages beyond MOST, or
+when memory is full, the bodies stay in the log, and memory has time and offsets of each (`Later`). A queue with a stored cursor holds
+them in the log by that; one without, by a mark of its own, which goes when the last one is read (arrivals.py).
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from stompbox.broker.logs.cursor import FAR, Cursor
+from stompbox.broker.logs.segments import Segment
+from stompbox.broker.queues.memory import Memory
+from stompbox.broker.timers import Alarm, Timers
+
+if TYPE_CHECKING:
+    from stompbox.broker.logs.segments import Segment
+    from stompbox.broker.queues.queue import Queue
+
+
+class Waits:
+    """`count` messages of about `size` octets. `on_due` is called when `due` has something; it asks to be called again (`go_on`)."""
+
+    __slots__ = ("_alarm", "_apart", "_heap", "_memory", "_turn", "count", "size")
+
+    def __init__(self, timers: Timers, on_due: Callable[[], None], memory: Memory | None = None) -> None:
+        self._memory = memory if memory is not None else Memory()
+        self._alarm = Alarm(timers, on_due)
+        self._heap: list[tuple[int, int, Segment]] = []
+        self._apart: list[tuple[int, int, Segment]] = []  # are to go, and wait for nothing any more
+        self._turn = 0
+        self.count = 0
+        self.size = 0
+
+    def add(self, segment: Segment, when: int) -> None:
+        """Until `when`, ms since the epoch."""
+        self._turn += 1
+        heappush(self._heap, (when, self._turn, segment))
+        self.count += len(segment)
+        self.size += segment.cost
+        self._memory.hold(segment.run)
+        self._alarm.by(when)
+
+    def ring_by(self, when: int) -> None:
+        """`on_due` is called then, whatever waits here."""
+        self._alarm.by(when)
+
+    def go_on(self) -> None:
+        """`on_due` is called when the next one is due."""
+        if self._heap:
+            self._alarm.by(self._heap[0][0])
+
+    def has_due(self, now: int) -> bool:
+        return bool(self._heap) and self._heap[0][0] <= now
+
+    def due(self, now: int, most: int) -> list[Segment]:
+        """Takes out what is due, `most` segments, in the order of its times."""
+        found: list[Segment] = []
+        while len(found) < most and self.has_due(now):
+            found.append(self._went(heappop(self._heap)[2]))
+        return found
+
+    def take_fresh(self, start: int, most: int) -> list[tuple[int, Segment]]:
+        """Takes out some of what was never delivered and lies from `start` on in the log, with its times."""
+        fresh = list(islice((entry for entry in self._heap if not entry[2].deliveries and entry[2].first >= start), most))
+        if fresh:
+            gone = {turn for _, turn, _ in fresh}
+            self._heap = [entry for entry in self._heap if entry[1] not in gone]
+            heapify(self._heap)
+        return [(when, self._went(segment)) for when, _, segment in fresh]
+
+    @property
+    def stop(self) -> int:
+        """After the last message that waits."""
+        return max([segment.stop for _, _, segment in self._heap], default=0)
+
+    def set_apart(self, stop: int) -> None:
+        """What lies below `stop` in the log is not due any more; `take_apart` takes it out."""
+        self._apart += [entry for entry in self._heap if entry[2].first < stop]
+        self._heap = [entry for entry in self._heap if entry[2].first >= stop]
+        heapify(self._heap)
+
+    def take_apart(self, most: int) -> list[Segment]:
+        """Some of that, in no order; nothing when there is no more."""
+        return [self._went(self._apart.pop()[2]) for _ in range(min(most, len(self._apart)))]
+
+    def _went(self, segment: Segment) -> Segment:
+        self.count -= len(segment)
+        self.size -= segment.cost
+        self._memory.release(segment.run)
+        return segment
+
+    def __repr__(self) -> str:
+        return f"<Waits {self.count} messages next={self._alarm.at}>"
+
+
+BLOCK: Final = 4096  # entries
+
+Due = tuple[int, int, int]  # when (ms since the epoch); offsets first .. stop-1
+
+
+class _Block:
+    """Entries in order, from `at` on."""
+
+    __slots__ = ("at", "firsts", "stops", "times")
+
+    def __init__(self, entries: list[Due]) -> None:
+        self.times = array("q", [when for when, _, _ in entries])
+        self.firsts = array("q", [first for _, first, _ in entries])
+        self.stops = array("q", [stop for _, _, stop in entries])
+        self.at = 0
+
+    @property
+    def next(self) -> Due | None:
+        at = self.at
+        return (self.times[at], self.firsts[at], self.stops[at]) if at < len(self.times) else None
+
+
+class DueTimes:
+    """`len` of it: messages."""
+
+    __slots__ = ("_blocks", "_count", "_fresh", "_heads", "_turn")
+
+    def __init__(self) -> None:
+        self._fresh: list[Due] = []
+        self._blocks: dict[int, _Block] = {}
+        self._heads: list[tuple[int, int, int]] = []  # when and first of the next entry of each block, and which
+        self._turn = 0
+        self._count = 0
+
+    def add(self, when: int, first: int, stop: int) -> None:
+        heappush(self._fresh, (when, first, stop))
+        self._count += stop - first
+        if len(self._fresh) >= BLOCK:
+            self._turn += 1
+            self._blocks[self._turn] = _Block(sorted(self._fresh))
+            self._fresh = []
+            self._show(self._turn)
+
+    def _show(self, number: int) -> None:
+        entry = self._blocks[number].next
+        if entry is None:
+            del self._blocks[number]
+        else:
+            heappush(self._heads, (entry[0], entry[1], number))
+
+    @property
+    def next(self) -> int | None:
+        """The earliest time."""
+        times = [heap[0][0] for heap in (self._fresh, self._heads) if heap]
+        return min(times) if times else None
+
+    def pop(self) -> Due:
+        """The entry with the earliest time. There must be one."""
+        if not self._heads or (self._fresh and self._fresh[0][:2] < self._heads[0][:2]):
+            found = heappop(self._fresh)
+        else:
+            number = heappop(self._heads)[2]
+            block = self._blocks[number]
+            found = block.times[block.at], block.firsts[block.at], block.stops[block.at]
+            block.at += 1
+            self._show(number)
+        self._count -= found[2] - found[1]
+        return found
+
+    def due(self, now: int, most: int) -> list[tuple[int, int]]:
+        """Takes out `most` at the most whose time has come; their places, by offset."""
+        found: list[tuple[int, int]] = []
+        while len(found) < most and (when := self.next) is not None and when <= now:
+            found.append(self.pop()[1:])
+        found.sort()
+        return found
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __repr__(self) -> str:
+        return f"<Places {len(self)} messages blocks={len(self._blocks)}>"
+
+
+MOST: Final = 4 << 20  # octets of messages for later that a queue has in memory
+
+
+class Later:
+    """Of one queue. `due`: places that are to be read now; those whose time has not come stand in `places`."""
+
+    __slots__ = ("due", "is_reading", "places", "stop")
+
+    def __init__(self) -> None:
+        self.places = DueTimes()
+        self.stop = 0  # after the last message there ever was
+        self.due: deque[tuple[int, int]] = deque()
+        self.is_reading = False
+
+    @property
+    def count(self) -> int:
+        return len(self.places) + sum([stop - first for first, stop in self.due])
+
+    def take(self, most: int) -> list[tuple[int, int]]:
+        """Takes out places, `most` of them; nothing when there are no more."""
+        found = [self.due.popleft() for _ in range(min(most, len(self.due)))]
+        while self.places and len(found) < most:
+            found.append(self.places.pop()[1:])
+        return found
+
+
+def fits(queue: Queue, segment: Segment) -> bool:
+    """Whether a message for later is kept in memory. Not behind one that is not: it would be at hand when the other one must be read."""
+    if queue.later is not None:
+        return False
+    cost = segment.cost
+    return queue.waits.size + cost <= min(MOST, queue.engine.page_size) and queue.address.memory.takes(cost, len(segment))
+
+
+def leave_in_log(queue: Queue, first: int, stop: int, when: int) -> None:
+    """It is in the log, or will be with the next commit."""
+    later = queue.later
+    if later is None:
+        later = queue.later = Later()
+        if not queue.is_durable:
+            mark = queue.address.log.cursors[mark_of(queue)] = Cursor(queue.id, first, is_durable=False)
+            mark.reach = FAR
+    elif not queue.is_durable:
+        mark = queue.address.log.cursors[mark_of(queue)]
+        mark.position = min(mark.position, first)
+    later.stop = max(later.stop, stop)
+    later.places.add(when, first, stop)
+    queue.waits.ring_by(when)
+
+
+def mark_of(queue: Queue) -> int:
+    """Its name among the log's cursors, apart from that of what it has paged."""
+    return -queue.id
+
+
+def forget(queue: Queue) -> Later | None:
+    """Nothing is for later any more; what was."""
+    later, queue.later = queue.later, None
+    if later is not None:
+        queue.address.log.cursors.pop(mark_of(queue), None)
+        queue.engine.commits.dirty[queue.address] = None
+    return later
+
+
+def has_room(queue: Queue) -> bool:
+    """Whether more of what is due is read from the log now."""
+    backlog = queue.backlog
+    return not backlog.count or (backlog.size < MOST and not queue.address.memory.is_full)
