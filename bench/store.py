@@ -3,17 +3,20 @@
     python -m bench.store [--seconds 2] [--chunks 10000] [--folder DIR]
 
 Best of several runs, because other work on the machine can only make it slower; commits are given as a mean with the pauses
-of checkpoints in it, and as percentiles. The folder should lie on the disk that is meant: /tmp may be memory.
+of checkpoints in it, and as percentiles, by a store that has a journal in front and by SQLite alone, in turns. The folder should lie on
+the disk that is meant: /tmp may be memory.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from time import perf_counter, process_time
@@ -21,6 +24,7 @@ from time import perf_counter, process_time
 from stompbox.message import Run, Shape
 from stompbox.store import chunks
 from stompbox.store.base import Commit
+from stompbox.store.journaled import JournaledStore
 from stompbox.store.sqlite import SqliteStore
 
 SHAPES = [Shape({"destination": "/queue/bench", "content-type": "application/json", "n": str(n)}) for n in range(2)]
@@ -89,17 +93,38 @@ def best(work: Callable[[], object]) -> float:
 
 # Commits
 
+Store = SqliteStore | JournaledStore
+STORES: dict[str, Callable[[SqliteStore], Store]] = {
+    "SQLite alone": lambda database: database,
+    "journal in front": JournaledStore,
+}
+SLICE = 64  # commits that one store makes before the other has its turn: what else the machine does meets both
+
+
+@dataclass(slots=True)
+class Taken:
+    """What the commits of one store took: seconds of each, of CPU, and bytes written."""
+
+    seconds: list[float] = field(default_factory=list)
+    cpu: float = 0.0
+    written: int = 0
+
+    def line(self, messages: int) -> str:
+        count, ordered = len(self.seconds), sorted(self.seconds)
+        times = [ordered[count * part // 100] * 1e3 for part in (50, 99)]
+        rate = count / sum(ordered)
+        figures = f"{rate:9.0f} {rate * messages:10.0f} {times[0]:7.2f} {times[1]:7.2f} {ordered[-1] * 1e3:7.2f}"
+        return f"{figures} {self.cpu / count * 1e6:7.0f} {self.written / count / 1024:8.1f}"
+
 
 def commits(folder: Path, seconds: float) -> None:
-    print(f"\n{'commit with fsync':42} {'commits/s':>10} {'messages/s':>11} {'MB/s':>6} {'p50':>7} {'p99':>7} {'max':>7} ms  {'CPU':>5}")
-    for size in (100, 1024):
-        lot = bodies(size)
-        report(f"{COUNT} x {size} B, kept", lot, timed(folder, seconds, partial(kept, lot)))
-        report(f"{COUNT} x {size} B, acknowledged and trimmed", lot, timed(folder, seconds, partial(passing, lot)))
-    single = [b"x" * 100]
-    report("1 x 100 B, kept", single, timed(folder, seconds, partial(kept, single)))
-    report("1 x 100 B, acknowledged and trimmed", single, timed(folder, seconds, partial(passing, single)))
-    report("acknowledgement only", [b""], timed(folder, seconds, lambda n: Commit(acknowledged={1: [(n, n + 1)]})))
+    """What a broker has, beside the same database without the journal."""
+    print(f"\n{'commit with fsync':55} {'commits/s':>9} {'messages/s':>10} {'p50':>7} {'p99':>7} {'max':>7} {'CPU us':>7} {'KiB each':>8}")
+    for count, size in ((1, 100), (10, 100), (100, 100), (COUNT, 100), (COUNT, 1024)):
+        lot = bodies(size)[:count]
+        for name, make in {"kept": partial(kept, lot), "acknowledged and trimmed": partial(passing, lot)}.items():
+            report(f"{count} x {size} B, {name}", count, in_turns(folder, seconds, make))
+    report("acknowledgement only", 0, in_turns(folder, seconds, lambda n: Commit(acknowledged={1: [(n, n + 1)]})))
 
 
 def kept(lot: list[bytes], n: int) -> Commit:
@@ -116,29 +141,47 @@ def passing(lot: list[bytes], n: int, behind: int = 5) -> Commit:
     return commit
 
 
-def timed(folder: Path, seconds: float, make: Callable[[int], Commit]) -> tuple[list[float], float, float]:
-    """Seconds of each commit, of all, and of CPU."""
-    with opened(folder / "commits") as store:
-        store.apply(Commit(logs={1: "bench"}, cursors={1: (1, 0)}))
-        took: list[float] = []
-        begun, cpu = perf_counter(), process_time()
-        while perf_counter() - begun < seconds:
-            commit = make(len(took))
-            at = perf_counter()
-            store.apply(commit)
-            took.append(perf_counter() - at)
-        found = took, perf_counter() - begun, process_time() - cpu
-    shutil.rmtree(folder / "commits")
-    return found
+def in_turns(folder: Path, seconds: float, make: Callable[[int], Commit]) -> dict[str, Taken]:
+    """Each store for `seconds`, a slice at a time."""
+    taken = {name: Taken() for name in STORES}
+    with ExitStack() as stack:
+        stores = {name: stack.enter_context(closing(opening(SqliteStore(folder / name)))) for name, opening in STORES.items()}
+        for store in stores.values():
+            store.apply(Commit(logs={1: "bench"}, cursors={1: (1, 0)}))
+            store.apply(kept([b"first"], 0))  # which makes the journal
+        while any(sum(one.seconds) < seconds for one in taken.values()):
+            for name, store in stores.items():
+                if sum(taken[name].seconds) < seconds:
+                    some_commits(store, make, taken[name])
+    for name in STORES:
+        shutil.rmtree(folder / name)
+    return taken
 
 
-def report(name: str, lot: list[bytes], measured: tuple[list[float], float, float]) -> None:
-    took, elapsed, cpu = measured
-    rate = len(took) / elapsed
-    took.sort()
-    p50, p99, most = took[len(took) // 2], took[len(took) * 99 // 100], took[-1]
-    times = " ".join(f"{time * 1e3:7.2f}" for time in (p50, p99, most))
-    print(f"{name:42} {rate:10.0f} {rate * len(lot):11.0f} {rate * sum(map(len, lot)) / 1e6:6.0f} {times}     {cpu / elapsed:4.0%}")
+def some_commits(store: Store, make: Callable[[int], Commit], taken: Taken) -> None:
+    begun = len(taken.seconds) + 1
+    made = [make(n) for n in range(begun, begun + SLICE)]
+    cpu, written = process_time(), bytes_written()
+    for commit in made:
+        at = perf_counter()
+        store.apply(commit)
+        taken.seconds.append(perf_counter() - at)
+    taken.cpu += process_time() - cpu
+    taken.written += bytes_written() - written
+
+
+def bytes_written() -> int:
+    """What this process has given to disks, as Linux counts it; 0 elsewhere."""
+    try:
+        found = re.search(r"^write_bytes: (\d+)$", Path("/proc/self/io").read_text(), re.M)
+    except OSError:
+        return 0
+    return int(found[1]) if found else 0
+
+
+def report(name: str, messages: int, taken: dict[str, Taken]) -> None:
+    for store, one in taken.items():
+        print(f"{name:38} {store:16} {one.line(messages)}", flush=True)
 
 
 @contextmanager
