@@ -1,8 +1,8 @@
 """The command line: `stompbox`, also `python -m stompbox`. Each command is a module of its own, loaded when it is called.
 
 Decides what `stompbox --help` lists, that what is wrong with a command line is one line on stderr, and how every command ends whose
-output nobody reads any more (`| head -3`): in silence and with exit code 141, which is what a shell says of a program that SIGPIPE has
-ended. The signal itself stays ignored: a broker's lost socket must not end a command.
+output nobody reads any more (`| head -3`): in silence and with exit code 0. The signal itself stays ignored: a broker's lost
+socket must not end a command.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from stompbox.cli.streams import leave_stdout
 
 FAILED = 1
 WRONG_USE = 2
-UNREAD = 141  # exit code, 128 + SIGPIPE
 
 _MESSAGES, _BROKER, _OPERATING = (
     Group(title, sort_key=at) for at, title in enumerate(("Messages", "A broker", "A running broker, by its admin interface"))
@@ -88,4 +87,4 @@ def _told(error: CycloptsError) -> str:
 
 def _unread() -> NoReturn:
     leave_stdout()
-    sys.exit(UNREAD)
+    sys.exit(0)

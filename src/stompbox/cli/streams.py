@@ -13,6 +13,8 @@ import select
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
 from io import FileIO
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -109,6 +111,36 @@ def _write(raw: FileIO, octets: bytes) -> None:
             select.select([], [raw], [])
         else:
             left = left[written:]
+
+
+@asynccontextmanager
+async def while_read() -> AsyncIterator[None]:
+    """Ends what is done inside with BrokenPipeError as soon as nobody reads stdout any more, also while there is nothing to be written.
+
+    `subscribe … | head -3` has printed its lines before `head` goes: the next message, whose write would fail, may never come.
+    """
+    if sys.stdout is None or not hasattr(select, "poll"):  # Windows: the next write finds out
+        yield
+        return
+    task = asyncio.current_task()
+    assert task is not None
+    watch = asyncio.ensure_future(off_loop(partial(_wait_until_unread, sys.stdout.fileno())))
+    watch.add_done_callback(lambda watched: watched.cancelled() or task.cancel())
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not watch.done() or watch.cancelled():
+            raise
+        task.uncancel()
+        raise BrokenPipeError("nobody reads stdout any more") from None
+    finally:
+        watch.cancel()
+
+
+def _wait_until_unread(stdout: int) -> None:
+    poll = select.poll()
+    poll.register(stdout, 0)  # POLLERR and POLLHUP are told without being asked for (POSIX, poll)
+    poll.poll()
 
 
 def leave_stdout() -> None:

@@ -96,7 +96,7 @@ async def _subscribe(
             destination, ack="client-individual", headers=headers, selector=selector, durable=durable, prefetch=prefetch
         )
         try:
-            async with subscription as messages:
+            async with subscription as messages, streams.while_read():
                 await _print(messages, form, count, timeout)
         except UsageError as error:
             if error.code == "no-client-id":
