@@ -43,6 +43,10 @@ if TYPE_CHECKING:
     from stompbox.message import Run
 
 
+Restore = Callable[["Mapping[Address, Ranges]"], object]
+"""What puts back what made room for something, given all that is withdrawn."""
+
+
 class Commits:
     """`dirty`: addresses whose logs have news; `acked`: queues whose cursors have."""
 
@@ -78,7 +82,7 @@ class Commits:
         """`is_stored`: some of it needs the disk."""
         unit, self.unit, self.last = self.unit, None, None
         if unit is not None and is_stored:
-            unit.is_refusable = is_refusable(unit.sends)
+            unit.finish()
             self.units.append(unit)
             self.last = unit
         elif unit is not None:
@@ -87,6 +91,16 @@ class Commits:
     def refusable(self) -> list[UnitOfWork]:
         """Those that are not stored yet, and may never be."""
         return [unit for unit in (*self._units, *self.units) if unit.is_refusable]
+
+    def restore_if_refused(self, restore: Restore) -> None:
+        """What is to be done when the disk refuses the unit of work that is being done; nothing where there is none."""
+        if self.unit is not None:
+            self.unit.consequences.restore.append(restore)
+
+    def restore_if_any_refused(self, restore: Restore) -> None:
+        """The same for each unit of work that is not stored yet, and may never be."""
+        for unit in self.refusable():
+            unit.consequences.restore.append(restore)
 
     def hold(self) -> None:
         """A unit is done in steps: no commit is taken before all of it is there."""
@@ -98,6 +112,10 @@ class Commits:
         is_due = not self.is_held and bool(self) and not self.may_hold and self.engine.trouble is None
         self.is_awaited |= is_due
         return not (self.is_held or is_due)
+
+    def want(self) -> None:
+        """Somebody waits for the next one."""
+        self.is_awaited = True
 
     def let_go(self) -> None:
         self.is_held = False
@@ -121,13 +139,13 @@ class Commits:
 
     def owe(self, commit: Commit) -> None:
         """Entries that could not be stored yet."""
-        self._next.entries |= commit.entries
+        self._next.entries.update(commit.entries)
 
     def add_log(self, log: Log) -> None:
         if not log.is_known:
             self._next.logs[log.id] = log.name
             self.put(*log.entry, log.incarnations.wire())
-            log.is_known = True
+            log.enter()
             if log.first:  # it was there before (lifetimes.py): where its offsets go on is told with it
                 self.put("ended", log.name, None)
                 self.dirty[self.engine.logs[log.id]] = None
@@ -155,7 +173,7 @@ class Commits:
     def drop_log(self, address: Address) -> None:
         log = address.log
         self.dirty.pop(address, None)
-        log.pending = []
+        log.leave()
         if address.duplicates is not None:
             address.duplicates.forget()
         if log.is_known:
@@ -244,11 +262,11 @@ class Commits:
         self._is_whole = False
         newer, self._next = self._next, commit
         self.engine.bodies.failed(commit)
-        commit.logs |= newer.logs
-        commit.cursors |= newer.cursors
-        commit.entries |= newer.entries
-        commit.dropped_cursors += newer.dropped_cursors
-        commit.dropped_logs += newer.dropped_logs
+        commit.logs.update(newer.logs)
+        commit.cursors.update(newer.cursors)
+        commit.entries.update(newer.entries)
+        commit.dropped_cursors.extend(newer.dropped_cursors)
+        commit.dropped_logs.extend(newer.dropped_logs)
         for queue_id in newer.dropped_cursors:
             commit.delivered.pop(queue_id, None)
         for queue_id, ranges in commit.acknowledged.items():
@@ -256,7 +274,8 @@ class Commits:
             if queue is not None and queue_id not in newer.cursors:  # else it was put elsewhere meanwhile
                 queue.cursor.not_saved(ranges)
                 self.acked[queue] = None
-        commit.acknowledged, commit.runs, commit.next_offsets, commit.trims = {}, {}, {}, {}
+        for told in (commit.acknowledged, commit.runs, commit.next_offsets, commit.trims):
+            told.clear()
         for address in self._addresses:
             if self.engine.logs.get(address.log.id) is address:  # else it was dropped meanwhile
                 address.log.failed()
@@ -295,7 +314,7 @@ class Consequences:
 
     undo: list[Callable[[], object]] = field(default_factory=list)
     copies: list[tuple[Address, Run, Run]] = field(default_factory=list)  # of what died or expired meanwhile, with the original
-    restore: list[Callable[[Mapping[Address, Ranges]], object]] = field(default_factory=list)  # what made room, given all that is withdrawn
+    restore: list[Restore] = field(default_factory=list)  # what made room, given all that is withdrawn
     numbered: list[tuple[Duplicates, list[bytes]]] = field(default_factory=list)  # values that find duplicates of it
 
 
@@ -322,7 +341,23 @@ class UnitOfWork:
         which may be another's."""
         copies = self.sends[first:]
         del self.sends[first:]
-        self.consequences.copies += [(address, copy, original) for address, copy in copies]
+        self.consequences.copies.extend([(address, copy, original) for address, copy in copies])
+
+    def finish(self) -> None:
+        """All of it is there: what becomes of it when the disk refuses is decided."""
+        self.is_refusable = is_refusable(self.sends)
+
+    def acknowledge(self, acked: list[tuple[Consumer, list[Sent]]]) -> None:
+        """What a transaction acknowledges is part of it."""
+        self.acked = acked
+
+    def share(self) -> None:
+        """Somebody has sent a duplicate of what is in it."""
+        self.is_shared = True
+
+    def refuse(self) -> None:
+        """It is undone."""
+        self.is_refused = True
 
     def settle(self) -> None:
         """It is not taken back any more."""
@@ -348,7 +383,7 @@ def withdraw(engine: Engine, units: list[UnitOfWork]) -> None:
     """Undoes all of these, the latest first."""
     addresses: dict[Address, list[Run]] = {}
     for unit in reversed(units):
-        unit.is_refused = True
+        unit.refuse()
         for address, run in unit.sends:
             run.is_withdrawn = True
             engine.counters["not-stored"] += len(run)

@@ -33,7 +33,7 @@ from stompbox.broker.logs.bodies import Bodies
 from stompbox.broker.logs.cursor import FAR, Cursor
 from stompbox.broker.logs.log import Log
 from stompbox.broker.logs.segments import Segment, cost_of
-from stompbox.broker.queues import expiry, paging, reclaim
+from stompbox.broker.queues import expiry, reclaim
 from stompbox.broker.queues.consumer import Binding, Consumer, Sent
 from stompbox.broker.queues.matching import selector_entry
 from stompbox.broker.queues.memory import Memory, TooManyBindings, Unacknowledged
@@ -112,12 +112,13 @@ class Engine:
         self.slow: list[Slow] = []  # consumers that are too slow
         self.overbound: list[TooManyBindings] = []  # those that miss a queue which was made just now
         self.unacknowledged = Unacknowledged()  # what consumers have
-        self.memory = Memory(unacknowledged=self.unacknowledged)  # what waits in queues
+        self.memory: Memory = Memory(unacknowledged=self.unacknowledged)  # what waits in queues
         self.full: list[tuple[Limits, bool, int]] = []  # is full now, or not any more after so many were dropped
         self.trouble: Trouble | None = None  # nothing can be stored now
         self.counts_first = False  # what was handed out counts as delivered before it leaves
         self.chance: Callable[[], float] = lambda: 0.5  # 0 to 1, as random.random has it: what spreads redeliveries
-        self.ids, self.retained, self.makers, self.notifications = duplicates.Ids(), retained.Retained(), Makers(), Notifications(self)
+        self.ids: duplicates.Ids = duplicates.Ids()
+        self.retained, self.makers, self.notifications = retained.Retained(), Makers(), Notifications(self)
         self.persists_ids = True  # what is remembered to find duplicates outlives a restart
 
     # Addresses
@@ -145,8 +146,7 @@ class Engine:
             log = lifetimes.new_log(self, self._next_log, name, is_temporary=bool(owner))
             self._next_log += 1
         settings = self.settings.resolve(name)
-        address = Address(self, name, log, settings)
-        address.is_auto, address.owner = is_auto, owner
+        address = Address(self, name, log, settings, is_auto=is_auto, owner=owner)
         self.makers.made_address(address, maker)
         self.addresses[name] = address
         self.logs[log.id] = address
@@ -163,7 +163,7 @@ class Engine:
 
     def drop_address(self, address: Address) -> None:
         """The address, its queues and its messages go."""
-        address.is_auto = False
+        address.stay()
         limits.end(address)
         retained.keep(address, None)
         for queue in list(address.queues()):
@@ -197,6 +197,14 @@ class Engine:
                 address.diverts.append(divert)
                 address.look_again()
 
+    def recall_ended(self, ended: dict[str, lifetimes.Ended], beyond: int) -> None:
+        """Addresses that are gone, and where the offsets ended of those that are forgotten."""
+        self.ended, self.beyond = ended, beyond
+
+    def forget_ended(self, name: str) -> None:
+        """Offsets of new addresses begin beyond where those of this one ended."""
+        self.beyond = max(self.beyond, self.ended.pop(name).next)
+
     def next_log(self, used: int) -> None:
         """Ids up to `used` are taken; they are never given to another log."""
         self._next_log = max(self._next_log, used + 1)
@@ -222,17 +230,16 @@ class Engine:
             cursor = Cursor(id, start, is_durable=True)
         else:
             cursor = self.volatile_cursor(start)
-        queue = Queue(self, address, name, kind=kind, cursor=cursor, selector=selector)
-        queue.owner, queue.is_auto = owner, is_auto
+        queue = Queue(self, address, name, kind=kind, cursor=cursor, selector=selector, owner=owner, is_auto=is_auto)
         self.makers.made_queue(queue, maker)
         self.add_queue(queue)
         if is_durable:
             self.commits.add_cursor(queue)
             self.note_queue(queue)
         if kind in (Kind.GROUP, Kind.READER):
-            cursor.reach = FAR
+            cursor.reach_all()
         elif start < queue.log_end:
-            paging.leave_in_log(queue, start)
+            queue.leave_in_log(start)
         if kind is Kind.ANYCAST and not address.owner:
             for watcher in list(self.watchers):
                 if is_match(watcher.words, self.wildcards.split(address.name)):

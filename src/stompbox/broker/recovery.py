@@ -16,7 +16,6 @@ from stompbox.broker.subscriptions import durables
 from stompbox.broker.subscriptions.durables import DurableSubscription
 from stompbox.errors import StoreError
 from stompbox.incarnations import INCARNATIONS, Incarnations, NewId, incarnations_of
-from stompbox.ranges import Ranges
 from stompbox.selectors import Limits, Selector, compile_selector
 from stompbox.store.base import Recovered, StoredCursor, StoredLog
 
@@ -31,16 +30,16 @@ def recover(engine: Engine, recovered: Recovered) -> None:
     entries: Entries = {}
     for (kind, key), value in recovered.entries.items():
         entries.setdefault(kind, {})[key] = json.loads(value)
-    engine.ended = {key: lifetimes.ended_of(value) for key, value in entries.get("ended", {}).items()}
-    engine.beyond = int(entries.get("beyond", {}).get("", 0))
+    ended = {key: lifetimes.ended_of(value) for key, value in entries.get("ended", {}).items()}
+    engine.recall_ended(ended, int(entries.get("beyond", {}).get("", 0)))
     _addresses(engine, recovered, entries)
     _duplicates(engine, entries)
     for id, entry in entries.get("schedule", {}).items():
         engine.schedules.recall(id, entry, entries["schedule-next"][id])
-    engine.group_patterns = {key: list(value["patterns"]) for key, value in entries.get("group", {}).items()}
+    engine.group_patterns.update({key: list(value["patterns"]) for key, value in entries.get("group", {}).items()})
     for key, value in entries.get("group", {}).items():
         engine.makers.made_group(key, makers.recalled(value), len(value["patterns"]))
-    engine.group_owners = {key: value.get("owner", "") for key, value in entries.get("group", {}).items()}
+    engine.group_owners.update({key: value.get("owner", "") for key, value in entries.get("group", {}).items()})
     by_key = {key: _durable(engine, value) for key, value in entries.get("durable", {}).items()}
     queues = entries.get("queue", {})
     for stored_cursor in recovered.cursors:
@@ -57,7 +56,7 @@ def recover(engine: Engine, recovered: Recovered) -> None:
     doubts = entries.get(DOUBTS[0], {}).get(DOUBTS[1])
     if doubts is not None:
         for queue in engine.queues.values():
-            queue.doubted_below = doubts.get(str(queue.id), 0)
+            queue.doubt(doubts.get(str(queue.id), 0))
     _tidy(engine)
     fanout.look_through_logs(engine)
     for queue in engine.queues.values():
@@ -89,7 +88,7 @@ def _addresses(engine: Engine, recovered: Recovered, entries: Entries) -> None:
         log = Log(stored.id, stored.name, incarnations, first=stored.first, next=stored.next, is_known=True)
         entry = known.get(str(stored.id), {"kinds": 0, "auto": True})
         address = engine.create_address(stored.name, log, is_auto=entry["auto"])
-        address.kinds = entry["kinds"]
+        address.become(entry["kinds"])
         engine.makers.made_address(address, makers.recalled(entry))
         engine.next_log(stored.id)
         _note_unused(engine, log, stored, entries.get(UNUSED, {}).get(str(stored.id), []))
@@ -100,12 +99,10 @@ def _addresses(engine: Engine, recovered: Recovered, entries: Entries) -> None:
 def _note_unused(engine: Engine, log: Log, stored: StoredLog, known: list[list[int]]) -> None:
     """Offsets that were reserved, and not given out or not stored, count as nobody's messages: those of this restart and, as long as
     something before them is stored, those of earlier ones."""
-    log.unused = Ranges([(first, stop) for first, stop in known if stop > stored.first])
-    log.unused.add(stored.stop, stored.next)
-    left = [[first, stop] for first, stop in log.unused] if stored.first < stored.stop else []
+    unused = log.recall_unused([(first, stop) for first, stop in known if stop > stored.first], (stored.stop, stored.next), stored.first)
+    left = [[first, stop] for first, stop in unused] if stored.first < stored.stop else []
     if left != known:
         engine.put(UNUSED, str(log.id), left or None)
-    log.unused.add(0, stored.first)
 
 
 def _duplicates(engine: Engine, entries: Entries) -> None:
@@ -124,16 +121,10 @@ def _queue(engine: Engine, stored: StoredCursor, entry: dict[str, Any]) -> Queue
     cursor = Cursor(stored.id, stored.position, stored.ahead, is_durable=True)
     if entry.get("arguments"):
         address.ask(entry["name"], entry["arguments"])
-    queue = Queue(engine, address, entry["name"], kind=Kind(entry["kind"]), cursor=cursor, selector=_selector(entry))
-    queue.owner, queue.is_auto = entry["owner"], entry["auto"]
+    known = {"owner": entry["owner"], "is_auto": entry["auto"], "selector": _selector(entry)}
+    queue = Queue(engine, address, entry["name"], kind=Kind(entry["kind"]), cursor=cursor, **known)
     engine.makers.made_queue(queue, makers.recalled(entry))
-    queue.suspect_below = queue.doubted_below = address.log.next
-    queue.counts = Counts(stored.delivered) if stored.delivered else None
-    if queue.kind in (Kind.GROUP, Kind.READER):
-        cursor.reach = FAR
-    elif cursor.position < address.log.next:
-        queue.paged_from = cursor.position
-        cursor.reach = FAR
+    queue.recall(Counts(stored.delivered) if stored.delivered else None)
     if queue.intake is not None:
         queue.intake.count(queue)
     engine.add_queue(queue)

@@ -51,6 +51,14 @@ class Transaction:
         self.written = 0  # octets of bodies that it holds in memory
         self.size = EMPTY + len(name)  # octets of memory, about
 
+    def replace_sends(self, sends: list[tuple[Address, Run]]) -> None:
+        """These are what it sends: their addresses may have gone and come again."""
+        self.sends = sends
+
+    def wait_for(self, unit: UnitOfWork | None) -> None:
+        """Its receipt waits until this is stored."""
+        self.unit = unit
+
     @property
     def is_refusable(self) -> bool:
         """Whether its sender gets an ERROR when it cannot be stored."""
@@ -76,7 +84,7 @@ def commit(engine: Engine, transaction: Transaction, *, is_answered: bool) -> bo
     maker = transaction.maker
     try:
         require_sends(engine, maker, transaction.sends)
-        transaction.sends = _still_there(engine, transaction.sends, maker)
+        transaction.replace_sends(_still_there(engine, transaction.sends, maker))
         engine.prepare(transaction.sends, maker)
     except StompboxError:
         engine.abort(transaction)
@@ -132,7 +140,7 @@ def committing(engine: Engine, transaction: Transaction, *, is_answered: bool) -
     finally:
         commits.resume(unit)
         commits.end(is_stored=is_stored and is_answered)
-        transaction.unit = commits.last
+        transaction.wait_for(commits.last)
         commits.let_go()
     return (is_durable or is_stored) and engine.is_durable
 
@@ -149,7 +157,7 @@ def _preparing(engine: Engine, transaction: Transaction) -> Iterator[None]:
     for part in _parts(transaction.sends):
         found += _still_there(engine, part, maker)
         yield
-    transaction.sends = found
+    transaction.replace_sends(found)
     limits.require(found)
     for part in _parts(found):
         engine.prepare(part, maker)
@@ -195,14 +203,14 @@ def _parts(items: list[T]) -> Iterator[list[T]]:
 def _publish(engine: Engine, transaction: Transaction, *, is_answered: bool) -> bool:
     """What it sends, as one unit with its acknowledgements."""
     unit = engine.commits.begin()
-    unit.acked = transaction.acked
+    unit.acknowledge(transaction.acked)
     is_stored = False
     try:
         for address, run in transaction.sends:
             is_stored |= engine.publish(address, run)
     finally:
         engine.commits.end(is_stored=is_stored and is_answered)
-        transaction.unit = engine.commits.last
+        transaction.wait_for(engine.commits.last)
     return is_stored
 
 
@@ -229,10 +237,9 @@ PART: Final = 200  # segments that are taken from a subscription, or given to it
 def closing(engine: Engine, consumer: Consumer, *, is_failure: bool) -> Iterator[None]:
     """Ends a subscription: what it had and did not acknowledge goes back; queues of its own go with it. `is_failure`: its connection
     was lost, which is an attempt of the oldest message that it had."""
-    consumer.is_closed, consumer.is_started = True, False
+    consumer.close()
     written = consumer.written
     consumer.outbox.clear()
-    consumer.allowance.subscribed -= consumer.cost
     while consumer.on_close:  # what is left of it refers to nobody
         consumer.on_close.pop()()
     sent: list[Sent] = []
@@ -266,7 +273,7 @@ def closing(engine: Engine, consumer: Consumer, *, is_failure: bool) -> Iterator
 
 def dropping(engine: Engine, address: Address, on_done: Callable[[], None]) -> Iterator[None]:
     """An address goes, with all of its queues; `on_done` is called then. It takes nothing meanwhile."""
-    address.is_blocked = True
+    address.block()
     while engine.addresses.get(address.name) is address and (queues := list(islice(address.queues(), ENDED))):
         for queue in queues:
             engine.drop_queue(queue)

@@ -55,7 +55,7 @@ def test_what_a_slow_consumer_is_to_take_does_not_keep_others_away() -> None:
         taken += numbers(got, "slow")
     assert taken == list(range(0, 200, 2)), "in order, each once"
     assert world.queue("q").cursor.settle(200) == 200
-    assert not world.queue("q").sought
+    assert not world.queue("q").taken_ahead
 
 
 def test_what_comes_later_is_found_at_once() -> None:
@@ -87,7 +87,7 @@ def test_a_search_is_not_repeated() -> None:
     binding = next(iter(consumer.bindings.values()))
     for number in range(300, 305):
         assert numbers(got, "b") == [number]
-        assert binding.sought >= 300
+        assert binding.searched >= 300
         world.ack(consumer, got[0])
         assert all(load.start >= 300 for load in world.engine.loads)
         got = world.settle()

@@ -193,7 +193,7 @@ def test_what_a_consumer_took_out_of_the_log_and_gave_back_comes_again(*, is_sto
         world.commit()
     while world.engine.dispatch_rest() or world.serve():  # it has the message, which has not left
         pass
-    assert 5 in world.queue("q").sought
+    assert 5 in world.queue("q").taken_ahead
     world.close(consumer)
     reclaim.give_back(world.queue("q"))
     assert world.queue("q").count == 0

@@ -41,7 +41,7 @@ Groups = list[tuple[list[Queue], list[Range] | None]]
 class Address:
     """`kinds`: the routing that it was made for, ANYCAST, MULTICAST or both. `is_auto`: a frame made it. `owner`: engine.create_address."""
 
-    def __init__(self, engine: Engine, name: str, log: Log, settings: AddressSettings) -> None:
+    def __init__(self, engine: Engine, name: str, log: Log, settings: AddressSettings, *, is_auto: bool = False, owner: int = 0) -> None:
         self.engine: Final = engine
         self.name: Final = name
         self.log: Final = log
@@ -49,8 +49,8 @@ class Address:
         self.memory: Final = Memory(engine.memory)  # what its queues have there
         self.limits: Limits | None = None  # what happens beyond memory, when it is not simply paging
         self.kinds = 0
-        self.is_auto = False
-        self.owner = 0
+        self.is_auto = is_auto
+        self.owner = owner
         self.maker: str | None = None  # the user for whom it counts (makers.py)
         self.is_blocked = False  # an operator lets nothing in
         self.is_paused = False  # an operator lets nothing out (operations.py)
@@ -154,6 +154,36 @@ class Address:
     def unblock(self) -> None:
         self.is_blocked = False
 
+    def become(self, kinds: int) -> None:
+        """It is of these kinds, whatever it was; nothing is to be stored of that."""
+        self.kinds = kinds
+
+    def stay(self) -> None:
+        """It does not go when nobody needs it."""
+        self.is_auto = False
+
+    def count_for(self, user: str | None) -> None:
+        """For whom it counts (makers.py)."""
+        self.maker = user
+
+    def limit(self, limits: Limits | None) -> None:
+        """What happens beyond memory, when it is not simply paging."""
+        self.limits = limits
+        self.look_again()
+
+    def retain(self, run: Run | None) -> None:
+        """What new subscriptions get first."""
+        self.retained = run
+
+    def remember(self, duplicates: Duplicates) -> Duplicates:
+        """What finds duplicates among its messages from now on."""
+        self.duplicates = duplicates
+        return duplicates
+
+    def follow(self, fanout: Fanout | None) -> None:
+        """Messages wait there until all who get them have been offered them; None: none does any more."""
+        self.fanout = fanout
+
     def replay_from(self) -> int:
         """Where a new subscription begins: -1, at the next message, unless the address is retroactive."""
         most = self.settings.retroactive_message_count
@@ -174,8 +204,7 @@ class Address:
 
     def add(self, queue: Queue) -> None:
         self.uses += 1
-        queue.joined = queue.joined or self.uses
-        queue.is_paused = queue.is_paused or self.is_paused
+        queue.enter(self.uses, is_paused=self.is_paused)
         if queue.kind is Kind.ANYCAST:
             self.add_kind(ANYCAST)
             self.anycast[queue.name] = queue
@@ -247,7 +276,7 @@ class Address:
             del self.topics[queue.id]
             if self.named.get(queue.name) is queue:
                 del self.named[queue.name]
-            queue.no_local = 0
+            queue.leave_out(0)
             same = self.by_selector[queue.selector]
             del same[queue]
             if not same:
@@ -258,7 +287,7 @@ class Address:
     def add_reader(self, queue: Queue) -> None:
         """Somebody reads the log by offset from now on."""
         self.streams[queue.id] = queue
-        self.log.has_readers = True
+        self.log.begin_showing()
         self.look_again()
         if self in self.engine.commits.dirty:
             fanout.await_commit(self)
@@ -274,12 +303,12 @@ class Address:
         """A named reader gets the name and the owner that it should have."""
         if (queue.name, queue.owner) != (name, owner):
             self._forget_reader(queue.name)
-            queue.owner = owner
+            queue.belong_to(owner)
             self._name_reader(queue, name)
             self.engine.note_queue(queue)
 
     def _name_reader(self, queue: Queue, name: str) -> None:
-        queue.name = name
+        queue.rename(name)
         self.positions[name] = queue
         self.engine.named_readers.setdefault(name, {})[self] = None
 
@@ -489,14 +518,12 @@ class Address:
                 if self.engine.work.done > limit:
                     return None
                 if selector is None or wanted(selector, run, run.first, run.stop, self):
-                    plan.always += queues
+                    plan.always.extend(queues)
             elif selector.is_per_message:
                 plan.by_message.append(selector)
             else:
                 plan.add_by_value(selector)
-        read = frozenset[str]().union(*(selector.headers for selector in plan.by_value))
-        plan.steps = sum([selector.steps for selector in plan.by_message]) + plan.by_value_steps
-        plan.at = [at for at, name in enumerate(shape.holes) if name in read]
+        plan.complete(shape)
         shape.verdicts[self] = plan
         self.plans.add(plan)
         return plan

@@ -246,7 +246,7 @@ class Temporaries:
             self._last += 1
             name = f"{self.name_of(routing)}-{self._last}"
         address = self.engine.create_address(name, owner=self.owner)
-        address.kinds = routing
+        address.become(routing)
         if routing == ANYCAST:
             self.engine.new_queue(address, name, Kind.ANYCAST, is_durable=False)
         return address

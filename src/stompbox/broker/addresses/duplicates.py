@@ -44,6 +44,9 @@ class Ids:
         """-1: no limit."""
         self.most = size if size >= 0 else 1 << 62
 
+    def grow(self, size: int) -> None:
+        self.size += size
+
     def relieve(self) -> None:
         while self.size > self.most:
             max(self.of, key=_size).forget_oldest(self.most // PART)
@@ -98,7 +101,7 @@ class Duplicates:
 
     def _grow(self, size: int) -> None:
         self.size += size
-        self.address.engine.ids.size += size
+        self.address.engine.ids.grow(size)
 
     def _forget_one(self) -> None:
         oldest = next(iter(self._blocks))
@@ -170,7 +173,7 @@ class Duplicates:
         """A duplicate has come, as part of this unit: who sent it is told that the first one is stored. So that one is not taken back."""
         first = self._bringing.get(value)
         if first is not None and first is not unit:
-            first.is_shared = True
+            first.share()
 
     def recall(self, block: int, values: list[str]) -> None:
         """What an entry of the catalogue holds; the oldest block first."""
@@ -265,7 +268,7 @@ def duplicates_of(address: Address) -> Duplicates | None:
     if not most:
         return None
     if address.duplicates is None:
-        address.duplicates = Duplicates(address, most)
+        return address.remember(Duplicates(address, most))
     return address.duplicates
 
 

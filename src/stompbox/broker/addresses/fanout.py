@@ -118,8 +118,8 @@ def _looking_through(address: Address) -> Iterator[None]:
 def await_commit(address: Address) -> None:
     """Something came to the address: a reader that has all the rest waits for the commit that will have it."""
     commits = address.engine.commits
-    if not commits.is_awaited:
-        commits.is_awaited = any(queue.paged_from < 0 for queue in address.streams.values())
+    if not commits.is_awaited and any(queue.paged_from < 0 for queue in address.streams.values()):
+        commits.want()
 
 
 def show(address: Address) -> None:
@@ -132,12 +132,12 @@ def show(address: Address) -> None:
 
 def _leave_in_log(address: Address) -> None:
     log = address.log
-    start, log.shown = log.shown, log.committed
+    start = log.show(log.committed)
     log.unshown.clear()
     for queue in address.streams.values():
         first = max(start, queue.cursor.position)
         if queue.paged_from < 0 and first < log.shown:
-            paging.leave_in_log(queue, first)
+            queue.leave_in_log(first)
             address.engine.dispatch_later(queue)
 
 
@@ -146,7 +146,7 @@ def _showing(address: Address) -> Iterator[None]:
     log, engine = address.log, address.engine
     while log.unshown:
         run = log.unshown.popleft()
-        before, log.shown = log.shown, run.stop
+        before = log.show(run.stop)
         limit = engine.work.done + engine.work.most
         for queue in list(address.streams.values()):
             if queue.paged_from < 0:  # else it finds it in the log
@@ -172,13 +172,13 @@ def _pass_over(queue: Queue, first: int, stop: int) -> None:
     """What the log has there is not for this reader; its stored position knows only what it was told."""
     if queue.is_durable and queue.paged_from < 0:
         queue.cursor.pass_over(first, stop)
-        queue.cursor.reach = FAR
+        queue.cursor.reach_all()
 
 
 def _end_showing(address: Address) -> None:
     """All that is stored was shown, and what nobody keeps may go."""
     log, engine = address.log, address.engine
-    before, log.shown = log.shown, log.committed
+    before = log.show(log.committed)
     for queue in address.streams.values():
         _pass_over(queue, before, log.shown)
     if log.trimmed < log.kept_from(engine.now) and log.trimmed < log.stored:
@@ -241,9 +241,9 @@ class Fanout:
         self.is_offering = False  # some queue is offered something just now
         self.leaving: dict[Queue, None] = {}  # their last consumer has gone meanwhile: they may go when they have been offered all
         self._mark = address.engine.volatile_cursor(first)
-        self._mark.reach = FAR
+        self._mark.reach_all()
         address.log.cursors[self._mark.id] = self._mark
-        address.log.offered = first
+        address.log.offer_below(first)
 
     @property
     def first(self) -> int:
@@ -278,9 +278,11 @@ class Fanout:
         """The log need not keep what all have been offered."""
         address, log = self.address, self.address.log
         if self.runs:
-            self._mark.position = log.offered = self.first
+            self._mark.move(self.first)
+            log.offer_below(self.first)
         else:
-            address.fanout, log.offered = None, FAR
+            address.follow(None)
+            log.offer_below(FAR)
             log.cursors.pop(self._mark.id, None)
             if self.leaving:
                 address.engine.later.take(self, _leaving(self))
@@ -331,7 +333,7 @@ def _must_know(queues: Iterable[Queue]) -> bool:
 def _leaving(fanout: Fanout) -> Iterator[None]:
     """Queues that had waited for this, in steps."""
     for number, queue in enumerate(fanout.leaving, 1):
-        lifetimes.queue_left(queue.engine, queue)
+        lifetimes.queue_left(fanout.address.engine, queue)
         if number % STEP == 0:
             yield
 
@@ -362,7 +364,8 @@ def put_off(address: Address, run: Run, groups: Groups) -> None:
     """These are offered the run in steps."""
     fanout = address.fanout
     if fanout is None:
-        fanout = address.fanout = Fanout(address, run.first)
+        fanout = Fanout(address, run.first)
+        address.follow(fanout)
         address.engine.later.add(fanout, lambda: _go_on(address))
     fanout.add(Waiting(run, groups, address.no_locals.get(run.sender, ()), address.uses))
     while fanout.size > MOST and not fanout.is_offering:

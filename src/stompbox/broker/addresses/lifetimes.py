@@ -148,7 +148,7 @@ def remember(engine: Engine, address: Address) -> None:
         engine.put("ended", address.name, ended.wire())
     while len(engine.ended) > REMEMBERED:
         oldest = next(iter(engine.ended))
-        engine.beyond = max(engine.beyond, engine.ended.pop(oldest).next)
+        engine.forget_ended(oldest)
         engine.put("ended", oldest, None)
         engine.put("beyond", "", engine.beyond)
 

@@ -197,8 +197,7 @@ def change(address: Address) -> None:
     is_paging = settings.address_full_policy is AddressFullPolicy.PAGE
     memory.limit(settings.max_size_bytes if is_paging else -1, settings.max_size_messages if is_paging else -1)
     is_limited = settings.page_limit_bytes >= 0 or settings.page_limit_messages >= 0 if is_paging else not address.owner
-    address.limits = Limits(address) if is_limited else None
-    address.look_again()
+    address.limit(Limits(address) if is_limited else None)
 
 
 def end(address: Address) -> None:
@@ -210,9 +209,9 @@ def end(address: Address) -> None:
 def meter(queue: Queue) -> None:
     """A queue of an address counts what it has, if that is limited."""
     if queue.address.limits is None or queue.kind not in METERED:
-        queue.tally = None
+        queue.measure(None)
     elif queue.tally is None:
-        queue.tally = Tally()
+        queue.measure(Tally())
 
 
 def measure(engine: Engine, sizes: Callable[[Iterable[int]], Mapping[int, tuple[int, int]]]) -> None:

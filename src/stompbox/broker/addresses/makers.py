@@ -98,10 +98,10 @@ class Makers:
 
     def made_address(self, address: Address, maker: Maker | None) -> None:
         """It counts for this user from now on; None: for nobody any more."""
-        address.maker = _moved(self.addresses, address.maker, maker)
+        address.count_for(_moved(self.addresses, address.maker, maker))
 
     def made_queue(self, queue: Queue, maker: Maker | None) -> None:
-        queue.maker = _moved(self.positions if queue.kind is Kind.GROUP else self.queues, queue.maker, maker)
+        queue.count_for(_moved(self.positions if queue.kind is Kind.GROUP else self.queues, queue.maker, maker))
 
     def made_group(self, name: str, maker: Maker | None, count: int) -> None:
         """A reader group names so many destinations from now on, none when it is gone; it counts for who has made it first."""
@@ -122,7 +122,7 @@ class Makers:
         """It counts as long as it is there, whatever queues it has."""
         if durable.maker is not None and durable.counts is not is_there:
             _add(self.queues, durable.maker, 1 if is_there else -1)
-        durable.counts = is_there
+        durable.count(is_there=is_there)
 
     def __repr__(self) -> str:
         return f"<Makers addresses={self.addresses.total()} queues={self.queues.total()} positions={self.positions.total()}>"

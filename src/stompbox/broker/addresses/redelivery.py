@@ -134,7 +134,8 @@ def _give_back(engine: Engine, sent: Sequence[Sent], outcome: Outcome, written: 
             continue
         queues[queue] = None
         if segment.turn > written:
-            segment.is_suspect |= engine.counts_first
+            if engine.counts_first:
+                segment.suspect()
             queue.take_back(segment)
         elif segment is oldest and len(segment) > 1:
             _come_back(queue, segment.cut(segment.first + 1), Outcome.FAILED)
@@ -145,9 +146,7 @@ def _give_back(engine: Engine, sent: Sequence[Sent], outcome: Outcome, written: 
 
 
 def _come_back(queue: Queue, segment: Segment, outcome: Outcome) -> None:
-    segment.deliveries += outcome is not Outcome.LOST
-    segment.failures += outcome is Outcome.FAILED
-    segment.is_suspect = True
+    segment.come_back(outcome is not Outcome.LOST, outcome is Outcome.FAILED)
     queue.tell_counts(segment)
     if segment.run.is_withdrawn or (queue.reads_the_log and not queue.bindings):
         queue.take_back(segment)
@@ -173,7 +172,7 @@ def is_spent(queue: Queue, segment: Segment) -> bool:
 
 
 def _fail_for_good(queue: Queue, segment: Segment) -> None:
-    engine, settings = queue.engine, queue.settings
+    engine, settings = queue.address.engine, queue.settings
     if not is_last_stop(queue):
         queue.die(segment, TOO_OFTEN)
         return
@@ -184,7 +183,7 @@ def _fail_for_good(queue: Queue, segment: Segment) -> None:
 
 def _delay(queue: Queue, segment: Segment) -> None:
     """Each message for itself where they are to be spread: those that failed together would come together again."""
-    settings, chance = queue.settings, queue.engine.chance
+    settings, chance = queue.settings, queue.address.engine.chance
     each = 1 if settings.redelivery_collision_avoidance_factor else len(segment)
     while len(segment) > each:
         queue.set_aside(segment.cut(segment.first + each), redelivery_delay(settings, segment.failures, chance))

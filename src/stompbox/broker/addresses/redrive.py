@@ -52,7 +52,7 @@ class Redrive:
         self.count = 0
         self.is_done = False
         self._aside: list[Segment] = []
-        queue.redrive = self
+        queue.begin_redrive(self)
         self.go_on()
 
     def go_on(self) -> None:
@@ -129,7 +129,7 @@ class Redrive:
 
     def _end(self) -> None:
         self.is_done = True
-        self.queue.redrive = None
+        self.queue.begin_redrive(None)
         for segment in self._aside:
             self.queue.backlog.put_back(segment)
         self.queue.dispatch()

@@ -68,6 +68,23 @@ class Schedule:
     def cost(self) -> int:
         return self.run.size + COST
 
+    def put_off(self, when: int) -> None:
+        """Its next message is tried again then."""
+        self.next = when
+
+    def advance(self, now: int) -> bool:
+        """To the next time after now; False when there is none."""
+        passed = (now - self.next) // self.period if self.period else 0  # times that went by, and are not sent any more
+        if self.left == FOR_EVER or self.left > passed:
+            self.next += self.period * (passed + 1)
+            self.left -= 0 if self.left == FOR_EVER else passed + 1
+            return True
+        if not self.cron:
+            return False
+        self.next = after(self.cron, now) + self.delay
+        self.left = self.repeat
+        return True
+
     def __repr__(self) -> str:
         return f"<Schedule {self.id} of {self.address} next={self.next} left={self.left} cron={self.cron!r}>"
 
@@ -185,10 +202,10 @@ class Schedules:
         try:
             self._publish(schedule)
         except StompboxError:
-            schedule.next = now + AGAIN
+            schedule.put_off(now + AGAIN)
             self._wait(schedule)
             return
-        if not _advance(schedule, now):
+        if not schedule.advance(now):
             self.end(schedule)
             return
         if schedule.is_stored:
@@ -228,18 +245,6 @@ def _entry(schedule: Schedule) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _advance(schedule: Schedule, now: int) -> bool:
-    """To the next time after now; False when there is none."""
-    passed = (now - schedule.next) // schedule.period if schedule.period else 0  # times that went by, and are not sent any more
-    if schedule.left == FOR_EVER or schedule.left > passed:
-        schedule.next += schedule.period * (passed + 1)
-        schedule.left -= 0 if schedule.left == FOR_EVER else passed + 1
-        return True
-    if not schedule.cron:
-        return False
-    schedule.next = after(schedule.cron, now) + schedule.delay
-    schedule.left = schedule.repeat
-    return True
 
 
 def after(cron: str, now: int) -> int:

@@ -96,7 +96,7 @@ def _keep(engine: Engine, address: Address, run: Run | None) -> bool:
 
 def keep(address: Address, run: Run | None) -> None:
     address.engine.retained.replace(address.retained, run)
-    address.retained = run
+    address.retain(run)
 
 
 def _last_of(run: Run) -> Run:

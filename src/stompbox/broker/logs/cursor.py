@@ -27,11 +27,11 @@ class Cursor:
 
     __slots__ = ("ahead", "id", "position", "reach", "saved", "unsaved")
 
-    def __init__(self, id: int, position: int, ahead: Ranges | None = None, *, is_durable: bool) -> None:
+    def __init__(self, id: int, position: int, ahead: Ranges | None = None, *, is_durable: bool, reach: int = -1) -> None:
         self.id = id
         self.position = position
         self.ahead = ahead if ahead is not None else Ranges()
-        self.reach = position
+        self.reach = reach if reach >= 0 else position
         self.saved = position  # what the store was told
         self.unsaved: list[tuple[int, int]] | None = [] if is_durable else None
 
@@ -79,6 +79,24 @@ class Cursor:
         self.ahead, self.reach = Ranges(), FAR
         if self.unsaved:
             self.unsaved = []
+
+    def reach_to(self, first: int, stop: int) -> None:
+        """Messages of this reader have come; what the log got before them was not for it."""
+        if first > self.reach:
+            self.pass_over(self.reach, first)
+        self.reach = max(self.reach, stop)
+
+    def reach_all(self, stop: int = FAR) -> None:
+        """The reader looks at the log itself up to there."""
+        self.reach = stop
+
+    def move(self, position: int) -> None:
+        """A mark, which holds the log back for a reader, lies here from now on."""
+        self.position = position
+
+    def back_to(self, position: int) -> None:
+        """A mark lies here, if it is not further back."""
+        self.position = min(self.position, position)
 
     def pass_over(self, first: int, stop: int) -> None:
         """Marks what is not for this reader, and would be found not to be after a restart: no commit needs to say so."""
@@ -144,7 +162,7 @@ class Counts:
             if start > segment.first:
                 yield segment.cut(start)
             part = segment.cut(stop) if stop < segment.stop else segment
-            part.deliveries, part.failures, part.is_suspect = deliveries, failures, True
+            part.come_back(deliveries - part.deliveries, failures - part.failures)
             yield part
             if part is segment:
                 return

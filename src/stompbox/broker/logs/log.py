@@ -145,6 +145,41 @@ class Log:
         self.flying = []
         self.committed = next
 
+    def begin_showing(self) -> None:
+        """Somebody reads by offset."""
+        self.has_readers = True
+
+    def show(self, stop: int) -> int:
+        """Readers by offset were shown all below; where that ended before."""
+        before, self.shown = self.shown, stop
+        return before
+
+    def offer_below(self, offset: int) -> None:
+        """Below this offset all have been offered what is for them."""
+        self.offered = offset
+
+    def keep(self, count: int, retention: Retention | None) -> None:
+        """So many of the latest messages stay for subscriptions that come later, and what was consumed as long as `retention` says."""
+        self.keeps = count
+        self.retention, self.is_retained = retention, retention is not None
+
+    def enter(self) -> None:
+        """The store hears of it with the next commit."""
+        self.is_known = True
+
+    def leave(self) -> None:
+        """It is gone: nothing of it goes into a commit."""
+        self.pending = []
+
+    def recall_unused(self, known: list[tuple[int, int]], reserved: tuple[int, int], first: int) -> Ranges:
+        """Offsets that no message will have: those that were `reserved` before this restart, those of earlier ones, and all below
+        `first`, which is gone. All of them but the last."""
+        self.unused = Ranges(known)
+        self.unused.add(*reserved)
+        told = Ranges(list(self.unused))
+        self.unused.add(0, first)
+        return told
+
     def end_showing(self) -> None:
         """Nobody reads by offset any more."""
         self.has_readers, self.shown = False, self.committed

@@ -56,6 +56,10 @@ class Retention:
         self._rest: deque[Part] = deque()
         self._since = 0  # when the last part began, ms
 
+    def obey(self, rules: Rules) -> None:
+        """From now on these are its rules."""
+        self.rules = rules
+
     def note(self, run: Run) -> None:
         """A run is in the log."""
         self.add(Part(run.first, run.stop, run.size, run.arrived))
@@ -114,14 +118,14 @@ class Retention:
 def apply(address: Address) -> None:
     """The address's settings are new: what stays in its log."""
     rules, log, engine = rules_of(address.settings), address.log, address.engine
-    log.keeps = address.settings.retroactive_message_count
-    before = log.retention
+    retention = log.retention
     if address.owner or rules == (-1, -1, -1):
-        log.retention, log.is_retained = None, False
-    elif before is None:
-        log.retention, log.is_retained = Retention(rules, Alarm(engine.timers, lambda: _due(engine, address))), True
+        retention = None
+    elif retention is None:
+        retention = Retention(rules, Alarm(engine.timers, lambda: _due(engine, address)))
     else:
-        before.rules = rules
+        retention.obey(rules)
+    log.keep(address.settings.retroactive_message_count, retention)
     if log.retention is not None and log.oldest < log.next:
         engine.commits.dirty[address] = None
     address.look_again()

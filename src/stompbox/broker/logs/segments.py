@@ -94,10 +94,7 @@ class Segment:
 
     def without(self, offset: int) -> list[Segment]:
         """What is left on both sides of one message."""
-        parts = [self.part(first, stop) for first, stop in ((self.first, offset), (offset + 1, self.stop)) if first < stop]
-        for part in parts:
-            part.turn = self.turn
-        return parts
+        return [self.part(first, stop) for first, stop in ((self.first, offset), (offset + 1, self.stop)) if first < stop]
 
     def cut(self, stop: int) -> Segment:
         """Takes first .. stop-1 off the front and returns it."""
@@ -114,6 +111,20 @@ class Segment:
         if self._size >= 0:
             self._size -= back.size
         return back
+
+    def come_back(self, deliveries: int, failures: int) -> None:
+        """So many deliveries more, of which so many count as failed."""
+        self.deliveries += deliveries
+        self.failures += failures
+        self.is_suspect = True
+
+    def suspect(self) -> None:
+        """They may have been delivered before."""
+        self.is_suspect = True
+
+    def become(self, run: Run) -> None:
+        """The same offsets of another run."""
+        self.run = run
 
     def fitting(self, room: int) -> int:
         """How many messages may go before `room` body bytes are used up; the last one may go beyond."""

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Final
 
 from stompbox.broker.logs.segments import Segment
 from stompbox.broker.queues import dispatch, paging
-from stompbox.broker.queues.delayed import Later, fits, forget, has_room, leave_in_log
+from stompbox.broker.queues.delayed import Later
 from stompbox.broker.queues.dispatch import Groups
 from stompbox.broker.work import COPY, MESSAGE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from stompbox.broker.logs.segments import Segment
     from stompbox.broker.queues.queue import Queue
     from stompbox.message import Run
 
@@ -40,14 +39,14 @@ def arrive(queue: Queue, run: Run, first: int, stop: int) -> None:
         paging.look_ahead(queue.engine, queue)
         return
     if queue.is_durable:
-        queue.reach_to(first, stop)
+        queue.cursor.reach_to(first, stop)
     segment = Segment(run, first, stop)
     if due > now or (due and _is_behind(queue)):
         wait_for(queue, segment, due, is_new=True)
         return
     for part in _admitted(queue, segment):
         if queue.paged_from < 0:
-            queue.offer_lanes(part)
+            offer(queue, part)
         elif queue.intake is not None:  # for the part before it there was no room
             queue.intake.left(part)
     if queue.intake is not None:
@@ -151,12 +150,12 @@ def wait_for(queue: Queue, segment: Segment, due: int, *, is_new: bool) -> None:
     """Until it is due, or expires."""
     expires = segment.run.shape.expires
     when = min(due, expires) if expires else due
-    if fits(queue, segment):
+    if queue.fits_later(segment):
         queue.waits.add(segment, when)
         return
     if is_new:
         queue.engine.log_run(queue.address, segment.run, is_loose=True)
-    leave_in_log(queue, segment.first, segment.stop, when)
+    queue.leave_for_later(segment.first, segment.stop, when)
 
 
 def _admitted(queue: Queue, segment: Segment) -> Iterable[Segment]:
@@ -164,8 +163,7 @@ def _admitted(queue: Queue, segment: Segment) -> Iterable[Segment]:
     special = segment.run.shape.special
     is_shared_out = queue.rules.group_buckets and not queue.rules.is_non_destructive  # each of whose readers gets everything
     if special is not None and special.is_grouped and queue.groups is None and is_shared_out:
-        queue.groups = Groups(queue.rules)
-        queue.consumers_changed()
+        queue.begin_groups(Groups(queue.rules))
     return (segment,) if queue.intake is None else queue.intake.admit(queue, segment)
 
 
@@ -174,18 +172,18 @@ PORTION: Final = 1000  # that are due and read together
 
 def read_due(queue: Queue, later: Later) -> None:
     """The next portion, when there is one and room for it."""
-    if later.is_reading or not has_room(queue):
+    if later.is_reading or not queue.has_room_for_due:
         return
     if not later.due:
-        later.due.extend(later.places.due(queue.engine.now, PORTION))
+        later.due.extend(later.times.due(queue.engine.now, PORTION))
     if not later.due:
-        if later.places.next is None:
-            forget(queue)
+        if later.times.next is None:
+            queue.forget_later()
         else:
-            queue.waits.ring_by(later.places.next)
+            queue.waits.ring_by(later.times.next)
         return
     start, stop = later.due[0][0], later.due[-1][1]
-    later.is_reading = True
+    later.read(is_reading=True)
     found = paging.read(queue.engine, queue, start, partial(_due_came, later), stop)
     if found is not None:
         _take_due(queue, later, *found)
@@ -200,7 +198,7 @@ def _due_came(later: Later, queue: Queue, runs: list[Run], _: int, stop: int) ->
 
 
 def _take_due(queue: Queue, later: Later, runs: list[Run], stop: int) -> None:
-    later.is_reading = False
+    later.read(is_reading=False)
     at = 0
     while later.due and later.due[0][0] < stop and not paging.is_enough(queue):
         first, end = later.due.popleft()
@@ -238,7 +236,7 @@ def offer(queue: Queue, segment: Segment) -> None:
         if lane is not None and is_next and queue.give_lane(lane, part, queue.takers_of(lane)):
             continue
         if not paging.fits(queue, backlog.size, part):
-            paging.page(queue.engine, queue, part.run, part.first)
+            queue.page(part.run, part.first)
             if queue.intake is not None:
                 queue.intake.left(part if part.stop == segment.stop else segment.part(part.first, segment.stop))
             return

@@ -133,7 +133,7 @@ class Backlog:
         self._went(segment)
         taken = segment.part(segment.first, segment.stop)
         if segment.run.is_large:
-            segment.run = _NOTHING  # what is emptied must not hold bodies in the store
+            segment.become(_NOTHING)  # what is emptied must not hold bodies in the store
         self._emptied += 1
         if self._emptied > SWEPT and self._emptied * 2 > len(self._returned) + sum(map(len, self._levels.values())):
             self._sweep()

@@ -23,8 +23,8 @@ from stompbox.ranges import Ranges
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stompbox.broker.engine import Engine
     from stompbox.broker.queues.consumer import Consumer
+    from stompbox.broker.queues.contracts import Engine
     from stompbox.selectors import Selector
 
 END: Final = "browser"  # header of the last MESSAGE
@@ -59,7 +59,7 @@ class Browser(Queue):
             if not self.count and self.takers and not self.share(part, self.takers):
                 continue
             if not paging.fits(self, self.size, part):
-                paging.page(self.engine, self, run, part.first)
+                self.page(run, part.first)
                 return
             self.backlog.push(part)
 
@@ -105,7 +105,7 @@ class Browser(Queue):
             super()._loaded_to(stop)
             return
         self.paged_from = NO_END
-        paging.paged_on(self.engine, self)
+        self._paged_on()
         self.finish()
 
     def finish(self) -> None:
@@ -123,7 +123,7 @@ def browse(engine: Engine, shown: Queue, consumer: Consumer, *, goes_on: bool, f
     browser = Browser(engine, shown, consumer, engine.volatile_cursor(left), end=NO_END if goes_on else next)
     engine.add_queue(browser)
     if left < next:
-        paging.leave_in_log(browser, left)
+        browser.leave_in_log(left)
     if goes_on:
         shown.show_to(browser)
         consumer.on_close.append(lambda: shown.hide_from(browser))
@@ -153,7 +153,7 @@ def _filling(browser: Browser, parts: list[Part], since: int, left: int) -> Iter
         start = max(first, since)
         if start < stop and not run.is_withdrawn:
             if stop > left:  # a consumer has it out of the log, where it is not to be found once more
-                browser.sought.add(max(start, left), stop)
+                browser.taken_ahead.add(max(start, left), stop)
             for part in _seen(browser.selector, browser, Segment(run, start, stop)):
                 browser._add(part)
         if number % STEP == 0:

@@ -23,7 +23,6 @@ from stompbox.message import Run
 from stompbox.selectors import Selector
 
 if TYPE_CHECKING:
-    from stompbox.broker.logs.segments import Segment
     from stompbox.broker.queues.lanes import Lane
     from stompbox.broker.queues.queue import Queue
 
@@ -65,7 +64,7 @@ class Binding:
     `rank` orders the queue's consumers: those of a higher priority come first, and of one priority those that came earlier. One that
     had no credit when it was its turn is `missing` in those lists of takers until it is fed."""
 
-    __slots__ = ("_head", "consumer", "done", "held", "missing", "out", "queue", "rank", "seen", "sought", "unacked")
+    __slots__ = ("_head", "consumer", "done", "held", "missing", "out", "queue", "rank", "searched", "seen", "unacked")
 
     def __init__(self, consumer: Consumer, queue: Queue, number: int) -> None:
         self.consumer = consumer
@@ -77,7 +76,7 @@ class Binding:
         self.out = 0  # messages that it has and did not acknowledge
         self.done = 0  # messages that were acknowledged
         self.seen = -1  # of those, when it was last looked at (depth.py)
-        self.sought = 0  # where its search of the log has come to (paging.py)
+        self.searched = 0  # where its search of the log has come to (paging.py)
         self._head: Any = None
 
     @property
@@ -90,6 +89,39 @@ class Binding:
     def taken(self) -> list[Segment]:
         """What the consumer has of the queue and has not acknowledged."""
         return [segment for of, segment in self.consumer.ledger if of is self] + self.held.segments()
+
+    def leave_out(self, takers: RoundRobin | None = None) -> None:
+        """It is the turn of a consumer that has no credit: among these takers nobody asks it again before it is fed."""
+        self.consumer.starved[self.queue] = None
+        if takers is not None:
+            takers.discard(self)
+            if takers.is_lasting:
+                self.missing = self.missing or []
+                self.missing.append(takers)
+
+    def starve(self) -> None:
+        """It has no credit for what waits: it is to be fed when it has."""
+        self.consumer.starved[self.queue] = None
+
+    def readmit(self) -> None:
+        """The consumer is fed: it is asked again."""
+        missing, self.missing = self.missing or (), None
+        for takers in missing:
+            takers.add(self)
+
+    def miss_only(self, kept: RoundRobin) -> None:
+        """The other lists of takers that it is missing in are gone."""
+        if self.missing:
+            self.missing = [takers for takers in self.missing if takers is kept]
+
+    def search_from(self, offset: int) -> None:
+        """Its own search of the log goes on there."""
+        self.searched = offset
+
+    def look(self) -> int:
+        """How many messages were acknowledged since it was looked at last; -1: it is the first time."""
+        before, self.seen = self.seen, self.done
+        return self.done - before if before >= 0 else -1
 
     def __repr__(self) -> str:
         return f"<Binding {self.consumer.name} on {self.queue.name}>"
@@ -178,7 +210,7 @@ class Consumer:
         self.owner = owner
         self.allowance = allowance if allowance is not None else Allowance()
         self.cost = COST + len(name) + len(destination) + (selector.size if selector is not None else 0)
-        self.allowance.subscribed += self.cost
+        self.allowance.subscribe(self.cost)
         self.head_of = head_of
         self.window = AUTO_WINDOW if ack is AckMode.AUTO else window if window >= 0 else MOST_OUT
         self.prefetch = -1 if ack is AckMode.AUTO else prefetch
@@ -229,6 +261,15 @@ class Consumer:
         if not self.is_either:
             count = min(count, self.window - self.messages_out)
         return min(count, 1 + room // (1 + octets_of(segment.run.shape))) if self.ack is AckMode.AUTO else count
+
+    def start(self) -> None:
+        """From now on it gets messages."""
+        self.is_started = True
+
+    def close(self) -> None:
+        """From now on it gets nothing more, and counts for nobody."""
+        self.is_closed, self.is_started = True, False
+        self.allowance.subscribe(-self.cost)
 
     def feed(self) -> None:
         """It has credit again: its queues in turn, as long as it has."""
@@ -459,6 +500,16 @@ class RoundRobin(list[Binding]):
     turn = 0
     is_lasting = False  # whoever is left out for want of credit comes in again when it is fed
 
+    def going_on(self, turn: int) -> RoundRobin:
+        """This, after the turn of that one."""
+        self.turn = turn
+        return self
+
+    def lasting(self, turn: int = 0) -> RoundRobin:
+        """The same, and it is to last."""
+        self.turn, self.is_lasting = turn, True
+        return self
+
     def add(self, binding: Binding) -> None:
         at = bisect_left(self, binding.rank, key=RANK)
         if at <= self.turn and at < len(self):
@@ -478,30 +529,17 @@ class RoundRobin(list[Binding]):
         return bisect_left(self, end_of_priority(self[0].rank), key=RANK)
 
 
-def leave_out(queue: Queue, binding: Binding, takers: RoundRobin | None = None) -> None:
-    """It is the turn of a consumer that has no credit: among these takers nobody asks it again before it is fed."""
-    binding.consumer.starved[queue] = None
-    if takers is not None:
-        takers.discard(binding)
-        if takers.is_lasting:
-            binding.missing = binding.missing or []
-            binding.missing.append(takers)
 
 
-def readmit(binding: Binding) -> None:
-    """The consumer is fed: it is asked again."""
-    missing, binding.missing = binding.missing or (), None
-    for takers in missing:
-        takers.add(binding)
 
 
-def with_credit(queue: Queue, bindings: Sequence[Binding]) -> RoundRobin:
+def with_credit(bindings: Sequence[Binding]) -> RoundRobin:
     """Those of a few consumers that have credit; the others will be fed when they have."""
     found = RoundRobin([binding for binding in bindings if binding.consumer.has_credit])
     if len(found) < len(bindings):
         for binding in bindings:
             if binding not in found:
-                binding.consumer.starved[queue] = None
+                binding.starve()
     return found
 
 
@@ -520,3 +558,9 @@ def takes(binding: Binding, lane: Lane) -> bool:
     if isinstance(lane, Binding):
         return lane is binding
     return binding.consumer.selector is None or binding.consumer.selector in lane
+
+
+def forget_missing(bindings: Sequence[Binding], kept: RoundRobin) -> None:
+    """The lanes' lists of takers go; who is missing there is not missing in those that are made anew."""
+    for binding in bindings:
+        binding.miss_only(kept)

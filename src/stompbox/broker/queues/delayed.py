@@ -14,14 +14,12 @@ from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from stompbox.broker.logs.cursor import FAR, Cursor
 from stompbox.broker.logs.segments import Segment
 from stompbox.broker.queues.memory import Memory
 from stompbox.broker.timers import Alarm, Timers
 
 if TYPE_CHECKING:
     from stompbox.broker.logs.segments import Segment
-    from stompbox.broker.queues.queue import Queue
 
 
 class Waits:
@@ -121,6 +119,11 @@ class _Block:
         at = self.at
         return (self.times[at], self.firsts[at], self.stops[at]) if at < len(self.times) else None
 
+    def pop(self) -> Due:
+        at = self.at
+        self.at = at + 1
+        return self.times[at], self.firsts[at], self.stops[at]
+
 
 class DueTimes:
     """`len` of it: messages."""
@@ -163,8 +166,7 @@ class DueTimes:
         else:
             number = heappop(self._heads)[2]
             block = self._blocks[number]
-            found = block.times[block.at], block.firsts[block.at], block.stops[block.at]
-            block.at += 1
+            found = block.pop()
             self._show(number)
         self._count -= found[2] - found[1]
         return found
@@ -188,67 +190,41 @@ MOST: Final = 4 << 20  # octets of messages for later that a queue has in memory
 
 
 class Later:
-    """Of one queue. `due`: places that are to be read now; those whose time has not come stand in `places`."""
+    """Of one queue. `due`: offsets that are to be read now; those whose time has not come stand in `times`."""
 
-    __slots__ = ("due", "is_reading", "places", "stop")
+    __slots__ = ("due", "is_reading", "stop", "times")
 
     def __init__(self) -> None:
-        self.places = DueTimes()
+        self.times = DueTimes()
         self.stop = 0  # after the last message there ever was
         self.due: deque[tuple[int, int]] = deque()
         self.is_reading = False
 
     @property
     def count(self) -> int:
-        return len(self.places) + sum([stop - first for first, stop in self.due])
+        return len(self.times) + sum([stop - first for first, stop in self.due])
+
+    def add(self, when: int, first: int, stop: int) -> None:
+        self.stop = max(self.stop, stop)
+        self.times.add(when, first, stop)
+
+    def read(self, *, is_reading: bool) -> None:
+        """Whether the log is being read for it."""
+        self.is_reading = is_reading
 
     def take(self, most: int) -> list[tuple[int, int]]:
-        """Takes out places, `most` of them; nothing when there are no more."""
+        """Takes out offsets, `most` of them; nothing when there are no more."""
         found = [self.due.popleft() for _ in range(min(most, len(self.due)))]
-        while self.places and len(found) < most:
-            found.append(self.places.pop()[1:])
+        while self.times and len(found) < most:
+            found.append(self.times.pop()[1:])
         return found
 
 
-def fits(queue: Queue, segment: Segment) -> bool:
-    """Whether a message for later is kept in memory. Not behind one that is not: it would be at hand when the other one must be read."""
-    if queue.later is not None:
-        return False
-    cost = segment.cost
-    return queue.waits.size + cost <= min(MOST, queue.engine.page_size) and queue.address.memory.takes(cost, len(segment))
 
 
-def leave_in_log(queue: Queue, first: int, stop: int, when: int) -> None:
-    """It is in the log, or will be with the next commit."""
-    later = queue.later
-    if later is None:
-        later = queue.later = Later()
-        if not queue.is_durable:
-            mark = queue.address.log.cursors[mark_of(queue)] = Cursor(queue.id, first, is_durable=False)
-            mark.reach = FAR
-    elif not queue.is_durable:
-        mark = queue.address.log.cursors[mark_of(queue)]
-        mark.position = min(mark.position, first)
-    later.stop = max(later.stop, stop)
-    later.places.add(when, first, stop)
-    queue.waits.ring_by(when)
 
 
-def mark_of(queue: Queue) -> int:
-    """Its name among the log's cursors, apart from that of what it has paged."""
-    return -queue.id
 
 
-def forget(queue: Queue) -> Later | None:
-    """Nothing is for later any more; what was."""
-    later, queue.later = queue.later, None
-    if later is not None:
-        queue.address.log.cursors.pop(mark_of(queue), None)
-        queue.engine.commits.dirty[queue.address] = None
-    return later
 
 
-def has_room(queue: Queue) -> bool:
-    """Whether more of what is due is read from the log now."""
-    backlog = queue.backlog
-    return not backlog.count or (backlog.size < MOST and not queue.address.memory.is_full)

@@ -20,8 +20,8 @@ from stompbox.config.settings import SlowConsumerPolicy, SlowConsumerUnit
 
 if TYPE_CHECKING:
     from stompbox.broker.addresses.address import Address
-    from stompbox.broker.engine import Engine
     from stompbox.broker.queues.consumer import Consumer
+    from stompbox.broker.queues.contracts import Engine
     from stompbox.broker.queues.queue import Queue
 
 _HOLDS: Final = frozenset((Kind.ANYCAST, Kind.DURABLE, Kind.TOPIC))  # kinds whose messages are theirs
@@ -126,22 +126,21 @@ def watch(engine: Engine, queue: Queue) -> None:
     """A consumer has come."""
     settings = queue.address.settings
     if settings.slow_consumer_threshold >= 0 and not queue.is_watched:
-        queue.is_watched = True
+        queue.watch(is_watched=True)
         engine.timers.at(engine.now + 1000 * settings.slow_consumer_check_period, partial(_look, engine, queue))
 
 
 def _look(engine: Engine, queue: Queue) -> None:
-    queue.is_watched = False
+    queue.watch(is_watched=False)
     if not queue.bindings or queue.id not in engine.queues:
         return
     settings = queue.address.settings
     threshold = settings.slow_consumer_threshold / _SECONDS[settings.slow_consumer_threshold_measurement_unit]
     is_waiting = queue.count > 0 or queue.paged_from >= 0
     for binding in queue.bindings:
-        rate = (binding.done - binding.seen) / settings.slow_consumer_check_period
-        was_there = binding.seen >= 0
-        binding.seen = binding.done
-        if is_waiting and was_there and rate < threshold:
+        taken = binding.look()
+        rate = taken / settings.slow_consumer_check_period
+        if is_waiting and taken >= 0 and rate < threshold:
             engine.counters["slow-consumers"] += 1
             is_to_end = settings.slow_consumer_policy is SlowConsumerPolicy.KILL
             engine.slow.append(Slow(binding.consumer, queue, rate, threshold, is_to_end))

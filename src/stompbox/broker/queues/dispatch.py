@@ -16,7 +16,7 @@ else. JMSXGroupSeq:-1 on a message ends the group with it; so does the consumer'
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from heapq import heapify, heappop, heapreplace
 from typing import TYPE_CHECKING, Final
@@ -24,7 +24,7 @@ from zlib import crc32
 
 from stompbox.broker.kinds import Rules
 from stompbox.broker.logs.segments import Segment, values_of
-from stompbox.broker.queues.consumer import RANK, Binding, RoundRobin, leave_out, takes
+from stompbox.broker.queues.consumer import Binding, RoundRobin, takes
 from stompbox.broker.queues.lanes import Head, Key, Lane
 from stompbox.broker.work import MESSAGE
 from stompbox.message import GROUP, GROUP_SEQUENCE, Run, Shape
@@ -32,60 +32,18 @@ from stompbox.message import GROUP, GROUP_SEQUENCE, Run, Shape
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from stompbox.broker.engine import Engine
+    from stompbox.broker.queues.contracts import Engine
     from stompbox.broker.queues.queue import Queue
 
 
-def join(queue: Queue, binding: Binding) -> None:
-    """A consumer has come."""
-    queue.bindings.add(binding)
-    if binding.consumer.is_exclusive:
-        queue.exclusive = queue.exclusive or RoundRobin()
-        queue.exclusive.add(binding)
-    if queue.candidates is not queue.bindings:
-        queue.candidates.add(binding)
-    elif len(queue.bindings) > 1:
-        queue.candidates = RoundRobin(queue.bindings)
-        queue.candidates.turn, queue.candidates.is_lasting = queue.bindings.turn, True
-    for takers in _lists_with(queue, binding):
-        takers.add(binding)
-    if queue.is_shared and binding.consumer.selector is not None:
-        queue.backlog.add(binding.consumer.selector)
 
 
-def leave(queue: Queue, binding: Binding) -> None:
-    """A consumer has gone."""
-    queue.bindings.discard(binding)
-    if binding.consumer.is_exclusive and queue.exclusive is not None:
-        queue.exclusive.discard(binding)
-    if queue.candidates is not queue.bindings:
-        queue.candidates.discard(binding)
-    for takers in _lists_with(queue, binding):
-        takers.discard(binding)
-    if queue.is_shared and binding.consumer.selector is not None:
-        queue.backlog.discard(binding.consumer.selector)
 
 
-def _lists_with(queue: Queue, binding: Binding) -> list[RoundRobin]:
-    """Those of the lanes' lists of takers in which a consumer belongs."""
-    by_lane, is_shared = queue.lane_takers or {}, queue.is_shared
-    return [takers for lane, takers in by_lane.items() if not is_shared or takes(binding, lane)]
 
 
-def forget_lanes(queue: Queue) -> None:
-    """The lanes' lists of takers go; who is missing there is not missing in those that are made anew."""
-    for binding in queue.bindings:
-        if binding.missing:
-            binding.missing = [takers for takers in binding.missing if takers is queue.candidates]
 
 
-def chosen(queue: Queue) -> RoundRobin:
-    """Those of the queue's consumers that get messages now; where that is all of them, its own list."""
-    is_pausing = queue.groups is not None and queue.groups.is_pausing
-    if queue.is_paused or queue in queue.engine.returning or not queue.is_open or is_pausing:
-        return RoundRobin()
-    exclusive = queue.exclusive or (queue.bindings if queue.rules.is_exclusive else None)
-    return RoundRobin(exclusive[:1]) if exclusive else queue.bindings
 
 
 def open_when_due(queue: Queue) -> None:
@@ -110,26 +68,8 @@ def may_take(queue: Queue, binding: Binding, lane: Lane) -> bool:
     return is_taker and (not queue.is_shared or takes(binding, lane))
 
 
-def share_by_priority(queue: Queue, segment: Segment, takers: RoundRobin) -> bool:
-    """As `Queue.share` does: those of a lower priority get what those before have no credit for."""
-    left = 0
-    while takers:
-        count = takers.equals
-        left = min(left, count) or count
-        at = takers.turn = takers.turn + 1 if takers.turn + 1 < count else 0
-        if not queue.give(takers[at], segment, -(-len(segment) // left), takers):
-            return False
-        left -= 1
-    return True
 
 
-def share_among(queue: Queue, segment: Segment, bindings: Sequence[Binding]) -> bool:
-    """The same among consumers that somebody has found."""
-    among = RoundRobin(sorted(bindings, key=RANK))
-    among.turn = queue.turn
-    is_left = queue.share(segment, among)
-    queue.turn = among.turn
-    return is_left
 
 
 _Heads = list[tuple[Head, int, Lane, Key]]
@@ -258,14 +198,14 @@ class Groups:
     def owner(self, key: GroupKey) -> Binding | None:
         return self._owners.get(key)
 
-    def next(self, queue: Queue, takers: RoundRobin) -> Binding | None:
+    def next(self, takers: RoundRobin) -> Binding | None:
         """Who of the takers is the next owner: each that has credit in turn."""
         self._turn += 1
         while takers:
             found = takers[self._turn % len(takers)]
             if found.consumer.has_credit:
                 return found
-            leave_out(queue, found, takers)
+            found.leave_out(takers)
         return None
 
     def give(self, key: GroupKey, owner: Binding) -> None:
@@ -285,9 +225,15 @@ class Groups:
         for key in self._keys.pop(binding, ()):
             del self._owners[key]
 
-    def clear(self) -> None:
+    def begin_anew(self, *, is_pausing: bool) -> None:
+        """All groups are to be given out anew; nothing goes out before what is in flight is acknowledged, where they are pausing."""
         self._owners.clear()
         self._keys.clear()
+        self.is_pausing = is_pausing
+
+    def resume(self) -> None:
+        """Nothing is in flight any more."""
+        self.is_pausing = False
 
     def marked(self, segment: Segment) -> list[Segment]:
         """The segment that a new owner begins with, its first message with the header that says so."""
@@ -296,7 +242,7 @@ class Groups:
             return [segment]
         run, first = segment.run, segment.first
         front = segment.part(first, first + 1)
-        front.run = _with_header(run, first, name)
+        front.become(_with_header(run, first, name))
         return [front, segment.part(first + 1, segment.stop)] if len(segment) > 1 else [front]
 
     def __len__(self) -> int:
@@ -322,7 +268,7 @@ def hand_out_groups(queue: Queue, groups: Groups, segment: Segment, lane: Lane, 
         is_unwanted = owner is not None and not may_take(queue, owner, lane)  # its selector leaves it: the group stays its own,
         if is_unwanted:  # this one is anybody's
             owner = None
-        next = groups.next(queue, takers) if owner is None else None
+        next = groups.next(takers) if owner is None else None
         if owner is None and next is None:
             if part.segment is not segment:
                 segment.cut(part.segment.first)

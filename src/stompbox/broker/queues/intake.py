@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from stompbox.broker.kinds import Rules
 from stompbox.broker.logs.segments import Segment, octets_of, values_of
 from stompbox.broker.queues import paging
-from stompbox.broker.queues.delayed import leave_in_log
 
 if TYPE_CHECKING:
     from stompbox.broker.addresses.address import Address
@@ -97,22 +96,17 @@ class Intake:
         if queue.tally is not None:
             queue.tally.less(older.size, 1)
         queue.skip(older.first, older.first + 1)
-        unit = queue.engine.commits.unit
-        if unit is not None:
-            unit.consequences.restore.append(partial(self._restore_left, queue, key, older))
+        queue.engine.commits.restore_if_refused(partial(self._restore_left, queue, key, older))
 
     def _drop(self, queue: Queue, segment: Segment, why: str) -> None:
         """To make room for what comes."""
         queue.drop(segment, why)
-        unit = queue.engine.commits.unit
-        if unit is not None:
-            unit.consequences.restore.append(partial(self._restore, queue, segment, why))
+        queue.engine.commits.restore_if_refused(partial(self._restore, queue, segment, why))
 
     def drop_late(self, queue: Queue, segment: Segment) -> None:
         """It was out when a newer one came, and is replaced as it comes back. Nobody knows any more by which unit."""
         queue.drop(segment, "replaced")
-        for unit in queue.engine.commits.refusable():
-            unit.consequences.restore.append(partial(self._restore, queue, segment, "replaced"))
+        queue.engine.commits.restore_if_any_refused(partial(self._restore, queue, segment, "replaced"))
 
     def _restore(self, queue: Queue, segment: Segment, why: str, _: Mapping[Address, Ranges]) -> None:
         """What it was dropped for could not be stored."""
@@ -146,7 +140,7 @@ class Intake:
         if 0 <= queue.paged_from <= left.first:
             self.paged += 1
         else:  # what the log has there was read meanwhile
-            leave_in_log(queue, left.first, left.first + 1, queue.engine.now)
+            queue.leave_for_later(left.first, left.first + 1, queue.engine.now)
         queue.engine.dispatch_later(queue)
 
     def _has_newer(self, key: bytes, first: int) -> bool:

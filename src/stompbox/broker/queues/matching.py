@@ -209,6 +209,12 @@ class Plan:
             self._others.append(selector)
             self.by_value_steps += selector.steps
 
+    def complete(self, shape: Shape) -> None:
+        """All selectors are there."""
+        read = frozenset[str]().union(*(selector.headers for selector in self.by_value))
+        self.steps = sum([selector.steps for selector in self.by_message]) + self.by_value_steps
+        self.at = [at for at, name in enumerate(shape.holes) if name in read]
+
     def steps_of(self, run: Run) -> int:
         """That a run takes: each combination of values that is not known yet, and each message."""
         fresh = set(zip(*[run.columns[at] for at in self.at], strict=True)) - self.known.keys()

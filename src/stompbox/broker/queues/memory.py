@@ -52,6 +52,9 @@ class Unacknowledged:
         self.most = NO_LIMIT
         self.denied: OrderedDict[Consumer, None] = OrderedDict()  # who would have got more
 
+    def limit(self, most: int) -> None:
+        self.most = most
+
     def feed(self) -> None:
         """Those of them get more who may have it now; LOOKED that may not are looked at, and come again behind the others."""
         misses = 0
@@ -108,6 +111,10 @@ class Allowance:
         if not self.whole.bindings[self.user]:
             del self.whole.bindings[self.user]
 
+    def subscribe(self, cost: int) -> None:
+        """A subscription takes so many octets from now on; less than nothing: it gives them back."""
+        self.subscribed += cost
+
     def take(self, run: Run, size: int, count: int) -> None:
         """Messages of a run, `size` octets of bodies, are handed out."""
         self.size += EACH * count if run.is_large else size + EACH * count
@@ -155,8 +162,20 @@ class Memory:
         """-1: no limit."""
         self.most = size if size >= 0 else FAR
         if self.unacknowledged is not None:
-            self.unacknowledged.most = size // 2 if size >= 0 else NO_LIMIT
+            self.unacknowledged.limit(size // 2 if size >= 0 else NO_LIMIT)
         self.most_messages = messages if messages >= 0 else FAR
+
+    def begin_relief(self, now: int, pause: int) -> bool:
+        """Whether it is time to look again for what can be given back: `pause` ms after the last time."""
+        if now < self.looked + pause:
+            return False
+        self.looked = now
+        return True
+
+    def end_relief(self) -> bool:
+        """What could be given back was: whether it is still full."""
+        self.is_pressed = self.is_full
+        return self.is_pressed
 
     def hold(self, run: Run) -> None:
         run.holders += 1

@@ -20,15 +20,14 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from stompbox.broker.logs.cursor import FAR, Cursor
+from stompbox.broker.logs.cursor import FAR
 from stompbox.broker.logs.segments import Segment
-from stompbox.broker.queues import dispatch
-from stompbox.broker.queues.consumer import leave_out, takers_of, with_credit
+from stompbox.broker.queues.consumer import takers_of, with_credit
 from stompbox.broker.work import MESSAGE
 
 if TYPE_CHECKING:
-    from stompbox.broker.engine import Engine
     from stompbox.broker.queues.consumer import Binding
+    from stompbox.broker.queues.contracts import Engine
     from stompbox.broker.queues.queue import Queue
     from stompbox.config.settings import AddressSettings
     from stompbox.message import Run
@@ -100,11 +99,11 @@ def _has_hungry(queue: Queue) -> bool:
     """Whether a consumer has credit. Who has none is left out until he is fed, so that nobody is asked twice."""
     ready = queue.ready
     if not ready.is_lasting:  # one at the most
-        return bool(with_credit(queue, ready))
+        return bool(with_credit(ready))
     while ready:
         if ready[-1].consumer.has_credit:
             return True
-        leave_out(queue, ready[-1], ready)
+        ready[-1].leave_out(ready)
     return False
 
 
@@ -135,11 +134,8 @@ def _may_read(queue: Queue, settings: AddressSettings) -> bool:
     if queue.size + queue.out < _most_read(settings) and not 0 <= settings.max_read_page_messages <= count:
         return True
     if queue.room is None:
-        queue.room = Room(queue)
-    if not queue.count and queue.room.has_idle(queue):
-        return True
-    queue.room.is_awaited = True
-    return False
+        queue.begin_room(Room(queue))
+    return queue.room is not None and queue.room.has_idle_or_waits(queue)
 
 
 class Room:
@@ -163,7 +159,14 @@ class Room:
             if binding.consumer.has_credit:
                 self._idle[binding] = None
                 return True
-            binding.consumer.starved[queue] = None
+            binding.starve()
+        return False
+
+    def has_idle_or_waits(self, queue: Queue) -> bool:
+        """Whether one who has nothing has credit, and there is nothing at hand for it; else it waits until something comes back."""
+        if not queue.count and self.has_idle(queue):
+            return True
+        self.is_awaited = True
         return False
 
     def readmit(self, binding: Binding) -> None:
@@ -187,7 +190,7 @@ def put_off(queue: Queue, run: Run) -> bool:
     if queue.intake is not None:
         return False
     if queue.paged_from < 0:
-        leave_in_log(queue, run.first)
+        queue.leave_in_log(run.first)
     if queue.tally is not None:
         queue.unasked.add(run.first, run.stop)
     queue.engine.dispatch_later(queue)
@@ -207,33 +210,10 @@ def is_enough(queue: Queue) -> bool:
     return queue.size > SHARE and queue.address.memory.is_full
 
 
-def page(engine: Engine, queue: Queue, run: Run, first: int) -> None:
-    """From here on the log alone has the queue's messages."""
-    if not run.is_logged:
-        engine.log_run(queue.address, run, is_loose=True)
-    leave_in_log(queue, first)
 
 
-def leave_in_log(queue: Queue, first: int) -> None:
-    """From this offset on the log alone has the queue's messages."""
-    queue.paged_from = first
-    queue.unread = queue.unsearched = None  # the log may get what it did not have when it was read
-    if queue.is_durable:  # what the log has before it and behind the queue's last message is not for it, and holds nothing there
-        queue.reach_to(first, FAR)
-    elif not queue.moves_by_itself:
-        mark = queue.address.log.cursors[queue.id] = Cursor(queue.id, first, is_durable=False)
-        mark.reach = FAR
 
 
-def paged_on(engine: Engine, queue: Queue) -> None:
-    """A part of the paged messages is in memory again."""
-    cursors = queue.address.log.cursors
-    if queue.id in cursors and not queue.is_durable:
-        if queue.paged_from < 0:
-            del cursors[queue.id]
-        else:
-            cursors[queue.id].position = queue.paged_from
-    engine.commits.dirty[queue.address] = None
 
 
 def load(engine: Engine, queue: Queue) -> None:
@@ -248,9 +228,7 @@ def load(engine: Engine, queue: Queue) -> None:
     if start < log.oldest and queue.moves_by_itself:
         engine.counters["retention"] += log.oldest - start  # gone before this reader came
         start = log.oldest
-    queue.paged_from = start
-    queue.is_loading = True
-    unread, queue.unread = queue.unread, None
+    unread = queue.begin_loading(start)
     if unread is not None and unread.start == start:
         queue.loaded(unread.runs, start, unread.stop)
         return
@@ -326,19 +304,19 @@ def look_ahead(engine: Engine, queue: Queue) -> None:
     if len(hungry) < len(queue.takers):
         for binding in queue.takers:
             if not binding.consumer.has_credit:
-                binding.consumer.starved[queue] = None
+                binding.starve()
     if not hungry:
         return
     start = min(_searched(queue, binding) for binding in hungry)
     if start >= queue.log_end:
         return
-    unsearched, queue.unsearched = queue.unsearched, None
+    unsearched = queue.keep_unsearched(None)
     if unsearched is not None and unsearched.start <= start < unsearched.stop:
         _go_on(queue, unsearched.runs, start, unsearched.stop)
         return
     there = read(engine, queue, start, _looked_ahead)
     if there is None:
-        queue.is_loading = True
+        queue.wait_for_log(is_waiting=True)
     else:
         _go_on(queue, there[0], start, there[1])
 
@@ -351,7 +329,7 @@ def _go_on(queue: Queue, runs: list[Run], start: int, stop: int) -> None:
 
 def _looked_ahead(queue: Queue, runs: list[Run], start: int, stop: int) -> None:
     """What was read for a search; complete up to `stop`."""
-    queue.is_loading = False
+    queue.wait_for_log(is_waiting=False)
     if 0 <= queue.paged_from <= start and not queue.is_halfway and not queue.backlog.unsorted:
         _hand_out(queue, runs, start, stop)
     queue.dispatch()
@@ -364,7 +342,7 @@ def _hand_out(queue: Queue, runs: list[Run], start: int, stop: int) -> int:
     reached = _search(queue, runs, (start, stop), seekers, waiting)
     for binding in seekers:
         if binding not in waiting and start <= _searched(queue, binding) < reached:
-            binding.sought = reached
+            binding.search_from(reached)
     return reached
 
 
@@ -394,7 +372,7 @@ def _search(queue: Queue, runs: list[Run], part: tuple[int, int], seekers: list[
                     if is_wanted and _is_plain(queue, run) and not queue.engine.is_spent(queue, segment):
                         _offer_found(queue, segment, start, seekers, waiting)
             if end < stop and work.is_over:
-                queue.unsearched = Unread(runs[number:], end, stop)
+                queue.keep_unsearched(Unread(runs[number:], end, stop))
                 return end
     return stop
 
@@ -408,13 +386,13 @@ def _offer_found(queue: Queue, segment: Segment, start: int, seekers: list[Bindi
         takers = [b for b in takers_of(lane, here, is_shared=queue.is_shared) if _searched(queue, b) <= part.first]
         ready = [binding for binding in takers if _is_hungry(queue, binding)]
         first, stop = part.first, part.stop
-        is_left = not ready or dispatch.share_among(queue, part, ready)
+        is_left = not ready or queue.share_among(part, ready)
         reached = part.first if is_left else stop
-        queue.sought.add(first, reached)
+        queue.taken_ahead.add(first, reached)
         if is_left:
             for binding in takers:
-                binding.sought = reached
-                binding.consumer.starved[queue] = None
+                binding.search_from(reached)
+                binding.starve()
             waiting.update(takers)
 
 
@@ -431,4 +409,4 @@ def _is_hungry(queue: Queue, binding: Binding) -> bool:
 
 
 def _searched(queue: Queue, binding: Binding) -> int:
-    return max(binding.sought, queue.paged_from)
+    return max(binding.searched, queue.paged_from)

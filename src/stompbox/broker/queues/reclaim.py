@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Final
 
 from stompbox.broker.kinds import Kind
 from stompbox.broker.logs.cursor import FAR
-from stompbox.broker.queues import dispatch, paging
-from stompbox.broker.queues.delayed import forget, leave_in_log
+from stompbox.broker.queues import dispatch
 from stompbox.broker.work import MESSAGE
 
 if TYPE_CHECKING:
-    from stompbox.broker.engine import Engine
     from stompbox.broker.logs.segments import Segment
+    from stompbox.broker.queues.contracts import Engine
     from stompbox.broker.queues.delayed import Waits
     from stompbox.broker.queues.lanes import Lanes
     from stompbox.broker.queues.queue import Queue
@@ -40,10 +39,8 @@ AGAIN: Final = 100  # ms after which it is looked again when too little could be
 def relieve(engine: Engine) -> None:
     """Memory is full, or was. Gives back what is idle, until there is room."""
     memory = engine.memory
-    if engine.now < memory.looked + AGAIN:
-        return
-    memory.looked = engine.now
-    engine.later.take(relieve, _relieving(engine))
+    if memory.begin_relief(engine.now, AGAIN):
+        engine.later.take(relieve, _relieving(engine))
 
 
 def _relieving(engine: Engine) -> Iterator[None]:
@@ -61,8 +58,7 @@ def _relieving(engine: Engine) -> Iterator[None]:
             break
         if queue.id in engine.queues and queue.used <= engine.now - IDLE:
             yield from giving_back(queue)
-    memory.is_pressed = memory.is_full
-    if memory.is_pressed:
+    if memory.end_relief():
         engine.relief.by(engine.now + IDLE)
 
 
@@ -89,7 +85,7 @@ def giving_back(queue: Queue) -> Iterator[None]:
     while queue.has_waits and (taken := queue.waits.take_fresh(oldest, STEP)):
         for when, segment in taken:
             _log(queue, segment)
-            leave_in_log(queue, segment.first, segment.stop, when)
+            queue.leave_for_later(segment.first, segment.stop, when)
             queue.announce(segment.run, segment.first, segment.stop)
         engine.work.spend(MESSAGE * STEP)
         yield
@@ -98,7 +94,7 @@ def giving_back(queue: Queue) -> Iterator[None]:
     if not queue.count:
         return
     if not queue.is_paged:
-        paging.leave_in_log(queue, queue.log_end)
+        queue.leave_in_log(queue.log_end)
     state = _state(queue)
     fresh: list[Segment] = []
     least = oldest
@@ -119,7 +115,7 @@ def _leaving(queue: Queue, gone: list[Segment]) -> Iterator[None]:
     """The last first."""
     engine = queue.engine
     for binding in queue.bindings:
-        binding.sought = 0
+        binding.search_from(0)
     for at in range(0, len(gone), STEP):
         part = [segment for segment in gone[at : at + STEP] if segment.home is not None]  # the others have expired meanwhile
         if part:
@@ -140,12 +136,12 @@ def _leave(queue: Queue, part: list[Segment]) -> None:
     for segment in part:
         left = queue.backlog.remove(segment)
         _log(queue, left)
-        queue.sought.remove(left.first, left.stop)  # a consumer may have taken it out of the log and given it back
+        queue.taken_ahead.remove(left.first, left.stop)  # a consumer may have taken it out of the log and given it back
         if queue.intake is not None:
             queue.intake.left(left)
         if not queue.is_durable:
             queue.cursor.revoke(segment.first, segment.stop)
-    paging.leave_in_log(queue, first)
+    queue.leave_in_log(first)
     queue.engine.counters["given-back"] += sum(map(len, part))
 
 
@@ -180,7 +176,7 @@ def purge(queue: Queue, on_done: Callable[[], None] = lambda: None) -> None:
 
 def _purging(queue: Queue, on_done: Callable[[], None]) -> Iterator[None]:
     engine, stop = queue.engine, queue.log_end
-    later = forget(queue)
+    later = queue.forget_later()
     dispatch.withhold(engine, [queue])
     while queue.pass_over_log(stop, EMPTIED):
         engine.work.spend(MESSAGE * EMPTIED)
@@ -212,7 +208,7 @@ def _purging(queue: Queue, on_done: Callable[[], None]) -> Iterator[None]:
 
 def drop(queue: Queue) -> None:
     """The queue is gone: what it had in memory goes."""
-    forget(queue)
+    queue.forget_later()
     if queue.count or queue.has_waits:
         queue.engine.later.take(object(), _dropping(queue))
 
@@ -224,7 +220,7 @@ def _dropping(queue: Queue) -> Iterator[None]:
 
 def let_go(queue: Queue) -> None:
     """What the queue had in memory goes, and it stays."""
-    forget(queue)
+    queue.forget_later()
     backlog, waits = queue.let_go()
     if (backlog is not None and backlog.count) or (waits is not None and waits.count):
         queue.engine.later.take(object(), _letting_go(queue.engine, backlog, waits))

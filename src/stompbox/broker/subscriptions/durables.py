@@ -55,6 +55,33 @@ class DurableSubscription:
     leavings: int = 0  # how often a subscriber has left
     is_ending: bool = False  # its queues go just now
 
+    def count_for(self, maker: Maker | None) -> None:
+        self.maker = None if maker is None else maker.user
+
+    def count(self, *, is_there: bool) -> None:
+        """Whether it counts for its maker."""
+        self.counts = is_there
+
+    def belong_to(self, owner: str) -> None:
+        self.owner = owner
+
+    def take_up(self, consumer: Consumer, may_reach: MayReach) -> None:
+        """It has a subscriber."""
+        self.consumer, self.may_reach = consumer, may_reach
+
+    def give_up(self) -> None:
+        """Its subscriber was refused."""
+        self.consumer = None
+
+    def leave(self) -> None:
+        """Its subscriber has gone."""
+        self.consumer = None
+        self.leavings += 1
+
+    def end(self) -> None:
+        """Its queues go from now on."""
+        self.is_ending = True
+
     @property
     def patterns(self) -> list[str]:
         return self.pattern.split(",")
@@ -104,32 +131,32 @@ def joining(engine: Engine, consumer: Consumer, wish: DurableSubscription) -> Ge
     if known is not None and (known.consumer is not None or known.is_ending):
         raise Refused("durable-in-use", f"durable subscription {wish.name!r} of {shown(wish.client_id)!r} has a subscriber already")
     maker = consumer.allowance.maker
-    wish.maker = None if maker is None else maker.user
+    wish.count_for(maker)
     _require_made(engine, wish, maker, is_new=known is None)
     _make_addresses(engine, wish, maker)  # what can be refused comes first
     durable = engine.durables.setdefault(wish.identity, wish)
-    durable.may_reach, durable.consumer = wish.may_reach, consumer
+    durable.take_up(consumer, wish.may_reach)
     try:
         covered = yield from _covered(engine, wish)
         consumer.allowance.require_bindings(consumer, len(covered))
         missing = yield from _missing(covered, durable)
         engine.makers.require(maker, queues=missing + (known is None))
     except Refused:
-        durable.consumer = None
+        durable.give_up()
         if known is None and engine.durables.get(wish.identity) is wish:
             del engine.durables[wish.identity]
         raise
     if known is not None and not known.is_same(wish) and not consumer.is_closed:
-        wish.owner = known.owner or wish.owner  # who may manage it does not take it
+        wish.belong_to(known.owner or wish.owner)  # who may manage it does not take it
         yield from _dropping(engine, known)
         known, durable = None, wish
     _require_open(durable, consumer)
     if known is None:
         _begin(engine, durable, maker)
     elif wish.owner and not known.owner:
-        known.owner = wish.owner
+        known.belong_to(wish.owner)
         engine.put("durable", known.key, entry_of(known))
-    durable.consumer = consumer
+    durable.take_up(consumer, durable.may_reach)
     consumer.on_close.append(partial(_leave, engine, durable))
     yield from _binding(engine, durable)
     _require_open(durable, consumer)
@@ -199,13 +226,12 @@ def _missing(covered: list[Address], durable: DurableSubscription) -> Generator[
 def _bind(durable: DurableSubscription, queue: Queue) -> None:
     consumer = durable.consumer
     if consumer is not None and queue.id not in consumer.bindings and durable.may_reach(queue.address.name):
-        queue.no_local = consumer.session if durable.no_local else 0
+        queue.leave_out(consumer.session if durable.no_local else 0)
         queue.bind(consumer)
 
 
 def _leave(engine: Engine, durable: DurableSubscription) -> None:
-    durable.consumer = None
-    durable.leavings += 1
+    durable.leave()
     watch_absence(engine, durable)
 
 
@@ -259,7 +285,7 @@ def _preconfigured(address: Address, durable: DurableSubscription) -> Queue | No
     for name in (durable.queue_name, durable.plain_name):
         found = address.named.get(name)
         if found is not None and not found.owner and not found.bindings:
-            found.owner = durable.key
+            found.belong_to(durable.key)
             address.engine.note_queue(found)
             return found
     return None
@@ -273,7 +299,7 @@ def drop_durable(engine: Engine, client_id: str, name: str) -> None:
 
 def ending(engine: Engine, durable: DurableSubscription) -> Iterator[None]:
     """The same in steps. Nobody gets it meanwhile."""
-    durable.is_ending = True
+    durable.end()
     if durable.consumer is not None:
         yield from transactions.closing(engine, durable.consumer, is_failure=False)
     yield from _dropping(engine, durable)
@@ -281,7 +307,7 @@ def ending(engine: Engine, durable: DurableSubscription) -> Iterator[None]:
 
 def _dropping(engine: Engine, durable: DurableSubscription) -> Iterator[None]:
     """Its entry in the catalogue goes last: none of its queues is ever nobody's."""
-    durable.is_ending = True
+    durable.end()
     while durable.watchers:
         del engine.watchers[durable.watchers.pop()]
     for number, queue in enumerate(durable.queues, 1):

@@ -19,8 +19,7 @@ from stompbox.broker.addresses.lifetimes import matcher
 from stompbox.broker.addresses.makers import Maker, entry
 from stompbox.broker.engine import Engine
 from stompbox.broker.kinds import Kind
-from stompbox.broker.logs.cursor import FAR
-from stompbox.broker.queues import paging, reclaim
+from stompbox.broker.queues import reclaim
 from stompbox.broker.queues.consumer import Consumer
 from stompbox.broker.queues.queue import Queue
 from stompbox.config.spaces import joined, space_of
@@ -114,21 +113,14 @@ def commit_group(engine: Engine, name: str, offsets: Mapping[str, Position]) -> 
         elif not address.log.incarnations.holds(position.incarnation, position.offset):
             refused[address_name] = "other-incarnation"
         else:
-            _go_on(address.groups[name], position.offset)
+            address.groups[name].move_on(position.offset)
     return refused
-
-
-def _go_on(queue: Queue, offset: int) -> None:
-    if offset > queue.cursor.position:
-        queue.moved = queue.engine.now
-        queue.skip(queue.cursor.position, min(offset, queue.address.log.next))
 
 
 def reset(engine: Engine, name: str, address: Address, starting: Starting) -> int:
     """Puts the position on an address elsewhere, also back; what is gone from the log does not come again. Returns it."""
     queue = address.groups[name]
-    queue.cursor.put(max(address.log.oldest, _within(address, starting)))
-    queue.moved = engine.now
+    queue.put(max(address.log.oldest, _within(address, starting)))
     engine.commits.put_cursor(queue)
     return queue.cursor.position
 
@@ -214,10 +206,10 @@ def to_position(engine: Engine, consumer: Consumer, address: Address, reader: Re
 
 def _come(queue: Queue, consumer: Consumer) -> None:
     address, cursor = queue.address, queue.cursor
-    queue.selector = consumer.selector
+    queue.come_back(consumer.selector)
     address.add_reader(queue)
     if cursor.position < queue.log_end:
-        paging.leave_in_log(queue, cursor.position)
+        queue.leave_in_log(cursor.position)
     queue.bind(consumer)
 
 
@@ -225,9 +217,7 @@ def _leave(queue: Queue) -> None:
     """What is in memory goes; the log has it, from the position on."""
     queue.address.remove_reader(queue)
     reclaim.let_go(queue)
-    queue.paged_from = -1
-    queue.is_loading = False
-    queue.cursor.reach = FAR
+    queue.go_away()
 
 
 def found_of(engine: Engine, reader: Reader) -> list[Queue]:

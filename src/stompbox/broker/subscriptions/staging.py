@@ -79,6 +79,10 @@ class Batch:
     attempts: dict[Part, Attempt] = field(default_factory=dict)
     touched: int = 0  # ms since the epoch
 
+    def touch(self, now: int) -> None:
+        """Somebody still wants it."""
+        self.touched = now
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -160,6 +164,23 @@ class Publication:
     @property
     def total(self) -> int:
         return self.stored + len(self.attempts)
+
+    def decide(self) -> None:
+        """From the next commit on it is published."""
+        self.is_decided = True
+
+    def take_stored(self) -> Attempt:
+        """The next attempt, all of which is in the log for certain."""
+        self.stored += 1
+        return self.attempts.popleft()
+
+    def withdraw(self) -> None:
+        """The commit that decided it was refused."""
+        self.is_withdrawn = True
+
+    def complete(self) -> None:
+        """All of it is published."""
+        self.is_whole = True
 
     def entry(self) -> dict[str, object]:
         bodies = [attempt.body.id for attempt in self.attempts]
@@ -261,7 +282,7 @@ class Sinks:
             self._drop(before)
         batch = self.batches.setdefault((attempt.sink, attempt.batch), Batch(attempt.run))
         batch.attempts[attempt.part] = attempt
-        batch.touched = self.engine.now
+        batch.touch(self.engine.now)
         self.engine.put(STAGED, str(attempt.body.id), attempt.entry())
         self._watch()
         return attempt.count
@@ -316,7 +337,7 @@ class Sinks:
                 "not-staged", f"{text}, the first (partition, attempt) {missing[0]}; it was discarded, or is too old (staged-timeout)"
             )
         if found is not None:
-            found.touched = self.engine.now
+            found.touch(self.engine.now)
         return [staged[part] for part in parts]
 
     def require_known(self, sink: str, user: str) -> None:
@@ -334,7 +355,7 @@ class Sinks:
         batch = self.batches[publication.sink, publication.batch] if publication.attempts else Batch("")
         for attempt in publication.attempts:
             del batch.attempts[attempt.part]
-        publication.is_decided = True
+        publication.decide()
         self.publishing[publication.sink] = publication
         self.engine.put(PUBLISHING, publication.sink, publication.entry())
 
@@ -343,7 +364,7 @@ class Sinks:
         if publication.published < publication.total:
             self.engine.put(DONE, publication.sink, [publication.published, publication.done])
             return
-        publication.is_whole = True
+        publication.complete()
         del self.publishing[publication.sink]
         for kind in (PUBLISHING, DONE):
             self.engine.put(kind, publication.sink, None)
@@ -354,12 +375,11 @@ class Sinks:
     def stored(self, publication: Publication) -> None:
         """What it has reached is in the store: what was staged of that goes."""
         while publication.stored < publication.published:
-            self._drop(publication.attempts.popleft())
-            publication.stored += 1
+            self._drop(publication.take_stored())
 
     def withdraw(self, publication: Publication, before: Published | None) -> None:
         """The commit that decided it was refused: it is staged as it was."""
-        publication.is_withdrawn = True
+        publication.withdraw()
         self.publishing.pop(publication.sink, None)
         for kind in (PUBLISHING, DONE):
             self.engine.put(kind, publication.sink, None)

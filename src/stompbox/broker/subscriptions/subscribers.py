@@ -18,7 +18,7 @@ from stompbox.broker.addresses.makers import require_all
 from stompbox.broker.engine import Engine
 from stompbox.broker.kinds import Kind
 from stompbox.broker.queues.browsing import browse
-from stompbox.broker.queues.consumer import Binding, Consumer, readmit
+from stompbox.broker.queues.consumer import Binding, Consumer
 from stompbox.broker.queues.queue import Queue
 from stompbox.broker.work import MESSAGE
 from stompbox.errors import IllegalFrame, Refused
@@ -47,7 +47,7 @@ def everything(_: str) -> bool:
 
 def start(consumer: Consumer) -> None:
     """From now on messages go out; what waits already, as retained messages do, of some queues after the other."""
-    consumer.is_started = True
+    consumer.start()
     bindings = list(consumer.bindings.values())
     if bindings:
         bindings[0].queue.engine.later.take((start, consumer), _starting(consumer, bindings))
@@ -57,7 +57,7 @@ def _starting(consumer: Consumer, bindings: list[Binding]) -> Iterator[None]:
     for number, binding in enumerate(bindings, 1):
         queue = binding.queue
         if queue.id in consumer.bindings:
-            readmit(consumer.bindings[queue.id])
+            consumer.bindings[queue.id].readmit()
             queue.dispatch()
         if number % JOINED == 0:
             queue.engine.work.spend(MESSAGE * JOINED)
@@ -213,7 +213,7 @@ def join_topic(engine: Engine, consumer: Consumer, address: Address, wish: Plain
     consumer.allowance.require_bindings(consumer)
     position = address.replay_from()
     queue = engine.new_queue(address, consumer.queue_name, Kind.TOPIC, wish.selector, position=position)
-    queue.no_local = consumer.session if wish.no_local else 0
+    queue.leave_out(consumer.session if wish.no_local else 0)
     if wish.most_waiting >= 0:
         queue.obey(replace(queue.rules, ring_size=wish.most_waiting))
     retained.give(address, queue)
