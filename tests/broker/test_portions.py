@@ -15,7 +15,7 @@ from stompbox.broker.queues.consumer import AckMode
 from stompbox.broker.queues.depth import depth_of
 from stompbox.broker.work import COPY, MESSAGE
 from stompbox.config.settings import AddressSetting
-from tests.broker.world import NOW, World
+from tests.broker.world import NOW, World, run_of
 
 MANY = 600
 PORTION = 40 * MESSAGE  # steps of one turn
@@ -361,3 +361,30 @@ def test_a_queue_that_goes_while_its_messages_are_moved_ends_the_move() -> None:
     world.settle()
     assert depth_of(world.queue("other")).total == move.count
     assert world.engine.memory.count == move.count
+
+
+def test_what_an_aborted_transaction_was_to_send_is_let_go_in_steps() -> None:
+    world = World()
+    transaction = transactions.Transaction("t")
+    transaction.sends = [(world.engine.address("t"), run_of("t", b"x")) for _ in range(1000)]
+    before = len(transaction.sends)
+    for _ in transactions.aborting(world.engine, transaction, is_failure=False):
+        assert before - len(transaction.sends) <= transactions.PART
+        before = len(transaction.sends)
+    assert not transaction.sends
+
+
+def test_what_an_abort_gives_back_is_there_again_whole() -> None:
+    world = World()
+    for ack in (AckMode.CLIENT, AckMode.INDIVIDUAL):
+        name = ack.value
+        consumer = world.on_queue(world.consumer(name, ack), name)
+        filled(world, name, count=500)
+        world.out()
+        binding = next(iter(consumer.bindings.values()))
+        sent = consumer.take_all()
+        consumer.hold_again(sent[250:])
+        known = binding.held if ack is AckMode.INDIVIDUAL else binding.unacked
+        list(consumer.holding_again(sent[:250], 100))
+        assert len(known) == 500
+        assert len(consumer.take_all()) == 500

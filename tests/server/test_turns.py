@@ -322,6 +322,27 @@ def test_no_step_of_a_durable_subscription_to_a_wildcard_is_longer_the_more_ther
     assert many <= 1.2 * few
 
 
+def handed_out(subscriptions: int, count: int) -> int:
+    """Lines of the longest step in which one client gets so many messages by each of its subscriptions, each with a head of its own."""
+    world = World()
+    sender, holder = world.client(), world.client()
+    for queue in range(subscriptions):
+        for number in range(count):
+            sender.say(("SEND", {"destination": f"/queue/{queue}", f"name-{queue}-{number}": "1"}))
+    world.until_idle()
+    subscribe = [("SUBSCRIBE", {"id": f"{queue}", "destination": f"/queue/{queue}", "ack": "client"}) for queue in range(subscriptions)]
+    with world.steps() as steps:
+        holder.say_much(subscribe)
+        world.until_idle()
+        world.turn(200)
+    assert len(holder.bodies()) == subscriptions * count
+    return steps.longest
+
+
+def test_no_more_heads_are_encoded_in_one_go_however_many_subscriptions_they_are_for() -> None:
+    assert handed_out(12, 256) <= 2 * handed_out(1, 256)
+
+
 # What ends
 
 

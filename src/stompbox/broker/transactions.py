@@ -243,13 +243,9 @@ def closing(engine: Engine, consumer: Consumer, *, is_failure: bool) -> Iterator
     while consumer.on_close:  # what is left of it refers to nobody
         consumer.on_close.pop()()
     sent: list[Sent] = []
-    taken = 0
     for part in consumer.taking_all(PART):
         sent += part
-        taken += 1 + len(part)
-        if taken >= PART:
-            taken = 0
-            yield
+        yield
     left: list[Queue] = []
     for number, binding in enumerate(list(consumer.bindings.values()), 1):
         queue = binding.queue
@@ -293,6 +289,8 @@ def aborting(engine: Engine, transaction: Transaction, *, is_failure: bool) -> I
             yield
     for consumer, sent in held.items():
         yield from unholding(engine, consumer, sent, is_failure=is_failure)
+        yield
+    for _ in taken_off(transaction.sends, PART):
         yield
 
 

@@ -241,9 +241,9 @@ class Broker:
         if engine.notifications.waiting:
             engine.notifications.publish()
         for _ in range(ROUNDS):
-            if not engine.touched or not self.deliveries.write():
+            if not engine.touched or not self.deliveries.write() or (engine.touched and self.turns.is_over):
                 break
-        if engine.later.steps and (is_turn_over or not self.turns.is_over):  # a portion takes some ms: not one for each who asks
+        if is_turn_over and engine.later.steps:  # a portion takes some ms: not one for each who asks
             engine.dispatch_rest(self.turns.goes_on())
             self.deliveries.put_off()
         if engine.touched or engine.later.steps:

@@ -30,7 +30,7 @@ log = logging.getLogger("stompbox")
 
 SUBSCRIPTIONS: Final = 16  # that are encoded before anything is written, and the clock is looked at
 OCTETS: Final = 64 << 10  # of one connection, after which it is the same
-OUTPUTS: Final = 256  # runs of one subscription in one go
+OUTPUTS: Final = 256  # runs, after which it is the same: each may have a head that nobody has encoded yet
 
 
 class Deliveries:
@@ -45,11 +45,9 @@ class Deliveries:
     def write(self) -> bool:
         """What the engine has put out since the last time. False: the turn is over before all of it has gone."""
         touched, self.engine.touched = self.engine.touched, []
-        if len(touched) > SUBSCRIPTIONS:
-            return self._write_in_time(touched)
-        while touched:
+        if len(touched) <= SUBSCRIPTIONS:
             del touched[: self._write_some(touched)]
-        return True
+        return not touched or self._write_in_time(touched)
 
     def _write_in_time(self, touched: list[Consumer]) -> bool:
         until = self.broker.turns.allowance()
@@ -87,7 +85,7 @@ class Deliveries:
         """How many of them were encoded and written."""
         counting = self.broker.counting
         written: dict[Connection, None] = {}
-        done = 0
+        done = outputs = 0
         for consumer in consumers:
             done += 1
             consumer.is_touched = False
@@ -98,20 +96,20 @@ class Deliveries:
                 connection.unread.waiting[consumer] = None
                 continue
             held = counting.hold_back(consumer) if counting is not None else None
-            self._encode(consumer, connection)
+            outputs += self._encode(consumer, connection)
             if held:
                 consumer.outbox += held
             written[connection] = None
-            if connection.unread.encoded > OCTETS:
+            if connection.unread.encoded > OCTETS or outputs >= OUTPUTS:
                 break
         for connection in written:
             connection.write_out()
         return done
 
-    def _encode(self, consumer: Consumer, connection: Connection) -> None:
+    def _encode(self, consumer: Consumer, connection: Connection) -> int:
+        """How many runs it was."""
         if connection.transform is not None:
-            self._encode_transformed(consumer, connection, connection.transform)
-            return
+            return self._encode_transformed(consumer, connection, connection.transform)
         out, unread = connection.out, connection.unread
         done = 0
         for output in consumer.outbox:
@@ -134,6 +132,7 @@ class Deliveries:
             self.engine.touch(consumer)
         if consumer.ack is AckMode.AUTO:
             connection.unflushed[consumer] = None
+        return done
 
     def _frames(self, output: Output, connection: Connection, first: int, stop: int) -> bytes:
         """The messages first .. stop-1 of an output."""
@@ -176,7 +175,7 @@ class Deliveries:
         if not consumer.is_closed:
             self.engine.acknowledge(consumer, consumer.withdraw(output.binding, offset))
 
-    def _encode_transformed(self, consumer: Consumer, connection: Connection, transform: Transform) -> None:
+    def _encode_transformed(self, consumer: Consumer, connection: Connection, transform: Transform) -> int:
         """The same, one by one. What the transformer does not take is a failed delivery."""
         outbox, consumer.outbox = consumer.outbox, []
         for output in outbox:
@@ -188,9 +187,10 @@ class Deliveries:
                     continue
                 connection.out.append(self._transformed(consumer, transform, output, output.run, offset))
                 if consumer.is_closed:
-                    return
+                    return len(outbox)
         if consumer.ack is AckMode.AUTO:
             connection.unflushed[consumer] = None
+        return len(outbox)
 
     def _transformed(self, consumer: Consumer, transform: Transform, output: Output, run: Run, offset: int) -> bytes:
         """The frame of one message; empty when the transformer did not take it."""

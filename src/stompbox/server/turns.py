@@ -51,6 +51,7 @@ class Turns:
         self.obey(configuration)
         self._outward: deque[Work] = deque()
         self._inward: deque[Work] = deque()
+        self._due: deque[Callable[[], None]] = deque()  # what was put off because a turn was over
         self._is_planned = False
         self._is_begun = False
         self._until = 0.0  # when the turn is over
@@ -97,15 +98,21 @@ class Turns:
         self._plan()
 
     def in_time(self, work: Callable[[], None]) -> None:
-        """Does it now, where the turn is not over; else later, as what waits has its turn."""
-        if self.is_over:
-            self.later(partial(self._done, work))
-        else:
+        """Does it now, where the turn is not over; else later. All that is done so has one turn, however much it is."""
+        if not (self._due or self.is_over):
             work()
+            return
+        self._due.append(work)
+        if len(self._due) == 1:
+            self.later(self._catch_up)
 
-    def _done(self, work: Callable[[], None], _: float) -> bool:
-        work()
-        return False
+    def _catch_up(self, until: float) -> bool:
+        while self._due:
+            self._due[0]()
+            self._due.popleft()
+            if self.clock() > until:
+                break
+        return bool(self._due)
 
     def run(self, steps: Iterator[None], then: Callable[[], None]) -> None:
         """Takes steps now, as far as there is time, and the others later; `then` when all are done."""

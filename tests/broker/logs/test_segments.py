@@ -172,6 +172,26 @@ def test_spans_are_those_of_a_set() -> None:
         assert len(spans) == len(model)
 
 
+def test_very_many_at_once_are_added_as_one_by_one() -> None:
+    seeded = random.Random(5)
+    for _ in range(300):
+        firsts = seeded.sample(range(0, 600, 10), 40)
+        kept, gone, again = firsts[:20], firsts[10:15], firsts[12:]
+        held, spans = held_of(*[segment_of(1, first=first) for first in kept]), Spans()
+        for first in kept:
+            spans.add(first, first + 1)
+        for first in gone:
+            held.take(first, first + 1)
+            spans.remove(first)
+        more = [segment_of(1, first=first) for first in again]
+        held.add_all(more)
+        spans.add_all(more)
+        there = {*kept, *again} - set(gone) | {*again}
+        assert [first in spans for first in range(610)] == [first in there for first in range(610)]
+        assert held._firsts == sorted(set(held._firsts))
+        assert [segment.first for segment in held.clear()] == sorted(there)
+
+
 def test_spans_that_go_from_the_front_cost_no_more_than_their_number() -> None:
     spans = Spans()
     for first in range(100_000):

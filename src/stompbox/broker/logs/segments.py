@@ -144,6 +144,13 @@ class Segment:
         return f"<Segment {self.first}..{self.stop} deliveries={self.deliveries} failures={self.failures}>"
 
 
+def _place(firsts: list[int], new: list[int]) -> None:
+    """Puts offsets into a sorted list, each once."""
+    if new:
+        low, high = bisect_left(firsts, min(new)), bisect_right(firsts, max(new))
+        firsts[low:high] = sorted({*firsts[low:high], *new})
+
+
 class Spans:
     """Which offsets a ledger has, by the segments that it has them in: who asks for another is told at the cost of a search."""
 
@@ -162,6 +169,11 @@ class Spans:
             at = bisect_left(self._firsts, first)
             if self._firsts[at] != first:
                 self._firsts.insert(at, first)
+
+    def add_all(self, segments: list[Segment]) -> None:
+        """Very many at once: what they lie between is moved once."""
+        self._stops.update([(segment.first, segment.stop) for segment in segments])
+        _place(self._firsts, [segment.first for segment in segments])
 
     def remove(self, first: int) -> None:
         """The whole segment that begins there."""
@@ -203,6 +215,11 @@ class Held:
         at = bisect_left(firsts, first)
         if firsts[at] != first:
             firsts.insert(at, first)
+
+    def add_all(self, segments: list[Segment]) -> None:
+        """Very many at once: what they lie between is moved once."""
+        self._segments.update([(segment.first, segment) for segment in segments])
+        _place(self._firsts, [segment.first for segment in segments])
 
     def take(self, first: int, stop: int) -> tuple[list[Segment], int]:
         """Removes and returns first .. stop-1 as far as it is held, and the first offset that is not."""

@@ -14,7 +14,7 @@ from enum import Enum
 from heapq import merge
 from itertools import count, islice
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from stompbox.broker.logs.cursor import FAR
 from stompbox.broker.logs.segments import Held, Segment, Spans, octets_of
@@ -25,6 +25,8 @@ from stompbox.selectors import Selector
 if TYPE_CHECKING:
     from stompbox.broker.queues.lanes import Lane
     from stompbox.broker.queues.queue import Queue
+
+T = TypeVar("T")
 
 MOST_OUT: Final = 64 << 20  # body bytes that a subscription without a window may have unacknowledged
 _NONE: Final = Spans()  # of those who need none
@@ -147,12 +149,12 @@ def in_order(sent: Sequence[Sent]) -> list[Sent]:
     return [one for _, _, one in sorted(zip(map(_ORDER, map(_SEGMENT, sent)), count(), sent, strict=False))]
 
 
-def taken_off(sent: list[Sent], most: int) -> Iterator[list[Sent]]:
+def taken_off(items: list[T], most: int) -> Iterator[list[T]]:
     """What there is, in parts. Each is let go when the next one is asked for: a hundred thousand messages at once take 30 ms to go."""
-    sent.reverse()
-    while sent:
-        part = sent[: -most - 1 : -1]
-        del sent[-most:]
+    items.reverse()
+    while items:
+        part = items[: -most - 1 : -1]
+        del items[-most:]
         yield part
 
 
@@ -346,18 +348,17 @@ class Consumer:
 
     def _counted(self, sent: list[Sent]) -> list[Sent]:
         """Those of them that it may still have count again; what stands in the ledger is to be put there."""
-        counted = []
-        for binding, segment in sent:
-            if self.bindings.get(binding.queue.id) is not binding:
-                continue
+        counted = [one for one in sent if self.bindings.get(one[0].queue.id) is one[0]]
+        again: dict[Binding, list[Segment]] = {}
+        for binding, segment in counted:
             self._count(binding, segment)
+            again.setdefault(binding, []).append(segment)
+        for binding, segments in again.items():
             if self.ack is AckMode.INDIVIDUAL:
-                binding.held.add(segment)
-                continue
-            counted.append((binding, segment))
-            if self.ack is AckMode.CLIENT:
-                binding.unacked.add(segment.first, segment.stop)
-        return counted
+                binding.held.add_all(segments)
+            elif self.ack is AckMode.CLIENT:
+                binding.unacked.add_all(segments)
+        return counted if self.ack is not AckMode.INDIVIDUAL else []
 
     def _put_back(self, sent: list[Sent]) -> None:
         """In one go, so that the ledger is in order whoever looks at it, and without a look at each."""
@@ -476,11 +477,20 @@ class Consumer:
         while self.ledger:
             found = [self.ledger.popleft() for _ in range(min(most, len(self.ledger)))]
             yield self._released(found)
+        looked, found = 0, []
         for binding in list(self.bindings.values()):
             binding.unacked.clear()
-            segments = binding.held.clear()
-            for at in range(0, len(segments), most):
-                yield self._released([(binding, segment) for segment in segments[at : at + most]])
+            looked += 1
+            for segment in binding.held.clear():
+                looked += 1
+                found.append((binding, segment))
+                if looked >= most:
+                    yield self._released(found)
+                    looked, found = 0, []
+            if looked >= most:
+                yield self._released(found)
+                looked, found = 0, []
+        yield self._released(found)
 
     def _released(self, sent: list[Sent]) -> list[Sent]:
         for binding, segment in sent:

@@ -1,0 +1,92 @@
+"""What ends goes in portions, as everything else does: connections, their sockets, and what they had."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from weakref import ref
+
+from stompbox.server.transport.tcp import Socket
+from tests.server.turning import LOOKS, Recorded, World
+
+MANY = 500
+
+
+def unsubscribed(count: int) -> int:
+    """Lines of the longest step of the UNSUBSCRIBE from a wildcard over so many addresses, with nothing to be acknowledged."""
+    world = World()
+    world.broker.engine.work.portion = 1000
+    sender, holder = world.client(), world.client()
+    for number in range(count):
+        sender.say(("SEND", {"destination": f"/topic/wide.{number}", "retain": "set"}))
+    holder.say(("SUBSCRIBE", {"id": "1", "destination": "/topic/wide.#", "ack": "client-individual"}))
+    world.until_idle()
+    world.turn(50)
+    with world.steps() as steps:
+        holder.say(("UNSUBSCRIBE", {"id": "1", "receipt": "done"}))
+        world.until_idle()
+    assert holder.confirmed() == ["done"]
+    return steps.longest
+
+
+def test_no_step_of_the_end_of_a_wide_subscription_is_longer_the_more_it_covers() -> None:
+    few, many = unsubscribed(2000), unsubscribed(4000)
+    assert many <= 1.2 * few
+
+
+def test_what_a_connection_had_is_let_go_one_after_the_other() -> None:
+    """A long selector alone takes some time to go."""
+    world = World(max_selector_cache_memory=0)
+    client = world.client()
+    client.say(*[("SUBSCRIBE", {"id": f"{n}", "destination": f"/topic/{n}", "selector": f"n = {n}"}) for n in range(60)])
+    world.until_idle()
+    living = [ref(consumer.selector) for consumer in client.connection.consumers.values()]
+    client.socket.connection_lost(None)
+    turns = []
+    while world.broker.turns.waiting:
+        turns.append(sum(selector() is not None for selector in living))
+        world.turn()
+    assert turns[0] > 0
+    assert all(before - after <= 2 * LOOKS for before, after in pairwise([60, *turns, 0]))
+    assert not any(selector() for selector in living)
+
+
+def test_who_says_much_does_not_wait_for_all_that_are_lost() -> None:
+    world = World()
+    normal = world.client()
+    clients = [world.client() for _ in range(MANY)]
+    world.turn()
+    for client in clients:
+        client.socket.connection_lost(None)
+    normal.say_much(("BEGIN", {"transaction": f"{n}", "receipt": f"{n}"}) for n in range(20))
+    world.turn(20)
+    assert len(normal.confirmed()) == 20
+    assert len(world.broker.connections) > MANY // 2
+
+
+class HalfClosing(Recorded):
+    """One whose other side may still read when this one has ended."""
+
+    def can_write_eof(self) -> bool:
+        return True
+
+
+def test_of_sockets_whose_peers_end_at_once_some_are_closed_in_the_next_turn() -> None:
+    world = World()
+    kept = [HalfClosing() for _ in range(MANY)]
+    sockets = []
+    for wire in kept:
+        sockets.append(Socket(world.broker, world.door))
+        sockets[-1].connection_made(wire)
+    world.until_idle()
+    world.turn()
+    for wire, socket in zip(kept, sockets, strict=True):
+        if not socket.eof_received():
+            wire.close()
+    before = sum(wire.is_gone for wire in kept)
+    assert before <= LOOKS
+    while world.broker.turns.waiting:
+        world.turn()
+        closed = sum(wire.is_gone for wire in kept)
+        assert closed - before <= 2 * LOOKS
+        before = closed
+    assert all(wire.is_gone for wire in kept)
