@@ -279,6 +279,30 @@ def test_who_says_much_does_not_wait_for_all_that_was_read_for_paged_queues(monk
     assert len(world.broker.engine.later) > 50
 
 
+def test_a_step_of_a_client_and_one_of_the_engine_are_not_in_one_turn_where_both_take_longer_than_it() -> None:
+    world = World()
+    clock, later = world.broker.turns.clock, world.broker.engine.later
+    assert isinstance(clock, Clock)
+    engine, clients = list[int](), list[int]()
+
+    def portion() -> None:
+        clock.now += 4 * world.broker.turns.budget
+        engine.append(world.loop.turns)
+        later.add(object(), portion)
+
+    def step(_: float) -> bool:
+        clock.now += 4 * world.broker.turns.budget
+        clients.append(world.loop.turns)
+        return True
+
+    later.add(object(), portion)
+    world.broker.turns.later(step)
+    world.broker.flush_soon()
+    world.turn(40)
+    assert max(Counter(engine + clients).values()) == 1
+    assert min(len(engine), len(clients)) >= 15, "they take turns"
+
+
 def test_what_stopped_half_way_goes_on_once_in_a_turn_that_is_over_whoever_asks() -> None:
     world = World()
     clock, later, taken = world.broker.turns.clock, world.broker.engine.later, list[int]()

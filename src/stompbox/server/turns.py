@@ -54,6 +54,7 @@ class Turns:
         self._due: deque[Callable[[], None]] = deque()  # what was put off because a turn was over
         self._is_planned = False
         self._is_begun = False
+        self._owes_engine = False  # whose portion was left out
         self._until = 0.0  # when the turn is over
         self._lent = 0.0  # of it, to coroutines that go on behind it
 
@@ -86,6 +87,12 @@ class Turns:
         if not self._is_begun:
             self._begin(now)
         return now > self._until
+
+    def has_engine(self) -> bool:
+        """Whether what stopped half-way in the engine goes on in this turn. A step that took longer than a turn leaves it out, once: in
+        the next turn it comes instead of those who wait."""
+        self._owes_engine = not self._owes_engine and self.is_over and self.clock() > self._until + self.budget
+        return not self._owes_engine
 
     def goes_on(self) -> Callable[[], bool]:
         """Says, as often as it is asked, whether what begins now may go on."""
@@ -170,7 +177,8 @@ class Turns:
             self._begin(now)
         broker.engine.now = broker.now()
         self._go_through(self._outward, now + self.budget / 2)
-        self._go_through(self._inward, self._until)
+        if not (self._owes_engine and broker.engine.later):
+            self._go_through(self._inward, self._until)
         broker.flush()
         self._plan()
 

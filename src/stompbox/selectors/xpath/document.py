@@ -101,9 +101,10 @@ class Document:
         raise nodes()
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=2)
 def _parsed(body: bytes) -> list[XmlNode] | type[NotXml | Unseen]:
-    """Many subscriptions look at the same message one after the other: the last document is kept."""
+    """Many subscriptions look at the same message one after the other: the last document is kept, and the one before it, as what comes
+    and what waits are looked at in turn."""
     try:
         return parse_xml(body)
     except NotXml:
