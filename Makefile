@@ -25,7 +25,7 @@ check: $(VENV)/.dev ## ruff, ruff format, mypy --strict and the floors of the ho
 	@$(BIN)/ruff format --check --output-format concise .
 	@$(BIN)/mypy
 	@$(BIN)/mypy bench $(wildcard demo)
-	@$(BIN)/python -m pytest -q tests/test_floors.py tests/test_rooms.py tests/test_sourcecode.py
+	@$(BIN)/python -m pytest -q tests/test_floors.py tests/test_rooms.py tests/test_mirrors.py tests/test_sourcecode.py
 
 bench: $(VENV)/.dev ## measure Stompbox; ARGS='--peers artemis' beside others, '--rows queue --runs 1' in short
 	@$(BIN)/python -m bench.run $(ARGS)
