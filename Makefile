@@ -7,9 +7,12 @@ LOCK := requirements.lock
 T ?= tests
 WORKERS ?= 2
 ARGS ?=
+COVERAGE = COVERAGE_FILE=$(CURDIR)/build/coverage/data $(BIN)/coverage
+COVERED := tests/stomp tests/broker tests/store tests/server tests/conformance tests/system tests/cli/test_store.py
+FLOORS := stomp:95 broker:95 store:95
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench bench-guard soak lock clean
+.PHONY: help demo test check bench bench-guard soak coverage release lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
@@ -41,6 +44,24 @@ soak: $(VENV)/.dev ## kill a broker 40 times under load, then 10 minutes with al
 	  tests/crash/test_broker_power_loss.py tests/crash/test_broker_faults.py tests/crash/test_calls.py tests/pipelines/test_kills.py
 	@$(BIN)/python -m tests.spark.soak
 	@$(BIN)/python -m tests.spark.soak --writer arrow --kills 24 --batch 25000
+
+coverage: $(VENV)/.dev ## how much of stomp/, broker/ and store/ the tests reach, lines and branches; fails below the FLOORS (build/coverage has the rest)
+	@rm -rf build/coverage && mkdir -p build/coverage
+	@$(COVERAGE) run -m pytest -q -n $(WORKERS) --dist loadfile -p no:cacheprovider $(COVERED) $(ARGS)
+	@$(COVERAGE) combine --quiet
+	@$(COVERAGE) report --show-missing --skip-covered --skip-empty >build/coverage/missing.txt
+	@short=; for floor in $(FLOORS); do room=$${floor%:*}; least=$${floor#*:}; \
+	  reached=$$($(COVERAGE) report --include="src/stompbox/$$room/*" --format=total --precision=1); \
+	  echo "$$room/: $$reached % of lines and branches, $$least % at least"; \
+	  $(COVERAGE) report --include="src/stompbox/$$room/*" --format=total --fail-under=$$least >/dev/null || short="$$short $$room/"; \
+	done; [ -z "$$short" ] || { echo "make: below the floor:$$short; build/coverage/missing.txt has the lines" >&2; exit 1; }
+
+release: $(VENV)/.dev ## build both distributions into dist/ and try them in fresh environments: versions, a message sent and received
+	@rm -rf dist
+	@$(BIN)/python -m hatchling build --directory dist >/dev/null
+	@cd packages/pyspark-stomp && $(abspath $(BIN))/python -m hatchling build --directory $(CURDIR)/dist >/dev/null
+	@$(BIN)/twine check --strict dist/*
+	@$(BIN)/python -m tests.release dist
 
 lock: $(VENV)/.dev ## write the installed versions to requirements.lock
 	@{ head -n 1 $(LOCK); $(BIN)/python -m pip freeze --exclude-editable; } >$(LOCK).new && mv $(LOCK).new $(LOCK)

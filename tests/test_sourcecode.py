@@ -209,7 +209,8 @@ LARGEST = 512 << 10  # octets of a tracked file: what is large makes every clone
 LARGER: dict[str, int] = {}  # tracked files that have to be larger, and how many octets each may have
 ROOTS = frozenset(  # what may lie in the root; all else belongs into a folder that says what it is for
     (
-        ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "pyproject.toml", "requirements.lock",
+        ".gitignore", ".pre-commit-config.yaml", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "SECURITY.md",
+        "pyproject.toml", "requirements.lock",
     )
 )  # fmt: skip
 
