@@ -145,9 +145,9 @@ def test_last_value_forgets_keys_of_what_is_gone() -> None:
         world.send("q", b"x", headers={"id": str(i)})
     for got in world.settle():
         world.ack(consumer, got)
-    intake = world.queue("q").intake
-    assert intake is not None
-    assert intake._latest == {}
+    admission = world.queue("q").admission
+    assert admission is not None
+    assert admission._latest == {}
 
 
 def test_last_value_over_a_restart() -> None:

@@ -457,7 +457,7 @@ def test_what_a_named_reader_had_in_memory_goes_in_steps() -> None:
     filled(world, 3000)
     world.commit()
     consumer = world.consumer("r", prefetch=1)
-    readers.to_position(world.engine, consumer, world.engine.addresses["q"], readers.Reader("", "", "r"), 0)
+    readers.to_named_reader(world.engine, consumer, world.engine.addresses["q"], readers.Reader("", "", "r"), 0)
     subscribers.start(consumer)
     world.settle()
     memory = world.engine.memory
@@ -476,7 +476,7 @@ def test_whose_reader_it_is_that_goes_is_found_without_a_look_at_all_addresses()
             world.address(f"a.{number}")
         reader = readers.Reader("", "c", "n")
         for name in ("a.3", "a.7"):
-            readers.to_position(world.engine, world.consumer(name, AckMode.INDIVIDUAL), world.address(name), reader, 0)
+            readers.to_named_reader(world.engine, world.consumer(name, AckMode.INDIVIDUAL), world.address(name), reader, 0)
         found[count] = lines(lambda world=world, reader=reader: readers.found_of(world.engine, reader))  # type: ignore[misc]
         there = readers.found_of(world.engine, reader)
         assert [queue.address.name for queue in there] == ["a.3", "a.7"]

@@ -22,7 +22,7 @@ from stompbox.admin.health import reasons
 from stompbox.admin.lag import Lag, Lags
 from stompbox.admin.pipelines import told_of
 from stompbox.admin.views import STAY
-from stompbox.broker.addresses.limits import Limits
+from stompbox.broker.addresses.limits import AddressLimits
 from stompbox.broker.kinds import Kind
 from stompbox.broker.queues.depth import depth_of
 from stompbox.broker.queues.queue import Queue
@@ -41,7 +41,7 @@ REMOVED: Final = (
     "address-full", "dead", "disabled", "dropped", "duplicates", "expired", "moved", "not-diverted", "not-stored", "not-taken",
     "overwritten", "purged", "redriven", "replaced", "retention", "unrouted", "withdrawn",
 )  # fmt: skip
-WAITING: Final = (*[reason.value for reason in Reason], Limits.value)
+WAITING: Final = (*[reason.value for reason in Reason], AddressLimits.value)
 STATES: Final = (*[state.value for state in State], LOST)
 EVENTS: Final = ("durable-subscriptions-timed-out", "given-back", "slow-consumers")
 

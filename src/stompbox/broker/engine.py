@@ -54,7 +54,7 @@ from stompbox.store.base import Commit
 
 if TYPE_CHECKING:
     from stompbox.broker.addresses.diverts import Divert
-    from stompbox.broker.addresses.limits import Limits
+    from stompbox.broker.addresses.limits import AddressLimits
     from stompbox.broker.queues.depth import Slow
     from stompbox.broker.subscriptions.durables import DurableSubscription
 
@@ -113,7 +113,7 @@ class Engine:
         self.overbound: list[TooManyBindings] = []  # those that miss a queue which was made just now
         self.unacknowledged = Unacknowledged()  # what consumers have
         self.memory: Memory = Memory(unacknowledged=self.unacknowledged)  # what waits in queues
-        self.full: list[tuple[Limits, bool, int]] = []  # is full now, or not any more after so many were dropped
+        self.full: list[tuple[AddressLimits, bool, int]] = []  # is full now, or not any more after so many were dropped
         self.trouble: Trouble | None = None  # nothing can be stored now
         self.counts_first = False  # what was handed out counts as delivered before it leaves
         self.chance: Callable[[], float] = lambda: 0.5  # 0 to 1, as random.random has it: what spreads redeliveries
@@ -379,7 +379,7 @@ class Engine:
         run.first = log.next
         run.arrived = self.now
         if address.is_timed or run.shape.special is not None:
-            run.shape = expiry.stamped(run.shape, address.settings_for(run), self.now)
+            run.shape = expiry.with_expiry(run.shape, address.settings_for(run), self.now)
         log.next = stop = run.first + len(run.bodies)
         self.counters["received"] += stop - run.first
         only = address.only
@@ -476,7 +476,7 @@ class Engine:
         redelivery.give_back(self, [one for one in sent if one[1].turn > written], Outcome.RETURNED, written)
         return [one for one in sent if one[1].turn <= written]
 
-    def recall(self, consumer: Consumer) -> None:
+    def take_back(self, consumer: Consumer) -> None:
         """What a consumer has and did not acknowledge goes back, and it stays."""
         redelivery.give_back(self, self.take_written(consumer), Outcome.RETURNED, FAR)
         self.feed(consumer)

@@ -1,7 +1,7 @@
 """Kinds of queues: what an address setting, or the queue's own table in the configuration, makes of a queue.
 
 Decides which rules a queue has, key by key: its own table, then the settings of its address. What a rule does is found in
-queue.py (consumers), intake.py (ring, last value, purge), browsing.py (non-destructive) and dispatch.py.
+queue.py (consumers), admission.py (ring, last value, purge), browsing.py (non-destructive) and dispatch.py.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Rules:
     group_first_key: str = ""  # the header that is true on the first message of a group that a consumer gets
 
     @property
-    def has_intake(self) -> bool:
+    def has_admission(self) -> bool:
         """Something is to be done as messages arrive."""
         return not self.is_enabled or self.is_purged or bool(self.last_value_key) or self.ring_size >= 0
 

@@ -125,8 +125,8 @@ def _queue(engine: Engine, stored: StoredCursor, entry: dict[str, Any]) -> Queue
     queue = Queue(engine, address, entry["name"], kind=Kind(entry["kind"]), cursor=cursor, **known)
     engine.makers.made_queue(queue, makers.recalled(entry))
     queue.recall(Counts(stored.delivered) if stored.delivered else None)
-    if queue.intake is not None:
-        queue.intake.count(queue)
+    if queue.admission is not None:
+        queue.admission.count(queue)
     engine.add_queue(queue)
     return queue
 

@@ -20,7 +20,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from stompbox.broker.addresses.address import Address
-from stompbox.broker.addresses.limits import Limits
+from stompbox.broker.addresses.limits import AddressLimits
 from stompbox.broker.commits import is_failing
 from stompbox.config.settings import AddressFullPolicy
 from stompbox.message import Run
@@ -47,8 +47,8 @@ class Reason(Enum):
 class Pressure:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
-        self.waiting: dict[Connection, set[Reason | Limits]] = {}
-        self.full: dict[Limits, dict[Connection, None]] = {}  # who waits for room, the first to come first
+        self.waiting: dict[Connection, set[Reason | AddressLimits]] = {}
+        self.full: dict[AddressLimits, dict[Connection, None]] = {}  # who waits for room, the first to come first
         self._is_planned = False
 
     def sent(self, connection: Connection, address: Address, run: Run) -> None:
@@ -65,14 +65,14 @@ class Pressure:
         if self.broker.engine.unsaved > UNSAVED:
             self.hold(connection, Reason.BEHIND)
 
-    def hold(self, connection: Connection, reason: Reason | Limits) -> None:
+    def hold(self, connection: Connection, reason: Reason | AddressLimits) -> None:
         """It is not read until `let_go` or `relieve` takes this reason, and all others, from it."""
         if connection.is_ended or connection.is_lost:
             return
         self.waiting.setdefault(connection, set()).add(reason)
-        if isinstance(reason, Limits):
+        if isinstance(reason, AddressLimits):
             self.full.setdefault(reason, {})[connection] = None
-        if isinstance(reason, Limits) and connection.consumers:
+        if isinstance(reason, AddressLimits) and connection.consumers:
             connection.reading.hold_sends()
         elif not connection.reading.is_paused:
             connection.reading.pause()
@@ -82,7 +82,7 @@ class Pressure:
         if not self.waiting:
             return
         engine = self.broker.engine
-        over: set[Reason | Limits] = set()
+        over: set[Reason | AddressLimits] = set()
         if engine.unsaved < UNSAVED // 2:
             over.add(Reason.BEHIND)
         if engine.trouble is None:
@@ -116,7 +116,7 @@ class Pressure:
         self._is_planned = False
         self.let_in()
 
-    def let_go(self, connection: Connection, *over: Reason | Limits) -> None:
+    def let_go(self, connection: Connection, *over: Reason | AddressLimits) -> None:
         reasons = self.waiting.get(connection)
         if reasons is None:
             return
@@ -127,7 +127,7 @@ class Pressure:
 
     def leave(self, connection: Connection) -> None:
         for reason in self.waiting.pop(connection, ()):
-            if isinstance(reason, Limits):
+            if isinstance(reason, AddressLimits):
                 connections = self.full.get(reason, {})
                 connections.pop(connection, None)
                 if not connections:

@@ -17,7 +17,7 @@ from stompbox.broker.queues import reclaim
 from stompbox.broker.queues.consumer import AckMode, Consumer
 from stompbox.broker.queues.queue import Queue
 from stompbox.broker.subscriptions import subscribers
-from stompbox.broker.subscriptions.readers import Reader, to_position
+from stompbox.broker.subscriptions.readers import Reader, to_named_reader
 from stompbox.broker.subscriptions.subscribers import start
 from stompbox.broker.work import MESSAGE
 from stompbox.config.settings import AddressSetting
@@ -252,7 +252,7 @@ def reading(streamed: World, way: str, position: int = 0, *, selector: str = "",
     consumer = streamed.consumer("r", AckMode.INDIVIDUAL, selector=selector, prefetch=prefetch)
     if way == "stream":
         return streamed.on_stream(consumer, "s", position)
-    to_position(streamed.engine, consumer, streamed.address("s"), Reader("", "", "n"), position)
+    to_named_reader(streamed.engine, consumer, streamed.address("s"), Reader("", "", "n"), position)
     start(consumer)
     return consumer
 

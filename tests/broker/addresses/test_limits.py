@@ -26,7 +26,7 @@ def world(policy: AddressFullPolicy, *, match: str = "q", **settings: Any) -> Wo
     return World(AddressSetting(match=match, address_full_policy=policy, **settings))
 
 
-def limits_of(world: World, name: str = "q") -> limits.Limits:
+def limits_of(world: World, name: str = "q") -> limits.AddressLimits:
     found = world.address(name).limits
     assert found is not None
     return found

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stompbox.broker.logs import retention
-from stompbox.broker.logs.retention import Retention, Rules
+from stompbox.broker.logs.retention import Retention, RetentionRules
 from stompbox.config.settings import AddressSetting
 from stompbox.store.base import Part
 from tests.broker.world import World
@@ -186,8 +186,8 @@ def test_new_settings_count_at_once() -> None:
     assert readable(played) == []
 
 
-@pytest.mark.parametrize("rules", [Rules(100_000, -1, -1), Rules(-1, 1 << 20, -1)])
-def test_parts_are_few_however_many_messages_come(rules: Rules) -> None:
+@pytest.mark.parametrize("rules", [RetentionRules(100_000, -1, -1), RetentionRules(-1, 1 << 20, -1)])
+def test_parts_are_few_however_many_messages_come(rules: RetentionRules) -> None:
     kept = Retention(rules)
     for number in range(100_000):
         kept.add(Part(number, number + 1, 100, number))

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from stompbox.broker.queues.consumer import AckMode
-from stompbox.broker.queues.expiry import check, stamped
+from stompbox.broker.queues.expiry import check, with_expiry
 from stompbox.config.settings import AddressSetting, AddressSettings
 from stompbox.errors import IllegalFrame
 from stompbox.message import Shape
@@ -44,21 +44,21 @@ def shape(expires: int = 0, **headers: str) -> Shape:
 )
 def test_settings_decide(settings: dict[str, int], asked: int, expected: int) -> None:
     given = shape(asked)
-    found = stamped(given, AddressSettings(**settings), NOW)  # type: ignore[arg-type]
+    found = with_expiry(given, AddressSettings(**settings), NOW)  # type: ignore[arg-type]
     assert found.expires == expected
     assert found.headers.get("expires", "0") == str(expected)
-    assert found is given or found is stamped(given, AddressSettings(**settings), NOW), "made once"  # type: ignore[arg-type]
+    assert found is given or found is with_expiry(given, AddressSettings(**settings), NOW), "made once"  # type: ignore[arg-type]
 
 
 def test_expiration_is_ms_from_now_and_stays_as_it_was_sent() -> None:
-    found = stamped(shape(expiration="100"), AddressSettings(), NOW)
+    found = with_expiry(shape(expiration="100"), AddressSettings(), NOW)
     assert found.expires == NOW + 100
     assert found.headers == {"destination": "q", "expiration": "100"}
-    assert stamped(found, AddressSettings(), NOW + 50).expires == NOW + 100, "decided once"
+    assert with_expiry(found, AddressSettings(), NOW + 50).expires == NOW + 100, "decided once"
 
 
 def test_cut_expiration_is_told_as_expires() -> None:
-    found = stamped(shape(expiration="100"), AddressSettings(max_expiry_delay=10), NOW)
+    found = with_expiry(shape(expiration="100"), AddressSettings(max_expiry_delay=10), NOW)
     assert found.headers == {"destination": "q", "expires": str(NOW + 10)}
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from stompbox.broker.kinds import Kind
 from stompbox.broker.queues.consumer import AckMode, Consumer
-from stompbox.broker.subscriptions.readers import Reader, found_of, to_position, user_of
+from stompbox.broker.subscriptions.readers import Reader, found_of, to_named_reader, user_of
 from stompbox.broker.subscriptions.subscribers import start
 from stompbox.errors import Refused
 from stompbox.message import MULTICAST
@@ -17,7 +17,7 @@ READER = Reader("", "", "n")
 
 def read(world: World, at: int = 0, ack: AckMode = AckMode.INDIVIDUAL, prefetch: int = -1) -> Consumer:
     consumer = world.consumer("r", ack, prefetch=prefetch)
-    to_position(world.engine, consumer, world.address("s"), READER, at)
+    to_named_reader(world.engine, consumer, world.address("s"), READER, at)
     start(consumer)
     return consumer
 
@@ -63,7 +63,7 @@ def test_while_it_is_away_nothing_is_in_memory_and_all_is_kept() -> None:
     world.close(read(world))
     send(world, *[b"%d" % i for i in range(10)])
     world.commit()
-    queue = world.engine.addresses["s"].positions["n"]
+    queue = world.engine.addresses["s"].named_readers["n"]
     assert queue.backlog.count == 0
     assert world.store.sizes([1])[1][0] == 10
     read(world)
@@ -76,7 +76,7 @@ def test_lost_with_messages_out_they_come_again() -> None:
     send(world, b"0", b"1", b"2")
     assert len(world.settle()) == 2
     world.close(reader, is_failure=True)
-    assert world.engine.addresses["s"].positions["n"].backlog.count == 0
+    assert world.engine.addresses["s"].named_readers["n"].backlog.count == 0
     read(world)
     assert [got.body for got in world.settle()] == [b"0", b"1", b"2"]
 
@@ -107,7 +107,7 @@ def test_dropped() -> None:
         world.engine.drop_queue(queue)
     assert not found_of(world.engine, READER)
     world.commit()
-    assert world.restart().engine.addresses.get("s") is None or not world.restart().engine.addresses["s"].positions
+    assert world.restart().engine.addresses.get("s") is None or not world.restart().engine.addresses["s"].named_readers
 
 
 def test_names() -> None:
@@ -128,14 +128,14 @@ def test_one_with_the_name_that_older_versions_gave_it_is_found_again(reader: Re
     world.engine.new_queue(world.address("s"), reader.old_name, Kind.READER)  # it noted no owner
     send(world, b"0", b"1")
     consumer = world.consumer("r", AckMode.INDIVIDUAL)
-    assert not to_position(world.engine, consumer, world.address("s"), reader, 99, owner="alice")
+    assert not to_named_reader(world.engine, consumer, world.address("s"), reader, 99, owner="alice")
     start(consumer)
     assert [got.body for got in world.settle()] == [b"0", b"1"]
     world.close(consumer)
     other = Reader("", "", reader.old_name) if reader.client_id else Reader("", "a.b", "c")
     assert other.at(world.address("s")) is None  # what is somebody's now is nobody else's
     world.commit()
-    found = world.restart().engine.addresses["s"].positions
+    found = world.restart().engine.addresses["s"].named_readers
     assert [(name, user_of(queue)) for name, queue in found.items()] == [(reader.queue_name, "alice")]
 
 

@@ -6,7 +6,17 @@ from collections import deque
 
 import pytest
 
-from stompbox.broker.subscriptions.staging import LEAST, MOST_NAMED, Attempt, Part, Publication, Published, Reading, Sinks, digest_of
+from stompbox.broker.subscriptions.staging import (
+    LEAST,
+    MOST_NAMED,
+    Attempt,
+    PartitionAttempt,
+    Publication,
+    Published,
+    Reading,
+    Sinks,
+    digest_of,
+)
 from stompbox.errors import Refused
 from tests.broker.world import NOW, World, run_of
 
@@ -19,7 +29,9 @@ def made(world: World, most: int = 1 << 30, *, of_user: int = 1 << 30, sinks: in
     return found
 
 
-def attempt(world: World, batch: int, part: Part, size: int = 10, *, sink: str = "lake", run: str = "", user: str = "") -> Attempt:
+def attempt(
+    world: World, batch: int, part: PartitionAttempt, size: int = 10, *, sink: str = "lake", run: str = "", user: str = ""
+) -> Attempt:
     """Its chunk is of so many octets."""
     body = world.engine.bodies.new()
     body.size = size
@@ -27,17 +39,19 @@ def attempt(world: World, batch: int, part: Part, size: int = 10, *, sink: str =
     return Attempt(sink, batch, part, run, user, body, 2, is_given=True)
 
 
-def stage(world: World, sinks: Sinks, batch: int, part: Part, size: int = 10, *, sink: str = "lake", run: str = "", user: str = "") -> int:
+def stage(
+    world: World, sinks: Sinks, batch: int, part: PartitionAttempt, size: int = 10, *, sink: str = "lake", run: str = "", user: str = ""
+) -> int:
     one = attempt(world, batch, part, size, sink=sink, run=run, user=user)
     sinks.reserve(one)
     return sinks.stage(one)
 
 
-def publication(sinks: Sinks, batch: int, *parts: Part, user: str = "", after: Published | None = None) -> Publication:
+def publication(sinks: Sinks, batch: int, *parts: PartitionAttempt, user: str = "", after: Published | None = None) -> Publication:
     return Publication("lake", batch, user, deque(sinks.chosen("lake", batch, parts)), READING, after or Published(batch, user))
 
 
-def publish(world: World, sinks: Sinks, batch: int, *parts: Part, after: Published | None = None) -> None:
+def publish(world: World, sinks: Sinks, batch: int, *parts: PartitionAttempt, after: Published | None = None) -> None:
     """In one portion, one message for each attempt."""
     one = publication(sinks, batch, *parts, after=after)
     sinks.decide(one)

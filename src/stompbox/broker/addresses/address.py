@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from stompbox.broker.addresses.diverts import Divert
     from stompbox.broker.addresses.duplicates import Duplicates
     from stompbox.broker.addresses.fanout import Fanout
-    from stompbox.broker.addresses.limits import Limits
+    from stompbox.broker.addresses.limits import AddressLimits
     from stompbox.broker.engine import Engine
 
 
@@ -47,7 +47,7 @@ class Address:
         self.log: Final = log
         self.settings = settings
         self.memory: Final = Memory(engine.memory)  # what its queues have there
-        self.limits: Limits | None = None  # what happens beyond memory, when it is not simply paging
+        self.limits: AddressLimits | None = None  # what happens beyond memory, when it is not simply paging
         self.kinds = 0
         self.is_auto = is_auto
         self.owner = owner
@@ -61,7 +61,7 @@ class Address:
         self.topics: dict[int, Queue] = {}  # durable and plain subscriptions, by id
         self.streams: dict[int, Queue] = {}
         self.groups: dict[str, Queue] = {}
-        self.positions: dict[str, Queue] = {}  # named readers of the log, there or not
+        self.named_readers: dict[str, Queue] = {}  # named readers of the log, there or not
         self.diverts: list[Divert] = []
         self.by_selector: dict[Selector | None, dict[Queue, None]] = {}  # topics, so that each selector is asked once
         self.steps = 0  # that a message takes at the most of which all these are asked
@@ -86,7 +86,7 @@ class Address:
         yield from self.topics.values()
         yield from self.streams.values()
         yield from self.groups.values()
-        yield from self.positions.values()
+        yield from self.named_readers.values()
 
     def settings_of(self, queue: str) -> AddressSettings:
         """Of the anycast queue of this name: the address's, but for what a frame has asked for when it made the queue."""
@@ -166,7 +166,7 @@ class Address:
         """For whom it counts (makers.py)."""
         self.maker = user
 
-    def limit(self, limits: Limits | None) -> None:
+    def limit(self, limits: AddressLimits | None) -> None:
         """What happens beyond memory, when it is not simply paging."""
         self.limits = limits
         self.look_again()
@@ -200,7 +200,7 @@ class Address:
     @property
     def is_read(self) -> bool:
         """Somebody reads the log who may be away: it keeps everything for them."""
-        return bool(self.groups or self.positions)
+        return bool(self.groups or self.named_readers)
 
     def add(self, queue: Queue) -> None:
         self.uses += 1
@@ -309,11 +309,11 @@ class Address:
 
     def _name_reader(self, queue: Queue, name: str) -> None:
         queue.rename(name)
-        self.positions[name] = queue
+        self.named_readers[name] = queue
         self.engine.named_readers.setdefault(name, {})[self] = None
 
     def _forget_reader(self, name: str) -> None:
-        del self.positions[name]
+        del self.named_readers[name]
         there = self.engine.named_readers[name]
         del there[self]
         if not there:

@@ -208,8 +208,8 @@ def publish(engine: Engine, address: Address, run: Run, known: Duplicates) -> bo
             known.share(value, engine.commits.unit)
     if not fresh:
         return is_stored and not all(map(known.has_stored, _values(run)))
-    picked = run if len(fresh) == len(run) else _picked(run, fresh)
-    kept = picked if address.limits is None else address.limits.kept(picked)
+    chosen = run if len(fresh) == len(run) else _chosen(run, fresh)
+    kept = chosen if address.limits is None else address.limits.kept(chosen)
     if kept is None:
         return is_stored and len(fresh) < len(run)  # the duplicates' receipts say that the first ones are stored
     is_stored = engine.route(address, kept)
@@ -272,7 +272,7 @@ def duplicates_of(address: Address) -> Duplicates | None:
     return address.duplicates
 
 
-def _picked(run: Run, indices: list[int]) -> Run:
+def _chosen(run: Run, indices: list[int]) -> Run:
     columns = tuple([[column[index] for index in indices] for column in run.columns])
     bodies = [run.bodies[index] for index in indices]
     return Run(run.shape, bodies, columns, routing=run.routing, sender=run.sender, queue=run.queue)

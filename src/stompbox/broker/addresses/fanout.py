@@ -188,7 +188,7 @@ def _end_showing(address: Address) -> None:
 MANY: Final = 256  # queues that are offered a message at once; where there are more, it goes in steps
 AT_ONCE: Final = 256  # queues of one step: some milliseconds
 STEP: Final = 64  # queues of one step that may go then
-MOST: Final = 1 << 20  # places in lists of queues, made for one run alone, beyond which the sender of the next one takes all steps
+MOST: Final = 1 << 20  # entries of lists of queues, made for one run alone, beyond which the sender of the next one takes all steps
 
 
 class Waiting:
@@ -327,7 +327,7 @@ def _asked(queue: Queue, run: Run) -> list[Range]:
 
 def _must_know(queues: Iterable[Queue]) -> bool:
     """Whether the rules of one of them, as a ring's, do not let it ask its selector later; all together it may take too long to ask now."""
-    return any(queue.intake is not None for queue in queues)
+    return any(queue.admission is not None for queue in queues)
 
 
 def _leaving(fanout: Fanout) -> Iterator[None]:

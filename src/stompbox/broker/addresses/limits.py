@@ -4,7 +4,7 @@ Two things are counted, each run by run:
 
     Memory   what waits in queues in memory, octets about. A run counts once, however many queues hold it. When there is too much
              (`global-max-size`, or `max-size-bytes` of an address with policy PAGE) queues leave what comes in the log alone.
-    Tally    per queue, what it has not consumed, in memory, with consumers or in the log alone. Only where an address has Limits.
+    Tally    per queue, what it has not consumed, in memory, with consumers or in the log alone. Only where an address has AddressLimits.
 
 | address-full-policy | the address is full when                    | then                                                              |
 |---------------------|---------------------------------------------|-------------------------------------------------------------------|
@@ -44,7 +44,7 @@ BLOCKED: Final = "address-blocked"  # the same, where an operator lets nothing i
 METERED: Final = frozenset((Kind.ANYCAST, Kind.DURABLE, Kind.TOPIC))  # who reads the log takes nothing, and holds nobody up
 
 
-class Limits:
+class AddressLimits:
     """Of an address that does more than page. `is_full` is what was found last: it changes with a line in the log (`Engine.full`)."""
 
     __slots__ = ("_bytes", "_messages", "_word", "address", "dropped", "is_full", "policy")
@@ -197,7 +197,7 @@ def change(address: Address) -> None:
     is_paging = settings.address_full_policy is AddressFullPolicy.PAGE
     memory.limit(settings.max_size_bytes if is_paging else -1, settings.max_size_messages if is_paging else -1)
     is_limited = settings.page_limit_bytes >= 0 or settings.page_limit_messages >= 0 if is_paging else not address.owner
-    address.limit(Limits(address) if is_limited else None)
+    address.limit(AddressLimits(address) if is_limited else None)
 
 
 def end(address: Address) -> None:

@@ -2,8 +2,7 @@
 
 An address takes memory and a line in the catalogue for as long as it is there, which may be for ever, and each wildcard subscription has
 a queue of its own for it. So a user may have `maxAddressesPerUser` addresses and `maxQueuesPerUser` queues (of the listener that it asks
-by) that its frames have made, and `maxPositionsPerUser` places where its reader groups read. Those without a name count as one user. It
-counts
+by) that its frames have made, and its reader groups `maxPositionsPerUser` positions. Those without a name count as one user. It counts
 
     an address          that a SEND, a SUBSCRIBE or a request made because it was not there
     a queue             the same: anycast, or the one that `address::queue` names

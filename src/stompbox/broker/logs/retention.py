@@ -30,7 +30,7 @@ PARTS: Final = 256  # into which the bytes, or the time, that are kept are divid
 SOON: Final = 1  # ms: a part goes when it is older than the rule says, not as old
 
 
-class Rules(NamedTuple):
+class RetentionRules(NamedTuple):
     """-1: no such rule."""
 
     ms: int
@@ -38,8 +38,8 @@ class Rules(NamedTuple):
     messages: int
 
 
-def rules_of(settings: AddressSettings) -> Rules:
-    return Rules(settings.retention_ms, settings.retention_bytes, settings.retention_messages)
+def rules_of(settings: AddressSettings) -> RetentionRules:
+    return RetentionRules(settings.retention_ms, settings.retention_bytes, settings.retention_messages)
 
 
 class Retention:
@@ -47,7 +47,7 @@ class Retention:
 
     __slots__ = ("_consumed", "_kept", "_rest", "_since", "alarm", "floor", "rules")
 
-    def __init__(self, rules: Rules, alarm: Alarm | None = None) -> None:
+    def __init__(self, rules: RetentionRules, alarm: Alarm | None = None) -> None:
         self.rules = rules
         self.alarm = alarm
         self.floor = 0
@@ -56,7 +56,7 @@ class Retention:
         self._rest: deque[Part] = deque()
         self._since = 0  # when the last part began, ms
 
-    def obey(self, rules: Rules) -> None:
+    def obey(self, rules: RetentionRules) -> None:
         """From now on these are its rules."""
         self.rules = rules
 

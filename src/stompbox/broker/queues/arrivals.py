@@ -32,8 +32,8 @@ def arrive(queue: Queue, run: Run, first: int, stop: int) -> None:
     if due <= now:
         queue.show(run, first, stop)
     if queue.paged_from >= 0:
-        if queue.intake is not None:
-            queue.intake.came_to_log(queue, Segment(run, first, stop), is_due=due <= now)
+        if queue.admission is not None:
+            queue.admission.came_to_log(queue, Segment(run, first, stop), is_due=due <= now)
         if due > now:
             queue.announce(run, first, stop)
         paging.look_ahead(queue.engine, queue)
@@ -47,10 +47,10 @@ def arrive(queue: Queue, run: Run, first: int, stop: int) -> None:
     for part in _admitted(queue, segment):
         if queue.paged_from < 0:
             offer(queue, part)
-        elif queue.intake is not None:  # for the part before it there was no room
-            queue.intake.left(part)
-    if queue.intake is not None:
-        queue.intake.settle(queue)
+        elif queue.admission is not None:  # for the part before it there was no room
+            queue.admission.left(part)
+    if queue.admission is not None:
+        queue.admission.settle(queue)
     if queue.paged_from >= 0:  # since just now: what is behind the part for which there was no room may be for somebody
         paging.look_ahead(queue.engine, queue)
 
@@ -60,8 +60,8 @@ def take(queue: Queue, segment: Segment) -> None:
     if queue.is_simple and run.shape.special is None:
         queue.backlog.push(segment)
         return
-    if queue.intake is not None:
-        queue.intake.loaded(segment)
+    if queue.admission is not None:
+        queue.admission.loaded(segment)
     due = due_of(run)
     if due > queue.engine.now or (due and _is_behind(queue)):
         wait_for(queue, segment, due, is_new=False)
@@ -100,8 +100,8 @@ def _waking(queue: Queue) -> Iterator[None]:
         dispatch.release(engine, [queue])
     if queue.id in engine.queues:
         queue.waits.go_on()
-        if queue.intake is not None:
-            queue.intake.settle(queue)
+        if queue.admission is not None:
+            queue.admission.settle(queue)
         queue.dispatch()
 
 
@@ -164,7 +164,7 @@ def _admitted(queue: Queue, segment: Segment) -> Iterable[Segment]:
     is_shared_out = queue.rules.group_buckets and not queue.rules.is_non_destructive  # each of whose readers gets everything
     if special is not None and special.is_grouped and queue.groups is None and is_shared_out:
         queue.begin_groups(Groups(queue.rules))
-    return (segment,) if queue.intake is None else queue.intake.admit(queue, segment)
+    return (segment,) if queue.admission is None else queue.admission.admit(queue, segment)
 
 
 PORTION: Final = 1000  # that are due and read together
@@ -191,7 +191,7 @@ def read_due(queue: Queue, later: Later) -> None:
 
 
 def _due_came(later: Later, queue: Queue, runs: list[Run], _: int, stop: int) -> None:
-    """What was read of the places that are due; complete up to `stop`."""
+    """What was read of those that are due; complete up to `stop`."""
     if queue.later is later:  # else all was forgotten meanwhile
         _take_due(queue, later, runs, stop)
         queue.dispatch()
@@ -208,12 +208,12 @@ def _take_due(queue: Queue, later: Later, runs: list[Run], stop: int) -> None:
         while at < len(runs) and runs[at].stop <= first:
             at += 1
         _wake_stretch(queue, runs[at:], first, end)
-    if queue.intake is not None:
-        queue.intake.settle(queue)
+    if queue.admission is not None:
+        queue.admission.settle(queue)
 
 
 def _wake_stretch(queue: Queue, runs: list[Run], first: int, stop: int) -> None:
-    """One place, of which the first of these runs has the beginning."""
+    """One stretch of offsets, of which the first of these runs has the beginning."""
     for run in runs:
         low, high = max(run.first, first), min(run.stop, stop)
         if low >= high:
@@ -237,8 +237,8 @@ def offer(queue: Queue, segment: Segment) -> None:
             continue
         if not paging.fits(queue, backlog.size, part):
             queue.page(part.run, part.first)
-            if queue.intake is not None:
-                queue.intake.left(part if part.stop == segment.stop else segment.part(part.first, segment.stop))
+            if queue.admission is not None:
+                queue.admission.left(part if part.stop == segment.stop else segment.part(part.first, segment.stop))
             return
         if lane is None:
             backlog.leave(part)

@@ -31,7 +31,7 @@ END: Final = "browser"  # header of the last MESSAGE
 NO_END: Final = -1
 STEP: Final = 32  # runs of one step
 
-Part = tuple[int, int, Run]
+RunPart = tuple[int, int, Run]
 """first .. stop-1 of a run."""
 
 
@@ -133,8 +133,8 @@ def browse(engine: Engine, shown: Queue, consumer: Consumer, *, goes_on: bool, f
     return browser
 
 
-def held(queue: Queue) -> list[Part]:
-    """What a queue has in memory: what waits for consumers, and what they have and have not acknowledged. As it is now: a window of 32 MiB,
+def held(queue: Queue) -> list[RunPart]:
+    """What a queue has in memory: what waits for consumers, and what they have and have not acknowledged. As it is now: 32 MiB that wait,
     and what they may have, are some ten thousand runs."""
     found = [(segment.first, segment.stop, segment.run) for segment in queue.backlog.segments()] if queue.count else []
     for binding in queue.bindings:
@@ -144,7 +144,7 @@ def held(queue: Queue) -> list[Part]:
     return found
 
 
-def _filling(browser: Browser, parts: list[Part], since: int, left: int) -> Iterator[None]:
+def _filling(browser: Browser, parts: list[RunPart], since: int, left: int) -> Iterator[None]:
     """What the queue had in memory when the browser began, in steps; what comes meanwhile waits behind it."""
     engine = browser.engine
     for number, (first, stop, run) in enumerate(parts, 1):
@@ -177,5 +177,5 @@ def _is_scheduled(run: Run) -> bool:
     return arrivals.due_of(run) > run.arrived
 
 
-def _offset(part: Part) -> int:
+def _offset(part: RunPart) -> int:
     return part[0]

@@ -172,7 +172,7 @@ class DueTimes:
         return found
 
     def due(self, now: int, most: int) -> list[tuple[int, int]]:
-        """Takes out `most` at the most whose time has come; their places, by offset."""
+        """Takes out `most` at the most whose time has come; where they are in the log, by offset."""
         found: list[tuple[int, int]] = []
         while len(found) < most and (when := self.next) is not None and when <= now:
             found.append(self.pop()[1:])
@@ -183,7 +183,7 @@ class DueTimes:
         return self._count
 
     def __repr__(self) -> str:
-        return f"<Places {len(self)} messages blocks={len(self._blocks)}>"
+        return f"<DueTimes {len(self)} messages blocks={len(self._blocks)}>"
 
 
 MOST: Final = 4 << 20  # octets of messages for later that a queue has in memory
@@ -218,13 +218,3 @@ class Later:
         while self.times and len(found) < most:
             found.append(self.times.pop()[1:])
         return found
-
-
-
-
-
-
-
-
-
-

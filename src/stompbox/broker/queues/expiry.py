@@ -26,7 +26,7 @@ from stompbox.errors import IllegalFrame
 from stompbox.message import EXPIRATION, Shape
 
 TOLERANCE: Final = 1000  # ms between `expires` and `expiration` that are not worth an ERROR: a frame has been on its way
-_STAMPED: Final = "stamped"  # of Shape.cache
+_WITH_EXPIRY: Final = "with-expiry"  # of Shape.cache
 
 
 def is_ruled(settings: AddressSettings) -> bool:
@@ -44,14 +44,14 @@ def check(shape: Shape, now: int) -> None:
         raise IllegalFrame("bad-expires", text)
 
 
-def stamped(shape: Shape, settings: AddressSettings, now: int) -> Shape:
+def with_expiry(shape: Shape, settings: AddressSettings, now: int) -> Shape:
     """The shape of messages that arrive now at an address with these settings."""
     asked = _asked(shape, now)
     expires = _ruled(asked, settings, now) if is_ruled(settings) else asked
     if expires == shape.expires:
         return shape
     key = (expires, expires == asked)
-    known: tuple[tuple[int, bool], Shape] | None = shape.cache.get(_STAMPED)
+    known: tuple[tuple[int, bool], Shape] | None = shape.cache.get(_WITH_EXPIRY)
     if known is not None and known[0] == key:
         return known[1]
     headers = shape.headers
@@ -62,7 +62,7 @@ def stamped(shape: Shape, settings: AddressSettings, now: int) -> Shape:
     changed = Shape(
         headers, holes=shape.holes, persistent=shape.persistent, priority=shape.priority, expires=expires, has_length=shape.has_length
     )
-    shape.cache[_STAMPED] = key, changed
+    shape.cache[_WITH_EXPIRY] = key, changed
     return changed
 
 

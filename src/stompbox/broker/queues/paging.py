@@ -1,7 +1,7 @@
 """Queues whose backlog does not fit in memory: from some offset on the log alone has their messages, and they are loaded in order.
 
-A queue keeps a window in memory. It is full when it has `Engine.page_size`, or its address or all queues together have what they may
-(memory.py). From then on what comes stays in the log. The next part is asked for while consumers get the last one, as long as what
+A queue keeps the next of its messages in memory, up to `Engine.page_size`, or until its address or all queues together have what they
+may (memory.py). From then on what comes stays in the log. The next part is asked for while consumers get the last one, as long as what
 was read and is not acknowledged is below `max-read-page-bytes`. When memory is full a queue reads only for a consumer that waits,
 and keeps only a SHARE of what was read.
 
@@ -187,7 +187,7 @@ class Room:
 
 def put_off(queue: Queue, run: Run) -> bool:
     """Its selector is asked later whether it takes a run that the log is about to get. False where the queue's rules must know now."""
-    if queue.intake is not None:
+    if queue.admission is not None:
         return False
     if queue.paged_from < 0:
         queue.leave_in_log(run.first)
@@ -208,12 +208,6 @@ def count_out(queue: Queue, segment: Segment) -> None:
 def is_enough(queue: Queue) -> bool:
     """Of what was read for it, the queue keeps what it has by now; the rest stays in the log."""
     return queue.size > SHARE and queue.address.memory.is_full
-
-
-
-
-
-
 
 
 def load(engine: Engine, queue: Queue) -> None:
@@ -254,7 +248,7 @@ def drop_withdrawn(queue: Queue, runs: Sequence[Run]) -> None:
         for segment in queue.backlog.since(min([run.first for run in runs])):
             if segment.run.is_withdrawn:
                 queue.drop(queue.backlog.remove(segment), "withdrawn")
-    if queue.paged_from >= 0 and (queue.tally is not None or queue.intake is not None):
+    if queue.paged_from >= 0 and (queue.tally is not None or queue.admission is not None):
         for run in runs:
             _drop_from_log(queue, run)
 
@@ -264,8 +258,8 @@ def _drop_from_log(queue: Queue, run: Run) -> None:
     for low, high in queue.still_in_log(max(run.first, queue.paged_from), run.stop):
         for segment, is_wanted in sifted(queue, run, low, high):
             if is_wanted:
-                if queue.intake is not None:
-                    queue.intake.loaded(segment)
+                if queue.admission is not None:
+                    queue.admission.loaded(segment)
                 queue.drop(segment, "withdrawn")
 
 
@@ -296,7 +290,7 @@ def sifted(queue: Queue, run: Run, first: int, stop: int) -> Iterator[tuple[Segm
 
 def look_ahead(engine: Engine, queue: Queue) -> None:
     """For those who have credit, now that memory has nothing for them."""
-    if queue.is_loading or queue.is_halfway or queue.intake is not None or queue.groups is not None:
+    if queue.is_loading or queue.is_halfway or queue.admission is not None or queue.groups is not None:
         return
     if queue.backlog.unsorted:  # memory may have something for them
         return
@@ -338,9 +332,9 @@ def _looked_ahead(queue: Queue, runs: list[Run], start: int, stop: int) -> None:
 def _hand_out(queue: Queue, runs: list[Run], start: int, stop: int) -> int:
     """Up to where the runs were looked through, before the turn's work was used up."""
     waiting: set[Binding] = set()  # those who met a message for which nobody had credit
-    seekers = _searching(queue)
-    reached = _search(queue, runs, (start, stop), seekers, waiting)
-    for binding in seekers:
+    searching = _searching(queue)
+    reached = _search(queue, runs, (start, stop), searching, waiting)
+    for binding in searching:
         if binding not in waiting and start <= _searched(queue, binding) < reached:
             binding.search_from(reached)
     return reached
@@ -361,7 +355,7 @@ def _searching(queue: Queue) -> list[Binding]:
     return _looked_ahead
 
 
-def _search(queue: Queue, runs: list[Run], part: tuple[int, int], seekers: list[Binding], waiting: set[Binding]) -> int:
+def _search(queue: Queue, runs: list[Run], part: tuple[int, int], searching: list[Binding], waiting: set[Binding]) -> int:
     start, stop = part
     work = queue.engine.work
     for number, run in enumerate(runs):
@@ -370,18 +364,18 @@ def _search(queue: Queue, runs: list[Run], part: tuple[int, int], seekers: list[
             for low, high in queue.still_in_log(first, end):
                 for segment, is_wanted in sifted(queue, run, low, high):
                     if is_wanted and _is_plain(queue, run) and not queue.engine.is_spent(queue, segment):
-                        _offer_found(queue, segment, start, seekers, waiting)
+                        _offer_found(queue, segment, start, searching, waiting)
             if end < stop and work.is_over:
                 queue.keep_unsearched(Unread(runs[number:], end, stop))
                 return end
     return stop
 
 
-def _offer_found(queue: Queue, segment: Segment, start: int, seekers: list[Binding], waiting: set[Binding]) -> None:
+def _offer_found(queue: Queue, segment: Segment, start: int, searching: list[Binding], waiting: set[Binding]) -> None:
     """To those whose search has come here; only their selectors are asked."""
-    here = [b for b in seekers if b not in waiting and start <= _searched(queue, b) < segment.stop]
+    here = [b for b in searching if b not in waiting and start <= _searched(queue, b) < segment.stop]
     asked = frozenset([b.consumer.selector for b in here if b.consumer.selector is not None])
-    queue.engine.work.spend(len(seekers))
+    queue.engine.work.spend(len(searching))
     for lane, part in queue.backlog.parted(segment, asked):
         takers = [b for b in takers_of(lane, here, is_shared=queue.is_shared) if _searched(queue, b) <= part.first]
         ready = [binding for binding in takers if _is_hungry(queue, binding)]

@@ -3,7 +3,7 @@
 Anycast queues, durable subscriptions, plain topic subscriptions and stream readers are all queues; they differ in what their
 cursor is (stored or in memory) and in who is routed to them (address.py).
 
-The backlog is a window: when it is full, messages stay in the log alone (`paged_from`) and are loaded again in order when
+What a queue has in memory is bounded: beyond, messages stay in the log alone (`paged_from`) and are loaded again in order when
 there is room. Whatever a queue wants of others it asks of its engine.
 """
 
@@ -16,8 +16,8 @@ from stompbox.broker.kinds import READS_THE_LOG, Kind, Rules, rules_of
 from stompbox.broker.logs.cursor import Cursor
 from stompbox.broker.logs.segments import Segment
 from stompbox.broker.queues import arrivals, depth, dispatch, paging, reclaim
+from stompbox.broker.queues.admission import Admission
 from stompbox.broker.queues.consumer import RANK, Binding, Consumer, RoundRobin
-from stompbox.broker.queues.intake import Intake
 from stompbox.broker.queues.lanes import Lane
 from stompbox.broker.queues.state import QueueState
 from stompbox.broker.undelivered import TOO_OFTEN
@@ -26,7 +26,6 @@ from stompbox.message import Run
 from stompbox.selectors import Selector
 
 if TYPE_CHECKING:
-
     from stompbox.broker.addresses.address import Address
     from stompbox.broker.queues.contracts import Engine
 
@@ -51,7 +50,7 @@ class Queue(QueueState):
         """From now on these are its rules."""
         if rules != self.rules:
             self.rules = rules
-            self.intake = Intake(rules, self) if rules.has_intake else None
+            self.admission = Admission(rules, self) if rules.has_admission else None
             self.is_open = rules.consumers_before_dispatch == 0
             self.consumers_changed()
             self.address.rules_changed(self)
@@ -125,8 +124,8 @@ class Queue(QueueState):
             dispatch.dispatch(self)
         if self.later is not None:
             arrivals.read_due(self, self.later)
-        if self.intake is not None:
-            self.intake.look(self)
+        if self.admission is not None:
+            self.admission.look(self)
         if self.paged_from >= 0 and (self.takers or paging.reads_for_itself(self)):
             if paging.wants_more(self):
                 paging.load(self.engine, self)
@@ -218,8 +217,8 @@ class Queue(QueueState):
             self._answered(segment)
 
     def _answered(self, segment: Segment) -> None:
-        if self.intake is not None:
-            self.intake.done(segment)
+        if self.admission is not None:
+            self.admission.done(segment)
         if self.groups is not None and self.groups.is_pausing and not self.delivering:
             self.groups.resume()
             self.consumers_changed()
@@ -251,14 +250,14 @@ class Queue(QueueState):
             return  # the log has it, from its position on
         if segment.run.is_withdrawn:
             self.drop(segment, "withdrawn")
-        elif self.intake is not None and self.intake.is_replaced(segment):
-            self.intake.drop_late(self, segment)
+        elif self.admission is not None and self.admission.is_replaced(segment):
+            self.admission.drop_late(self, segment)
         elif self.rules.is_purged and not self.bindings:
             self.drop(segment, "purged")
         else:
             self.backlog.put_back(segment)
-            if self.intake is not None:
-                self.intake.settle(self)
+            if self.admission is not None:
+                self.admission.settle(self)
 
     # Consumers
 
@@ -313,8 +312,8 @@ class Queue(QueueState):
             taken = self._take_some(runs, start, stop)
             is_cut = taken < stop
             self._loaded_to(taken)
-            if self.intake is not None:
-                self.intake.settle(self)
+            if self.admission is not None:
+                self.admission.settle(self)
         if self.redrive is not None:
             self.redrive.go_on()
         if is_cut:  # what is next may be in memory too: not one within the other

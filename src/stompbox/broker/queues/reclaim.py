@@ -137,8 +137,8 @@ def _leave(queue: Queue, part: list[Segment]) -> None:
         left = queue.backlog.remove(segment)
         _log(queue, left)
         queue.taken_ahead.remove(left.first, left.stop)  # a consumer may have taken it out of the log and given it back
-        if queue.intake is not None:
-            queue.intake.left(left)
+        if queue.admission is not None:
+            queue.admission.left(left)
         if not queue.is_durable:
             queue.cursor.revoke(segment.first, segment.stop)
     queue.leave_in_log(first)
@@ -166,7 +166,7 @@ def _log(queue: Queue, segment: Segment) -> None:
 
 
 EMPTIED: Final = 64  # segments of one step
-PLACES: Final = 1000  # the same of messages that are in the log alone: a step costs no more
+OFFSETS: Final = 1000  # the same of messages that are in the log alone: a step costs no more
 
 
 def purge(queue: Queue, on_done: Callable[[], None] = lambda: None) -> None:
@@ -185,17 +185,17 @@ def _purging(queue: Queue, on_done: Callable[[], None]) -> Iterator[None]:
             break
     if queue.tally is not None:
         queue.tally.clear()
-    if queue.intake is not None:
-        queue.intake.clear()
+    if queue.admission is not None:
+        queue.admission.clear()
     for segments in _taken(queue, stop):
         for segment in segments:
             engine.counters["purged"] += len(segment)
             queue.skip(segment.first, segment.stop)
-            if queue.intake is not None:
-                queue.intake.done(segment)
+            if queue.admission is not None:
+                queue.admission.done(segment)
         yield
-    while later is not None and queue.id in engine.queues and (places := later.take(PLACES)):
-        for first, end in places:
+    while later is not None and queue.id in engine.queues and (stretches := later.take(OFFSETS)):
+        for first, end in stretches:
             engine.counters["purged"] += end - first
             queue.skip(first, end)
         engine.work.spend(MESSAGE * EMPTIED)

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from stompbox.broker.addresses.limits import Tally
     from stompbox.broker.addresses.redrive import Redrive
     from stompbox.broker.logs.cursor import Counts
+    from stompbox.broker.queues.admission import Admission
     from stompbox.broker.queues.contracts import Engine
     from stompbox.broker.queues.dispatch import Groups
-    from stompbox.broker.queues.intake import Intake
     from stompbox.broker.queues.paging import Room, Unread
     from stompbox.broker.queues.queue import Queue
     from stompbox.config.settings import AddressSettings
@@ -43,11 +43,11 @@ class QueueState(ABC):
     `backlog` and `waits` makes them."""
 
     __slots__ = (
-        "__weakref__", "_backlog", "_expiring", "_no_local", "_waits", "address", "bindings", "candidates", "counts", "cursor",
-        "delivering", "doubted_below", "engine", "exclusive", "first_use", "groups", "has_tiers", "intake", "is_auto", "is_halfway",
-        "is_loading", "is_open", "is_paused", "is_simple", "is_watched", "joined", "kind", "lane_takers", "later", "maker", "moved", "name",
-        "out", "owner", "paged_from", "readers", "ready", "redrive", "room", "rules", "selector", "suspect_below", "taken_ahead", "takers",
-        "tally", "turn", "unasked", "unread", "unsearched", "used", "uses",
+        "__weakref__", "_backlog", "_expiring", "_no_local", "_waits", "address", "admission", "bindings", "candidates", "counts",
+        "cursor", "delivering", "doubted_below", "engine", "exclusive", "first_use", "groups", "has_tiers", "is_auto", "is_halfway",
+        "is_loading", "is_open", "is_paused", "is_simple", "is_watched", "joined", "kind", "lane_takers", "later", "maker", "moved",
+        "name", "out", "owner", "paged_from", "readers", "ready", "redrive", "room", "rules", "selector", "suspect_below",
+        "taken_ahead", "takers", "tally", "turn", "unasked", "unread", "unsearched", "used", "uses",
     )  # fmt: skip
 
     def __init__(
@@ -87,7 +87,7 @@ class QueueState(ABC):
         self.is_halfway = False  # stopped while somebody still had credit, so that other queues get their turn
         self.turn = 0
         self.rules = PLAIN
-        self.intake: Intake | None = None
+        self.admission: Admission | None = None
         self.groups: Groups | None = None  # once there was a message of a group
         self.is_paused = False  # by an operator: nothing goes out
         self.is_open = True  # consumers-before-dispatch: enough have come
@@ -338,13 +338,13 @@ class QueueState(ABC):
         """Messages that go undelivered; `why` is what they are counted as."""
         self.engine.counters[why] += len(segment)
         self.finish_with(segment)
-        if self.intake is not None:
-            self.intake.done(segment)
+        if self.admission is not None:
+            self.admission.done(segment)
 
     def expired(self, segment: Segment) -> None:
         self.engine.expire(self, segment)
-        if self.intake is not None:
-            self.intake.done(segment)
+        if self.admission is not None:
+            self.admission.done(segment)
 
     def tell_counts(self, segment: Segment) -> bool:
         """How often these messages were delivered goes into the next commit. False: nothing of them is to be stored."""
@@ -468,7 +468,7 @@ class QueueState(ABC):
 
     def sorted_out(self) -> None:
         """Nothing is to be sorted any more, or it begins: does the order of arrival decide everything?"""
-        is_special = self.intake is not None or self.groups is not None or bool(self.readers) or self.has_tiers
+        is_special = self.admission is not None or self.groups is not None or bool(self.readers) or self.has_tiers
         backlog = self._backlog
         self.is_simple = not (is_special or (backlog is not None and (backlog.selectors or backlog.unsorted)))
 

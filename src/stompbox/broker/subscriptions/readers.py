@@ -63,8 +63,8 @@ def require(engine: Engine, name: str, patterns: Collection[str], maker: Maker |
     """Raises Refused where destinations that the group is to name more, and its positions on them and on these, would be too many for the
     user who asks."""
     known = engine.group_patterns.get(name, ())
-    places = {pattern for pattern in patterns if not engine.wildcards.is_wild(pattern)} | {address.name for address in joining}
-    new = [place for place in places if (address := engine.addresses.get(place)) is None or name not in address.groups]
+    names = {pattern for pattern in patterns if not engine.wildcards.is_wild(pattern)} | {address.name for address in joining}
+    new = [known_name for known_name in names if (address := engine.addresses.get(known_name)) is None or name not in address.groups]
     count = len(set(patterns).difference(known)) + len(new)
     if count:
         engine.makers.require(maker, queues=not known, positions=count)
@@ -168,9 +168,9 @@ class Reader:
 
     def at(self, address: Address) -> Queue | None:
         """Its queue at an address. One with the old name is nobody's yet."""
-        found = address.positions.get(self.queue_name)
+        found = address.named_readers.get(self.queue_name)
         if found is None:
-            found = address.positions.get(self.old_name)
+            found = address.named_readers.get(self.old_name)
             if found is not None and found.owner:
                 return None
         return found
@@ -186,7 +186,7 @@ def user_of(queue: Queue) -> str:
     return queue.owner.removeprefix("user:")
 
 
-def to_position(engine: Engine, consumer: Consumer, address: Address, reader: Reader, start: int, *, owner: str = "") -> bool:
+def to_named_reader(engine: Engine, consumer: Consumer, address: Address, reader: Reader, start: int, *, owner: str = "") -> bool:
     """Reads on from where this reader has come, or from `start` when it is new. True when it is. `owner`: the user whose it becomes."""
     consumer.allowance.require_bindings(consumer)
     queue = reader.at(address)

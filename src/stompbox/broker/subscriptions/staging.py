@@ -36,7 +36,7 @@ from stompbox.errors import Refused
 from stompbox.message import Large
 from stompbox.store.base import STAGED
 
-Part = tuple[int, int]  # partition, attempt
+PartitionAttempt = tuple[int, int]  # partition, attempt
 
 MEMORY: Final = 600  # octets of memory that an attempt takes, at a guess
 LEAST: Final = 64 << 10  # octets that an attempt counts for at least: it has rows and an entry in the store, and some memory
@@ -53,7 +53,7 @@ class Attempt:
 
     sink: str
     batch: int
-    part: Part
+    part: PartitionAttempt
     run: str  # which start of the query; empty: not said
     user: str
     body: Large
@@ -76,7 +76,7 @@ class Batch:
     """What was staged for one batch of a sink."""
 
     run: str
-    attempts: dict[Part, Attempt] = field(default_factory=dict)
+    attempts: dict[PartitionAttempt, Attempt] = field(default_factory=dict)
     touched: int = 0  # ms since the epoch
 
     def touch(self, now: int) -> None:
@@ -325,7 +325,7 @@ class Sinks:
 
     # Publishing
 
-    def chosen(self, sink: str, batch: int, parts: Iterable[Part]) -> list[Attempt]:
+    def chosen(self, sink: str, batch: int, parts: Iterable[PartitionAttempt]) -> list[Attempt]:
         """What the winning attempts have staged. Raises Refused where it is gone."""
         parts = list(dict.fromkeys(parts))
         found = self.batches.get((sink, batch))
@@ -410,7 +410,7 @@ class Sinks:
         for key in [key for key in self.batches if key[0] == sink and key[1] <= batch]:
             self._drop_batch(key)
 
-    def discard_parts(self, sink: str, batch: int, parts: Iterable[Part]) -> None:
+    def discard_parts(self, sink: str, batch: int, parts: Iterable[PartitionAttempt]) -> None:
         """Forgets these alone."""
         found = self.batches.get((sink, batch), Batch("")).attempts
         for part in set(parts).intersection(found):

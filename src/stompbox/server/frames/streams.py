@@ -195,7 +195,7 @@ def to_named(
         _require_own(connection, known, name)
     require_same(connection, frame, destinations[0], start if known is None else known.cursor.position)
     address = engine.address(name_of_address, maker=connection.allowance.maker)
-    is_new = readers.to_position(engine, consumer, address, reader, start, owner=owner_of(connection))
+    is_new = readers.to_named_reader(engine, consumer, address, reader, start, owner=owner_of(connection))
     said = {"durable-name": name, "subscription-created": "true" if is_new else "false"}
     return said | told(connection, destinations[0])
 

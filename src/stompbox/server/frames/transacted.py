@@ -40,7 +40,7 @@ def consume(connection: Connection, transaction: Transaction) -> None:
 def give_back(connection: Connection) -> None:
     """After COMMIT or ABORT: what is not consumed goes back, until the next BEGIN."""
     for consumer in _of(connection):
-        connection.broker.engine.recall(consumer)
+        connection.broker.engine.take_back(consumer)
 
 
 def _of(connection: Connection) -> list[Consumer]:

@@ -36,7 +36,7 @@ class Left(NamedTuple):
     size: int  # as tallies count (limits.py)
 
 
-class Intake:
+class Admission:
     """Of one queue. `paged` counts what the log alone has and came since the start: of what was there before, nobody knows what is gone."""
 
     __slots__ = ("_doubted_below", "_is_enabled", "_is_purged", "_key", "_latest", "_ring_size", "_unknown", "is_reading", "paged")
@@ -110,7 +110,7 @@ class Intake:
 
     def _restore(self, queue: Queue, segment: Segment, why: str, _: Mapping[Address, Ranges]) -> None:
         """What it was dropped for could not be stored."""
-        if queue.intake is not self or queue.id not in queue.engine.queues or segment.run.is_withdrawn:
+        if queue.admission is not self or queue.id not in queue.engine.queues or segment.run.is_withdrawn:
             return
         for key, part in self._by_key(segment) if self._key else ((b"", segment),):
             if part.home is not None or not _restored(queue, part.first, part.stop):
@@ -130,7 +130,7 @@ class Intake:
     def _restore_left(self, queue: Queue, key: bytes, left: Left, withdrawn: Mapping[Address, Ranges]) -> None:
         """The same of one that the log alone has."""
         is_withdrawn = queue.address in withdrawn and left.first in withdrawn[queue.address]
-        is_there = queue.intake is self and queue.id in queue.engine.queues and not is_withdrawn
+        is_there = queue.admission is self and queue.id in queue.engine.queues and not is_withdrawn
         if not is_there or self._has_newer(key, left.first) or not _restored(queue, left.first, left.first + 1):
             return
         queue.engine.counters["replaced"] -= 1
@@ -280,5 +280,5 @@ def _is_scheduled(segment: Segment) -> bool:
 
 def _found(queue: Queue, runs: list[Run], start: int, until: int) -> None:
     """What was read for `look`."""
-    if queue.intake is not None:
-        queue.intake.learn(queue, runs, until, start=start)
+    if queue.admission is not None:
+        queue.admission.learn(queue, runs, until, start=start)
