@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from stompbox.admin import access
-from stompbox.admin.access import credentials
+from stompbox.admin.access import Guard, credentials
+from stompbox.config import AdminTable
 from tests.admin.asking import JSON, ask, post, read
 from tests.admin.conftest import Start
 from tests.conftest import Serve, Served
@@ -194,3 +198,22 @@ def test_nothing_is_read_from_the_url_that_the_host_header_is_part_of() -> None:
     """request.url is put together from what the client says of the host; the path that was routed is scope["path"]."""
     for source in Path(access.__file__).parent.rglob("*.py"):
         assert not re.search(r"request\.(url|base_url)\b", source.read_text()), source
+
+
+def test_a_request_that_the_end_of_the_broker_cuts_short_is_told_so() -> None:
+    said: list[Any] = []
+
+    async def cut_short(*_: object) -> None:
+        raise asyncio.CancelledError
+
+    async def send(message: Any) -> None:
+        said.append(message)
+
+    async def receive() -> Any:
+        raise AssertionError("nobody reads its body")
+
+    guard = Guard(cut_short, SimpleNamespace(users=(), errors={}), AdminTable())  # type: ignore[arg-type]
+    scope = {"type": "http", "method": "GET", "path": "/api/v1/status", "headers": [(b"host", b"localhost")]}
+    asyncio.run(guard(scope, receive, send))
+    assert said[0]["status"] == 503
+    assert b'"shutting-down"' in said[1]["body"]

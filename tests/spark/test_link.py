@@ -83,7 +83,7 @@ def test_a_broker_that_stays_away() -> None:
         port = free.getsockname()[1]
     link = Link(target_of(Given({"url": f"stomp://127.0.0.1:{port}", "reconnectTimeout": "0"})))
     with pytest.raises(
-        ConnectionLost, match=rf"no broker at stomp://127.0.0.1:{port} for 0 s \(option reconnectTimeout\): .*refused"
+        ConnectionLost, match=rf"no broker at stomp://127.0.0.1:{port} for 0 s \(option reconnectTimeout\): Connection refused$"
     ) as caught:
         describe(link)
     assert caught.value.code == "broker-away"

@@ -144,7 +144,7 @@ def test_the_time_is_limited_and_what_is_left_comes_again(start: Start) -> None:
         assert said_goodbye(client)
         assert time.monotonic() - begun >= 0.3
     assert served.process.wait(WITHIN) == 0
-    assert "with work of 1 connections in flight" in served.log.read_text()
+    assert "with work in flight; connections that have some: 1" in served.log.read_text()
     served = start()
     client, _ = consuming(served)
     with client:

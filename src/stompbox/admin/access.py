@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 from email.utils import formatdate
@@ -51,8 +52,12 @@ class Guard:
         self.allowed = frozenset(name.casefold() for name in table.allowed_hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_answered = False
+
         async def send_with_headers(message: Message) -> None:
+            nonlocal is_answered
             if message["type"] == "http.response.start":
+                is_answered = True
                 date = (b"date", formatdate(usegmt=True).encode())
                 given = {name for name, _ in message["headers"]}  # the console says itself what it may do
                 message["headers"] = [*message["headers"], *[header for header in HEADERS if header[0] not in given], date]
@@ -68,7 +73,11 @@ class Guard:
         except StompboxError as error:
             self.broker.errors[error.code] += 1
             app = refusal(error)
-        await app(scope, receive, send_with_headers)
+        try:
+            await app(scope, receive, send_with_headers)
+        except asyncio.CancelledError:  # the broker ends, and no request outlives it
+            if not is_answered:
+                await refusal(Refused("shutting-down", "the broker stops"))(scope, receive, send_with_headers)
 
     def _check_host(self, request: Request) -> None:
         header = ", ".join(request.headers.getlist("host"))  # with two of them nobody knows which one counts

@@ -17,6 +17,7 @@ _STATUS: Final[Mapping[str, int]] = MappingProxyType(
         "no-such-queue": 404, "no-such-page": 404, "no-such-connection": 404, "not-json": 415, "not-permitted": 403, "queue-busy": 409,
         "queue-in-use": 409, "no-such-group": 404, "no-such-sink": 404,
         "body-too-large": 413, "too-many-failed-logins": 429, "logins-busy": 503, "wrong-method": 405, "disk-full": 503, "io-error": 503,
+        "shutting-down": 503,
     }
 )  # fmt: skip
 _CHALLENGE: Final = 'Basic realm="Stompbox", charset="UTF-8"'  # RFC 7617

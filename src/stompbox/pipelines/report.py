@@ -89,7 +89,10 @@ def _counted(session: Any, plan: Plan, step: ReportTable, archives: list[Archive
     figures = figures_of(session, folder, f"{plan.name}: {step.name}")
     disk.write(folder / "index.html", page(figures).encode())
     output.put(*tables, "index.html")
-    text = f"{figures.totals.messages:,} messages of {figures.totals.addresses:,} addresses: {output.shown('index.html')}"
+    totals = figures.totals
+    messages = f"{totals.messages:,} {'message' if totals.messages == 1 else 'messages'}"
+    addresses = f"{totals.addresses:,} {'address' if totals.addresses == 1 else 'addresses'}"
+    text = f"{messages} of {addresses}: {output.shown('index.html')}"
     return Finished(step=step.name, text=text, facts=_facts(figures, output.shown("index.html")))
 
 

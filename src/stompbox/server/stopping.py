@@ -37,13 +37,13 @@ async def drain(broker: Broker, hurry: asyncio.Event) -> None:
     while (busy := _say_goodbye(broker)) and broker.loop.time() < deadline and not hurry.is_set():
         if not is_said:
             is_said = True
-            log.info("stopping: up to %.1f s for what %d connections have in flight", timeout, len(busy))
+            log.info("stopping: up to %.1f s for what is in flight; connections that have some: %d", timeout, len(busy))
         try:
             await asyncio.wait_for(hurry.wait(), min(LOOK, max(0.0, deadline - broker.loop.time())))
         except TimeoutError:
             continue
     if busy:
-        log.warning("stopping with work of %d connections in flight", len(busy))
+        log.warning("stopping with work in flight; connections that have some: %d", len(busy))
 
 
 def _say_goodbye(broker: Broker) -> list[Connection]:

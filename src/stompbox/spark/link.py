@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from stompbox.errors import ConnectionLost, FrameError, Refused, UsageError
+from stompbox.errors import ConnectionLost, FrameError, Refused, UsageError, reason_of
 from stompbox.spark.options import Target, Tls
 from stompbox.stomp.codec import Limits, encode, encode_headers, parse_head
 from stompbox.stomp.frames import SERVER_COMMANDS, Frame, content_length
@@ -130,7 +130,7 @@ class Link:
             pause = min(LONGEST_PAUSE, 2 * pause or FIRST_PAUSE)
             if time.monotonic() + pause > deadline:
                 waited = f"{self.target.reconnect_timeout:g} s (option reconnectTimeout)"
-                raise ConnectionLost("broker-away", f"no broker at {self.target} for {waited}: {fault}")
+                raise ConnectionLost("broker-away", f"no broker at {self.target} for {waited}: {reason_of(fault)}")
             self._sleep(pause)
 
     def close(self) -> None:
