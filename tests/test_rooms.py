@@ -132,3 +132,8 @@ def test_objects_own_their_state() -> None:
 )
 def test_assignments_from_outside_are_found(text: str, names: list[str]) -> None:
     assert [name for _, name in assigned_from_outside(ast.parse(text))] == names
+
+
+def test_the_engine_is_told_the_time_in_one_place() -> None:
+    tellers = [str(source) for source in SOURCES for _, name in assigned_from_outside(source.tree) if name.endswith(".now")]
+    assert tellers == ["stompbox/server/broker.py"]

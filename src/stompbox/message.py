@@ -142,13 +142,24 @@ class Shape:
 
     def marked(self) -> Shape:
         """The same, of messages that may have been delivered before."""
-        headers = {**self.headers, REDELIVERED: "true"}
+        return self.with_headers({**self.headers, REDELIVERED: "true"})
+
+    def with_headers(
+        self,
+        headers: Mapping[str, str],
+        *,
+        holes: tuple[str, ...] | None = None,
+        expires: int | None = None,
+        default_persistent: bool | None = None,
+    ) -> Shape:
+        """The same with these headers instead of its own. `holes` and `expires` (ms since the epoch) are changed where they are given;
+        `default_persistent` is for messages whose sender said nothing about it."""
         return Shape(
             headers,
-            holes=self.holes,
-            persistent=self.persistent,
+            holes=self.holes if holes is None else holes,
+            persistent=default_persistent if self.persistent is None else self.persistent,
             priority=self.priority,
-            expires=self.expires,
+            expires=self.expires if expires is None else expires,
             has_length=self.has_length,
         )
 
@@ -221,6 +232,23 @@ class Run:
     def stop(self) -> int:
         """The offset after the last message."""
         return self.first + len(self.bodies)
+
+    def part(
+        self, low: int, high: int, *, shape: Shape | None = None, bodies: Sequence[bytes] | None = None, routing: int | None = None
+    ) -> Run:
+        """Its messages low .. high-1, counted from its first, with their offsets, as a run of its own; `shape`, `bodies` and `routing` in
+        place of its own where they are given. A shape with holes has those of this one."""
+        shape = self.shape if shape is None else shape
+        return Run(
+            shape,
+            self.bodies[low:high] if bodies is None else bodies,
+            tuple([column[low:high] for column in self.columns]) if shape.holes else (),
+            first=self.first + low if self.first >= 0 else -1,
+            arrived=self.arrived,
+            routing=self.routing if routing is None else routing,
+            sender=self.sender,
+            queue=self.queue,
+        )
 
     def large(self, index: int) -> Large:
         """The handle of a body, where `is_large`."""

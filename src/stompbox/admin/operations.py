@@ -153,7 +153,7 @@ class Going:
 
     def begin(self) -> None:
         """What follows changes something."""
-        self.broker.engine.now = self.broker.now()
+        self.broker.set_time()
 
     async def done(self, begin: Callable[[Callable[[], None]], None]) -> bool:
         """Begins what goes on in portions, and calls what it was given at the end. False when that takes longer than ANSWER_WITHIN."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from numbers import Real
-from typing import Final, TypeAlias
+from typing import Final, Never, TypeAlias
 
 from stompbox.errors import UsageError
 from stompbox.stomp.codec import Decoder, Limits, encode, encode_headers
@@ -156,7 +156,7 @@ def _octets(body: Body, headers: Headers | None, *, text_length: bool) -> tuple[
 
 def decode_frame(octets: bytes, version: Version) -> Frame:
     """An own frame read back: what a report about it shows."""
-    decoder = Decoder(CLIENT_COMMANDS, Limits(*[len(octets)] * 5))
+    decoder: Decoder[Never] = Decoder(CLIENT_COMMANDS, Limits(*[len(octets)] * 5))
     decoder.version = version
     found = next(iter(decoder.receive(octets)))
     assert isinstance(found, Frame)

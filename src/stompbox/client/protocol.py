@@ -130,7 +130,7 @@ class ClientProtocol:
         self.has_confirmed = False
         self._retired: dict[bytes, None] = {}  # subscriptions that ended: what is still on its way for them is no surprise
         self._given_up: dict[int, None] = {}  # receipts that nobody waits for any more: no surprise, either
-        self._decoder = Decoder(SERVER_COMMANDS, options.limits)
+        self._decoder: Decoder[ReceiptRun | MessageRun] = Decoder(SERVER_COMMANDS, options.limits)
         self._reader: Reader | None = None
         self._goodbye = -1  # the receipt of our DISCONNECT
         self._send_every = self._expect_every = 0.0  # seconds, 0: no heart-beats that way
@@ -243,13 +243,14 @@ class ClientProtocol:
         events: list[Event] = []
         try:
             for item in self._decoder.receive(data):
-                kind = type(item)
-                if kind is ReceiptRun:
-                    self._receipts(item.numbers, events)  # type: ignore[attr-defined]
-                elif kind is MessageRun:
-                    events.append(item)  # type: ignore[arg-type]
+                if isinstance(item, MessageRun):
+                    events.append(item)
+                elif isinstance(item, ReceiptRun):
+                    self._receipts(item.numbers, events)
+                elif isinstance(item, Frame):
+                    self._frame(item, events)
                 else:
-                    self._frame(item, events)  # type: ignore[arg-type]
+                    raise TypeError(f"{item!r}: large bodies of the broker's come whole")
         except PeerError as error:
             if self.state is State.CONNECTING and data.startswith(_HTTP):
                 error = PeerError(error.code, "what answers there is a server of HTTP, and no STOMP broker")

@@ -101,7 +101,7 @@ class Reader:
         letters = b"".join(b"\\\\" if letter == b"\\" else letter for letter in version.escapes)
         self._is_escaped = re.compile(rb"[^\\]*+(?:\\[" + letters + rb"][^\\]*+)*+").fullmatch
 
-    def read(self, buffer: bytes, position: int) -> tuple[object, int] | None:
+    def read(self, buffer: bytes, position: int) -> tuple[ReceiptRun | MessageRun, int] | None:
         octet = buffer[position]
         if octet == _R:
             return self._receipts(buffer, position)
@@ -133,13 +133,13 @@ class Reader:
                 self._forms.pop()
             self._forms.insert(0, Form(names, self.version))
 
-    def _receipts(self, buffer: bytes, position: int) -> tuple[object, int] | None:
+    def _receipts(self, buffer: bytes, position: int) -> tuple[ReceiptRun, int] | None:
         found = _RECEIPTS.match(buffer, position)
         if found is None:
             return None
         return ReceiptRun([*map(int, _RECEIPT_ID.findall(buffer, position, found.end()))]), found.end()
 
-    def _messages(self, form: Form, buffer: bytes, position: int) -> tuple[object, int] | None:
+    def _messages(self, form: Form, buffer: bytes, position: int) -> tuple[MessageRun, int] | None:
         """All messages of one route from `position` on that are whole and look like `form`."""
         match, groups = form.match, form.groups
         counted = groups[2] != 0

@@ -90,7 +90,7 @@ class Broker:
         unsaid = identified(recovered, new_id)
         settings, wildcards = configuration.settings_of(), configuration.wildcards()
         self.engine = Engine(settings, wildcards=wildcards, epoch=epoch + 1, is_durable=is_durable, new_id=new_id)
-        self.engine.now = self.now()
+        self.set_time()
         self.engine.chance = random.random
         self.engine.persists_ids = configuration.persist_id_cache
         limit_memory(self.engine, configuration)
@@ -163,6 +163,10 @@ class Broker:
     def now(self) -> int:
         """ms since the epoch."""
         return int(time.time() * 1000)
+
+    def set_time(self) -> None:
+        """Tells the engine what time it is: whatever comes from outside does so first, and nobody else does."""
+        self.engine.now = int(time.time() * 1000)
 
     def new_session(self) -> int:
         self._next_session += 1
@@ -316,7 +320,7 @@ class Broker:
 
     def _flush_again(self) -> None:
         self._flush_planned = False
-        self.engine.now = self.now()
+        self.set_time()
         self.flush(is_turn_over=True)
 
     def _plan_tick(self, deadline: int) -> None:
@@ -369,7 +373,7 @@ class Broker:
         if self.engine.commits.is_held:
             self.loop.call_later(RELOAD, self.try_commit)
         elif not self.committer.is_busy:
-            self.engine.now = self.now()
+            self.set_time()
             self._start_commit()
 
     def _start_commit(self) -> None:
@@ -395,7 +399,7 @@ class Broker:
         if self.has_failed:
             return
         self.committer.is_busy = False
-        self.engine.now = self.now()
+        self.set_time()
         if error is None:
             self.engine.committed()
             self.disk.worked()

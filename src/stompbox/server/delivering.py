@@ -208,9 +208,7 @@ class Deliveries:
     def _transformed_whole(self, consumer: Consumer, transform: Transform, output: Output, offset: int, body: bytes) -> bytes:
         """The same, once all pieces of a large body are there."""
         run, index = output.run, offset - output.run.first
-        columns = tuple([column[index : index + 1] for column in run.columns])
-        whole = Run(run.shape, [body], columns, first=offset, arrived=run.arrived, routing=run.routing, sender=run.sender, queue=run.queue)
-        return self._transformed(consumer, transform, output, whole, offset)
+        return self._transformed(consumer, transform, output, run.part(index, index + 1, bodies=[body]), offset)
 
     def __repr__(self) -> str:
         return f"<Deliveries waiting={len(self.waiting)}>"

@@ -26,7 +26,7 @@ from stompbox.config.settings import AddressFullPolicy
 from stompbox.message import Run
 from stompbox.stomp.frames import Frame
 from stompbox.stomp.large import Piece
-from stompbox.stomp.runs import Acks, Sends
+from stompbox.stomp.runs import Acks, Event, Sends
 
 if TYPE_CHECKING:
     from stompbox.server.broker import Broker
@@ -59,11 +59,6 @@ def judged(event: Sends, addresses: Iterable[Address]) -> list[tuple[int, int, b
     return found
 
 
-def part(event: Sends, first: int, stop: int) -> Sends:
-    columns = tuple([column[first:stop] for column in event.columns])
-    return Sends(event.shape, event.bodies[first:stop], columns, event.receipts[first:stop], event.transaction)
-
-
 def refuse(connection: Connection, event: Sends, addresses: Iterable[Address]) -> None:
     """None of these is taken."""
     refusing = [address.limits for address in addresses if address.limits and address.limits.policy is AddressFullPolicy.FAIL]
@@ -90,10 +85,10 @@ class Holding:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self.events: list[object] = []
+        self.events: list[Event] = []
         self.size = 0
 
-    def takes(self, event: object) -> bool:
+    def takes(self, event: Event) -> bool:
         """Whether it is to wait. If not, it is to be obeyed at once."""
         if isinstance(event, Acks):
             return False
@@ -116,7 +111,7 @@ class Holding:
         return f"<Holding {len(self.events)} events {self.size} octets>"
 
 
-def _size(event: object) -> int:
+def _size(event: Event) -> int:
     if isinstance(event, Sends):
         return sum(map(len, event.bodies)) + EACH * len(event.bodies)
     if isinstance(event, Piece):

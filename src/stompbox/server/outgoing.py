@@ -236,7 +236,7 @@ class Outgoing:
 
     def _write_on(self) -> None:
         broker = self.connection.broker
-        broker.engine.now = broker.now()
+        broker.set_time()
         self.connection.write_out()
         broker.flush()
 

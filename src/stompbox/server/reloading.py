@@ -96,7 +96,7 @@ def taking(broker: Broker, configuration: Configuration, stays: list[str]) -> It
     broker.users = Users(configuration.users, configuration.authentication_cache_size)
     broker.permissions = configuring.permissions_of(configuration)
     engine = broker.engine
-    engine.now = broker.now()
+    broker.set_time()
     broker.ledger.most = configuration.max_client_memory
     broker.selectors.limit(configuration.max_selector_cache_memory)
     configuring.limit_memory(engine, configuration)

@@ -175,7 +175,7 @@ class Turns:
         self._until, self._lent = now + self.budget, 0.0
         if not self._is_begun:
             self._begin(now)
-        broker.engine.now = broker.now()
+        broker.set_time()
         self._go_through(self._outward, now + self.budget / 2)
         if not (self._owes_engine and broker.engine.later):
             self._go_through(self._inward, self._until)

@@ -26,7 +26,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from typing import Final, Protocol
+from typing import Final, Generic, Never, Protocol, TypeVar
 
 from stompbox.errors import FrameError, UsageError
 from stompbox.stomp.frames import (
@@ -63,10 +63,16 @@ class Limits:
     before_login: int = 64 * 1024  # a whole frame, while nobody knows who is talking
 
 
-class RunReader(Protocol):
+Single = Frame | Opening | Piece | Ending
+"""What comes one by one: a frame, or a part of one whose body is large."""
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class RunReader(Protocol[R_co]):
     """Reads what comes in runs (runs.py): SEND and ACK frames that look alike."""
 
-    def read(self, buffer: bytes, position: int) -> tuple[object, int] | None:
+    def read(self, buffer: bytes, position: int) -> tuple[R_co, int] | None:
         """The run that begins at `position` and where it ends, or None: then the frame is read the careful way."""
 
     def learn(self, head: bytes, frame: Frame) -> None:
@@ -79,8 +85,10 @@ def _by_octets(commands: frozenset[str]) -> Mapping[bytes, str]:
     return {command.encode(): command for command in commands}
 
 
-class Decoder:
-    """Feed bytes, take frames. `version` may change between two frames: a CONNECT decides how the next one reads.
+class Decoder(Generic[R]):
+    """Feed bytes, take frames, and runs of them (R) where there is a reader for those.
+
+    `version` may change between two frames: a CONNECT decides how the next one reads.
 
     Never rescans, whatever the pieces: time is linear in the bytes fed. What `receive` returns must be taken to its end
     before the next call. After an error it must not be fed again.
@@ -95,7 +103,7 @@ class Decoder:
         self.commands = _by_octets(commands)
         self.limits = limits
         self.version: Version = V10
-        self.runs: RunReader | None = None
+        self.runs: RunReader[R] | None = None
         self.large_from = 0  # octets from which on the body of a SEND comes in pieces; 0: never
         self.may_stream: Callable[[Mapping[str, str]], bool] = lambda _: True  # unless its headers say that it is wanted whole
         self.logged_in = commands == SERVER_COMMANDS  # a client has no stranger in front of it
@@ -107,8 +115,8 @@ class Decoder:
         self._streams_at = 0  # octets of _rest from which on that body is large
         self._body: Body | None = None  # the large body that it is in the middle of
 
-    def receive(self, data: bytes) -> Iterator[object]:
-        """Yields each Frame (or run, where `runs` is set; or what large.py has) that `data` completes. Raises FrameError at the
+    def receive(self, data: bytes) -> Iterator[Single | R]:
+        """Yields each frame (or run, where `runs` is set; or what large.py has) that `data` completes. Raises FrameError at the
         first fault."""
         if not self._rest:
             return self._frames(data)
@@ -153,7 +161,7 @@ class Decoder:
         most = min(self.limits.body, self.limits.control) if command in CONTROL_COMMANDS else self.limits.body
         return most if self.logged_in else min(most, max(0, self.limits.before_login - head))
 
-    def _frames(self, data: bytes) -> Iterator[object]:
+    def _frames(self, data: bytes) -> Iterator[Single | R]:
         position, size = 0, len(data)
         if self._body is not None:
             position = yield from self._go_on(self._body, data, 0)
@@ -180,7 +188,7 @@ class Decoder:
             if self._body is not None:
                 position = yield from self._go_on(self._body, data, position)
 
-    def _go_on(self, body: Body, data: bytes, position: int) -> Generator[object, None, int]:
+    def _go_on(self, body: Body, data: bytes, position: int) -> Generator[Piece | Ending, None, int]:
         """What `data` has of a large body from `position` on, and where the next frame begins."""
         if body.left is None:
             stop = data.find(_NUL, position)
@@ -273,7 +281,7 @@ class Decoder:
         return stop
 
 
-def faulty(error: FrameError) -> Iterator[object]:
+def faulty(error: FrameError) -> Iterator[Never]:
     """What a decoder gives that finds a fault before anything else."""
     raise error
     yield

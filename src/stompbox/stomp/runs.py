@@ -23,6 +23,7 @@ from typing import Final
 
 from stompbox.errors import IllegalFrame
 from stompbox.message import GROUP_SEQUENCE, Shape
+from stompbox.stomp.codec import Single
 from stompbox.stomp.frames import Frame
 from stompbox.stomp.shapes import SEQUENCE, shape_of
 from stompbox.stomp.versions import Version
@@ -77,6 +78,10 @@ class Sends:
         self.receipts = receipts
         self.transaction = transaction
 
+    def part(self, low: int, high: int) -> Sends:
+        columns = tuple([column[low:high] for column in self.columns])
+        return Sends(self.shape, self.bodies[low:high], columns, self.receipts[low:high], self.transaction)
+
     def __repr__(self) -> str:
         return f"<Sends {self.shape.destination} n={len(self.bodies)} receipts={len(self.receipts)} transaction={self.transaction}>"
 
@@ -92,6 +97,10 @@ class Acks:
 
     def __repr__(self) -> str:
         return f"<Acks queue={self.queue} n={len(self.offsets)}>"
+
+
+Event = Single | Sends | Acks
+"""What a broker's decoder yields."""
 
 
 def has_meaning(name: str) -> bool:

@@ -5,6 +5,11 @@
 In CONNECTING nothing is legal: what a client has sent behind its CONNECT waits, and is dropped when the CONNECT is refused.
 Only `open` leads on from there, and only the code that writes CONNECTED calls it.
 
+Frames pass by the table one by one. Runs (runs.py) do not, nor do the pieces of a large body: they are asked for the state alone, once for
+all of them (`require_open`), because the rest of what `receive` asks is known of them. In OPEN a SEND and an ACK are legal and lead nowhere
+else; a run of SENDs has a destination, else it would have no shape; a run of ACKs is read by a pattern that has the header `id`, and only
+in the version that needs no other; both may be part of a transaction. Of a large SEND its opening has been here, as a frame.
+
 This file decides whether a frame is legal here and now. What it does is decided in server/; how it looks on the wire in codec.py.
 """
 
@@ -81,7 +86,7 @@ class Session:
         return self.state is State.OPEN
 
     def require_open(self, command: str) -> None:
-        """For what comes in another form than frames: runs, pieces of large bodies. Raises IllegalFrame."""
+        """Raises IllegalFrame for what comes in another form than frames (see the head of this file) before CONNECTED or at the end."""
         if self.state is not State.OPEN:
             self._refuse(command)
 

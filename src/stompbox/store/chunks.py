@@ -457,7 +457,7 @@ def with_bodies(blob: bytes, first: int, read_part: Callable[[int, int], bytes])
     for run in decode(blob, first):
         if run.is_large:
             bodies = [_whole(run.large(index), read_part) for index in range(len(run))]
-            found.append(Run(run.shape, bodies, run.columns, first=run.first, arrived=run.arrived, routing=run.routing))
+            found.append(run.part(0, len(run), bodies=bodies))
         else:
             found.append(run)
     return encode(found, first)
@@ -476,9 +476,9 @@ def _parted(run: Run, stretches: list[int]) -> Iterator[Run]:
     """The runs that one stored run was made of, by arrival."""
     start = 0
     for count, after in zip(stretches[::2], stretches[1::2], strict=True):
-        part = slice(start, start + count)
-        columns = tuple([column[part] for column in run.columns])
-        yield Run(run.shape, run.bodies[part], columns, first=run.first + start, arrived=run.arrived + after, routing=run.routing)
+        part = run.part(start, start + count)
+        part.arrived += after
+        yield part
         start += count
 
 
@@ -509,12 +509,6 @@ def split(run: Run, limit: int) -> Iterator[Run]:
     ends = list(accumulate([len(body) + EACH for body in run.bodies]))
     for index, end in enumerate(ends):
         if end - begun > limit and index > start:
-            yield cut(run, start, index)
+            yield run.part(start, index)
             start, begun = index, ends[index - 1]
-    yield cut(run, start, len(ends))
-
-
-def cut(run: Run, start: int, stop: int) -> Run:
-    """Its messages start .. stop-1, counted from its first."""
-    columns = tuple([column[start:stop] for column in run.columns])
-    return Run(run.shape, run.bodies[start:stop], columns, first=run.first + start, arrived=run.arrived, routing=run.routing)
+    yield run.part(start, len(ends))

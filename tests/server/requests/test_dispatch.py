@@ -19,9 +19,7 @@ from stompbox.stomp.versions import VERSIONS
 def served(monkeypatch: pytest.MonkeyPatch, name: str) -> tuple[bytes, int]:
     """What is answered to a request while which a reload takes its right away, and how often it was asked."""
     asked = 0
-    broker: Any = SimpleNamespace(
-        engine=SimpleNamespace(now=0), now=lambda: 1, permissions="old", errors=Counter[str](), flush=lambda: None
-    )
+    broker: Any = SimpleNamespace(set_time=lambda: None, permissions="old", errors=Counter[str](), flush=lambda: None)
     connection: Any = SimpleNamespace(
         broker=broker, names=SimpleNamespace(without_space=str), is_lost=False, is_ended=False, out=[],
         session=SimpleNamespace(version=VERSIONS["1.2"]), write_out=lambda: None,

@@ -455,10 +455,7 @@ class Address:
         """A run message by message, where each goes to another of very many anycast queues; else the run."""
         if len(self.anycast) <= FEW or not run.routing & ANYCAST or run.queue or len(run.bodies) == 1:
             return [run]
-        return [
-            Run(run.shape, [body], tuple([[column[at]] for column in run.columns]), routing=run.routing, sender=run.sender)
-            for at, body in enumerate(run.bodies)
-        ]
+        return [run.part(at, at + 1) for at in range(len(run.bodies))]
 
     def _of_topics(self, run: Run, limit: int) -> Groups:
         plan = run.shape.verdicts.get(self)

@@ -120,6 +120,4 @@ def forward(engine: Engine, name: str, run: Run, routing: int) -> bool:
 
 def copy(run: Run, first: int, stop: int) -> Run:
     """Messages first .. stop-1 once more."""
-    low, high = first - run.first, stop - run.first
-    columns = tuple([column[low:high] for column in run.columns])
-    return Run(run.shape, run.bodies[low:high], columns, routing=run.routing & KINDS, sender=run.sender, queue=run.queue)
+    return run.part(first - run.first, stop - run.first, routing=run.routing & KINDS)

@@ -141,8 +141,7 @@ class AddressLimits:
         self.address.engine.undelivered.note(self.address.name, CODE, Fate.DROPPED, gone)
         if not fits:
             return None
-        columns = tuple([column[:fits] for column in run.columns])
-        return Run(run.shape, run.bodies[:fits], columns, arrived=run.arrived, routing=run.routing, sender=run.sender, queue=run.queue)
+        return run.part(0, fits)
 
     def __repr__(self) -> str:
         return f"<Limits of {self.address.name}: {self.policy.value} {self.reason}{' full' if self.is_full else ''}>"

@@ -307,4 +307,4 @@ def _shape(address: Address, queue: Queue | None, shape: Shape, holes: tuple[str
         came[ORIGINAL_QUEUE] = local(queue.name)
     if ORIGINAL_ADDRESS not in shape.headers and ORIGINAL_ADDRESS not in holes:
         headers |= came
-    return Shape(headers | why, holes=holes, persistent=shape.persistent, priority=shape.priority, has_length=shape.has_length)
+    return shape.with_headers(headers | why, holes=holes, expires=0)

@@ -19,7 +19,7 @@ from stompbox.broker.queues import paging
 from stompbox.broker.queues.paging import is_doubtful
 from stompbox.broker.work import COPY
 from stompbox.config.spaces import MARK, is_inside, space_of
-from stompbox.message import ANYCAST, MULTICAST, ORIGINAL_ADDRESS, ORIGINAL_ID, ORIGINAL_QUEUE, Run, Shape
+from stompbox.message import ANYCAST, MULTICAST, ORIGINAL_ADDRESS, ORIGINAL_ID, ORIGINAL_QUEUE, Run
 
 if TYPE_CHECKING:
     from stompbox.broker.engine import Engine
@@ -157,9 +157,7 @@ def _without_what_was_added(run: Run, low: int, high: int) -> Run:
     shape = run.shape
     kept = [(name, column[low:high]) for name, column in zip(shape.holes, run.columns, strict=True) if name not in redelivery.ADDED]
     headers = {name: value for name, value in shape.headers.items() if name not in redelivery.ADDED}
-    changed = Shape(
-        headers, holes=tuple([name for name, _ in kept]), persistent=shape.persistent, priority=shape.priority, has_length=shape.has_length
-    )
+    changed = shape.with_headers(headers, holes=tuple([name for name, _ in kept]), expires=0)
     return Run(changed, run.bodies[low:high], tuple([column for _, column in kept]), sender=run.sender)
 
 

@@ -31,7 +31,7 @@ from stompbox.broker.addresses.makers import Maker
 from stompbox.broker.timers import Alarm
 from stompbox.config.settings import AddressFullPolicy
 from stompbox.errors import IllegalFrame, Refused, StompboxError
-from stompbox.message import DUPLICATE_ID, NUMBER, SCHEDULED, Run, Shape
+from stompbox.message import DUPLICATE_ID, NUMBER, SCHEDULED, Run
 from stompbox.store.chunks import decode, encode
 
 if TYPE_CHECKING:
@@ -152,10 +152,7 @@ class Schedules:
         if NUMBER in headers and self.numbers_of(run.sender):
             columns = ([headers.pop(NUMBER).encode()],)
         shape = run.shape
-        plain = Shape(
-            {**headers, JOB: id}, holes=(NUMBER,) if columns else (), persistent=shape.persistent, priority=shape.priority,
-            expires=shape.expires, has_length=shape.has_length,
-        )  # fmt: skip
+        plain = shape.with_headers({**headers, JOB: id}, holes=(NUMBER,) if columns else ())
         one = Run(plain, run.bodies[index : index + 1], columns, routing=run.routing, queue=run.queue)
         first = after(special.cron, now) + special.delay if special.cron else special.delivery_time(now) or now + special.period
         return Schedule(

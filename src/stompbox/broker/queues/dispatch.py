@@ -27,7 +27,7 @@ from stompbox.broker.logs.segments import Segment, values_of
 from stompbox.broker.queues.consumer import Binding, RoundRobin, takes
 from stompbox.broker.queues.lanes import Head, Key, Lane
 from stompbox.broker.work import MESSAGE
-from stompbox.message import GROUP, GROUP_SEQUENCE, Run, Shape
+from stompbox.message import GROUP, GROUP_SEQUENCE, Run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -254,10 +254,9 @@ class Groups:
 
 def _with_header(run: Run, offset: int, name: str) -> Run:
     """One message of a run, with a header more."""
-    shape, index = run.shape, offset - run.first
+    index = offset - run.first
     headers = {**run.headers(index), name: "true"}
-    changed = Shape(headers, persistent=shape.persistent, priority=shape.priority, expires=shape.expires, has_length=shape.has_length)
-    return Run(changed, [run.bodies[index]], first=offset, arrived=run.arrived, routing=run.routing, sender=run.sender)
+    return run.part(index, index + 1, shape=run.shape.with_headers(headers, holes=()))
 
 
 def hand_out_groups(queue: Queue, groups: Groups, segment: Segment, lane: Lane, takers: RoundRobin) -> bool:

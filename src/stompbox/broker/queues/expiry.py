@@ -59,9 +59,7 @@ def with_expiry(shape: Shape, settings: AddressSettings, now: int) -> Shape:
         headers = {name: value for name, value in headers.items() if name not in ("expires", EXPIRATION)}
         if expires:
             headers["expires"] = str(expires)
-    changed = Shape(
-        headers, holes=shape.holes, persistent=shape.persistent, priority=shape.priority, expires=expires, has_length=shape.has_length
-    )
+    changed = shape.with_headers(headers, expires=expires)
     shape.cache[_WITH_EXPIRY] = key, changed
     return changed
 

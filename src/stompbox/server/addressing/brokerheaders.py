@@ -14,7 +14,7 @@ stamp (the rule) never come here.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
@@ -49,11 +49,6 @@ def spelled(number: int) -> bytes:
     return b"STOMP%d" % number
 
 
-def with_headers(shape: Shape, headers: Mapping[str, str], *, persistent: bool | None, expires: int) -> Shape:
-    """The same shape with other headers; its holes stay."""
-    return Shape(headers, holes=shape.holes, persistent=persistent, priority=shape.priority, expires=expires, has_length=shape.has_length)
-
-
 class Stamps:
     """Of one connection. `user` is its login, which MESSAGE carries where `shows_user`; without one it may not send where `needs_user`.
     `numbers` are the broker's, each given once."""
@@ -85,7 +80,7 @@ class Stamps:
             self.known[shape] = known
         if shape.expires and self.options.relative_expires and not is_date:
             until = now + shape.expires
-            return with_headers(known, {**known.headers, "expires": str(until)}, persistent=known.persistent, expires=until)
+            return known.with_headers({**known.headers, "expires": str(until)}, expires=until)
         return known
 
     def with_ids(self, shape: Shape, columns: Columns, count: int) -> tuple[Shape, Columns]:
@@ -114,15 +109,13 @@ class Stamps:
         persistent = shape.persistent if shape.persistent is not None else self.options.default_persistent
         if headers is shape.headers and persistent is shape.persistent:
             return shape
-        return with_headers(shape, headers, persistent=persistent, expires=shape.expires)
+        return shape.with_headers(headers, default_persistent=persistent)
 
 
 def _with_hole(shape: Shape) -> Shape:
     headers = {name: value for name, value in shape.headers.items() if name != NUMBER}
     holes = (*[name for name in shape.holes if name != NUMBER], NUMBER)
-    return Shape(
-        headers, holes=holes, persistent=shape.persistent, priority=shape.priority, expires=shape.expires, has_length=shape.has_length
-    )  # fmt: skip
+    return shape.with_headers(headers, holes=holes)
 
 
 def _check_names(names: Iterable[str]) -> None:

@@ -16,7 +16,7 @@ from stompbox.errors import IllegalFrame, Refused
 from stompbox.message import ANYCAST, MULTICAST, Run, Shape
 from stompbox.security import Right
 from stompbox.server.addressing import arguments
-from stompbox.server.addressing.brokerheaders import REMEMBERED, with_headers
+from stompbox.server.addressing.brokerheaders import REMEMBERED
 from stompbox.server.addressing.naming import Route
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def answered(connection: Connection, shape: Shape, reply: Destination) -> Shape:
     if known is not None:
         return known
     shown = destinations.shown(connection.make_temporary(reply), as_openmq=connection.options.openmq_temporary_names)
-    changed = with_headers(shape, {**shape.headers, "reply-to": shown}, persistent=shape.persistent, expires=shape.expires)
+    changed = shape.with_headers({**shape.headers, "reply-to": shown})
     if len(connection.answered) >= REMEMBERED:
         connection.answered.clear()
     connection.answered[shape] = changed

@@ -106,4 +106,4 @@ def _changed(transform: Transform, way: Way, run: Run, index: int, user: str) ->
     if run.shape.has_length:
         headers["content-length"] = str(len(letter.body))
     shape = shape_of(headers)
-    return Run(shape, [letter.body], first=run.first + index, arrived=run.arrived, routing=run.routing, sender=run.sender, queue=run.queue)
+    return run.part(index, index + 1, shape=shape, bodies=[letter.body])

@@ -8,11 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from stompbox.server.frames import acknowledging, connecting, sending, subscribing, transactions
+from stompbox.stomp.frames import Frame
 
-COMMANDS: Final[Mapping[str, Callable[[Any, Any], Iterator[None] | None]]] = MappingProxyType(
+if TYPE_CHECKING:
+    from stompbox.server.session.connection import Connection
+
+Handler = Callable[["Connection", Frame], Iterator[None] | None]
+"""What a command does; what takes long, in steps that are left to take."""
+
+COMMANDS: Final[Mapping[str, Handler]] = MappingProxyType(
     {
         "CONNECT": connecting.connect, "STOMP": connecting.connect, "DISCONNECT": connecting.disconnect,
         "SEND": sending.send,

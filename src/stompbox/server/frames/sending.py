@@ -146,7 +146,7 @@ def _is_too_much(connection: Connection, event: Sends, addresses: Sequence[Addre
     if all(is_taken for _, _, is_taken in stretches):
         return False
     for first, stop, is_taken in stretches:
-        part = limiting.part(event, first, stop)
+        part = event.part(first, stop)
         if connection.is_ended:  # STOMP 1.2, ERROR: nothing behind it is obeyed
             break
         if is_taken:
@@ -164,7 +164,7 @@ def _is_divided(connection: Connection, event: Sends, addresses: Sequence[Addres
         return False
     for _, same in groupby(range(len(is_stored)), is_stored.__getitem__):
         indices = list(same)
-        part = limiting.part(event, indices[0], indices[-1] + 1)
+        part = event.part(indices[0], indices[-1] + 1)
         if connection.is_ended:  # STOMP 1.2, ERROR: nothing behind it is obeyed
             break
         try:

@@ -158,7 +158,7 @@ async def _subscribe_at(connection: Connection, frame: Frame, name: str, timesta
     try:
         offset = 0 if address is None else await _offset_at(connection, address, timestamp)
         if not connection.is_ended:
-            broker.engine.now = broker.now()
+            broker.set_time()
             connection.obey_again(Frame(frame.command, {**frame.headers, _NAMES[0]: str(offset)}, frame.body))
     except StompboxError as error:
         if not connection.is_ended:

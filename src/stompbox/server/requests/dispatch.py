@@ -119,7 +119,7 @@ def receive(connection: Connection, frame: Frame) -> None:
 
 async def _serve(connection: Connection, frame: Frame) -> None:
     broker = connection.broker
-    broker.engine.now = broker.now()
+    broker.set_time()
     name = frame.headers.get("request", "")
     try:
         handler = REQUESTS.get(name)

@@ -208,7 +208,7 @@ async def reset(broker: Broker, name: str, text: str, only: str = "") -> int:
     if only and not found:
         raise Refused("no-such-address", f"reader group {local(name)!r} does not read address {local(only)!r}")
     starting = await starting_at(broker, text, found)
-    broker.engine.now = broker.now()
+    broker.set_time()
     moved = 0
     async for address in in_turns(broker.turns, found):
         if name in address.groups:

@@ -44,7 +44,7 @@ from stompbox.server.addressing.routing import addressed, made_queue, require_al
 from stompbox.server.requests.incoming import Kind, runs_of
 from stompbox.server.requests.replies import in_turns, stored
 from stompbox.store.base import PIECE
-from stompbox.store.chunks import EACH, cut, decode, joined, shape_bytes, shape_of, split
+from stompbox.store.chunks import EACH, decode, joined, shape_bytes, shape_of, split
 
 if TYPE_CHECKING:
     from stompbox.server.broker import Broker
@@ -206,7 +206,7 @@ async def looked_at(connection: Connection, attempts: Sequence[Attempt]) -> Look
         for attempt, summary in zip(some, await broker.committer.do(partial(_summaries, read, some)), strict=True):
             is_enough = True
             for key, *sizes in summary:
-                broker.engine.now = broker.now()
+                broker.set_time()
                 is_enough &= look.at(shape_of(key), *sizes)
                 if broker.turns.clock() > until:
                     until = await broker.turns.give_way()
@@ -221,7 +221,7 @@ async def _closer(look: Look, attempt: Attempt) -> None:
     async for run in in_turns(broker.turns, _steps(await _read(broker, attempt))):
         special = run.shape.special
         if run.shape.retain or (special is not None and (special.repeats or special.is_numbered)):
-            broker.engine.now = broker.now()
+            broker.set_time()
             look.closer(run)
 
 
@@ -320,7 +320,7 @@ class _Way:
         while not publication.is_whole:
             if not self._runs:
                 await self._read_ahead()
-            broker.engine.now = broker.now()
+            broker.set_time()
             is_first = not publication.is_decided
             if is_first:
                 self._decide()
@@ -452,7 +452,7 @@ class _Way:
         while count and runs:
             run = runs.popleft()
             if len(run) > count:
-                runs.appendleft(cut(run, count, len(run)))
+                runs.appendleft(run.part(count, len(run)))
             count -= min(count, len(run))
 
     async def _stored(self) -> None:

@@ -17,7 +17,7 @@ from stompbox.broker.queues import matching
 from stompbox.message import Run, Shape
 from stompbox.selectors import Selector
 from stompbox.store.base import StoredChunk
-from stompbox.store.chunks import cut, decode, encode, tables
+from stompbox.store.chunks import decode, encode, tables
 from stompbox.store.extracts import extract
 
 
@@ -63,7 +63,7 @@ class Picking:
         for is_taken, group in groupby(self._each(run)):
             stop = at + len(list(group))
             if is_taken:
-                yield cut(run, at, stop)
+                yield run.part(at, stop)
             at = stop
 
     def _each(self, run: Run) -> list[bool]:

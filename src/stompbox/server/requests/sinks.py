@@ -71,7 +71,7 @@ async def stage(connection: Connection, frame: Frame) -> Answer:
     except BaseException:
         sinks.release(attempt)
         raise
-    broker.engine.now = broker.now()
+    broker.set_time()
     if sinks.is_published(sink, batch, by_destination=is_by_destination):
         sinks.release(attempt)
         return json_answer({"staged": 0})

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from secrets import token_hex
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from stompbox.broker import transactions
 from stompbox.broker.addresses.address import Address
@@ -43,8 +43,7 @@ from stompbox.stomp.codec import Decoder, Limits, escape, unescape
 from stompbox.stomp.codec import encode as encode_frame
 from stompbox.stomp.frames import Frame
 from stompbox.stomp.heartbeat import Action, Agreement, Pulse
-from stompbox.stomp.large import Ending, Opening, Piece
-from stompbox.stomp.runs import Sends
+from stompbox.stomp.runs import Acks, Sends
 from stompbox.stomp.session import Session, State
 from stompbox.stomp.versions import SUPPORTED
 
@@ -54,6 +53,8 @@ if TYPE_CHECKING:
     from stompbox.server.session.framelog import FrameLog
 
 log = logging.getLogger("stompbox.connection")
+
+E = TypeVar("E")  # a frame or a run
 
 
 class Connection:
@@ -80,7 +81,7 @@ class Connection:
             allow_transacted_subscriptions=options.transacted_subscriptions,
             makes_ids=options.openmq_subscription_ids,
         )
-        self.decoder = Decoder(limits=limits_of(options))
+        self.decoder: Decoder[Sends | Acks] = Decoder(limits=limits_of(options))
         self.user = User("")
         self.proof: str | None = None  # what its passcode was verified against (Users.again)
         self.host: str | None = None  # as its CONNECT said
@@ -136,11 +137,7 @@ class Connection:
         self.temporaries.space = space
         self.client_id = space + client_id if client_id else ""
 
-    def obey(self, frame: Frame | Opening | Piece | Ending) -> None:
-        """What is no run of SENDs or ACKs."""
-        if not isinstance(frame, Frame):
-            uploads.obey(self, frame)
-            return
+    def obey(self, frame: Frame) -> None:
         try:
             self.session.receive(frame)
         except IllegalFrame as error:
@@ -155,14 +152,14 @@ class Connection:
         """A frame that had to wait for something, without what was checked before."""
         self.attempt(COMMANDS[frame.command], frame, frame)
 
-    def attempt(self, command: Any, event: Any, frame: Frame | None) -> None:
-        """Obeys it, or says why not. What takes long goes on in steps (reading.py)."""
+    def attempt(self, command: Callable[[Connection, E], Iterator[None] | None], event: E, frame: Frame | None) -> None:
+        """Obeys an event, or says why not; `frame`: the one that it is, if it is no run. What takes long goes on in steps (reading.py)."""
         try:
             steps = command(self, event)
             if steps is not None:
                 self.reading.begin(steps, frame)
         except StompboxError as error:
-            if type(event) is Sends:
+            if isinstance(event, Sends):
                 self.refuse_each(error, event)
             else:
                 self.refuse(error, frame)
@@ -239,7 +236,7 @@ class Connection:
         """The system has taken all that was written."""
         if self.is_lost:
             return
-        self.broker.engine.now = self.broker.now()
+        self.broker.set_time()
         if self.outgoing is not None:
             self.write_out()
         else:
@@ -437,7 +434,7 @@ class Connection:
         if holding is not None and holding.messages:
             broker.engine.counters["not-taken"] += holding.messages
             log.info("%s: gone while %d messages waited for room; they were not taken", self.name, holding.messages)
-        broker.engine.now = broker.now()
+        broker.set_time()
         if not self.is_ended:
             self.end(is_failure=True)
         self.outgoing = None

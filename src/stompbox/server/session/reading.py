@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Final
 from weakref import proxy
 
 from stompbox.errors import FrameError, IllegalFrame, StompboxError
-from stompbox.server.frames import acknowledging, sending
+from stompbox.server.frames import acknowledging, sending, uploads
 from stompbox.server.limiting import Holding
 from stompbox.server.turns import FOREVER, SMALL
 from stompbox.stomp.codec import faulty
 from stompbox.stomp.frames import Frame
-from stompbox.stomp.runs import Acks, Sends
+from stompbox.stomp.runs import Acks, Event, Sends
 
 if TYPE_CHECKING:
     from stompbox.server.session.connection import Connection
@@ -46,7 +46,7 @@ class Reading:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.turns = connection.broker.turns
-        self.events: Iterator[object] | None = None  # the rest of a read
+        self.events: Iterator[Event] | None = None  # the rest of a read
         self.steps: Iterator[None] | None = None  # the rest of a frame before it
         self.left: deque[bytes] | None = None  # what came after it
         self.is_held = False
@@ -221,10 +221,10 @@ class Reading:
         """A frame takes long: its steps are taken before the next one is looked at. What they raise is the frame's ERROR."""
         self.steps, self._frame = steps, frame
 
-    def _obey_all(self, events: Iterator[object], until: float) -> None:
+    def _obey_all(self, events: Iterator[Event], until: float) -> None:
         """The frames of a read; when its turn is over the rest is left."""
         connection, clock = self.connection, self.turns.clock
-        connection.broker.engine.now = connection.broker.now()
+        connection.broker.set_time()
         self.events = None
         is_obeying, frames = self.steps is not None, self.turns.frames
         try:
@@ -235,16 +235,20 @@ class Reading:
             for event in () if connection.is_ended else events:
                 frames -= 1
                 if self.holding is None or not self.holding.takes(event):
-                    kind = type(event)
-                    if kind is not Frame:  # frames pass by the session's table by themselves
-                        connection.session.require_open("SEND" if kind is not Acks else "ACK")
-                    is_obeying = True
-                    if kind is Sends:
-                        connection.attempt(sending.sends, event, None)
-                    elif kind is Acks:
+                    if isinstance(event, Frame):
+                        is_obeying = True
+                        connection.obey(event)
+                    elif isinstance(event, Acks):
+                        connection.session.require_open("ACK")
+                        is_obeying = True
                         connection.attempt(acknowledging.acks, event, None)
                     else:
-                        connection.obey(event)  # type: ignore[arg-type]
+                        connection.session.require_open("SEND")
+                        is_obeying = True
+                        if isinstance(event, Sends):
+                            connection.attempt(sending.sends, event, None)
+                        else:
+                            uploads.obey(connection, event)
                     is_done = self.steps is None or self._take_steps(until)
                     if connection.is_ended:
                         break
