@@ -23,11 +23,11 @@ BY_ITSELF = {  # files directly in broker/ and server/ that are not on the lowes
         "engine": "engine", "recovery": "recovery",
     },
     "server": {
-        "broker": "broker", "configuring": "broker", "delivering": "broker", "timeouts": "broker",
+        "broker": "broker", "configuring": "broker", "delivering": "broker",
         "run": "run", "verifying": "run", "reloading": "run",
     },
 }  # fmt: skip
-TYPING_UPWARD = {"broker": 31, "server": 54}  # arrows that only the type checker follows; may fall, never rise
+TYPING_UPWARD = {"broker": 31, "server": 0}  # arrows that only the type checker follows; may fall, never rise
 
 ASSIGNED_FROM_OUTSIDE = 47  # see test_objects_own_their_state; may fall, never rise
 
@@ -84,6 +84,27 @@ def test_files_do_not_import_each_other_in_circles(house: str) -> None:
     while ready := {module for module, others in below.items() if module not in done and others <= done}:
         done |= ready
     assert sorted(below.keys() - done) == []
+
+
+CIRCLE = 4  # files of one room whose types may know each other
+
+
+@pytest.mark.parametrize("house", ["server"])
+def test_types_know_each_other_in_one_room_alone_and_in_few_files(house: str) -> None:
+    files = {source.module: {module for module, _ in arrows(source)} for source in HOUSE[house] if source.path.name != "__init__.py"}
+    reached = {module: reached_from(module, files) for module in files}
+    circles = {frozenset(other for other in reached[module] if module in reached[other]) for module in files if module in reached[module]}
+    assert [sorted(circle) for circle in circles if len(circle) > CIRCLE] == []
+    assert [sorted(circle) for circle in circles if len({room_of(module) for module in circle}) > 1] == []
+
+
+def reached_from(module: str, files: dict[str, set[str]]) -> set[str]:
+    found, left = set[str](), [module]
+    while left:
+        new = files.get(left.pop(), set()) - found
+        found |= new
+        left += new
+    return found
 
 
 def assigned(node: ast.AST) -> Iterator[ast.expr]:

@@ -21,7 +21,7 @@ from typing import Any
 import stompbox
 from stompbox.config import Configuration, load
 from stompbox.server.broker import Broker
-from stompbox.server.transport.tcp import Door, Socket
+from stompbox.server.transport.tcp import Acceptor, Socket
 from stompbox.stomp.codec import Decoder, encode
 from stompbox.stomp.frames import SERVER_COMMANDS, Frame
 from stompbox.stomp.versions import VERSIONS
@@ -148,7 +148,7 @@ class Client:
         self.broker = broker
         self.raising = raising or Raising()
         self.wire = Wire()
-        self.socket = Socket(broker, Door(broker, configuration.listeners[0].parse()))
+        self.socket = Socket(broker, Acceptor(broker, configuration.listeners[0].parse()))
         self.decoder = Decoder(SERVER_COMMANDS)
         self.seen = 0
         self.frames: list[Frame] = []

@@ -18,7 +18,7 @@ from stompbox.server import broker as server_broker
 from stompbox.server import committer, delivering
 from stompbox.server.broker import Broker
 from stompbox.server.requests import dispatch
-from stompbox.server.transport.tcp import Door, Socket
+from stompbox.server.transport.tcp import Acceptor, Socket
 from stompbox.stomp.codec import Decoder, encode
 from stompbox.stomp.frames import Frame
 from stompbox.stomp.versions import VERSIONS
@@ -336,7 +336,7 @@ def test_a_fault_in_a_hand_shake_ends_one_connection(tmp_path: Path, head: bytes
 
     async def story(world: World) -> None:
         wire = Wire()
-        socket = Socket(world.broker, Door(world.broker, world.settings.listeners[0].parse()))
+        socket = Socket(world.broker, Acceptor(world.broker, world.settings.listeners[0].parse()))
         socket.connection_made(wire)
         key = b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
         socket.data_received(head + b"Host: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n" + key)

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from stompbox.config import Configuration, ListenerTable
 from stompbox.server.broker import Broker
-from stompbox.server.transport.tcp import Door, Socket
+from stompbox.server.transport.tcp import Acceptor, Socket
 from stompbox.server.turns import Turns
 from stompbox.stomp.codec import Decoder, encode
 from stompbox.stomp.frames import SERVER_COMMANDS, Frame
@@ -126,7 +126,7 @@ class World:
         budget = self.settings.max_turn_time / 1000
         self.broker.turns = Turns(self.broker, self.settings, Clock(budget / LOOKS))
         self.broker.faults.on_stop = lambda: None
-        self.door = Door(self.broker, listener.parse())
+        self.door = Acceptor(self.broker, listener.parse())
 
     def client(self, version: str = "1.1", headers: Mapping[str, str] | None = None) -> Client:
         """`headers`: more of its CONNECT."""

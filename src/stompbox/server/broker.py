@@ -42,6 +42,7 @@ from stompbox.server.counting import Counting
 from stompbox.server.delivering import Deliveries
 from stompbox.server.disk import Disk
 from stompbox.server.faults import Faults, watch
+from stompbox.server.frames.timeouts import Timeouts
 from stompbox.server.frames.uploads import disk_failed
 from stompbox.server.hosts import Hosts
 from stompbox.server.ledger import Ledger
@@ -53,16 +54,16 @@ from stompbox.server.releasing import Releases
 from stompbox.server.requests import schedules
 from stompbox.server.requests.publishing import Publications
 from stompbox.server.session.framelog import FrameLogs
-from stompbox.server.timeouts import Timeouts
 from stompbox.server.turns import Turns
 from stompbox.stomp.runs import Reader
 from stompbox.stomp.versions import VERSIONS
 from stompbox.store.base import REFUSALS, Commit, Store
 
 if TYPE_CHECKING:
+    from stompbox.server.frames.speaker import Speaker
     from stompbox.server.requests.progress import Progress
+    from stompbox.server.seam import Acceptor, Client, Peer
     from stompbox.server.session.connection import Connection
-    from stompbox.server.transport.tcp import Door, Socket
 
 log = logging.getLogger("stompbox")
 
@@ -107,10 +108,10 @@ class Broker:
         self.permissions = permissions_of(configuration)
         self.logins = Logins(self)
         self.connections: set[Connection] = set()
-        self.doors: list[Door] = []
+        self.acceptors: list[Acceptor] = []
         self.of_listener: Counter[str] = Counter()  # connections, logged in or not, by what it listens on
         self.of_user: Counter[str] = Counter()  # connections that are logged in
-        self.waiting: dict[Connection, None] = {}  # those with receipts that a commit must come before
+        self.waiting: dict[Client, None] = {}  # those with receipts that a commit must come before
         self.pressure = Pressure(self)
         self.losses, self.refusals = Losses(self), Refusals(self)
         self.counting = Counting(self) if configuration.persist_delivery_count_before_delivery and is_durable else None
@@ -135,7 +136,7 @@ class Broker:
         self._next_session = 1
         self.numbers = count(time.time_ns())  # of messages, where a listener asks for them (stamping.py); no start gives one again
         self.tasks: set[asyncio.Task[None]] = set()  # requests and reads under way
-        self.sockets: set[Socket] = set()
+        self.sockets: set[Peer] = set()
         if refusal is not None:
             self.disk.failed(refusal)
         self._make(configuration)
@@ -172,7 +173,7 @@ class Broker:
         self._next_session += 1
         return self._next_session
 
-    def enter(self, connection: Connection, login: Login) -> None:
+    def enter(self, connection: Speaker, login: Login) -> None:
         """A connection is logged in. Raises Refused where the user has enough of them, or is gone since its passcode was verified."""
         user = self.users.again(login.user.name, login.proof)
         most = connection.options.max_connections_per_user
@@ -462,7 +463,7 @@ class Broker:
             self.engine.loads.append(load)
             self.flush()
 
-    def spawn(self, work: Coroutine[Any, Any, None], connection: Connection | None = None) -> None:
+    def spawn(self, work: Coroutine[Any, Any, None], connection: Client | None = None) -> None:
         """Does something beside the rest. When it raises, the broker stops; or this connection alone, where nothing else was touched.
         A broker that stops begins nothing: the threads that would do it are about to end."""
         if self.is_stopping:

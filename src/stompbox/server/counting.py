@@ -14,13 +14,13 @@ from stompbox.broker.logs.segments import Segment
 from stompbox.broker.queues.consumer import AckMode, Consumer, Output
 
 if TYPE_CHECKING:
-    from stompbox.server.broker import Broker
+    from stompbox.server.seam import Core
 
 
 class Counting:
     """Consumers whose messages wait for the commit that counts them."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Core) -> None:
         self.broker = broker
         broker.engine.counts_first = True
         self._waiting: dict[Consumer, tuple[int, int]] = {}  # the commit's sequence, and the last turn that it has

@@ -22,7 +22,7 @@ from stompbox.errors import StoreError
 from stompbox.store.base import Commit
 
 if TYPE_CHECKING:
-    from stompbox.server.broker import Broker
+    from stompbox.server.seam import Core
 
 log = logging.getLogger("stompbox.disk")
 
@@ -34,7 +34,7 @@ _MIB: Final = 1 << 20
 class Disk:
     """`folder` None: everything is in memory, which is never full."""
 
-    def __init__(self, broker: Broker, folder: Path | None) -> None:
+    def __init__(self, broker: Core, folder: Path | None) -> None:
         self.broker = broker
         self.folder = folder
         self.failure: StoreError | None = None

@@ -28,9 +28,7 @@ from stompbox.errors import BrokerFault
 
 if TYPE_CHECKING:
     from stompbox.broker.queues.queue import Queue
-    from stompbox.server.broker import Broker
-    from stompbox.server.session.connection import Connection
-    from stompbox.server.transport.tcp import Socket
+    from stompbox.server.seam import Client, Core, Peer
 
 log = logging.getLogger("stompbox")
 
@@ -48,7 +46,7 @@ R = TypeVar("R")
 class Faults:
     """Of one broker. `folder`: its data, None without a disk. `last`: what stopped it; `on_stop` is called then."""
 
-    def __init__(self, broker: Broker, folder: Path | None) -> None:
+    def __init__(self, broker: Core, folder: Path | None) -> None:
         self.broker = broker
         self.folder = folder
         self.last: BrokerFault | None = None
@@ -74,12 +72,12 @@ class Faults:
         if self.on_stop is not None:
             self.on_stop()
 
-    def contain(self, connection: Connection, doing: str, error: Exception) -> BrokerFault:
+    def contain(self, connection: Client, doing: str, error: Exception) -> BrokerFault:
         """What its client is told of a fault that has changed nothing but this connection, which ends with it."""
         log.error("%s: a fault of the broker while %s: %s; closed", connection.name, doing, told(error), exc_info=error, extra=_CONTAINED)
         return BrokerFault("internal-fault", f"a fault of the broker while {doing}; its log says more")
 
-    def drop(self, socket: Socket, doing: str, error: Exception) -> None:
+    def drop(self, socket: Peer, doing: str, error: Exception) -> None:
         """The same before there is a connection that anything could be told."""
         self.broker.errors["internal-fault"] += 1
         log.error("%s: a fault of the broker while %s: %s; closed", socket.peer, doing, told(error), exc_info=error, extra=_CONTAINED)
@@ -132,8 +130,10 @@ T = TypeVar("T", bound="Receiver")
 class Receiver(Protocol):
     """What gets calls of asyncio's transports."""
 
-    broker: Broker
     peer: str
+
+    @property
+    def broker(self) -> Core: ...
 
 
 def guarded(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[T, P], R | None]:
@@ -152,7 +152,7 @@ def guarded(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[T, P
     return call
 
 
-def watch(broker: Broker, work: Coroutine[Any, Any, None], connection: Connection | None = None) -> asyncio.Task[None]:
+def watch(broker: Core, work: Coroutine[Any, Any, None], connection: Client | None = None) -> asyncio.Task[None]:
     """A task whose exception somebody sees. `connection`: it changes nothing but this one, which ends when it raises."""
 
     def ended(task: asyncio.Task[None]) -> None:

@@ -29,8 +29,7 @@ from stompbox.stomp.large import Piece
 from stompbox.stomp.runs import Acks, Event, Sends
 
 if TYPE_CHECKING:
-    from stompbox.server.broker import Broker
-    from stompbox.server.session.connection import Connection
+    from stompbox.server.seam import Client, Core
 
 log = logging.getLogger("stompbox.limits")
 
@@ -59,14 +58,14 @@ def judged(event: Sends, addresses: Iterable[Address]) -> list[tuple[int, int, b
     return found
 
 
-def refuse(connection: Connection, event: Sends, addresses: Iterable[Address]) -> None:
+def refuse(connection: Client, event: Sends, addresses: Iterable[Address]) -> None:
     """None of these is taken."""
     refusing = [address.limits for address in addresses if address.limits and address.limits.policy is AddressFullPolicy.FAIL]
     full = [limits for limits in refusing if limits.look()]
     connection.refuse_each((full or refusing)[0].refusal(), event)
 
 
-def tell(broker: Broker) -> None:
+def tell(broker: Core) -> None:
     """Says once that an address is full, and once that it is not any more."""
     full, broker.engine.full = broker.engine.full, []
     for limits, is_full, dropped in full:
@@ -83,7 +82,7 @@ class Holding:
 
     __slots__ = ("connection", "events", "size")
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Client) -> None:
         self.connection = connection
         self.events: list[Event] = []
         self.size = 0

@@ -23,7 +23,7 @@ from stompbox.security import FailedLogins, User, Users, network_of
 
 if TYPE_CHECKING:
     from stompbox.config import Configuration
-    from stompbox.server.broker import Broker
+    from stompbox.server.seam import Core
 
 
 log = logging.getLogger("stompbox.connection")
@@ -55,7 +55,7 @@ class _Attempt:
 class Logins:
     """Of one broker."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Core) -> None:
         self.broker = broker
         self.failures = FailedLogins()
         self.threads = 0

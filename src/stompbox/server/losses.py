@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from stompbox.broker.undelivered import OTHERS, Fate, Loss
 
 if TYPE_CHECKING:
-    from stompbox.server.broker import Broker
+    from stompbox.server.seam import Core
 
 log = logging.getLogger("stompbox.messages")
 
@@ -26,7 +26,7 @@ NAME: Final = 200  # characters of a queue's name
 class Losses:
     """Of one broker."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Core) -> None:
         self._broker = broker
         self._timer: asyncio.TimerHandle | None = None
         self._told = -PERIOD  # when it was last, by the loop's clock

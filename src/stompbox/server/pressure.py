@@ -26,8 +26,7 @@ from stompbox.config.settings import AddressFullPolicy
 from stompbox.message import Run
 
 if TYPE_CHECKING:
-    from stompbox.server.broker import Broker
-    from stompbox.server.session.connection import Connection
+    from stompbox.server.seam import Client, Core
 
 UNSAVED: Final = 64 << 20  # bytes
 READ: Final = 256 << 10  # bytes of one read of a socket
@@ -45,13 +44,13 @@ class Reason(Enum):
 
 
 class Pressure:
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Core) -> None:
         self.broker = broker
-        self.waiting: dict[Connection, set[Reason | AddressLimits]] = {}
-        self.full: dict[AddressLimits, dict[Connection, None]] = {}  # who waits for room, the first to come first
+        self.waiting: dict[Client, set[Reason | AddressLimits]] = {}
+        self.full: dict[AddressLimits, dict[Client, None]] = {}  # who waits for room, the first to come first
         self._is_planned = False
 
-    def sent(self, connection: Connection, address: Address, run: Run) -> None:
+    def sent(self, connection: Client, address: Address, run: Run) -> None:
         """A message was taken while something is in trouble, or by an address with limits."""
         engine = self.broker.engine
         if engine.trouble is not None and engine.is_durable and not is_failing(address) and not address.is_volatile(run):
@@ -60,12 +59,12 @@ class Pressure:
         if limits is not None and limits.policy is AddressFullPolicy.BLOCK and limits.look():
             self.hold(connection, limits)
 
-    def has_read(self, connection: Connection) -> None:
+    def has_read(self, connection: Client) -> None:
         """All of one read was obeyed, and there were messages in it."""
         if self.broker.engine.unsaved > UNSAVED:
             self.hold(connection, Reason.BEHIND)
 
-    def hold(self, connection: Connection, reason: Reason | AddressLimits) -> None:
+    def hold(self, connection: Client, reason: Reason | AddressLimits) -> None:
         """It is not read until `let_go` or `relieve` takes this reason, and all others, from it."""
         if connection.is_ended or connection.is_lost:
             return
@@ -116,7 +115,7 @@ class Pressure:
         self._is_planned = False
         self.let_in()
 
-    def let_go(self, connection: Connection, *over: Reason | AddressLimits) -> None:
+    def let_go(self, connection: Client, *over: Reason | AddressLimits) -> None:
         reasons = self.waiting.get(connection)
         if reasons is None:
             return
@@ -125,7 +124,7 @@ class Pressure:
             del self.waiting[connection]
             connection.reading.resume()
 
-    def leave(self, connection: Connection) -> None:
+    def leave(self, connection: Client) -> None:
         for reason in self.waiting.pop(connection, ()):
             if isinstance(reason, AddressLimits):
                 connections = self.full.get(reason, {})

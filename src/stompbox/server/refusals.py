@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from stompbox.errors import StompboxError
-    from stompbox.server.broker import Broker
+    from stompbox.server.seam import Core
 
 log = logging.getLogger("stompbox.connection")
 
@@ -20,7 +20,7 @@ SPAN: Final = 60.0  # seconds
 
 
 class Refusals:
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Core) -> None:
         self.broker = broker
         self.unsaid: Counter[str] = Counter()
         self._said = 0

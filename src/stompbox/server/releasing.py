@@ -13,17 +13,16 @@ from stompbox.server.turns import FOREVER
 
 if TYPE_CHECKING:
     from stompbox.errors import StoreError
-    from stompbox.server.broker import Broker
-    from stompbox.server.session.connection import Connection
+    from stompbox.server.seam import Client, Core
 
 
 class Releases:
     """`sequence`: commits up to this one are answered."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Core) -> None:
         self.broker = broker
         self.sequence = 0
-        self.due: deque[Connection] = deque()  # have something to say, and there was no time for it
+        self.due: deque[Client] = deque()  # have something to say, and there was no time for it
         self._is_planned = False
         self._on_durable: list[tuple[int, asyncio.Future[None]]] = []  # by the sequence of their commit
 

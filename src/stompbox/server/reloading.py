@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from stompbox.config import Listener
     from stompbox.server.broker import Broker
-    from stompbox.server.transport.tcp import Door
+    from stompbox.server.seam import Acceptor
 
 log = logging.getLogger("stompbox")
 
@@ -113,7 +113,7 @@ def taking(broker: Broker, configuration: Configuration, stays: list[str]) -> It
     broker.pressure.relieve()
 
 
-def _prepared(broker: Broker, configuration: Configuration) -> list[tuple[Door, Listener, SSLContext | None]]:
+def _prepared(broker: Broker, configuration: Configuration) -> list[tuple[Acceptor, Listener, SSLContext | None]]:
     """Options and certificates of what is listened on. Raises ConfigError for the first one that cannot be so."""
     found = {str(listener): listener for listener in configuration.listening()}
-    return [(door, *door.prepare(found[door.configured])) for door in broker.doors]
+    return [(door, *door.prepare(found[door.configured])) for door in broker.acceptors]

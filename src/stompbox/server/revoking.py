@@ -26,13 +26,12 @@ from stompbox.security import Right
 from stompbox.server.hosts import admit
 
 if TYPE_CHECKING:
-    from stompbox.server.broker import Broker
-    from stompbox.server.session.connection import Connection
+    from stompbox.server.seam import Client, Core
 
 STEP: Final = 100  # queues of a subscription for which one step asks for the right
 
 
-def revoking(broker: Broker) -> Iterator[None]:
+def revoking(broker: Core) -> Iterator[None]:
     """Users, virtual hosts and permissions are those of the new configuration, which one connection after the other is held to. What a
     transaction holds by now is asked for again at its COMMIT, wherever this has come to."""
     connections = [one for one in broker.connections if one.session.is_open]
@@ -53,20 +52,20 @@ def revoking(broker: Broker) -> Iterator[None]:
         connection.write_out()
 
 
-def _require_host(connection: Connection) -> None:
+def _require_host(connection: Client) -> None:
     host = connection.broker.hosts.pick(connection.host)
     if admit(host, connection.user) != connection.names.space:
         raise Refused("host-not-permitted", f"the virtual host of this connection is {host.name if host else 'none'!r} now; connect again")
 
 
-def _close(connection: Connection, error: StompboxError) -> None:
+def _close(connection: Client, error: StompboxError) -> None:
     connection.refuse(error)
     if not connection.is_ended:
         connection.end(is_failure=False)
     connection.write_out()
 
 
-def looking_at(connection: Connection, name: str, consumer: Consumer) -> Iterator[None]:
+def looking_at(connection: Client, name: str, consumer: Consumer) -> Iterator[None]:
     """Ends a subscription that reaches what its user may not have any more, in steps."""
     try:
         for number, binding in enumerate(list(consumer.bindings.values()), 1):
@@ -87,7 +86,7 @@ def looking_at(connection: Connection, name: str, consumer: Consumer) -> Iterato
         connection.refuse(Refused(error.code, f"{which} is ended: {error.message} any more"))
 
 
-def require_still(connection: Connection, transaction: Transaction) -> None:
+def require_still(connection: Client, transaction: Transaction) -> None:
     """Raises Refused when rights have changed since it began, and one that it needs is gone."""
     if transaction not in connection.doubtful:
         return
@@ -102,7 +101,7 @@ def _right(consumer: Consumer) -> Right:
     return Right.BROWSE if consumer.is_browser else Right.CONSUME
 
 
-def _require(connection: Connection, right: Right, address: str, *, owner: int) -> None:
+def _require(connection: Client, right: Right, address: str, *, owner: int) -> None:
     """Temporary destinations are whose they are."""
     if not owner:
         connection.broker.permissions.require(connection.user, right, address)

@@ -150,7 +150,7 @@ async def start(configuration: Configuration, *, accepts_loss: bool = False) -> 
         else:
             store.close()
         raise
-    return broker, servers, [str(door.listener) for door in broker.doors]
+    return broker, servers, [str(door.listener) for door in broker.acceptors]
 
 
 async def stop(broker: Broker, servers: list[asyncio.Server]) -> None:

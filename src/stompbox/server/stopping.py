@@ -17,18 +17,17 @@ from stompbox.stomp.codec import encode
 from stompbox.stomp.frames import Frame
 
 if TYPE_CHECKING:
-    from stompbox.server.broker import Broker
-    from stompbox.server.session.connection import Connection
+    from stompbox.server.seam import Client, Core
 
 log = logging.getLogger("stompbox")
 
 LOOK: Final = 0.02  # s between two looks at who is done
 
 
-async def drain(broker: Broker, hurry: asyncio.Event) -> None:
+async def drain(broker: Core, hurry: asyncio.Event) -> None:
     """Until all have finished, the time is up, or somebody is in a hurry. Those who have not are left to `Broker.stop`."""
     broker.drain()
-    for door in broker.doors:
+    for door in broker.acceptors:
         for stranger in list(door.admission.strangers):
             stranger.dismiss(refusal())
     timeout = broker.configuration.graceful_shutdown_timeout / 1000
@@ -46,7 +45,7 @@ async def drain(broker: Broker, hurry: asyncio.Event) -> None:
         log.warning("stopping with work in flight; connections that have some: %d", len(busy))
 
 
-def _say_goodbye(broker: Broker) -> list[Connection]:
+def _say_goodbye(broker: Core) -> list[Client]:
     """Ends the connections that have nothing in flight. The others."""
     busy = []
     for connection in [connection for connection in broker.connections if not connection.is_ended]:
@@ -59,7 +58,7 @@ def _say_goodbye(broker: Broker) -> list[Connection]:
     return busy
 
 
-def has_work(connection: Connection) -> bool:
+def has_work(connection: Client) -> bool:
     """Something in flight that the client would lose, or do again, if it were closed now."""
     is_moving = connection.upload is not None or connection.outgoing is not None or connection.reading.holding is not None
     is_waiting = bool(connection.pending.size or connection.transactions or connection.reading.is_held or connection.reading.has_left)
@@ -71,7 +70,7 @@ def refusal() -> Refused:
     return Refused("shutting-down", "the broker stops")
 
 
-def last_word(connection: Connection) -> bytes:
+def last_word(connection: Client) -> bytes:
     """The ERROR that a connection ends with when its broker stops."""
     error = refusal()
     connection.broker.errors[error.code] += 1

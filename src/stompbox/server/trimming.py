@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from stompbox.server.broker import Broker
+    from stompbox.server.seam import Core
 
 log = logging.getLogger("stompbox")
 
@@ -32,7 +32,7 @@ _STATM: Final = Path("/proc/self/statm")
 class Trimming:
     """Of one process. `resident` is its size in octets now, `trim` gives back what is free."""
 
-    def __init__(self, broker: Broker, resident: Callable[[], int], trim: Callable[[], object]) -> None:
+    def __init__(self, broker: Core, resident: Callable[[], int], trim: Callable[[], object]) -> None:
         self.broker = broker
         self._resident = resident
         self._trim = trim
@@ -69,7 +69,7 @@ class Trimming:
         return f"<Trimming {self._least} octets that nothing explains>"
 
 
-def trimming(broker: Broker) -> Trimming | None:
+def trimming(broker: Core) -> Trimming | None:
     """Where it is possible, from now on."""
     trim = _malloc_trim()
     return Trimming(broker, _resident, trim) if trim is not None and _STATM.exists() else None

@@ -28,11 +28,11 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
+    from stompbox.broker.engine import Engine
     from stompbox.config import Configuration
-    from stompbox.server.broker import Broker
 
 FOREVER: Final = float("inf")
 SMALL: Final = 1024  # octets of a read that is obeyed without a look at the clock
@@ -42,10 +42,21 @@ Work = Callable[[float], bool]
 """Takes steps until the clock shows the time, one of them at least. True when there is more to do."""
 
 
+class Served(Protocol):
+    """What has turns: the broker."""
+
+    engine: Engine
+    loop: asyncio.AbstractEventLoop
+    has_failed: bool
+
+    def set_time(self) -> None: ...
+    def flush(self) -> None: ...
+
+
 class Turns:
     """Of one broker. `clock` in seconds; it must go on within one turn, which the loop's own time does not."""
 
-    def __init__(self, broker: Broker, configuration: Configuration, clock: Callable[[], float] = perf_counter) -> None:
+    def __init__(self, broker: Served, configuration: Configuration, clock: Callable[[], float] = perf_counter) -> None:
         self.broker = broker
         self.clock = clock
         self.obey(configuration)

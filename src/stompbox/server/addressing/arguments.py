@@ -38,7 +38,7 @@ from stompbox.numerals import digits
 from stompbox.security import Right
 
 if TYPE_CHECKING:
-    from stompbox.server.session.connection import Connection
+    from stompbox.server.addressing.sender import Sender
 
 log = logging.getLogger("stompbox.connection")
 
@@ -194,7 +194,7 @@ def _dead_letters(headers: Mapping[str, str], wildcards: Wildcards) -> Keys:
 # What is made
 
 
-def of_queues(connection: Connection, keys: Keys, destinations: tuple[Destination, ...], *, is_durable: bool) -> Keys:
+def of_queues(connection: Sender, keys: Keys, destinations: tuple[Destination, ...], *, is_durable: bool) -> Keys:
     """What of it is for queues to be. A plain topic subscription is one consumer's and goes with it, which is all that some ask for,
     and its length is limited in flow.py."""
     if is_durable or any(map(partial(_is_other, connection), destinations)):
@@ -202,26 +202,26 @@ def of_queues(connection: Connection, keys: Keys, destinations: tuple[Destinatio
     return {name: value for name, value in keys.items() if name not in _OF_PLAIN}
 
 
-def _is_other(connection: Connection, destination: Destination) -> bool:
+def _is_other(connection: Sender, destination: Destination) -> bool:
     """No plain topic subscription."""
     is_topic = subscribers.routing_of(connection.broker.engine, destination) == MULTICAST
     return destination.is_stream or destination.is_temporary or bool(destination.queue) or not is_topic
 
 
-def require(connection: Connection, keys: Keys, destinations: tuple[Destination, ...]) -> None:
+def require(connection: Sender, keys: Keys, destinations: tuple[Destination, ...]) -> None:
     """Raises where the queues of these destinations are not, and cannot be made, as a frame asks; or its user has not the rights."""
     for destination in destinations if keys else ():
         _require(connection, destination, keys)
 
 
-def make(connection: Connection, keys: Keys, destinations: tuple[Destination, ...]) -> None:
+def make(connection: Sender, keys: Keys, destinations: tuple[Destination, ...]) -> None:
     """The queues, as the frame asks, where they are not there. `require` must have found nothing."""
     for destination in destinations if keys else ():
         queue, maker = destination.queue or destination.address, connection.allowance.maker
         configuration.make(connection.broker.engine, destination.address, queue, keys, maker)
 
 
-def _require(connection: Connection, destination: Destination, keys: Keys) -> None:
+def _require(connection: Sender, destination: Destination, keys: Keys) -> None:
     engine, permissions = connection.broker.engine, connection.broker.permissions
     if not _is_queue(connection, destination):
         which = ", ".join(sorted(keys)).replace("_", "-")
@@ -244,7 +244,7 @@ def _require(connection: Connection, destination: Destination, keys: Keys) -> No
         _require_dead_letters(connection, name, keys["dead_letter_address"])
 
 
-def _require_dead_letters(connection: Connection, address: str, name: str) -> None:
+def _require_dead_letters(connection: Sender, address: str, name: str) -> None:
     """Who says where dead letters go sends them there."""
     permissions, placed = connection.broker.permissions, connection.names.placed(name)
     if placed == address:
@@ -255,13 +255,13 @@ def _require_dead_letters(connection: Connection, address: str, name: str) -> No
         permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, placed)
 
 
-def _is_queue(connection: Connection, destination: Destination) -> bool:
+def _is_queue(connection: Sender, destination: Destination) -> bool:
     if destination.is_wild or destination.is_temporary or destination.is_stream:
         return False
     return subscribers.routing_of(connection.broker.engine, destination) == ANYCAST
 
 
-def named(connection: Connection, headers: Mapping[str, str], destinations: tuple[Destination, ...]) -> tuple[Destination, ...]:
+def named(connection: Sender, headers: Mapping[str, str], destinations: tuple[Destination, ...]) -> tuple[Destination, ...]:
     """x-queue-name: the destinations of a SUBSCRIBE with the queue of a topic that is meant."""
     given = headers.get(QUEUE_NAME)
     if given is None:

@@ -20,10 +20,10 @@ from stompbox.server.addressing.brokerheaders import REMEMBERED
 from stompbox.server.addressing.naming import Route
 
 if TYPE_CHECKING:
-    from stompbox.server.session.connection import Connection
+    from stompbox.server.addressing.sender import Sender
 
 
-def require_all(connection: Connection, route: Route) -> None:
+def require_all(connection: Sender, route: Route) -> None:
     """Raises Refused where the connection may not send."""
     for destination in route.destinations:
         if not destination.is_temporary:
@@ -32,7 +32,7 @@ def require_all(connection: Connection, route: Route) -> None:
 
 
 def addressed(
-    connection: Connection, shape: Shape, route: Route, bodies: Sequence[bytes], columns: tuple[Sequence[bytes], ...]
+    connection: Sender, shape: Shape, route: Route, bodies: Sequence[bytes], columns: tuple[Sequence[bytes], ...]
 ) -> list[tuple[Address, Run]]:
     """Messages of one shape for each address that they go to, which is made when it may be; and their answers' temporary destination."""
     if not route.is_plain:
@@ -49,7 +49,7 @@ def addressed(
     ]
 
 
-def require_room(connection: Connection, destinations: Sequence[Destination]) -> None:
+def require_room(connection: Sender, destinations: Sequence[Destination]) -> None:
     """Raises Refused where what a frame names and is not there is more than its user may make; nothing has been made then."""
     engine = connection.broker.engine
     wanted = []
@@ -66,7 +66,7 @@ def require_room(connection: Connection, destinations: Sequence[Destination]) ->
     makers.require_all(engine, connection.allowance.maker, wanted)
 
 
-def reach(connection: Connection, destination: Destination) -> tuple[Address, int, str]:
+def reach(connection: Sender, destination: Destination) -> tuple[Address, int, str]:
     """The address that a SEND goes to, made when it may be; how; and the one queue of it that is meant, or nothing."""
     if destination.is_temporary:
         return _temporary(connection, destination), destination.routing, ""
@@ -96,7 +96,7 @@ def reach(connection: Connection, destination: Destination) -> tuple[Address, in
     return address, routing, ""
 
 
-def _exactly(connection: Connection, address: Address, destination: Destination) -> int:
+def _exactly(connection: Sender, address: Address, destination: Destination) -> int:
     """The kind of the one queue that `address::queue` names, which is made when it is not there."""
     if not kind_of_queue(address, destination):
         connection.broker.permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, address.name)
@@ -118,7 +118,7 @@ def made_queue(address: Address, destination: Destination, maker: Maker | None) 
     return kind
 
 
-def _temporary(connection: Connection, destination: Destination) -> Address:
+def _temporary(connection: Sender, destination: Destination) -> Address:
     """A temporary destination that is there: of this connection, or of another one that has told its name."""
     found = connection.temporaries.own(destination) or destinations.find(connection.broker.engine, destination)
     if found is None:
@@ -127,7 +127,7 @@ def _temporary(connection: Connection, destination: Destination) -> Address:
     return found
 
 
-def answered(connection: Connection, shape: Shape, reply: Destination) -> Shape:
+def answered(connection: Sender, shape: Shape, reply: Destination) -> Shape:
     """The shape with the name in reply-to by which others reach this connection's temporary destination."""
     found = destinations.find(connection.broker.engine, reply)
     if found is not None and found.owner != connection.session_id:  # somebody else's, by the name that others know it by

@@ -8,10 +8,10 @@ from stompbox.selectors import Limits, Selector
 from stompbox.stomp.frames import Frame
 
 if TYPE_CHECKING:
-    from stompbox.server.session.connection import Connection
+    from stompbox.server.addressing.sender import Sender
 
 
-def selector_of(connection: Connection, frame: Frame, asked: str | None = None) -> Selector | None:
+def selector_of(connection: Sender, frame: Frame, asked: str | None = None) -> Selector | None:
     """What the header says, or other headers have `asked` for, by the listener's rules and limits. Raises SelectorError with the
     position."""
     text = frame.headers.get("selector") if asked is None else asked

@@ -18,12 +18,12 @@ from stompbox.stomp.runs import MESSAGE_ID, Acks
 HELD: Final = 256  # octets that messages in a transaction take beside their bodies, at a guess
 
 if TYPE_CHECKING:
-    from stompbox.server.session.connection import Connection
+    from stompbox.server.frames.speaker import Speaker
 
 OPENMQ_ID: Final = "/subscription-to/"  # how the id begins that a SUBSCRIBE without one gets (OpenMQ)
 
 
-def acks(connection: Connection, event: Acks) -> Iterator[None] | None:
+def acks(connection: Speaker, event: Acks) -> Iterator[None] | None:
     """A run of ACKs for one queue's messages, without receipts. In steps where one of them may speak for very many messages."""
     for consumer in connection.consumers.values():
         if consumer.ack is AckMode.CLIENT and len(consumer.ledger) > STEP:
@@ -32,13 +32,13 @@ def acks(connection: Connection, event: Acks) -> Iterator[None] | None:
     return None
 
 
-def _each(connection: Connection, event: Acks) -> Iterator[None]:
+def _each(connection: Speaker, event: Acks) -> Iterator[None]:
     ack_header = connection.session.version.ack_header
     for offset in event.offsets:
         yield from ack(connection, Frame("ACK", {ack_header: f"{event.queue}-{offset}"})) or ()
 
 
-def _at_once(connection: Connection, event: Acks) -> None:
+def _at_once(connection: Speaker, event: Acks) -> None:
     offsets = event.offsets
     if connection.options.single_transaction:  # each may belong to the transaction that is open
         for offset in offsets:
@@ -52,7 +52,7 @@ def _at_once(connection: Connection, event: Acks) -> None:
         _acknowledge(connection, event.queue, offset, offset + 1)
 
 
-def _acknowledge(connection: Connection, queue: int, first: int, stop: int) -> None:
+def _acknowledge(connection: Speaker, queue: int, first: int, stop: int) -> None:
     engine = connection.broker.engine
     for consumer in connection.consumers.values():
         if queue not in consumer.bindings:
@@ -76,17 +76,17 @@ def _unknown_message(name: str) -> IllegalFrame:
     return IllegalFrame("unknown-message", f"no message {name[:80]!r} waits for an acknowledgement here")
 
 
-def ack(connection: Connection, frame: Frame) -> Iterator[None] | None:
+def ack(connection: Speaker, frame: Frame) -> Iterator[None] | None:
     return _answer(connection, frame, is_good=True)
 
 
-def nack(connection: Connection, frame: Frame) -> Iterator[None] | None:
+def nack(connection: Speaker, frame: Frame) -> Iterator[None] | None:
     """A failed delivery: redelivered, or dead after too many, or at once where the client wants it so (RabbitMQ's header requeue)."""
     is_final = "requeue" in frame.headers and not truth(frame, "requeue")
     return _answer(connection, frame, is_good=False, is_final=is_final)
 
 
-def _answer(connection: Connection, frame: Frame, *, is_good: bool, is_final: bool = False) -> Iterator[None] | None:
+def _answer(connection: Speaker, frame: Frame, *, is_good: bool, is_final: bool = False) -> Iterator[None] | None:
     name = frame.headers.get("transaction")
     if connection.options.ack_in_transaction.value == "ignore":
         name = None
@@ -106,7 +106,7 @@ class Many(NamedTuple):
     offset: int
 
 
-def _speaks_for_many(connection: Connection, frame: Frame) -> Many | None:
+def _speaks_for_many(connection: Speaker, frame: Frame) -> Many | None:
     known = MESSAGE_ID.fullmatch(frame.headers[connection.session.version.ack_header])
     if known is None:
         return None
@@ -119,7 +119,7 @@ def _speaks_for_many(connection: Connection, frame: Frame) -> Many | None:
 
 
 def _taking(
-    connection: Connection, frame: Frame, many: Many, transaction: Transaction | None, *, is_good: bool, is_final: bool
+    connection: Speaker, frame: Frame, many: Many, transaction: Transaction | None, *, is_good: bool, is_final: bool
 ) -> Iterator[None]:
     """Who goes before all is taken, has acknowledged nothing of it."""
     consumer, queue, offset = many
@@ -148,7 +148,7 @@ def _octets_of(sent: list[Sent]) -> int:
 
 
 def _answer_for(
-    connection: Connection, frame: Frame, consumer: Consumer, sent: list[Sent], transaction: Transaction | None,
+    connection: Speaker, frame: Frame, consumer: Consumer, sent: list[Sent], transaction: Transaction | None,
     *, is_good: bool, is_final: bool, octets: int = 0,
 ) -> Iterator[None] | None:  # fmt: skip
     """`octets`: those of `sent`, where they have been added up."""
@@ -177,7 +177,7 @@ def _answer_for(
     return None
 
 
-def _settling(connection: Connection, frame: Frame, consumer: Consumer, sent: list[Sent], outcome: Outcome | None) -> Iterator[None]:
+def _settling(connection: Speaker, frame: Frame, consumer: Consumer, sent: list[Sent], outcome: Outcome | None) -> Iterator[None]:
     """`outcome` None: they are acknowledged."""
     engine = connection.broker.engine
     is_durable = False
@@ -192,7 +192,7 @@ def _settling(connection: Connection, frame: Frame, consumer: Consumer, sent: li
     connection.answer(frame, waits=is_durable and engine.is_durable and "receipt" in frame.headers)
 
 
-def _current(connection: Connection, consumer: Consumer, named: Transaction | None) -> Transaction | None:
+def _current(connection: Speaker, consumer: Consumer, named: Transaction | None) -> Transaction | None:
     """OpenMQ: ACKs of a transacted subscription belong to the transaction that is open, those of others to none."""
     if consumer not in connection.transacted:
         if named is not None:
@@ -205,7 +205,7 @@ def _current(connection: Connection, consumer: Consumer, named: Transaction | No
     return next(iter(connection.transactions.values()))
 
 
-def _take(connection: Connection, frame: Frame) -> tuple[Consumer, list[Sent]]:
+def _take(connection: Speaker, frame: Frame) -> tuple[Consumer, list[Sent]]:
     name = frame.headers[connection.session.version.ack_header]
     known = MESSAGE_ID.fullmatch(name)
     if known is None:
@@ -218,7 +218,7 @@ def _take(connection: Connection, frame: Frame) -> tuple[Consumer, list[Sent]]:
     raise _unknown_message(name)
 
 
-def _candidates(connection: Connection, frame: Frame) -> Iterable[Consumer]:
+def _candidates(connection: Speaker, frame: Frame) -> Iterable[Consumer]:
     """The subscriptions whose message it may be: the one that the frame names, or all where the id is enough (STOMP 1.2, 1.0)."""
     version, consumers = connection.session.version, connection.consumers
     names_it = version.ack_needs_subscription or (connection.options.openmq_subscription_ids and not version.sends_ack_id)

@@ -23,7 +23,7 @@ from stompbox.stomp.frames import Frame
 
 if TYPE_CHECKING:
     from stompbox.broker.subscriptions.durables import DurableSubscription
-    from stompbox.server.session.connection import Connection
+    from stompbox.server.frames.speaker import Speaker
 
 
 def is_browser(frame: Frame) -> bool:
@@ -35,7 +35,7 @@ def only_looks(frame: Frame) -> bool:
     return is_browser(frame) and (frame.headers.get("browser-end") is None or truth(frame, "browser-end"))
 
 
-def require_one(connection: Connection, frame: Frame, destination: Destination) -> None:
+def require_one(connection: Speaker, frame: Frame, destination: Destination) -> None:
     """Raises where there is no such queue to look at; what is no name of one queue is `_queue`'s to refuse."""
     engine = connection.broker.engine
     is_several = "," in frame.headers["destination"]
@@ -51,7 +51,7 @@ def require_one(connection: Connection, frame: Frame, destination: Destination) 
 
 
 def to_browser(
-    connection: Connection,
+    connection: Speaker,
     frame: Frame,
     consumer: Consumer,
     destinations: tuple[Destination, ...],
@@ -65,7 +65,7 @@ def to_browser(
     browse(engine, queue, consumer, goes_on=goes_on, first=first if first >= 0 else queue.address.log.next)
 
 
-def _queue(connection: Connection, destinations: tuple[Destination, ...]) -> Queue:
+def _queue(connection: Speaker, destinations: tuple[Destination, ...]) -> Queue:
     engine = connection.broker.engine
     destination = destinations[0]
     if len(destinations) > 1 or destination.is_wild or destination.is_stream or destination.is_temporary:

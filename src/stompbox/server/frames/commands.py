@@ -14,9 +14,9 @@ from stompbox.server.frames import acknowledging, connecting, sending, subscribi
 from stompbox.stomp.frames import Frame
 
 if TYPE_CHECKING:
-    from stompbox.server.session.connection import Connection
+    from stompbox.server.frames.speaker import Speaker
 
-Handler = Callable[["Connection", Frame], Iterator[None] | None]
+Handler = Callable[["Speaker", Frame], Iterator[None] | None]
 """What a command does; what takes long, in steps that are left to take."""
 
 COMMANDS: Final[Mapping[str, Handler]] = MappingProxyType(

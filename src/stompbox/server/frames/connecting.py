@@ -25,10 +25,10 @@ from stompbox.stomp.heartbeat import Agreement, agree
 from stompbox.stomp.versions import V10
 
 if TYPE_CHECKING:
-    from stompbox.server.session.connection import Connection
+    from stompbox.server.frames.speaker import Speaker
 
 
-def connect(connection: Connection, frame: Frame) -> None:
+def connect(connection: Speaker, frame: Frame) -> None:
     """Looks at version, heart-beat and login; a hashed passcode is verified off the loop."""
     options = connection.options
     asked = frame.headers.get("heart-beat") if connection.session.version.heart_beats else None
@@ -61,7 +61,7 @@ def _check_names(frame: Frame) -> None:
             raise IllegalFrame("reserved-name", text, closes=True)
 
 
-async def _authenticate(connection: Connection, frame: Frame, agreement: Agreement) -> None:
+async def _authenticate(connection: Speaker, frame: Frame, agreement: Agreement) -> None:
     broker, headers = connection.broker, frame.headers
     try:
         login = await broker.logins.log_in(connection.peer, headers.get("login"), headers.get("passcode"), lambda: connection.is_ended)
@@ -75,7 +75,7 @@ async def _authenticate(connection: Connection, frame: Frame, agreement: Agreeme
             connection.reading.go_on()
 
 
-def _refuse(connection: Connection, frame: Frame, error: StompboxError) -> None:
+def _refuse(connection: Speaker, frame: Frame, error: StompboxError) -> None:
     """A login that was looked at for a while: nobody waits for the exception any more."""
     if not connection.is_ended:
         connection.refuse(error, frame)
@@ -83,7 +83,7 @@ def _refuse(connection: Connection, frame: Frame, error: StompboxError) -> None:
         connection.write_out()
 
 
-def _connected(connection: Connection, frame: Frame, agreement: Agreement, login: Login) -> None:
+def _connected(connection: Speaker, frame: Frame, agreement: Agreement, login: Login) -> None:
     broker, options, version = connection.broker, connection.options, connection.session.version
     space = admit(broker.hosts.pick(frame.headers.get("host")), login.user)
     broker.enter(connection, login)  # the last thing that can be refused
@@ -108,7 +108,7 @@ def _connected(connection: Connection, frame: Frame, agreement: Agreement, login
     notifications.tell(connection, Event.CONNECTION_CREATED)
 
 
-def _stamps(connection: Connection) -> Stamps | None:
+def _stamps(connection: Speaker) -> Stamps | None:
     """What becomes of the headers of its SENDs, if anything."""
     configuration = connection.broker.configuration
     stamps = Stamps(
@@ -118,11 +118,11 @@ def _stamps(connection: Connection) -> Stamps | None:
     return None if stamps.is_idle else stamps
 
 
-def disconnect(connection: Connection, frame: Frame) -> None:
+def disconnect(connection: Speaker, frame: Frame) -> None:
     """Aborts, gives back, then says RECEIPT: when it arrives all that was sent is where it belongs."""
     connection.end(is_failure=False, then=partial(_answer_last, connection, frame))
 
 
-def _answer_last(connection: Connection, frame: Frame) -> None:
+def _answer_last(connection: Speaker, frame: Frame) -> None:
     engine = connection.broker.engine
     connection.answer(frame, waits=engine.is_durable and engine.is_dirty)

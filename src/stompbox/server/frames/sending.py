@@ -31,10 +31,10 @@ from stompbox.stomp.runs import Sends
 from stompbox.stomp.shapes import shape_of
 
 if TYPE_CHECKING:
-    from stompbox.server.session.connection import Connection
+    from stompbox.server.frames.speaker import Speaker
 
 
-def send(connection: Connection, frame: Frame) -> Iterator[None] | None:
+def send(connection: Speaker, frame: Frame) -> Iterator[None] | None:
     """A SEND that was read the careful way."""
     if frame.headers["destination"] == DESTINATION and "transaction" not in frame.headers:
         dispatch.receive(connection, frame)
@@ -48,7 +48,7 @@ def send(connection: Connection, frame: Frame) -> Iterator[None] | None:
     return sends(connection, Sends(shape, [frame.body], (), receipts, frame.headers.get("transaction")))
 
 
-def send_large(connection: Connection, frame: Frame, large: Large) -> Iterator[None] | None:
+def send_large(connection: Speaker, frame: Frame, large: Large) -> Iterator[None] | None:
     """A SEND whose body is in the store."""
     receipt = frame.headers.get("receipt")
     receipts = [] if receipt is None else [escape(receipt, connection.session.version).encode()]
@@ -56,7 +56,7 @@ def send_large(connection: Connection, frame: Frame, large: Large) -> Iterator[N
     return sends(connection, Sends(shape_of(frame.headers), [body], (), receipts, frame.headers.get("transaction")))
 
 
-def sends(connection: Connection, event: Sends) -> Iterator[None] | None:
+def sends(connection: Speaker, event: Sends) -> Iterator[None] | None:
     """A run of SENDs to one destination. Where very many get it that takes steps, for which the sender's next frame waits."""
     shape = event.shape
     route = shape.routes.get(connection.names)
@@ -95,7 +95,7 @@ def sends(connection: Connection, event: Sends) -> Iterator[None] | None:
     return None if address.fanout is None else finishing([(address, run)])
 
 
-def _requests(connection: Connection, event: Sends) -> None:
+def _requests(connection: Speaker, event: Sends) -> None:
     """Requests come in runs too; each is taken up by itself."""
     if event.transaction is not None:
         raise IllegalFrame("bad-destination", f"a request to {DESTINATION} cannot be part of a transaction")
@@ -104,7 +104,7 @@ def _requests(connection: Connection, event: Sends) -> None:
         dispatch.receive(connection, Frame("SEND", run.headers(index), body))
 
 
-def _send_with_care(connection: Connection, event: Sends, route: Route) -> Iterator[None] | None:
+def _send_with_care(connection: Speaker, event: Sends, route: Route) -> Iterator[None] | None:
     """The same for all that is not plain. What can be refused is found out before anything is sent."""
     engine = connection.broker.engine
     with connection.looking("the headers of a SEND were looked at"):
@@ -140,7 +140,7 @@ def _of(event: Sends, error: TooManyMade) -> TooManyMade:
     return error if event.transaction is None else TooManyMade(error.code, error.message, closes=True)
 
 
-def _is_too_much(connection: Connection, event: Sends, addresses: Sequence[Address]) -> bool:
+def _is_too_much(connection: Speaker, event: Sends, addresses: Sequence[Address]) -> bool:
     """Whether not all of a run fit. Then all is done: what fits was sent, the others got their ERROR."""
     stretches = limiting.judged(event, addresses)
     if all(is_taken for _, _, is_taken in stretches):
@@ -156,7 +156,7 @@ def _is_too_much(connection: Connection, event: Sends, addresses: Sequence[Addre
     return True
 
 
-def _is_divided(connection: Connection, event: Sends, addresses: Sequence[Address]) -> bool:
+def _is_divided(connection: Speaker, event: Sends, addresses: Sequence[Address]) -> bool:
     """Whether the disk refuses, and has some of a run and not the others. Then all is done: those were confirmed, these got their ERROR."""
     of_each = [duplicates.stored(address, Run(event.shape, event.bodies, event.columns)) for address in addresses]
     is_stored = [all(found) for found in zip(*of_each, strict=True)]
@@ -174,7 +174,7 @@ def _is_divided(connection: Connection, event: Sends, addresses: Sequence[Addres
     return True
 
 
-def _hold(connection: Connection, name: str, runs: list[tuple[Address, Run]]) -> None:
+def _hold(connection: Speaker, name: str, runs: list[tuple[Address, Run]]) -> None:
     transaction = transaction_of(connection, name)
     run = runs[0][1]
     written = transaction.written + (0 if run.is_large else run.size)

@@ -37,7 +37,7 @@ from stompbox.server.requests.fetching import offset_at_time
 from stompbox.stomp.frames import Frame
 
 if TYPE_CHECKING:
-    from stompbox.server.session.connection import Connection
+    from stompbox.server.frames.speaker import Speaker
 
 INCARNATION: Final = "x-stream-incarnation"
 _NAMES: Final = ("x-stream-offset", "from-seq")
@@ -73,7 +73,7 @@ def _check_offset(frame: Frame, name: str, *, is_seen: bool) -> None:
         raise IllegalFrame("bad-offset", f"header {name} is {given[:80]!r}; only streams and browsers begin at an offset")
 
 
-def position(connection: Connection, frame: Frame, destination: Destination, *, is_alone: bool) -> int:
+def position(connection: Speaker, frame: Frame, destination: Destination, *, is_alone: bool) -> int:
     """The offset. `is_alone`: the SUBSCRIBE names nothing else; an offset is one of one log."""
     if destination.is_wild:
         raise IllegalFrame("bad-destination", f"destination {destination.text[:200]!r}: a stream has no wildcards")
@@ -91,7 +91,7 @@ def position(connection: Connection, frame: Frame, destination: Destination, *, 
     return min(int(given.removeprefix("offset=")), address.log.next)
 
 
-def require_same(connection: Connection, frame: Frame, destination: Destination, offset: int) -> None:
+def require_same(connection: Speaker, frame: Frame, destination: Destination, offset: int) -> None:
     """Who says which log he knows is not given another's messages."""
     id, log = frame.headers.get(INCARNATION, ""), connection.broker.engine.addresses[destination.address].log
     end = log.incarnations.end_of(id) if id else offset
@@ -100,7 +100,7 @@ def require_same(connection: Connection, frame: Frame, destination: Destination,
         raise Refused("other-incarnation", difference(local(destination.address), log.incarnations, id, offset, extent))
 
 
-def told(connection: Connection, destination: Destination) -> dict[str, str]:
+def told(connection: Speaker, destination: Destination) -> dict[str, str]:
     """Which log a reader reads; it outlives a restart before he is told."""
     log = connection.broker.engine.addresses[destination.address].log
     connection.broker.engine.commits.add_log(log)
@@ -137,7 +137,7 @@ def filter_of(frame: Frame, destinations: tuple[Destination, ...]) -> str | None
 # Times
 
 
-def looks_for_time(connection: Connection, frame: Frame, destinations: tuple[Destination, ...]) -> bool:
+def looks_for_time(connection: Speaker, frame: Frame, destinations: tuple[Destination, ...]) -> bool:
     """Whether a SUBSCRIBE begins at a time: then the log is asked, off the loop, and the frame comes again with an offset."""
     given = frame.headers.get(_NAMES[0], "")
     if not given.startswith(_TIME) or not all(destination.is_stream for destination in destinations):
@@ -152,7 +152,7 @@ def looks_for_time(connection: Connection, frame: Frame, destinations: tuple[Des
     return True
 
 
-async def _subscribe_at(connection: Connection, frame: Frame, name: str, timestamp: int) -> None:
+async def _subscribe_at(connection: Speaker, frame: Frame, name: str, timestamp: int) -> None:
     broker = connection.broker
     address = broker.engine.addresses.get(name)
     try:
@@ -168,7 +168,7 @@ async def _subscribe_at(connection: Connection, frame: Frame, name: str, timesta
     connection.reading.go_on()
 
 
-async def _offset_at(connection: Connection, address: Address, timestamp: int) -> int:
+async def _offset_at(connection: Speaker, address: Address, timestamp: int) -> int:
     """The first message that arrived then or later; the next one when there is none."""
     offset, log = await offset_at_time(connection.broker, address, timestamp), address.log
     if offset < log.committed:
@@ -180,7 +180,7 @@ async def _offset_at(connection: Connection, address: Address, timestamp: int) -
 
 
 def to_named(
-    connection: Connection, consumer: Consumer, destinations: tuple[Destination, ...], name: str, start: int, *, frame: Frame
+    connection: Speaker, consumer: Consumer, destinations: tuple[Destination, ...], name: str, start: int, *, frame: Frame
 ) -> dict[str, str]:
     """A reader whose position the broker keeps; what is to be said in the RECEIPT."""
     if len(destinations) > 1:
@@ -200,7 +200,7 @@ def to_named(
     return said | told(connection, destinations[0])
 
 
-def drop_named(connection: Connection, name: str) -> bool:
+def drop_named(connection: Speaker, name: str) -> bool:
     """UNSUBSCRIBE with a durable name: the reader ends for ever. False when there is none of this name."""
     engine = connection.broker.engine
     found = readers.found_of(engine, _reader(connection, name))
@@ -217,10 +217,10 @@ def drop_named(connection: Connection, name: str) -> bool:
     return bool(own)
 
 
-def _reader(connection: Connection, name: str) -> readers.Reader:
+def _reader(connection: Speaker, name: str) -> readers.Reader:
     space = connection.names.space
     return readers.Reader(space, connection.client_id.removeprefix(space), name)
 
 
-def _require_own(connection: Connection, queue: Queue, name: str) -> None:
+def _require_own(connection: Speaker, queue: Queue, name: str) -> None:
     require(connection, readers.user_of(queue), f"reader {name!r} of {local(queue.address.name)!r}", [queue.address.name])

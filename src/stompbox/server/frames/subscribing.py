@@ -40,13 +40,13 @@ from stompbox.stomp.frames import Frame
 from stompbox.stomp.session import DURABLE_NAMES
 
 if TYPE_CHECKING:
-    from stompbox.server.session.connection import Connection
+    from stompbox.server.frames.speaker import Speaker
 
 
 _Binding = Generator[None, None, dict[str, str]]
 
 
-def subscribe(connection: Connection, frame: Frame) -> Iterator[None] | None:
+def subscribe(connection: Speaker, frame: Frame) -> Iterator[None] | None:
     """Makes a consumer and binds it, in steps; its RECEIPT goes before its first MESSAGE."""
     headers, options = frame.headers, connection.options
     name = _name(connection, frame)
@@ -78,7 +78,7 @@ def subscribe(connection: Connection, frame: Frame) -> Iterator[None] | None:
 
 
 def _subscribing(
-    connection: Connection, frame: Frame, consumer: Consumer, make_queues: Callable[[], None], binding: _Binding
+    connection: Speaker, frame: Frame, consumer: Consumer, make_queues: Callable[[], None], binding: _Binding
 ) -> Iterator[None]:
     broker, headers = connection.broker, frame.headers
     engine, permissions = broker.engine, broker.permissions
@@ -103,7 +103,7 @@ def _subscribing(
         yield from revoking.looking_at(connection, consumer.name, consumer)
 
 
-def _name(connection: Connection, frame: Frame) -> str:
+def _name(connection: Speaker, frame: Frame) -> str:
     given = frame.headers.get("id")
     if given is not None:
         return given
@@ -112,7 +112,7 @@ def _name(connection: Connection, frame: Frame) -> str:
     return f"\0{connection.broker.new_session()}"  # 1.0 may leave it out: a hidden name
 
 
-def _consumer(connection: Connection, frame: Frame, name: str, selector: Selector | None) -> Consumer:
+def _consumer(connection: Speaker, frame: Frame, name: str, selector: Selector | None) -> Consumer:
     headers, options = frame.headers, connection.options
     given = headers.get("ack", "auto")
     if given not in [mode.value for mode in AckMode]:
@@ -150,7 +150,7 @@ def _sequence(frame: Frame) -> str:
     return given or ""
 
 
-def _head(connection: Connection, shown: str | None, mode: AckMode, sequence: str, queue: Queue) -> Head:
+def _head(connection: Speaker, shown: str | None, mode: AckMode, sequence: str, queue: Queue) -> Head:
     """How MESSAGE frames of a queue begin for a subscription, and what the broker adds to each."""
     options, version = connection.options, connection.session.version
     numbered = [escape(sequence, version)] if sequence else []
@@ -173,7 +173,7 @@ def _lines(numbered: list[str], is_timed: bool, run: Run, index: int) -> bytes:
 # Rights
 
 
-def _may_subscribe(connection: Connection, destination: Destination, frame: Frame) -> None:
+def _may_subscribe(connection: Speaker, destination: Destination, frame: Frame) -> None:
     """Of a wildcard each address that it reaches is asked for by itself (`_may_reach`)."""
     if destination.is_wild or destination.is_temporary:
         return
@@ -196,7 +196,7 @@ def _may_subscribe(connection: Connection, destination: Destination, frame: Fram
         permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, name)
 
 
-def _require_room(connection: Connection, destinations: tuple[Destination, ...]) -> None:
+def _require_room(connection: Speaker, destinations: tuple[Destination, ...]) -> None:
     """Raises Refused where what it names and is not there is more than its user may make; nothing has been made then."""
     engine = connection.broker.engine
     wanted = [
@@ -207,7 +207,7 @@ def _require_room(connection: Connection, destinations: tuple[Destination, ...])
     makers.require_all(engine, connection.allowance.maker, wanted)
 
 
-def _may_reach_later(connection: Connection) -> subscribers.MayReach:
+def _may_reach_later(connection: Speaker) -> subscribers.MayReach:
     """The same of who may be gone when it is asked: by the rights that its user has then, as far as they are known."""
     broker, user, there = connection.broker, connection.user, ref(connection)
 
@@ -218,7 +218,7 @@ def _may_reach_later(connection: Connection) -> subscribers.MayReach:
     return may_reach
 
 
-def _may_reach(connection: Connection, right: Right | None, name: str) -> bool:
+def _may_reach(connection: Speaker, right: Right | None, name: str) -> bool:
     permissions, user = connection.broker.permissions, connection.user
     return permissions.may(user, Right.CONSUME, name) and (right is None or permissions.may(user, right, name))
 
@@ -227,7 +227,7 @@ def _may_reach(connection: Connection, right: Right | None, name: str) -> bool:
 
 
 def _bind(
-    connection: Connection, frame: Frame, consumer: Consumer, destinations: tuple[Destination, ...], wish: DurableSubscription | None
+    connection: Speaker, frame: Frame, consumer: Consumer, destinations: tuple[Destination, ...], wish: DurableSubscription | None
 ) -> _Binding:
     """Binds the consumer to all that it asks for; what is to be said of it in the RECEIPT."""
     engine = connection.broker.engine
@@ -265,7 +265,7 @@ def _no_local(frame: Frame) -> bool:
     return truth(frame, "no-local") or truth(frame, "activemq.noLocal")
 
 
-def _bind_temporary(connection: Connection, consumer: Consumer, destination: Destination) -> None:
+def _bind_temporary(connection: Speaker, consumer: Consumer, destination: Destination) -> None:
     address = connection.make_temporary(destination)
     if destination.routing == MULTICAST:
         subscribers.join_topic(connection.broker.engine, consumer, address, subscribers.Plain(consumer.selector))
@@ -286,7 +286,7 @@ def _is_durable_as_in_rabbitmq(frame: Frame) -> bool:
     return is_durable and "auto-delete" in frame.headers and not truth(frame, "auto-delete")
 
 
-def _durable_wish(connection: Connection, frame: Frame, destinations: tuple[Destination, ...]) -> DurableSubscription | None:
+def _durable_wish(connection: Speaker, frame: Frame, destinations: tuple[Destination, ...]) -> DurableSubscription | None:
     """The durable subscription that a SUBSCRIBE asks for, None for a plain one."""
     name, engine = _durable_name(frame), connection.broker.engine
     is_of_user = name is None and QUEUE_NAME not in frame.headers and _is_durable_as_in_rabbitmq(frame)
@@ -315,7 +315,7 @@ def _durable_wish(connection: Connection, frame: Frame, destinations: tuple[Dest
     return wish
 
 
-def _may_make(connection: Connection, wish: DurableSubscription) -> None:
+def _may_make(connection: Speaker, wish: DurableSubscription) -> None:
     """Whether it may be taken up as it is or, which is more, made anew: what was there of its name goes then."""
     known, permissions = connection.broker.engine.durables.get(wish.identity), connection.broker.permissions
     if known is not None:
@@ -329,7 +329,7 @@ def _may_make(connection: Connection, wish: DurableSubscription) -> None:
             permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, pattern)
 
 
-def _browsed(connection: Connection, wish: DurableSubscription) -> DurableSubscription:
+def _browsed(connection: Speaker, wish: DurableSubscription) -> DurableSubscription:
     """The durable subscription that is browsed, wherever it has come to be since: rights are asked on what it reads."""
     known = durables.find_durable(connection.broker.engine, *wish.identity)
     _require_own(connection, known)
@@ -338,12 +338,12 @@ def _browsed(connection: Connection, wish: DurableSubscription) -> DurableSubscr
     return known
 
 
-def _require_own(connection: Connection, durable: DurableSubscription) -> None:
+def _require_own(connection: Speaker, durable: DurableSubscription) -> None:
     what = f"durable subscription {durable.name!r} of {local(durables.shown(durable.client_id))!r}"
     require(connection, durable.owner, what, durable.patterns)
 
 
-def _check_durable(connection: Connection, destination: Destination) -> None:
+def _check_durable(connection: Speaker, destination: Destination) -> None:
     routing = _routing_of_durable(connection, destination)
     if destination.is_stream or destination.is_temporary or destination.queue or routing != MULTICAST:
         kind = "temporary" if destination.is_temporary else "a log" if destination.is_stream else f"{KINDS[routing]}, a queue"
@@ -352,7 +352,7 @@ def _check_durable(connection: Connection, destination: Destination) -> None:
         raise IllegalFrame("durable-on-queue", text)
 
 
-def _routing_of_durable(connection: Connection, destination: Destination) -> int:
+def _routing_of_durable(connection: Speaker, destination: Destination) -> int:
     """What the destination is, as every SUBSCRIBE reads it: that it asks for a durable subscription makes no topic of it. Where an
     address is both it is the topic that is meant."""
     engine = connection.broker.engine
@@ -361,13 +361,13 @@ def _routing_of_durable(connection: Connection, destination: Destination) -> int
     return MULTICAST if is_both else subscribers.routing_of(engine, destination)
 
 
-def _client_id(connection: Connection) -> str:
+def _client_id(connection: Speaker) -> str:
     if not connection.client_id:
         raise IllegalFrame("missing-client-id", "a durable subscription needs the header client-id on CONNECT")
     return connection.client_id
 
 
-def _user_id(connection: Connection) -> str:
+def _user_id(connection: Speaker) -> str:
     """What stands for the client-id where a durable subscription is a user's."""
     return durables.USER + connection.names.placed(connection.user.name)
 
@@ -375,7 +375,7 @@ def _user_id(connection: Connection) -> str:
 # UNSUBSCRIBE
 
 
-def unsubscribe(connection: Connection, frame: Frame) -> Iterator[None]:
+def unsubscribe(connection: Speaker, frame: Frame) -> Iterator[None]:
     """Ends a subscription, or for ever a durable one."""
     connection.account.is_stale = True
     broker, headers = connection.broker, frame.headers
@@ -391,7 +391,7 @@ def unsubscribe(connection: Connection, frame: Frame) -> Iterator[None]:
     connection.answer(frame, waits=broker.engine.is_durable and broker.engine.is_dirty and "receipt" in headers)
 
 
-def _end(connection: Connection, frame: Frame) -> Iterator[None]:
+def _end(connection: Speaker, frame: Frame) -> Iterator[None]:
     headers = frame.headers
     name = headers.get("id")
     if name is None:
@@ -403,7 +403,7 @@ def _end(connection: Connection, frame: Frame) -> Iterator[None]:
     return transactions.closing(connection.broker.engine, consumer, is_failure=False)
 
 
-def _drop_durable(connection: Connection, durable: DurableSubscription) -> Iterator[None]:
+def _drop_durable(connection: Speaker, durable: DurableSubscription) -> Iterator[None]:
     """The backlog goes with it; an active subscriber, here or elsewhere, is closed first."""
     engine = connection.broker.engine
     _require_own(connection, durable)

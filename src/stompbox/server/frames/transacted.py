@@ -13,22 +13,22 @@ from stompbox.broker.subscriptions.subscribers import start
 from stompbox.broker.transactions import Transaction
 
 if TYPE_CHECKING:
-    from stompbox.server.session.connection import Connection
+    from stompbox.server.frames.speaker import Speaker
 
 
-def resume(connection: Connection) -> None:
+def resume(connection: Speaker) -> None:
     """BEGIN."""
     for consumer in _of(connection):
         start(consumer)
 
 
-def pause(connection: Connection) -> None:
+def pause(connection: Speaker) -> None:
     """COMMIT or ABORT, before anything else: nothing more is handed out."""
     for consumer in _of(connection):
         consumer.is_started = False
 
 
-def consume(connection: Connection, transaction: Transaction) -> None:
+def consume(connection: Speaker, transaction: Transaction) -> None:
     """COMMIT: what was sent without being acknowledged one by one belongs to it."""
     for consumer in _of(connection):
         if connection.transacted[consumer]:
@@ -37,13 +37,13 @@ def consume(connection: Connection, transaction: Transaction) -> None:
                 transaction.acked.append((consumer, sent))
 
 
-def give_back(connection: Connection) -> None:
+def give_back(connection: Speaker) -> None:
     """After COMMIT or ABORT: what is not consumed goes back, until the next BEGIN."""
     for consumer in _of(connection):
         connection.broker.engine.take_back(consumer)
 
 
-def _of(connection: Connection) -> list[Consumer]:
+def _of(connection: Speaker) -> list[Consumer]:
     for consumer in [consumer for consumer in connection.transacted if consumer.is_closed]:
         del connection.transacted[consumer]
     return list(connection.transacted)

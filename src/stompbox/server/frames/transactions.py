@@ -14,10 +14,10 @@ from stompbox.server.revoking import require_still
 from stompbox.stomp.frames import Frame
 
 if TYPE_CHECKING:
-    from stompbox.server.session.connection import Connection
+    from stompbox.server.frames.speaker import Speaker
 
 
-def transaction_of(connection: Connection, name: str) -> Transaction:
+def transaction_of(connection: Speaker, name: str) -> Transaction:
     found = connection.transactions.get(name)
     if found is None and name in connection.timed_out:
         del connection.timed_out[name]
@@ -28,7 +28,7 @@ def transaction_of(connection: Connection, name: str) -> Transaction:
     return found
 
 
-def begin(connection: Connection, frame: Frame) -> None:
+def begin(connection: Speaker, frame: Frame) -> None:
     name = frame.headers["transaction"]
     if name in connection.transactions:
         raise IllegalFrame("transaction-exists", f"transaction {name[:80]!r} is open already")
@@ -44,7 +44,7 @@ def begin(connection: Connection, frame: Frame) -> None:
     transacted.resume(connection)
 
 
-def commit(connection: Connection, frame: Frame) -> Iterator[None]:
+def commit(connection: Speaker, frame: Frame) -> Iterator[None]:
     transaction = transaction_of(connection, frame.headers["transaction"])
     try:
         require_still(connection, transaction)
@@ -70,12 +70,12 @@ def commit(connection: Connection, frame: Frame) -> Iterator[None]:
     yield from finishing(transaction.sends)
 
 
-def abort(connection: Connection, frame: Frame) -> Iterator[None]:
+def abort(connection: Speaker, frame: Frame) -> Iterator[None]:
     yield from _undoing(connection, transaction_of(connection, frame.headers["transaction"]))
     connection.answer(frame, waits=False)
 
 
-def time_out(connection: Connection, transaction: Transaction) -> None:
+def time_out(connection: Speaker, transaction: Transaction) -> None:
     """The broker aborts it; the client is told when it comes back to it."""
     connection.broker.turns.run(_undoing(connection, transaction), lambda: None)
     if len(connection.timed_out) >= connection.options.max_transactions:
@@ -83,13 +83,13 @@ def time_out(connection: Connection, transaction: Transaction) -> None:
     connection.timed_out[transaction.name] = None
 
 
-def _undoing(connection: Connection, transaction: Transaction) -> Iterator[None]:
+def _undoing(connection: Speaker, transaction: Transaction) -> Iterator[None]:
     _end(connection, transaction)
     yield from transactions.aborting(connection.broker.engine, transaction, is_failure=False)
     transacted.give_back(connection)
 
 
-def _end(connection: Connection, transaction: Transaction) -> None:
+def _end(connection: Speaker, transaction: Transaction) -> None:
     """It is open no longer, whatever becomes of it."""
     del connection.transactions[transaction.name]
     connection.doubtful.discard(transaction)

@@ -23,12 +23,12 @@ from stompbox.stomp.shapes import shape_of
 from stompbox.store.base import PIECE
 
 if TYPE_CHECKING:
-    from stompbox.server.session.connection import Connection
+    from stompbox.server.frames.speaker import Speaker
 
 WINDOW: Final = 1 << 20  # octets of one sender
 
 
-def prepare(connection: Connection) -> None:
+def prepare(connection: Speaker) -> None:
     """Logged in: from now on large bodies of this connection come in pieces."""
     least = connection.options.stomp_min_large_message_size
     if least >= 0 and connection.transform is None:  # which wants to see bodies whole
@@ -44,7 +44,7 @@ def _may_stream(headers: Mapping[str, str]) -> bool:
 class Upload:
     """One body that is coming in. `frame` is its SEND."""
 
-    def __init__(self, connection: Connection, frame: Frame) -> None:
+    def __init__(self, connection: Speaker, frame: Frame) -> None:
         self.connection = connection
         self.frame = frame
         self.bodies = connection.broker.engine.bodies
@@ -98,7 +98,7 @@ class Upload:
         return f"<Upload {self.large!r} pieces={self._number}>"
 
 
-def obey(connection: Connection, event: Opening | Piece | Ending) -> None:
+def obey(connection: Speaker, event: Opening | Piece | Ending) -> None:
     """One event of a large SEND. Raises as SEND does."""
     if isinstance(event, Opening):
         connection.upload = _begun(connection, event.frame)
@@ -115,7 +115,7 @@ def obey(connection: Connection, event: Opening | Piece | Ending) -> None:
             connection.refuse(error, upload.frame)
 
 
-def _begun(connection: Connection, frame: Frame) -> Upload | None:
+def _begun(connection: Speaker, frame: Frame) -> Upload | None:
     try:
         connection.session.receive(frame)
         _check(connection, frame)
@@ -129,7 +129,7 @@ def _begun(connection: Connection, frame: Frame) -> Upload | None:
     return upload
 
 
-def _check(connection: Connection, frame: Frame) -> None:
+def _check(connection: Speaker, frame: Frame) -> None:
     """What is refused without having seen the body. All of it is looked at again when the message is there."""
     shape, now = shape_of(frame.headers), connection.broker.engine.now
     if shape.special is not None:
@@ -141,7 +141,7 @@ def _check(connection: Connection, frame: Frame) -> None:
         transaction_of(connection, frame.headers["transaction"])
 
 
-def disk_failed(connection: Connection) -> None:
+def disk_failed(connection: Speaker) -> None:
     """Pieces could not be stored: ERROR, unless the sender is to wait until they can."""
     upload, trouble = connection.upload, connection.broker.engine.trouble
     if upload is None or trouble is None or not upload.is_refusable:

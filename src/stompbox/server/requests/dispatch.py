@@ -28,7 +28,7 @@ from stompbox.stomp.codec import encode_headers
 from stompbox.stomp.frames import Frame
 
 if TYPE_CHECKING:
-    from stompbox.server.session.connection import Connection
+    from stompbox.server.requests.asker import Asker
 
 READING: Final = frozenset(("describe", "fetch", "offset-at", "groups", "schedules"))  # change nothing, and may be asked again
 HARMLESS: Final = READING | {"progress"}  # a fault in one of these has changed no message
@@ -37,7 +37,7 @@ LARGE: Final = 1 << 20  # octets of requests, beyond which nothing more is read 
 MOST_WAITING: Final = 16  # requests of one connection; beyond, it is not read
 
 
-async def progress(connection: Connection, frame: Frame) -> Answer:
+async def progress(connection: Asker, frame: Frame) -> Answer:
     from stompbox.server.requests.progress import progress as told  # most brokers are never told of any
 
     return await told(connection, frame)
@@ -56,7 +56,7 @@ REQUESTS: Final[Mapping[str, Handler]] = MappingProxyType(
 class Requests:
     """What one connection has asked and was not answered yet."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Asker) -> None:
         self.connection = connection
         self.waiting: deque[Frame] = deque()
         self.size = 0  # octets of these, and of the one that is being answered
@@ -108,7 +108,7 @@ def _size(frame: Frame) -> int:
     return EACH + len(frame.body) + sum([len(name) + len(value) + HEADER for name, value in frame.headers.items()])
 
 
-def receive(connection: Connection, frame: Frame) -> None:
+def receive(connection: Asker, frame: Frame) -> None:
     """Takes a request up; its answer comes when it is ready."""
     if "request-id" not in frame.headers:
         raise IllegalFrame("missing-request-id", "a request needs a request-id header")
@@ -117,7 +117,7 @@ def receive(connection: Connection, frame: Frame) -> None:
     connection.requests.take(frame)
 
 
-async def _serve(connection: Connection, frame: Frame) -> None:
+async def _serve(connection: Asker, frame: Frame) -> None:
     broker = connection.broker
     broker.set_time()
     name = frame.headers.get("request", "")
@@ -144,7 +144,7 @@ async def _serve(connection: Connection, frame: Frame) -> None:
     _answer(connection, frame, headers, body)
 
 
-def _answer(connection: Connection, frame: Frame, headers: dict[str, str], body: list[bytes]) -> None:
+def _answer(connection: Asker, frame: Frame, headers: dict[str, str], body: list[bytes]) -> None:
     if connection.is_lost or connection.is_ended:
         return
     given = frame.headers["request-id"]

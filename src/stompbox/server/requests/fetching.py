@@ -38,15 +38,14 @@ from stompbox.stomp.frames import Frame
 from stompbox.store.chunks import decode
 
 if TYPE_CHECKING:
-    from stompbox.server.broker import Broker
-    from stompbox.server.session.connection import Connection
+    from stompbox.server.requests.asker import Asker, RequestsCore
 
 MOST_BYTES: Final = 4 << 20  # of one answer: other clients wait while it is handed to the system
 MOST_WHOLE: Final = 256 << 20  # of large bodies in one answer, when its first chunk has so many
 _RECORD: Final = struct.Struct("<QII")  # before each blob: first offset, count, length
 
 
-async def describe(connection: Connection, frame: Frame) -> Answer:
+async def describe(connection: Asker, frame: Frame) -> Answer:
     """Addresses that match, or those that the body names: the lowest stored offset, the one after the last that is on disk, and which
     log it is. With `limit` so many at most, and where to continue; with `counts` what their queues and subscriptions hold."""
     broker = connection.broker
@@ -80,7 +79,7 @@ def _since(frame: Frame, wish: dict[str, Any]) -> dict[str, int] | None:
     return {name: position.offset for name, position in found.items()}
 
 
-async def _describe_named(connection: Connection, frame: Frame, wanted: dict[str, Position]) -> Answer:
+async def _describe_named(connection: Asker, frame: Frame, wanted: dict[str, Position]) -> Answer:
     """Of these, with sizes; and where those that are gone had ended, as far as that is remembered."""
     engine, permissions = connection.broker.engine, connection.broker.permissions
     found, ended = [], {}
@@ -96,7 +95,7 @@ async def _describe_named(connection: Connection, frame: Frame, wanted: dict[str
 
 
 async def _described(
-    connection: Connection, frame: Frame, found: list[Address], since: dict[str, int] | None, answer: dict[str, object]
+    connection: Asker, frame: Frame, found: list[Address], since: dict[str, int] | None, answer: dict[str, object]
 ) -> Answer:
     """The answer in pieces, so that no turn is long however many addresses there are."""
     await _stored(connection, found)
@@ -118,7 +117,7 @@ async def _described(
     return {"content-type": "application/json"}, [b"".join([*pieces, b"}}"])]
 
 
-async def _counts(connection: Connection, address: Address) -> dict[str, object]:
+async def _counts(connection: Asker, address: Address) -> dict[str, object]:
     """What the queues and subscriptions of an address hold together, of which it may have thousands."""
     sums = Sums()
     async for queue in in_turns(connection.broker.turns, list(address.queues())):
@@ -129,7 +128,7 @@ async def _counts(connection: Connection, address: Address) -> dict[str, object]
     }  # fmt: skip
 
 
-async def _stored(connection: Connection, found: list[Address]) -> None:
+async def _stored(connection: Asker, found: list[Address]) -> None:
     """Which log it is outlives a restart before anybody is told of it."""
     engine = connection.broker.engine
     unknown = [address for address in found if not address.log.is_known and engine.logs.get(address.log.id) is address]
@@ -139,7 +138,7 @@ async def _stored(connection: Connection, found: list[Address]) -> None:
         await durable(connection)
 
 
-async def confirmed(connection: Connection, found: list[Address]) -> None:
+async def confirmed(connection: Asker, found: list[Address]) -> None:
     """What senders have a RECEIPT for can be read by offset from now on, also what needs no disk: that is told before its commit."""
     broker = connection.broker
     async for address in in_turns(broker.turns, found):
@@ -149,7 +148,7 @@ async def confirmed(connection: Connection, found: list[Address]) -> None:
             return
 
 
-async def readable(connection: Connection, frame: Frame, destinations: list[Destination]) -> tuple[list[Address], str | None]:
+async def readable(connection: Asker, frame: Frame, destinations: list[Destination]) -> tuple[list[Address], str | None]:
     """The addresses there are under these names that the user may read, in the order in which they were made; those after `continue`,
     and `limit` at most. And what is to be said there to get the rest; None: that was all."""
     permissions, engine = connection.broker.permissions, connection.broker.engine
@@ -176,14 +175,14 @@ def continued(following: str | None) -> dict[str, object]:
     return {} if following is None else {"continue": following}
 
 
-async def _require_some(connection: Connection, destinations: list[Destination], found: set[str]) -> None:
+async def _require_some(connection: Asker, destinations: list[Destination], found: set[str]) -> None:
     """Each wildcard has addresses that may be read, or has none at all."""
     for destination in destinations:
         if destination.is_wild and not any(destination.covers(name) for name in found):
             _require_one(connection, destination)
 
 
-def _require_one(connection: Connection, destination: Destination) -> None:
+def _require_one(connection: Asker, destination: Destination) -> None:
     """Of addresses that a wildcard names some must be readable: who may read none would take them for empty."""
     names = connection.broker.engine.addresses
     permissions, user = connection.broker.permissions, connection.user
@@ -195,7 +194,7 @@ def _require_one(connection: Connection, destination: Destination) -> None:
         raise Refused("not-permitted", text)
 
 
-def make(connection: Connection, destination: Destination) -> None:
+def make(connection: Asker, destination: Destination) -> None:
     """As a SUBSCRIBE would."""
     engine = connection.broker.engine
     if destination.address not in engine.addresses:
@@ -212,7 +211,7 @@ def make(connection: Connection, destination: Destination) -> None:
     engine.anycast_queue(address, destination.queue, maker)
 
 
-def _known_address(connection: Connection, frame: Frame) -> Address:
+def _known_address(connection: Asker, frame: Frame) -> Address:
     name = placed(connection, frame, "address")
     connection.broker.permissions.require(connection.user, Right.CONSUME, name)
     address = connection.broker.engine.addresses.get(name)
@@ -221,7 +220,7 @@ def _known_address(connection: Connection, frame: Frame) -> Address:
     return address
 
 
-async def fetch(connection: Connection, frame: Frame) -> Answer:
+async def fetch(connection: Asker, frame: Frame) -> Answer:
     """Chunks as they are stored, from `start` on; with a selector, the messages in them that it takes."""
     address = _known_address(connection, frame)
     if number(frame, "stop") > address.log.committed:
@@ -250,13 +249,13 @@ def _require_same(frame: Frame, address: Address, offset: int) -> None:
         raise Refused("other-incarnation", text)
 
 
-async def offset_at(connection: Connection, frame: Frame) -> Answer:
+async def offset_at(connection: Asker, frame: Frame) -> Answer:
     address = _known_address(connection, frame)
     await confirmed(connection, [address])
     return json_answer({"offset": await offset_at_time(connection.broker, address, number(frame, "timestamp"))})
 
 
-async def offset_at_time(broker: Broker, address: Address, timestamp: int) -> int:
+async def offset_at_time(broker: RequestsCore, address: Address, timestamp: int) -> int:
     """The first message that arrived at or after a time, to the message; where the log on disk ends when there is none."""
     committer, log = broker.committer, address.log
     at = await committer.find_time(log.id, timestamp)

@@ -36,13 +36,12 @@ from stompbox.server.requests.replies import (
 from stompbox.stomp.frames import Frame
 
 if TYPE_CHECKING:
-    from stompbox.server.broker import Broker
-    from stompbox.server.session.connection import Connection
+    from stompbox.server.requests.asker import Asker, RequestsCore
 
 EACH = "json:"  # before offsets by address, in the header `starting`
 
 
-async def group_open(connection: Connection, frame: Frame) -> Answer:
+async def group_open(connection: Asker, frame: Frame) -> Answer:
     """`more:true`: others of the addresses in `starting` follow, and until then only those that it names join."""
     name = placed(connection, frame, "group")
     engine, permissions = connection.broker.engine, connection.broker.permissions
@@ -79,7 +78,7 @@ async def group_open(connection: Connection, frame: Frame) -> Answer:
     return json_answer({"positions": at, "incarnations": ids, **continued(following)})
 
 
-async def _joining(connection: Connection, frame: Frame, wish: dict[str, Any], patterns: list[str]) -> list[Address]:
+async def _joining(connection: Asker, frame: Frame, wish: dict[str, Any], patterns: list[str]) -> list[Address]:
     """The addresses on which the group is to have a position, as far as this request says."""
     engine = connection.broker.engine
     addresses, is_read = engine.addresses, matcher(engine.wildcards, patterns)
@@ -92,17 +91,17 @@ async def _joining(connection: Connection, frame: Frame, wish: dict[str, Any], p
     return [address async for address in in_turns(connection.broker.turns, among) if is_read(address.name)]
 
 
-def _require_own(connection: Connection, name: str) -> None:
+def _require_own(connection: Asker, name: str) -> None:
     """Only whose the group is opens, moves or deletes it, or who may manage what it reads."""
     engine = connection.broker.engine
     require(connection, engine.group_owners.get(name, ""), f"reader group {local(name)!r}", engine.group_patterns.get(name, []))
 
 
-def _may_read(connection: Connection, address: str) -> bool:
+def _may_read(connection: Asker, address: str) -> bool:
     return connection.broker.permissions.may(connection.user, Right.CONSUME, address)
 
 
-async def _starting(connection: Connection, frame: Frame, wish: dict[str, Any], joining: list[Address]) -> Starting:
+async def _starting(connection: Asker, frame: Frame, wish: dict[str, Any], joining: list[Address]) -> Starting:
     """Where a group begins. Offsets by address stand in the body where they may be many, or in the header."""
     if "starting" in wish:
         return _each(offsets_in(frame, wish["starting"], "starting in the body"))
@@ -125,7 +124,7 @@ def _each(offsets: dict[str, Position]) -> Starting:
     return starting
 
 
-async def starting_at(broker: Broker, text: str, addresses: list[Address]) -> Starting:
+async def starting_at(broker: RequestsCore, text: str, addresses: list[Address]) -> Starting:
     """The one word for all of them. Raises IllegalFrame `bad-starting`."""
     if text == "earliest":
         return lambda address: address.log.oldest
@@ -142,7 +141,7 @@ async def starting_at(broker: Broker, text: str, addresses: list[Address]) -> St
     return lambda address: at.get(address, address.log.next)
 
 
-async def group_commit(connection: Connection, frame: Frame) -> Answer:
+async def group_commit(connection: Asker, frame: Frame) -> Answer:
     """What cannot be moved is named with a code; the rest is."""
     given = offsets_in(frame, json_object(frame, frame.body, "the body"), "the body")
     offsets = {connection.names.placed(name): position for name, position in given.items()}
@@ -155,7 +154,7 @@ async def group_commit(connection: Connection, frame: Frame) -> Answer:
     return json_answer({"refused": {local(name): code for name, code in refused.items()}} if refused else {})
 
 
-async def group_delete(connection: Connection, frame: Frame) -> Answer:
+async def group_delete(connection: Asker, frame: Frame) -> Answer:
     name = placed(connection, frame, "group")
     await _require_all(connection, name)
     await delete(connection.broker, name)
@@ -163,7 +162,7 @@ async def group_delete(connection: Connection, frame: Frame) -> Answer:
     return json_answer({})
 
 
-async def group_reset(connection: Connection, frame: Frame) -> Answer:
+async def group_reset(connection: Asker, frame: Frame) -> Answer:
     """Puts the group elsewhere, on all of its addresses or on one."""
     name = placed(connection, frame, "group")
     await _require_all(connection, name)
@@ -173,7 +172,7 @@ async def group_reset(connection: Connection, frame: Frame) -> Answer:
     return json_answer({"moved": moved})
 
 
-async def _require_all(connection: Connection, name: str) -> None:
+async def _require_all(connection: Asker, name: str) -> None:
     """Who takes a group's position away has it, may read all that it reads, and delete it."""
     _require_own(connection, name)
     permissions = connection.broker.permissions
@@ -183,12 +182,12 @@ async def _require_all(connection: Connection, name: str) -> None:
         permissions.require(connection.user, Right.DELETE_DURABLE_QUEUE, pattern)
 
 
-def read_by(broker: Broker, name: str) -> list[Address]:
+def read_by(broker: RequestsCore, name: str) -> list[Address]:
     """The addresses on which a group has a position."""
     return [address for address in broker.engine.addresses.values() if name in address.groups]
 
 
-async def delete(broker: Broker, name: str) -> None:
+async def delete(broker: RequestsCore, name: str) -> None:
     """The positions go in turns, the group last: who is interrupted finds it again. Raises Refused `no-such-group`."""
     engine = broker.engine
     readers.require_group(engine, name)
@@ -201,7 +200,7 @@ async def delete(broker: Broker, name: str) -> None:
         readers.drop_group(engine, name)
 
 
-async def reset(broker: Broker, name: str, text: str, only: str = "") -> int:
+async def reset(broker: RequestsCore, name: str, text: str, only: str = "") -> int:
     """On how many addresses. Raises Refused `no-such-group`, `no-such-address`, IllegalFrame `bad-starting`."""
     readers.require_group(broker.engine, name)
     found = [address for address in read_by(broker, name) if only in ("", address.name)]
@@ -217,7 +216,7 @@ async def reset(broker: Broker, name: str, text: str, only: str = "") -> int:
     return moved
 
 
-async def group_list(connection: Connection, frame: Frame) -> Answer:
+async def group_list(connection: Asker, frame: Frame) -> Answer:
     """Each group, or the one that is named: where it is and how far behind."""
     wanted = placed(connection, frame, "group") if "group" in frame.headers else None
     engine = connection.broker.engine

@@ -17,12 +17,12 @@ from stompbox.server.requests.replies import Answer, json_answer, placed
 from stompbox.stomp.frames import Frame
 
 if TYPE_CHECKING:
-    from stompbox.server.session.connection import Connection
+    from stompbox.server.requests.asker import Asker
 
 log = logging.getLogger("stompbox.operators")
 
 
-def _address(connection: Connection, frame: Frame) -> Address:
+def _address(connection: Asker, frame: Frame) -> Address:
     """Of an operator's request, of which the log tells."""
     name = placed(connection, frame, "address")
     connection.broker.permissions.require(connection.user, Right.MANAGE, name)
@@ -34,7 +34,7 @@ def _address(connection: Connection, frame: Frame) -> Address:
     return address
 
 
-def _queues(connection: Connection, frame: Frame, address: Address) -> list[Queue]:
+def _queues(connection: Asker, frame: Frame, address: Address) -> list[Queue]:
     """The one that the request names, or all."""
     wanted = placed(connection, frame, "queue") if "queue" in frame.headers else None
     queues = [queue for queue in (*address.anycast.values(), *address.named.values()) if wanted in (None, queue.name)]
@@ -43,7 +43,7 @@ def _queues(connection: Connection, frame: Frame, address: Address) -> list[Queu
     return queues
 
 
-async def pause(connection: Connection, frame: Frame) -> Answer:
+async def pause(connection: Asker, frame: Frame) -> Answer:
     """Nothing goes out; what is sent is kept."""
     address = _address(connection, frame)
     if "queue" not in frame.headers:
@@ -53,7 +53,7 @@ async def pause(connection: Connection, frame: Frame) -> Answer:
     return json_answer({})
 
 
-async def resume(connection: Connection, frame: Frame) -> Answer:
+async def resume(connection: Asker, frame: Frame) -> Answer:
     address = _address(connection, frame)
     if "queue" not in frame.headers:
         address.resume()
@@ -62,25 +62,25 @@ async def resume(connection: Connection, frame: Frame) -> Answer:
     return json_answer({})
 
 
-async def block(connection: Connection, frame: Frame) -> Answer:
+async def block(connection: Asker, frame: Frame) -> Answer:
     """A SEND gets an ERROR; consumers go on."""
     _address(connection, frame).block()
     return json_answer({})
 
 
-async def unblock(connection: Connection, frame: Frame) -> Answer:
+async def unblock(connection: Asker, frame: Frame) -> Answer:
     _address(connection, frame).unblock()
     return json_answer({})
 
 
-async def disable(connection: Connection, frame: Frame) -> Answer:
+async def disable(connection: Asker, frame: Frame) -> Answer:
     """Nothing is routed to it; what it has goes on."""
     for queue in _queues(connection, frame, _address(connection, frame)):
         queue.obey(replace(queue.rules, is_enabled=False))
     return json_answer({})
 
 
-async def enable(connection: Connection, frame: Frame) -> Answer:
+async def enable(connection: Asker, frame: Frame) -> Answer:
     for queue in _queues(connection, frame, _address(connection, frame)):
         queue.obey(replace(queue.rules, is_enabled=True))
     return json_answer({})

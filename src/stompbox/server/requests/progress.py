@@ -22,7 +22,7 @@ from stompbox.server.requests.replies import Answer, json_answer
 from stompbox.stomp.frames import Frame
 
 if TYPE_CHECKING:
-    from stompbox.server.session.connection import Connection
+    from stompbox.server.requests.asker import Asker
 
 MOST: Final = 1000  # steps that are kept
 MOST_OF_USER: Final = 200  # of one user
@@ -136,7 +136,7 @@ class Progress:
         return f"<Progress of {len(self.told)} steps>"
 
 
-async def progress(connection: Connection, frame: Frame) -> Answer:
+async def progress(connection: Asker, frame: Frame) -> Answer:
     """The handler of the request."""
     report = _report(frame)
     broker, names = connection.broker, connection.names
@@ -162,7 +162,7 @@ def _report(frame: Frame) -> Report:
         raise IllegalFrame("bad-json", f"the body of request progress is not what it should be: {error}") from None
 
 
-def _require(connection: Connection, placed: tuple[str, ...]) -> None:
+def _require(connection: Asker, placed: tuple[str, ...]) -> None:
     """Who tells of a group may consume what it reads."""
     for group in placed:
         for address in readers.positions(connection.broker.engine, group):

@@ -47,8 +47,7 @@ from stompbox.store.base import PIECE
 from stompbox.store.chunks import EACH, decode, joined, shape_bytes, shape_of, split
 
 if TYPE_CHECKING:
-    from stompbox.server.broker import Broker
-    from stompbox.server.session.connection import Connection
+    from stompbox.server.requests.asker import Asker, RequestsCore
 
 log = logging.getLogger("stompbox.sinks")
 
@@ -81,7 +80,7 @@ def summary_of(kinds: Iterable[Kind]) -> bytes:
     return _encode(list(found.values()))
 
 
-async def keep(broker: Broker, body: Large, summary: bytes, chunk: bytes) -> None:
+async def keep(broker: RequestsCore, body: Large, summary: bytes, chunk: bytes) -> None:
     """Brings it to the store, a few pieces with each commit; the last ones go with the entry that comes after this."""
     bodies, engine = broker.engine.bodies, broker.engine
     body.size = len(chunk)
@@ -99,7 +98,7 @@ def _summaries(read_part: Callable[[int, int], bytes], attempts: Sequence[Attemp
     return [_decode(read_part(attempt.body.id, 0)) for attempt in attempts]
 
 
-async def _read(broker: Broker, attempt: Attempt) -> list[Run]:
+async def _read(broker: RequestsCore, attempt: Attempt) -> list[Run]:
     """The same each time, however often it is read. Others who read wait for the disk alone."""
     read_part = broker.committer.store.read_part
     if attempt.body.size <= PIECE:
@@ -151,7 +150,7 @@ def _one(group: Sequence[Run]) -> Run:
 class Look:
     """At all that a batch holds. `addresses`: where it goes; `temporary`: those among them that go with their connection."""
 
-    connection: Connection
+    connection: Asker
     fitting: Fitting = field(default_factory=Fitting)
     addresses: set[str] = field(default_factory=set)
     temporary: dict[str, Address] = field(default_factory=dict)
@@ -190,14 +189,14 @@ class Look:
             self.temporary[run.shape.destination] = address
 
 
-def routed(connection: Connection, run: Run) -> list[tuple[Address, Run]]:
+def routed(connection: Asker, run: Run) -> list[tuple[Address, Run]]:
     """Where its messages go, as a SEND's would. Raises for what may not be sent."""
     route = connection.names.route(run.shape)
     require_all(connection, route)
     return addressed(connection, run.shape, route, run.bodies, run.columns)
 
 
-async def looked_at(connection: Connection, attempts: Sequence[Attempt]) -> Look:
+async def looked_at(connection: Asker, attempts: Sequence[Attempt]) -> Look:
     """Raises StompboxError for the first fault in all of it."""
     broker, look = connection.broker, Look(connection)
     read, until = broker.committer.store.read_part, broker.turns.allowance()
@@ -231,7 +230,7 @@ async def _closer(look: Look, attempt: Attempt) -> None:
 class Publications:
     """Of one broker. `busy`: sinks of which one batch is looked at or published; another one waits for it."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: RequestsCore) -> None:
         self.broker = broker
         self.busy: dict[str, asyncio.Future[None]] = {}
         self.owners: dict[int, str] = {}  # whose messages have which session's number
@@ -253,7 +252,7 @@ class Publications:
     def leave(self, sink: str) -> None:
         self.busy.pop(sink).set_result(None)
 
-    async def publish(self, connection: Connection, publication: Publication, look: Look) -> int:
+    async def publish(self, connection: Asker, publication: Publication, look: Look) -> int:
         """All of it, from a place that was entered, which it leaves: how many messages were sent. Raises StoreError when the disk has
         refused the first of it, and nothing was published then."""
         before = self.broker.sinks.published.get(publication.sink)
@@ -266,13 +265,13 @@ class Publications:
         return f"<Publications {len(self.busy)} under way>"
 
 
-def reading_of(connection: Connection) -> Reading:
+def reading_of(connection: Asker) -> Reading:
     options = connection.options
     virtual = list(options.virtual_topic_consumer_wildcards)
     return Reading(list(options.anycast_prefix), list(options.multicast_prefix), virtual, connection.names.space)
 
 
-def _names_of(broker: Broker, reading: Reading) -> Names:
+def _names_of(broker: RequestsCore, reading: Reading) -> Names:
     options = ListenerOptions(
         anycast_prefix=tuple(reading.anycast), multicast_prefix=tuple(reading.multicast),
         virtual_topic_consumer_wildcards=tuple(reading.virtual),
@@ -288,7 +287,7 @@ class _Way:
     publication: Publication
     names: Names
     session: int
-    connection: Connection | None = None
+    connection: Asker | None = None
     temporary: dict[str, Address] = field(default_factory=dict)
     before: Published | None = None
     done: asyncio.Future[int] | None = None

@@ -14,15 +14,14 @@ from stompbox.numerals import digits
 from stompbox.stomp.frames import Frame
 
 if TYPE_CHECKING:
-    from stompbox.server.broker import Broker
-    from stompbox.server.session.connection import Connection
+    from stompbox.server.requests.asker import Asker, RequestsCore
     from stompbox.server.turns import Turns
 
 DESTINATION: Final = "stompbox.requests"  # of requests, and what their answers seem to come from
 
 Answer = tuple[dict[str, str], list[bytes]]
 """Headers, and the body in pieces."""
-Handler = Callable[["Connection", Frame], Awaitable[Answer]]
+Handler = Callable[["Asker", Frame], Awaitable[Answer]]
 
 MOST_JSON: Final = 1 << 20  # bytes of JSON in a request: reading it takes some 10 ms, in which others wait
 
@@ -94,7 +93,7 @@ def _position(value: Any) -> Position | None:
     return Position(offset, id) if type(offset) is int and 0 <= offset < 1 << 62 and isinstance(id, str) else None
 
 
-def destinations_of(connection: Connection, frame: Frame, wish: dict[str, Any]) -> list[Destination]:
+def destinations_of(connection: Asker, frame: Frame, wish: dict[str, Any]) -> list[Destination]:
     """In the body where they may be many, or in a header."""
     given = wish["destinations"] if "destinations" in wish else header(frame, "destinations")
     if not isinstance(given, str):
@@ -102,17 +101,17 @@ def destinations_of(connection: Connection, frame: Frame, wish: dict[str, Any]) 
     return [connection.names.parse_one(text.strip()) for text in given.split(",") if text.strip()]
 
 
-def placed(connection: Connection, frame: Frame, name: str) -> str:
+def placed(connection: Asker, frame: Frame, name: str) -> str:
     """The name in a header, as the broker has it."""
     return connection.names.placed(header(frame, name))
 
 
-async def durable(connection: Connection) -> None:
+async def durable(connection: Asker) -> None:
     """Until what was done up to now is on disk. Raises StoreError when it could not be stored."""
     await stored(connection.broker)
 
 
-async def stored(broker: Broker) -> None:
+async def stored(broker: RequestsCore) -> None:
     """The same, of what no connection waits for."""
     if not broker.engine.is_dirty and not broker.committer.is_busy:
         return

@@ -20,13 +20,12 @@ from stompbox.server.requests.replies import Answer, durable, header, in_turns, 
 from stompbox.stomp.frames import Frame
 
 if TYPE_CHECKING:
-    from stompbox.server.broker import Broker
-    from stompbox.server.session.connection import Connection
+    from stompbox.server.requests.asker import Asker, RequestsCore
 
 MOST_LISTED: Final = 1000  # in one answer
 
 
-def attend(broker: Broker) -> None:
+def attend(broker: RequestsCore) -> None:
     """From now on the engine's schedules know whose they are, and what their users may."""
 
     def owner(session: int) -> str:
@@ -46,7 +45,7 @@ def attend(broker: Broker) -> None:
     known.limit(broker.configuration.max_scheduled_bytes)
 
 
-async def schedules(connection: Connection, frame: Frame) -> Answer:
+async def schedules(connection: Asker, frame: Frame) -> Answer:
     wanted = placed(connection, frame, "address") if "address" in frame.headers else None
     found: list[dict[str, object]] = []
     async for one in in_turns(connection.broker.turns, list(connection.broker.engine.schedules.known.values())):
@@ -56,7 +55,7 @@ async def schedules(connection: Connection, frame: Frame) -> Answer:
     return json_answer({"schedules": found})
 
 
-def _is_seen(connection: Connection, one: Schedule) -> bool:
+def _is_seen(connection: Asker, one: Schedule) -> bool:
     """Whose it is sees it; where nobody is known by name, whoever may send there."""
     is_user = is_own(connection, one.owner, [one.address])
     return is_user and connection.broker.permissions.may(connection.user, Right.SEND, one.address)
@@ -67,7 +66,7 @@ def _shown(one: Schedule) -> dict[str, object]:
     return {"id": one.id, "address": local(one.address), "user": one.owner, "next": one.next, "left": one.left, **times}
 
 
-async def unschedule(connection: Connection, frame: Frame) -> Answer:
+async def unschedule(connection: Asker, frame: Frame) -> Answer:
     id, known = header(frame, "id"), connection.broker.engine.schedules
     one = known.known.get(id)
     if one is None or space_of(one.address) != connection.names.space:

@@ -30,13 +30,13 @@ from stompbox.stomp.shapes import shape_of
 from stompbox.store.chunks import encode
 
 if TYPE_CHECKING:
-    from stompbox.server.session.connection import Connection
+    from stompbox.server.requests.asker import Asker
 
 OF_A_TURN: Final = 500  # shapes, or messages with a transformer, that are looked at before others get their turn
 ONCE_PER: Final = ("batch", "destination")
 
 
-def _sink(connection: Connection, frame: Frame) -> str:
+def _sink(connection: Asker, frame: Frame) -> str:
     """The sink's name, which is its user's own: nobody publishes, discards or forgets what another one's sink has staged."""
     name, user = placed(connection, frame, "sink"), connection.user.name
     if "@" in name:  # so that no other two give the same
@@ -52,7 +52,7 @@ def _is_by_destination(frame: Frame) -> bool:
     return given == ONCE_PER[1]
 
 
-async def stage(connection: Connection, frame: Frame) -> Answer:
+async def stage(connection: Asker, frame: Frame) -> Answer:
     broker, sinks = connection.broker, connection.broker.sinks
     sink, batch, part = _sink(connection, frame), number(frame, "batch"), (number(frame, "partition"), number(frame, "attempt"))
     run, is_by_destination = frame.headers.get("run", ""), _is_by_destination(frame)
@@ -84,13 +84,13 @@ async def stage(connection: Connection, frame: Frame) -> Answer:
     return json_answer({"staged": count})
 
 
-def _require_disk(connection: Connection) -> None:
+def _require_disk(connection: Asker) -> None:
     trouble = connection.broker.engine.trouble
     if trouble is not None and connection.broker.engine.is_durable:
         raise Refused(trouble.code, trouble.text)
 
 
-async def _looked_at(connection: Connection, frame: Frame) -> tuple[bytes, list[Kind]]:
+async def _looked_at(connection: Asker, frame: Frame) -> tuple[bytes, list[Kind]]:
     """The chunk that is kept, which is the client's own where its messages stay as they are, and what is in it."""
     beside = partial(asyncio.get_running_loop().run_in_executor, None)
     if connection.transform is None and connection.stamps is None:
@@ -113,7 +113,7 @@ def _packed(runs: Sequence[Run]) -> tuple[bytes, list[Kind]]:
     return encode(runs, 0), [Kind(run.shape, len(run), run.size, len(run.bodies[-1])) for run in runs if run.bodies]
 
 
-async def _has_replies(connection: Connection, shapes: Sequence[Shape]) -> bool:
+async def _has_replies(connection: Asker, shapes: Sequence[Shape]) -> bool:
     """Whether answers to one of these are to come to a temporary destination. Raises for what the user may not send."""
     has_replies = False
     for at, shape in enumerate(shapes):
@@ -124,7 +124,7 @@ async def _has_replies(connection: Connection, shapes: Sequence[Shape]) -> bool:
     return has_replies
 
 
-async def _transformed(connection: Connection, transform: Transform, run: Run) -> AsyncIterator[Run]:
+async def _transformed(connection: Asker, transform: Transform, run: Run) -> AsyncIterator[Run]:
     """Each message as the listener's transformer wants it, some of them in each turn of the loop."""
     checks_names, length = connection.options.check_property_names, {"content-length": ""} if run.shape.has_length else {}
     for index, body in enumerate(run.bodies):
@@ -135,7 +135,7 @@ async def _transformed(connection: Connection, transform: Transform, run: Run) -
         yield Run(shape_of(changed.headers), [changed.body])
 
 
-async def _stamp(connection: Connection, runs: Sequence[Run]) -> None:
+async def _stamp(connection: Asker, runs: Sequence[Run]) -> None:
     """Gives each run the shape that it is routed by. Raises for what the user may not send."""
     stamps, stamped = connection.stamps, dict[Shape, Shape]()
     for run in runs:
@@ -152,7 +152,7 @@ async def _stamp(connection: Connection, runs: Sequence[Run]) -> None:
             run.shape, run.columns = stamps.with_ids(shape, run.columns, len(run))
 
 
-def _check(connection: Connection, shape: Shape) -> None:
+def _check(connection: Asker, shape: Shape) -> None:
     """What is refused of a SEND, before anything is made for it."""
     expiry.check(shape, connection.broker.now())
     if shape.destination == DESTINATION:
@@ -160,7 +160,7 @@ def _check(connection: Connection, shape: Shape) -> None:
     require_all(connection, connection.names.route(shape))
 
 
-async def publish(connection: Connection, frame: Frame) -> Answer:
+async def publish(connection: Asker, frame: Frame) -> Answer:
     wish = json_object(frame, frame.body, "the body").get("attempts")
     if not isinstance(wish, list) or not all(_is_part(part) for part in wish):
         raise IllegalFrame("bad-json", "request publish needs attempts: a list of [partition, attempt]")
@@ -185,7 +185,7 @@ async def publish(connection: Connection, frame: Frame) -> Answer:
 
 
 async def _wanted(
-    connection: Connection, sink: str, batch: int, parts: Sequence[tuple[int, int]], *, is_by_destination: bool
+    connection: Asker, sink: str, batch: int, parts: Sequence[tuple[int, int]], *, is_by_destination: bool
 ) -> tuple[Publication | None, Look]:
     """What is to be published; None when it was. Raises for what may not be."""
     sinks, user = connection.broker.sinks, owner_of(connection)
@@ -217,12 +217,12 @@ def _is_part(value: object) -> bool:
     return isinstance(value, list) and len(value) == 2 and all(type(one) is int for one in value)
 
 
-async def discard(connection: Connection, frame: Frame) -> Answer:
+async def discard(connection: Asker, frame: Frame) -> Answer:
     connection.broker.sinks.discard(_sink(connection, frame), number(frame, "batch"))
     return json_answer({})
 
 
-async def sink_delete(connection: Connection, frame: Frame) -> Answer:
+async def sink_delete(connection: Asker, frame: Frame) -> Answer:
     """A sink that will write no more: which batch it published last need not be remembered."""
     sink, publications = _sink(connection, frame), connection.broker.publications
     await publications.enter(sink)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import logging
 from asyncio import TimerHandle
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from secrets import token_hex
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from stompbox.broker import transactions
 from stompbox.broker.addresses.address import Address
@@ -29,13 +29,12 @@ from stompbox.message import Shape
 from stompbox.security import Right, User
 from stompbox.server import notifications
 from stompbox.server.addressing.brokerheaders import Stamps
-from stompbox.server.frames import uploads
 from stompbox.server.frames.commands import CHANGE_NOTHING, COMMANDS
+from stompbox.server.frames.speaker import FramesCore, Upload
 from stompbox.server.ledger import Account
 from stompbox.server.outgoing import GRACE, Outgoing, Stream
 from stompbox.server.session.reading import Reading
 from stompbox.server.session.receipts import Pending, Receipts
-from stompbox.server.session.transport import Transport
 from stompbox.server.session.unread import Unread
 from stompbox.server.stopping import last_word
 from stompbox.stomp import encode
@@ -48,13 +47,33 @@ from stompbox.stomp.session import Session, State
 from stompbox.stomp.versions import SUPPORTED
 
 if TYPE_CHECKING:
-    from stompbox.server.broker import Broker
-    from stompbox.server.requests.dispatch import Requests
-    from stompbox.server.session.framelog import FrameLog
+    from stompbox.config import ListenerOptions
+    from stompbox.server.addressing.naming import Names
+    from stompbox.server.addressing.transforming import Transform
+    from stompbox.server.refusals import Refusals
+    from stompbox.server.requests.asker import Waiting
+    from stompbox.server.seam import FrameLog, Transport
 
 log = logging.getLogger("stompbox.connection")
 
 E = TypeVar("E")  # a frame or a run
+
+
+class SessionCore(FramesCore, Protocol):
+    """What the broker is to a connection."""
+
+    refusals: Refusals
+
+    @property
+    def connections(self) -> Collection[Connection]: ...
+    def arrive(self, connection: Connection) -> None: ...
+    def leave(self, connection: Connection) -> None: ...
+    def leave_user(self, connection: Connection) -> None: ...
+    def names_of(self, options: ListenerOptions, space: str = "") -> Names: ...
+    def transform_of(self, options: ListenerOptions) -> Transform | None: ...
+    def was_read(self, octets: int) -> None: ...
+    def deliver_on(self, consumers: Iterable[Consumer]) -> None: ...
+    def want_commit(self, connection: Connection) -> int: ...
 
 
 class Connection:
@@ -67,7 +86,7 @@ class Connection:
         "temporaries", "timed_out", "transacted", "transactions", "transform", "transport", "unflushed", "unread", "upload", "user",
     )  # fmt: skip
 
-    def __init__(self, broker: Broker, listener: Listener, transport: Transport, peer: str) -> None:
+    def __init__(self, broker: SessionCore, listener: Listener, transport: Transport, peer: str) -> None:
         options = listener.options
         self.broker = broker
         self.listener = listener
@@ -93,7 +112,7 @@ class Connection:
         self.temporaries = Temporaries(broker.engine, self.session_id, token_hex(8), options.max_subscriptions)
         self.answered: dict[Shape, Shape] = {}  # shapes by those whose reply-to is one of these temporaries
         self.out: list[bytes] = []
-        self.upload: uploads.Upload | None = None  # a large body that is coming in
+        self.upload: Upload | None = None  # a large body that is coming in
         self.outgoing: Outgoing | None = None  # while a large message is going out; `out` waits behind it
         self.pending = Receipts()
         self.unflushed: dict[Consumer, None] = {}
@@ -113,7 +132,7 @@ class Connection:
         self.is_lost = False  # the socket is gone,
         self.is_gone = False  # and all that came is obeyed
         self.pulse: Pulse | None = None
-        self.requests: Requests | None = None  # that wait for their answers
+        self.requests: Waiting | None = None  # that wait for their answers
         self.frames: FrameLog | None = None  # where they are logged
         self._timer: TimerHandle | None = None  # of heart-beats and the time to live, once it is logged in
         broker.arrive(self)

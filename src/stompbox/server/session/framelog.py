@@ -22,8 +22,8 @@ from stompbox.errors import StompboxError
 from stompbox.stomp.frames import STARS, is_secret
 
 if TYPE_CHECKING:
-    from stompbox.server.broker import Broker
-    from stompbox.server.session.connection import Connection
+    from stompbox.server.addressing.sender import Sender
+    from stompbox.server.session.connection import SessionCore
 
 log = logging.getLogger("stompbox.frames")
 
@@ -52,7 +52,7 @@ class Wish:
     by: By
     value: str  # of ADDRESS also a pattern
 
-    def is_of(self, connection: Connection) -> bool:
+    def is_of(self, connection: Sender) -> bool:
         """Whether frames of this connection may be meant."""
         found = {By.CONNECTION: str(connection.session_id), By.USER: connection.user.name, By.PEER: connection.peer}
         return self.by is By.ADDRESS or found[self.by] == self.value
@@ -61,11 +61,11 @@ class Wish:
 class FrameLogs:
     """Of a broker: what is wished, and who is followed because of it."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: SessionCore) -> None:
         self.broker = broker
         self.wishes: dict[Wish, None] = {}
 
-    def look(self, connection: Connection) -> None:
+    def look(self, connection: Sender) -> None:
         """Follows a connection, or no longer. To be called when it comes, when its user is known, and when wishes change."""
         wishes = [wish for wish in self.wishes if wish.is_of(connection)]
         if not wishes and not log.isEnabledFor(logging.DEBUG):
@@ -101,7 +101,7 @@ class FrameLogs:
 class FrameLog:
     """Of one connection. `addresses`: only frames that name one of these patterns; None: all."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Sender) -> None:
         self.connection = connection
         self.addresses: list[Words] | None = None
         self._in: Frames | None = None  # None: the next read may begin within a frame

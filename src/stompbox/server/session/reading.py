@@ -24,7 +24,7 @@ from weakref import proxy
 from stompbox.errors import FrameError, IllegalFrame, StompboxError
 from stompbox.server.frames import acknowledging, sending, uploads
 from stompbox.server.limiting import Holding
-from stompbox.server.turns import FOREVER, SMALL
+from stompbox.server.turns import FOREVER, SMALL, Turns
 from stompbox.stomp.codec import faulty
 from stompbox.stomp.frames import Frame
 from stompbox.stomp.runs import Acks, Event, Sends
@@ -45,7 +45,7 @@ class Reading:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self.turns = connection.broker.turns
+        self.turns: Turns = connection.broker.turns
         self.events: Iterator[Event] | None = None  # the rest of a read
         self.steps: Iterator[None] | None = None  # the rest of a frame before it
         self.left: deque[bytes] | None = None  # what came after it

@@ -45,7 +45,7 @@ class Socket(asyncio.Protocol):
         "_receiver", "_transport", "admission", "broker", "is_clogged", "listener", "peer",
     )  # fmt: skip
 
-    def __init__(self, broker: Broker, door: Door) -> None:
+    def __init__(self, broker: Broker, door: Acceptor) -> None:
         self.broker = broker
         self.listener = door.listener
         self.admission = door.admission
@@ -293,7 +293,7 @@ class Socket(asyncio.Protocol):
         self._transport.abort()
 
 
-class Door:
+class Acceptor:
     """What is listened on, and how those who come are received: both may change while it is open."""
 
     def __init__(self, broker: Broker, listener: Listener) -> None:
@@ -325,11 +325,11 @@ class Door:
 
 async def listen(broker: Broker, listener: Listener) -> asyncio.Server:
     """Starts to accept. Raises ConfigError when the address cannot be listened on."""
-    door = Door(broker, listener)
+    door = Acceptor(broker, listener)
     try:
         server = await broker.loop.create_server(door.receive, listener.host, listener.port, backlog=1024, reuse_address=True)
     except OSError as error:
         raise ConfigError("cannot-listen", f"cannot listen on {listener}: {reason_of(error)}; --listen chooses another place") from None
     door.opened(server.sockets[0].getsockname()[1])
-    broker.doors.append(door)
+    broker.acceptors.append(door)
     return server

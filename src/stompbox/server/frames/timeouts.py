@@ -13,8 +13,7 @@ from stompbox.broker.transactions import Transaction
 from stompbox.server.frames.transactions import time_out
 
 if TYPE_CHECKING:
-    from stompbox.server.broker import Broker
-    from stompbox.server.session.connection import Connection
+    from stompbox.server.frames.speaker import FramesCore, Speaker
 
 log = logging.getLogger("stompbox.connection")
 
@@ -22,13 +21,13 @@ log = logging.getLogger("stompbox.connection")
 class Timeouts:
     """The open transactions of all connections, the oldest first. `timeout` in ms; -1: none."""
 
-    def __init__(self, broker: Broker, timeout: int) -> None:
+    def __init__(self, broker: FramesCore, timeout: int) -> None:
         self.engine = broker.engine
         self.timeout = timeout
-        self._open: dict[Transaction, tuple[Connection, int]] = {}
+        self._open: dict[Transaction, tuple[Speaker, int]] = {}
         self._alarm = Alarm(broker.engine.timers, self._look)
 
-    def begun(self, connection: Connection, transaction: Transaction) -> None:
+    def begun(self, connection: Speaker, transaction: Transaction) -> None:
         if self.timeout >= 0:
             until = self.engine.now + self.timeout
             self._open[transaction] = connection, until

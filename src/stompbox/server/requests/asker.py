@@ -1,0 +1,38 @@
+"""What a client's connection is to those who answer its requests, and what the broker is to them."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Protocol
+
+from stompbox.server.addressing.sender import Sender
+from stompbox.server.outgoing import Stream
+from stompbox.server.seam import Core, Held
+from stompbox.stomp.frames import Frame
+
+if TYPE_CHECKING:
+    from stompbox.server.requests.progress import Progress
+    from stompbox.server.requests.publishing import Publications
+
+
+class RequestsCore(Core, Protocol):
+    publications: Publications
+    progress: Progress | None
+
+
+class Waiting(Held, Protocol):
+    """Requests that wait for their answers."""
+
+    def take(self, frame: Frame) -> None: ...
+    def drained(self) -> None:
+        """The system has taken all that was written, or the connection is gone."""
+
+
+class Asker(Sender, Protocol):
+    requests: Waiting | None
+
+    @property
+    def broker(self) -> RequestsCore: ...
+    def stream(self, stream: Stream) -> None: ...
+    def looking(self, doing: str) -> AbstractContextManager[None]:
+        """What is done in here changes nothing: a fault in it ends this connection alone."""
