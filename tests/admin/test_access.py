@@ -17,18 +17,9 @@ from tests.admin.asking import JSON, ask, post, read
 from tests.admin.conftest import Start
 from tests.conftest import Serve, Served
 from tests.system.plain import Plain
+from tests.users import users
 
 USERS = """
-[[user]]
-name = "root"
-password = "r00t"
-groups = ["admins"]
-
-[[user]]
-name = "bob"
-password = "b0b"
-groups = ["users"]
-
 [[permission]]
 match = "#"
 manage = ["admins"]
@@ -42,7 +33,7 @@ manage = ["admins", "users"]
 send = ["admins", "users"]
 create-address = ["admins", "users"]
 create-durable-queue = ["admins", "users"]
-"""
+""" + users("root:r00t@admins", "bob:b0b@users")
 ROOT, BOB = "root:r00t", "bob:b0b"
 PAGES = ["/", "/console.js", "/metrics", "/api/v1/status", "/api/v1/queues", "/api/v1/connections", "/nowhere"]
 

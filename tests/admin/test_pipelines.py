@@ -14,20 +14,9 @@ from tests.admin.conftest import Start
 from tests.admin.test_views import request, send
 from tests.conftest import Served
 from tests.system.plain import Plain
+from tests.users import users
 
 USERS = """
-[[user]]
-name = "root"
-password = "r"
-groups = ["admins"]
-[[user]]
-name = "ann"
-password = "a"
-groups = ["users"]
-[[user]]
-name = "bob"
-password = "b"
-groups = ["users"]
 [[permission]]
 match = "#"
 manage = ["admins"]
@@ -35,7 +24,7 @@ send = ["admins", "users"]
 consume = ["admins"]
 create-address = ["admins"]
 create-durable-queue = ["admins"]
-"""
+""" + users("root:r@admins", "ann:a@users", "bob:b@users")
 
 
 def step(name: str, state: str = "running", **more: object) -> dict[str, object]:

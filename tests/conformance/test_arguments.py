@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from tests.conformance.playing import played
 from tests.conformance.script import Case, Step, bye, hear, refused, say, send, subscribe, sync
+from tests.users import users
 
 CONFIGURATION = """
 [[listener]]
 url = "tcp://127.0.0.1:0"
-
-[[user]]
-name = "alice"
-password = "a"
-[[user]]
-name = "bob"
-password = "b"
-groups = ["makers"]
 
 [[address-setting]]
 match = "ring.#"
@@ -37,7 +30,7 @@ match = "secret.#"
 send = ["makers"]
 create-address = ["*"]
 create-durable-queue = ["*"]
-"""
+""" + users("alice:a", "bob:b@makers")
 LISTENER = '[[listener]]\nurl = "tcp://127.0.0.1:0"\n'
 LOGGING = f'unknown-header-policy = "LOG"\n{LISTENER}'
 BOB = {"": "login:bob\npasscode:b"}

@@ -7,6 +7,7 @@ from dataclasses import replace
 from tests.conformance.playing import played
 from tests.conformance.script import Case, Play, Step, bye, hear, keep, leave, refused, say, send, subscribe, sync
 from tests.conformance.wire import connected
+from tests.users import users
 
 TOP = 'management-notification-address = "told.of"\nfailed-login-delay = 0\n'
 LISTENER = '[[listener]]\nurl = "tcp://127.0.0.1:0"\n'
@@ -17,14 +18,6 @@ slow-consumer-threshold = 1000
 slow-consumer-check-period = 1
 """
 USERS = """
-[[user]]
-name = "alice"
-password = "a"
-[[user]]
-name = "olga"
-password = "o"
-groups = ["operators"]
-
 [[permission]]
 match = "#"
 send = ["*"]
@@ -37,7 +30,7 @@ manage = ["operators"]
 match = "secret.#"
 create-address = ["*"]
 consume = ["operators"]
-"""
+""" + users("alice:a", "olga:o@operators")
 HOSTS = """
 [[virtual-host]]
 name = "green"

@@ -9,6 +9,7 @@ import pytest
 
 from tests.conformance.brokers import Brokers
 from tests.conformance.script import Case, Play, Step, gone, hear, leave, play, refused, say, send, subscribe
+from tests.users import users
 
 TRANSFORMER = """
 def change(message):
@@ -23,14 +24,6 @@ memory = true
 populate-validated-user = true
 [[listener]]
 url = "tcp://127.0.0.1:0?{options}"
-[[user]]
-name = "alice"
-password = "a"
-groups = ["all"]
-[[user]]
-name = "bob"
-password = "b"
-groups = ["some"]
 [[permission]]
 match = "#"
 send = ["all", "some"]
@@ -53,7 +46,7 @@ create-non-durable-queue = ["all", "some"]
 [[address-setting]]
 match = "timed.#"
 enable-ingress-timestamp = true
-"""
+""" + users("alice:a@all", "bob:b@some")
 NAMELESS = 'memory = true\nreject-empty-validated-user = true\n[[listener]]\nurl = "tcp://127.0.0.1:0"\n'
 USERS = {"": "login:alice\npasscode:a", "bob": "login:bob\npasscode:b", "bob2": "login:bob\npasscode:b", "bob3": "login:bob\npasscode:b"}
 

@@ -16,6 +16,7 @@ from tests.admin.test_views import request, send
 from tests.conftest import Serve, Served
 from tests.console.conftest import Open
 from tests.system.plain import Plain
+from tests.users import users
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
@@ -26,14 +27,6 @@ from playwright.sync_api import Error, expect
 ANSWERED = "Failed to load resource: the server responded with a status of"
 HOSTILE = "<img src=x onerror=\"document.title='taken'\">"
 USERS = """
-[[user]]
-name = "root"
-password = "r00t"
-groups = ["admins"]
-[[user]]
-name = "bob"
-password = "b0b"
-groups = ["users"]
 [[permission]]
 match = "#"
 manage = ["admins"]
@@ -47,7 +40,7 @@ manage = ["admins"]
 send = ["admins"]
 create-address = ["admins"]
 create-durable-queue = ["admins"]
-"""
+""" + users("root:r00t@admins", "bob:b0b@users")
 
 
 def look_again(page: Page) -> None:

@@ -35,20 +35,17 @@ from stompbox.store.chunks import verify
 from tests.admin.asking import post
 from tests.conftest import Serve, Served
 from tests.spark.fake_broker import PEM
+from tests.users import users
 
 WITHIN = 120  # seconds, for one query
 USERS = """
-[[user]]
-name = "lake"
-password = "secret"
-groups = ["readers"]
 [[permission]]
 match = "open.#"
 consume = ["readers"]
 send = ["readers"]
 create-address = ["readers"]
 create-durable-queue = ["readers"]
-"""
+""" + users("lake:secret@readers")
 
 
 @pytest.fixture

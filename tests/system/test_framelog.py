@@ -12,20 +12,13 @@ import pytest
 from tests.admin.asking import post, read
 from tests.conformance.wire import TRANSPORTS, Client, connected
 from tests.conftest import Serve, Served
+from tests.users import users
 
 USERS = """
 memory = true
 [[listener]]
 url = "tcp://127.0.0.1:0"
-[[user]]
-name = "alice"
-password = "s3cret"
-groups = ["all"]
-[[user]]
-name = "bob"
-password = "hidden7"
-groups = ["all"]
-"""
+""" + users("alice:s3cret@all", "bob:hidden7@all")
 WITHIN = 20.0  # seconds
 
 

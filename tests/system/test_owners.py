@@ -11,24 +11,13 @@ import pytest
 
 from tests.conftest import Serve, Served
 from tests.system.plain import Plain
+from tests.users import users
 
 USERS = """
 memory = true
 [[listener]]
 url = "tcp://127.0.0.1:0"
-[[user]]
-name = "alice"
-password = "a"
-groups = ["people"]
-[[user]]
-name = "bob"
-password = "b"
-groups = ["people"]
-[[user]]
-name = "carol"
-password = "c"
-groups = ["people", "operators"]
-"""
+""" + users("alice:a@people", "bob:b@people", "carol:c@people,operators")
 PERMISSIONS = """
 [[permission]]
 match = "#"

@@ -22,17 +22,10 @@ from stompbox.store.chunks import decode, encode, verify
 from tests.conftest import Serve, Served
 from tests.spark.fake_broker import PEM
 from tests.system.plain import Plain
+from tests.users import users
 
 WITHIN = 30.0  # seconds
 USERS = """
-[[user]]
-name = "alice"
-password = "a"
-groups = ["alice"]
-[[user]]
-name = "bob"
-password = "b"
-groups = ["bob"]
 [[permission]]
 match = "#"
 send = ["alice"]
@@ -46,7 +39,7 @@ send = ["alice", "bob"]
 consume = ["alice", "bob"]
 create-address = ["alice"]
 create-durable-queue = ["alice"]
-"""
+""" + users("alice:a@alice", "bob:b@bob")
 
 
 def link_to(served: Served, user: str = "") -> Link:

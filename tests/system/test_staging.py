@@ -16,20 +16,13 @@ from stompbox.store.chunks import encode
 from tests.conftest import Serve, Served
 from tests.system.plain import Plain
 from tests.system.test_requests import ask, link_to
+from tests.users import users
 
 CONFIGURATION = """
 populate-validated-user = true
 max-staged-bytes = "8MiB"
 [[listener]]
 url = "tcp://127.0.0.1:0?anycastPrefix=jms.queue.&multicastPrefix=jms.topic."
-[[user]]
-name = "alice"
-password = "a"
-groups = ["people", "writers"]
-[[user]]
-name = "bob"
-password = "b"
-groups = ["people"]
 [[permission]]
 match = "#"
 send = ["writers"]
@@ -47,7 +40,7 @@ create-durable-queue = ["writers"]
 match = "plain.sync"
 send = ["people"]
 create-address = ["people"]
-"""
+""" + users("alice:a@people,writers", "bob:b@people")
 
 
 def chunk(*runs: Run) -> bytes:
