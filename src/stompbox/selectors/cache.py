@@ -8,10 +8,11 @@ who comes with ever new selectors throws out its own.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Generator
 from weakref import WeakValueDictionary
 
 from stompbox.selectors.limits import Limits
-from stompbox.selectors.selector import Selector, compile_selector
+from stompbox.selectors.selector import Selector, compile_selector, compiling
 
 Key = tuple[str, bool, Limits]
 
@@ -37,6 +38,20 @@ class SelectorCache:
             found = self._living[key] = compile_selector(text, conversion=conversion, limits=limits)
         self._keep(key, found, user)
         return found
+
+    def compiling(self, text: str, user: str, *, conversion: bool, limits: Limits) -> Generator[None, None, Selector]:
+        """The same in steps."""
+        key = (text, conversion, limits)
+        found = self._living.get(key)
+        if found is None:
+            found = yield from compiling(text, conversion=conversion, limits=limits)
+            found = self._living.setdefault(key, found)
+        self._keep(key, found, user)
+        return found
+
+    def knows(self, text: str, *, conversion: bool, limits: Limits) -> bool:
+        """Whether it takes no time."""
+        return (text, conversion, limits) in self._living
 
     def limit(self, most: int) -> None:
         self.most = most

@@ -6,7 +6,7 @@ Does not decide who may use a selector or what becomes of a message.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from functools import partial
 from itertools import count
 from sys import getsizeof
@@ -127,9 +127,22 @@ def compile_selector(text: str, *, conversion: bool = True, limits: Limits = Lim
     conversion: a text header counts as a number or boolean beside one (`selectorConversion`); the prefixes of the text win.
     Raises SelectorError, whose code is one of `refusal`, naming the position, what was found and what was expected.
     """
+    steps = compiling(text, conversion=conversion, limits=limits)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            selector: Selector = done.value
+            return selector
+
+
+def compiling(text: str, *, conversion: bool, limits: Limits) -> Generator[None, None, Selector]:
+    """The same in steps, as one with a thousand terms takes more than ten milliseconds."""
     from stompbox.selectors.parser import parse
     from stompbox.selectors.tokens import tokenize
 
     dialect, tokens = tokenize(text, conversion=conversion, limits=limits)
+    yield
     root = parse(tokens, limits)
+    yield
     return Selector(text, root, conversion=conversion, dialect_conversion=dialect.conversion, limits=limits)

@@ -26,7 +26,7 @@ from stompbox.selectors import Selector
 from stompbox.server import notifications, revoking
 from stompbox.server.addressing import arguments
 from stompbox.server.addressing.arguments import QUEUE_NAME
-from stompbox.server.addressing.selecting import selector_of
+from stompbox.server.addressing.selecting import compiling, is_long, selector_of
 from stompbox.server.addressing.values import truth
 from stompbox.server.frames import browsers, streams
 from stompbox.server.frames.acknowledging import OPENMQ_ID
@@ -56,6 +56,8 @@ def subscribe(connection: Speaker, frame: Frame) -> Iterator[None] | None:
         raise IllegalFrame("subscription-exists", f"subscription id {name[:80]!r} is in use on this connection")
     if len(connection.consumers) >= options.max_subscriptions:
         raise Refused("too-many-subscriptions", f"a connection has no more than {options.max_subscriptions} subscriptions")
+    if is_long(connection, frame):
+        return _compiled_first(connection, frame)
     with connection.looking("the headers of a SUBSCRIBE were looked at"):
         destinations = streams.as_asked(frame, connection.names.parse(headers["destination"], headers.get("subscription-type")))
         destinations = arguments.named(connection, headers, destinations)
@@ -75,6 +77,16 @@ def subscribe(connection: Speaker, frame: Frame) -> Iterator[None] | None:
         _require_room(connection, destinations)
     binding = _bind(connection, frame, consumer, destinations, wish)
     return _subscribing(connection, frame, consumer, partial(arguments.make, connection, asked, destinations), binding)
+
+
+def _compiled_first(connection: Speaker, frame: Frame) -> Iterator[None]:
+    with connection.looking("the selector of a SUBSCRIBE was compiled"):
+        selector = yield from compiling(connection, frame)
+    yield
+    steps = None if connection.is_ended else subscribe(connection, frame)
+    if steps is not None:
+        yield from steps
+    del selector  # it was kept for the frame to find it
 
 
 def _subscribing(
