@@ -8,7 +8,8 @@
 | a SEND to very many subscriptions (broker/addresses/fanout.py)          | some of them                | the rest of the frame        |
 | SUBSCRIBE to a wildcard                                       | some of what it covers      | the rest of the frame        |
 | a reload (reloading.py)                                       | a connection, an address    | the others                   |
-| connections that are lost                                     | a connection                | the others                   |
+| a SUBSCRIBE with a long selector                              | its texts, its tree, its code | the rest of the frame      |
+| connections that are lost, sockets whose peers have ended     | a connection                | all of them, as one          |
 | a connection that ends (connection.py)                        | some of what it had         | the rest of it               |
 | messages to be encoded and written (delivering.py)            | some subscriptions          | the others                   |
 | RECEIPTs that a commit has let out (releasing.py)             | a connection                | the others                   |
@@ -17,6 +18,9 @@
 What waits is in one queue (round robin), each with a share of the turn. What goes out comes first, with half of the turn: those who were
 promised something do not wait behind those who ask for more. A read that is small is obeyed at once, and every other one has a share
 even when the turn is over: so a client that does little never waits for one that does much.
+
+What goes on in portions in the engine (broker/work.py) is not in this queue: it has a portion when the sockets were read, but not in a
+turn in which a step took longer than two of them (`has_engine`).
 
 The clock is looked at after a step, never within a run: a step is what cannot be cut any further. Who makes steps keeps them short.
 """
