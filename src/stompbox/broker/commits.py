@@ -22,14 +22,13 @@ somebody else has sent a duplicate meanwhile: that one's RECEIPT will say that i
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from stompbox.broker.addresses import fanout, lifetimes
+from stompbox.broker.addresses.unitofwork import Restore, UnitOfWork
 from stompbox.broker.logs.log import UNUSED
 from stompbox.broker.queues import paging
-from stompbox.config.settings import DiskFullPolicy
 from stompbox.ranges import Ranges
 from stompbox.store.base import Commit, Delivered
 
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
     from stompbox.message import Run
 
 
-Restore = Callable[["Mapping[Address, Ranges]"], object]
 """What puts back what made room for something, given all that is withdrawn."""
 
 
@@ -306,77 +304,6 @@ class Trouble(NamedTuple):
 
     code: str
     text: str
-
-
-@dataclass(slots=True, eq=False)
-class Consequences:
-    """What a unit has brought about beside its messages, where it has: most do not."""
-
-    undo: list[Callable[[], object]] = field(default_factory=list)
-    copies: list[tuple[Address, Run, Run]] = field(default_factory=list)  # of what died or expired meanwhile, with the original
-    restore: list[Restore] = field(default_factory=list)  # what made room, given all that is withdrawn
-    numbered: list[tuple[Duplicates, list[bytes]]] = field(default_factory=list)  # values that find duplicates of it
-
-
-@dataclass(slots=True, eq=False)
-class UnitOfWork:
-    """What is decided of it here is what its sender is told (`Pending`): nobody else judges by the address that was sent to, since diverts
-    send on to others, and settings change."""
-
-    sends: list[tuple[Address, Run]] = field(default_factory=list)
-    acked: list[tuple[Consumer, list[Sent]]] = field(default_factory=list)  # in a transaction
-    also: Consequences | None = None
-    is_refusable: bool = False  # since its end: its sender gets an ERROR when it cannot be stored; else it waits until it can
-    is_shared: bool = False  # somebody has sent a duplicate of what is in it, and waits for it to be stored
-    is_refused: bool = False  # it is undone
-
-    @property
-    def consequences(self) -> Consequences:
-        if self.also is None:
-            self.also = Consequences()
-        return self.also
-
-    def set_apart(self, first: int, original: Run) -> None:
-        """Its messages from this one on are copies of what died as it was published. They are taken back with what they were made of alone,
-        which may be another's."""
-        copies = self.sends[first:]
-        del self.sends[first:]
-        self.consequences.copies.extend([(address, copy, original) for address, copy in copies])
-
-    def finish(self) -> None:
-        """All of it is there: what becomes of it when the disk refuses is decided."""
-        self.is_refusable = is_refusable(self.sends)
-
-    def acknowledge(self, acked: list[tuple[Consumer, list[Sent]]]) -> None:
-        """What a transaction acknowledges is part of it."""
-        self.acked = acked
-
-    def share(self) -> None:
-        """Somebody has sent a duplicate of what is in it."""
-        self.is_shared = True
-
-    def refuse(self) -> None:
-        """It is undone."""
-        self.is_refused = True
-
-    def settle(self) -> None:
-        """It is not taken back any more."""
-        for known, values in self.also.numbered if self.also is not None else ():
-            known.brought(self, values)
-
-    @property
-    def may_be_shared(self) -> bool:
-        return self.also is not None and bool(self.also.numbered)
-
-
-def is_refusable(sends: Iterable[tuple[Address, Run]]) -> bool:
-    """Whether a sender who waits until these are stored gets an ERROR when they cannot be."""
-    return any(is_failing(address) and not address.is_volatile(run) for address, run in sends)
-
-
-def is_failing(address: Address) -> bool:
-    """disk-full-policy FAIL."""
-    return address.settings.disk_full_policy is DiskFullPolicy.FAIL
 
 
 def withdraw(engine: Engine, units: list[UnitOfWork]) -> None:

@@ -17,18 +17,19 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from stompbox.broker import commits, transactions
+from stompbox.broker import transactions
 from stompbox.broker.addresses import diverts, duplicates, fanout, lifetimes, limits, makers, redelivery, retained
 from stompbox.broker.addresses.address import Address, Groups, Targets
+from stompbox.broker.addresses.configuration import apply_retention
 from stompbox.broker.addresses.fanout import FEW
 from stompbox.broker.addresses.lifetimes import Watcher
 from stompbox.broker.addresses.makers import Maker, Makers
 from stompbox.broker.addresses.notifications import Notifications
 from stompbox.broker.addresses.redelivery import Outcome
 from stompbox.broker.addresses.repeating import Schedules
+from stompbox.broker.addresses.unitofwork import is_failing
 from stompbox.broker.commits import Commits, Trouble
 from stompbox.broker.kinds import Kind
-from stompbox.broker.logs import retention
 from stompbox.broker.logs.bodies import Bodies
 from stompbox.broker.logs.cursor import FAR, Cursor
 from stompbox.broker.logs.log import Log
@@ -150,7 +151,7 @@ class Engine:
         self.makers.made_address(address, maker)
         self.addresses[name] = address
         self.logs[log.id] = address
-        retention.apply(address)
+        apply_retention(address)
         limits.apply(address)
         words = self.wildcards.split(name) if self.diverts else []
         for match, divert in self.diverts:
@@ -339,7 +340,7 @@ class Engine:
 
     def require_disk(self, address: Address, run: Run) -> None:
         """Raises Refused for what could not be stored now, unless its sender is to wait (disk-full-policy)."""
-        if self.trouble is None or not self.is_durable or not commits.is_failing(address):
+        if self.trouble is None or not self.is_durable or not is_failing(address):
             return
         if not address.is_volatile(run) and address.stores(run) and not all(duplicates.stored(address, run)):
             raise Refused(self.trouble.code, self.trouble.text)

@@ -44,7 +44,7 @@ def is_for(kind: Kind, routing: int, number: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Of one queue; the defaults are a queue without any."""
+    """The rules that one queue obeys; the defaults are a queue without any."""
 
     is_enabled: bool = True  # False: nothing is routed to it
     max_consumers: int = -1  # -1: any number

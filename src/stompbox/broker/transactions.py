@@ -19,7 +19,7 @@ from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.fanout import finishing
 from stompbox.broker.addresses.makers import Maker, require_sends
 from stompbox.broker.addresses.redelivery import Outcome, giving_back
-from stompbox.broker.commits import UnitOfWork
+from stompbox.broker.addresses.unitofwork import UnitOfWork
 from stompbox.broker.kinds import Kind
 from stompbox.broker.logs.cursor import FAR
 from stompbox.broker.queues.consumer import Consumer, Sent, taken_off

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 from stompbox.broker.addresses import limits
 from stompbox.broker.addresses.address import Address
+from stompbox.broker.addresses.configuration import outline_retention
 from stompbox.broker.addresses.makers import Maker
 from stompbox.broker.engine import Engine
-from stompbox.broker.logs import retention
 from stompbox.broker.queues import reclaim
 from stompbox.broker.queues.consumer import Consumer
 from stompbox.broker.queues.paging import Load
@@ -97,7 +97,7 @@ class Broker:
         limit_memory(self.engine, configuration)
         recover(self.engine, recovered)
         limits.measure(self.engine, store.sizes)
-        retention.outline(self.engine, store.outline)
+        outline_retention(self.engine, store.outline)
         refusal = self._begin(store, Commit(entries={**unsaid, ("broker", "epoch"): (epoch + 1).to_bytes(4), DOUBTS: None}))
         self.faults = Faults(self, Path(configuration.data) if is_durable else None)
         self.turns, self.deliveries, self.releases = Turns(self, configuration), Deliveries(self), Releases(self)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.limits import AddressLimits
-from stompbox.broker.commits import is_failing
+from stompbox.broker.addresses.unitofwork import is_failing
 from stompbox.config.settings import AddressFullPolicy
 from stompbox.message import Run
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stompbox.broker.logs import retention
+from stompbox.broker.addresses.configuration import apply_retention, outline_retention
 from stompbox.broker.logs.retention import Retention, RetentionRules
 from stompbox.config.settings import AddressSetting
 from stompbox.store.base import Part
@@ -146,7 +146,7 @@ def test_after_a_start_the_rules_go_on() -> None:
         played.tick(4 * SECOND)
     played.commit()
     again = played.restart()
-    retention.outline(again.engine, again.store.outline)
+    outline_retention(again.engine, again.store.outline)
     again.commit()
     assert readable(again) == [1, 2]
     deadline = again.engine.next_deadline()
@@ -175,11 +175,11 @@ def test_new_settings_count_at_once() -> None:
     consumed(played, *[b"x"] * 6)
     address = played.address("q")
     address.settings = world(retention_messages=2).address("q").settings
-    retention.apply(address)
+    apply_retention(address)
     played.commit()
     assert readable(played) == [4, 5]
     address.settings = world().address("q").settings
-    retention.apply(address)
+    apply_retention(address)
     assert not address.log.is_kept
     consumed(played, b"more")
     played.commit()

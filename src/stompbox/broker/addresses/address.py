@@ -26,11 +26,11 @@ from stompbox.message import ANYCAST, FOR_ONE, MULTICAST, Run
 from stompbox.selectors import Selector
 
 if TYPE_CHECKING:
+    from stompbox.broker.addresses.contracts import Engine
     from stompbox.broker.addresses.diverts import Divert
     from stompbox.broker.addresses.duplicates import Duplicates
     from stompbox.broker.addresses.fanout import Fanout
     from stompbox.broker.addresses.limits import AddressLimits
-    from stompbox.broker.engine import Engine
 
 
 Targets = list[tuple[Queue, list[Range]]]
@@ -89,7 +89,7 @@ class Address:
         yield from self.named_readers.values()
 
     def settings_of(self, queue: str) -> AddressSettings:
-        """Of the anycast queue of this name: the address's, but for what a frame has asked for when it made the queue."""
+        """The settings of the anycast queue of this name: the address's, but for what a frame has asked for when it made the queue."""
         return self._own.get(queue, self.settings) if self._own else self.settings
 
     def settings_for(self, run: Run) -> AddressSettings:

@@ -18,16 +18,18 @@ from msgspec.structs import replace
 
 from stompbox.broker.addresses import limits
 from stompbox.broker.kinds import rules_of
-from stompbox.broker.logs import retention
+from stompbox.broker.logs.retention import Retention, retention_rules
+from stompbox.broker.timers import Alarm
 from stompbox.config.matching import is_match
 from stompbox.errors import Refused, StompboxError
 from stompbox.message import ANYCAST
+from stompbox.store.base import Part
 
 if TYPE_CHECKING:
     from stompbox.broker.addresses.address import Address
+    from stompbox.broker.addresses.contracts import Engine
     from stompbox.broker.addresses.diverts import Divert
     from stompbox.broker.addresses.makers import Maker
-    from stompbox.broker.engine import Engine
     from stompbox.broker.kinds import Rules
     from stompbox.broker.queues.queue import Queue
     from stompbox.config.settings import AddressSettings
@@ -108,7 +110,7 @@ def obeying(engine: Engine, rules_for: Callable[[Queue], Rules], sizes: Sizes) -
 def _obeying_one(address: Address, rules_for: Callable[[Queue], Rules], sizes: Sizes) -> Iterator[None]:
     engine, log = address.engine, address.log
     address.obey(engine.settings.resolve(address.name))
-    retention.apply(address)
+    apply_retention(address)
     limits.change(address)
     stored: tuple[int, int] | None = None
     for number, queue in enumerate(list(address.queues()), 1):
@@ -135,3 +137,37 @@ def diverting(engine: Engine, diverts: Sequence[tuple[str, Divert]]) -> Iterator
         if found or address.diverts:
             address.divert(found)
         yield
+
+
+def apply_retention(address: Address) -> None:
+    """The address's settings are new: what stays in its log."""
+    rules, log, engine = retention_rules(address.settings), address.log, address.engine
+    retention = log.retention
+    if address.owner or rules == (-1, -1, -1):
+        retention = None
+    elif retention is None:
+        retention = Retention(rules, Alarm(engine.timers, lambda: _retention_due(address)))
+    else:
+        retention.obey(rules)
+    log.keep(address.settings.retroactive_message_count, retention)
+    if log.retention is not None and log.oldest < log.next:
+        engine.commits.dirty[address] = None
+    address.look_again()
+
+
+def _retention_due(address: Address) -> None:
+    """Some of it is too old now: the next commit says so."""
+    engine = address.engine
+    if engine.logs.get(address.log.id) is address:
+        engine.commits.dirty[address] = None
+
+
+def outline_retention(engine: Engine, stored: Callable[[int], Iterable[Part]]) -> None:
+    """After a start: what the store has of each log that keeps something (`Store.outline`)."""
+    for address in engine.addresses.values():
+        retention, log = address.log.retention, address.log
+        if retention is None or not log.is_known:
+            continue
+        for part in stored(log.id):
+            retention.add(part)
+        engine.commits.dirty[address] = None

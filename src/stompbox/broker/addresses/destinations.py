@@ -35,7 +35,7 @@ from stompbox.message import ANYCAST, MULTICAST
 
 if TYPE_CHECKING:
     from stompbox.broker.addresses.address import Address
-    from stompbox.broker.engine import Engine
+    from stompbox.broker.addresses.contracts import Engine
 
 STREAM_PREFIX: Final = "/stream/"
 EXISTING_PREFIX: Final = "/amq/queue/"
@@ -88,7 +88,7 @@ class Destination:
 
     @property
     def words(self) -> Words:
-        """Of a wildcard."""
+        """The words of a wildcard."""
         return self.wildcards.words(self.address)
 
     def covers(self, name: str) -> bool:
@@ -199,7 +199,7 @@ _SHOWN_BY_OPENMQ: Final = MappingProxyType(
 
 
 class Temporaries:
-    """Of one connection. `owner` is its session, `token` a word that is nobody else's, `most` how many it may have."""
+    """The temporary destinations of one connection, `most` of them. `owner` is its session, `token` a word that is nobody else's."""
 
     __slots__ = ("_by_name", "_last", "engine", "most", "owner", "space", "token")
 

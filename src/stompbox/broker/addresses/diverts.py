@@ -18,7 +18,7 @@ from stompbox.selectors import Selector
 
 if TYPE_CHECKING:
     from stompbox.broker.addresses.address import Address
-    from stompbox.broker.engine import Engine
+    from stompbox.broker.addresses.contracts import Engine
 
 STRIP: Final = 0  # the forwarding address decides the kind of the copies
 PASS: Final = -1  # they keep their own

@@ -20,8 +20,8 @@ from stompbox.message import DUPLICATE_ID, Run
 
 if TYPE_CHECKING:
     from stompbox.broker.addresses.address import Address
-    from stompbox.broker.commits import UnitOfWork
-    from stompbox.broker.engine import Engine
+    from stompbox.broker.addresses.contracts import Engine
+    from stompbox.broker.addresses.unitofwork import UnitOfWork
 
 NO_BLOCK: Final = -1  # a value that is in memory only
 LONGEST: Final = 64  # octets of a value that are remembered as they are; a longer one by its digest

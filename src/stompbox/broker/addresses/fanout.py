@@ -39,7 +39,7 @@ from stompbox.ranges import Ranges
 
 if TYPE_CHECKING:
     from stompbox.broker.addresses.address import Address, Groups, Targets
-    from stompbox.broker.engine import Engine
+    from stompbox.broker.addresses.contracts import Engine
     from stompbox.broker.queues.matching import Range
     from stompbox.broker.queues.queue import Queue
     from stompbox.message import Run
@@ -49,7 +49,7 @@ TOLD: Final = 64  # queues of one step
 
 
 class Passing:
-    """Of one address: what came since the last round began."""
+    """What came to one address for one queue each since the last round began, and the others are to be told of."""
 
     __slots__ = ("_address", "_all", "_own")
 
@@ -142,7 +142,7 @@ def _leave_in_log(address: Address) -> None:
 
 
 def _showing(address: Address) -> Iterator[None]:
-    """In steps, a run each."""
+    """The steps of `show`, a run each."""
     log, engine = address.log, address.engine
     while log.unshown:
         run = log.unshown.popleft()
@@ -230,7 +230,7 @@ class Waiting:
 
 
 class Fanout:
-    """Of one address, while something waits."""
+    """The runs of one address that wait until all who get them have been offered them."""
 
     __slots__ = ("_mark", "address", "is_offering", "leaving", "runs", "size")
 

@@ -29,7 +29,7 @@ from stompbox.incarnations import Incarnations, incarnations_of
 
 if TYPE_CHECKING:
     from stompbox.broker.addresses.address import Address
-    from stompbox.broker.engine import Engine
+    from stompbox.broker.addresses.contracts import Engine
 
 REMEMBERED: Final = 10_000  # names of addresses that are gone
 
@@ -130,7 +130,7 @@ def ended_of(wire: Any) -> Ended:
 
 
 def new_log(engine: Engine, id: int, name: str, *, is_temporary: bool) -> Log:
-    """Of a new address. It begins at 0, but for one that was there before."""
+    """The log of a new address. It begins at 0, but for one that was there before."""
     ended = None if is_temporary else engine.ended.pop(name, None)  # what the store knows of it goes when it knows the new log
     first = 0 if is_temporary else engine.beyond if ended is None else ended.next
     known = Incarnations() if ended is None else ended.incarnations

@@ -29,6 +29,7 @@ from stompbox.broker.addresses.duplicates import new_ones
 from stompbox.broker.kinds import Kind
 from stompbox.broker.logs.segments import Segment, octets_of
 from stompbox.broker.queues.depth import waiting
+from stompbox.broker.queues.memory import Tally
 from stompbox.broker.undelivered import Fate
 from stompbox.config.settings import AddressFullPolicy, PageFullPolicy
 from stompbox.errors import Refused
@@ -36,7 +37,7 @@ from stompbox.message import Run, Shape
 
 if TYPE_CHECKING:
     from stompbox.broker.addresses.address import Address
-    from stompbox.broker.engine import Engine
+    from stompbox.broker.addresses.contracts import Engine
     from stompbox.broker.queues.queue import Queue
 
 CODE: Final = "address-full"  # of the ERROR, in the log and among the counters
@@ -45,7 +46,7 @@ METERED: Final = frozenset((Kind.ANYCAST, Kind.DURABLE, Kind.TOPIC))  # who read
 
 
 class AddressLimits:
-    """Of an address that does more than page. `is_full` is what was found last: it changes with a line in the log (`Engine.full`)."""
+    """The limits of an address that does more than page. `is_full` is what was found last: it changes with a log line (`Engine.full`)."""
 
     __slots__ = ("_bytes", "_messages", "_word", "address", "dropped", "is_full", "policy")
     value: Final = "full"  # among the reasons for which connections wait
@@ -145,41 +146,6 @@ class AddressLimits:
 
     def __repr__(self) -> str:
         return f"<Limits of {self.address.name}: {self.policy.value} {self.reason}{' full' if self.is_full else ''}>"
-
-
-class Tally:
-    """Of one queue: what was routed to it and is not consumed."""
-
-    __slots__ = ("count", "size")
-
-    def __init__(self) -> None:
-        self.size = self.count = 0
-
-    def came(self, run: Run, ranges: Iterable[tuple[int, int]]) -> None:
-        head = octets_of(run.shape)
-        for first, stop in ranges:
-            count = stop - first
-            start = first - run.first
-            self.count += count
-            self.size += head * count
-            self.size += run.size if count == len(run.bodies) else sum(map(len, run.bodies[start : start + count]))
-
-    def gone(self, size: int, count: int, shape: Shape) -> None:
-        self.less(size + octets_of(shape) * count, count)
-
-    def less(self, size: int, count: int) -> None:
-        """`size`: with the octets of headers."""
-        self.count -= count
-        self.size -= size
-
-    def clear(self) -> None:
-        self.size = self.count = 0
-
-    def look(self, queue: Queue) -> tuple[int, int]:
-        """(bytes, messages). What was only guessed at, after a restart, is put right when the queue is empty."""
-        if not (queue.delivering or queue.count or queue.has_waits or queue.later or queue.paged_from >= 0):
-            self.clear()
-        return max(0, self.size), max(0, self.count)
 
 
 def apply(address: Address) -> None:

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from stompbox.broker.kinds import Kind
 from stompbox.errors import Refused
@@ -32,12 +32,22 @@ from stompbox.message import ANYCAST
 
 if TYPE_CHECKING:
     from stompbox.broker.addresses.address import Address
-    from stompbox.broker.engine import Engine
+    from stompbox.broker.addresses.contracts import Engine
     from stompbox.broker.queues.queue import Queue
-    from stompbox.broker.subscriptions.durables import DurableSubscription
     from stompbox.message import Run
 
 NO_LIMIT: Final = -1
+
+
+class Durable(Protocol):
+    """What is asked of a durable subscription here."""
+
+    @property
+    def maker(self) -> str | None: ...
+    @property
+    def counts(self) -> bool: ...
+
+    def count(self, *, is_there: bool) -> None: ...
 
 
 class TooManyMade(Refused):
@@ -117,7 +127,7 @@ class Makers:
         user, _ = self.groups.get(name, (None, 0))
         return Maker(user) if user is not None and user == address.maker else None
 
-    def made_durable(self, durable: DurableSubscription, *, is_there: bool) -> None:
+    def made_durable(self, durable: Durable, *, is_there: bool) -> None:
         """It counts as long as it is there, whatever queues it has."""
         if durable.maker is not None and durable.counts is not is_there:
             _add(self.queues, durable.maker, 1 if is_there else -1)

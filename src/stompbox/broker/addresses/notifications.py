@@ -24,7 +24,7 @@ from stompbox.message import MULTICAST, Run, Shape
 
 if TYPE_CHECKING:
     from stompbox.broker.addresses.address import Address
-    from stompbox.broker.engine import Engine
+    from stompbox.broker.addresses.contracts import Engine
     from stompbox.broker.queues.queue import Queue
 
 ADDRESS: Final = "_AMQ_Address"

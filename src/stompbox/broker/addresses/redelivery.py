@@ -51,7 +51,7 @@ from stompbox.selectors import compile_selector
 
 if TYPE_CHECKING:
     from stompbox.broker.addresses.address import Address
-    from stompbox.broker.engine import Engine
+    from stompbox.broker.addresses.contracts import Engine
     from stompbox.broker.queues.queue import Queue
     from stompbox.config.settings import AddressSettings
 

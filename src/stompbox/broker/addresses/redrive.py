@@ -22,7 +22,7 @@ from stompbox.config.spaces import MARK, is_inside, space_of
 from stompbox.message import ANYCAST, MULTICAST, ORIGINAL_ADDRESS, ORIGINAL_ID, ORIGINAL_QUEUE, Run
 
 if TYPE_CHECKING:
-    from stompbox.broker.engine import Engine
+    from stompbox.broker.addresses.contracts import Engine
     from stompbox.broker.queues.queue import Queue
 
 PORTION: Final = 1000  # messages at a time
@@ -30,7 +30,7 @@ STEP: Final = 16  # parts of them, each sent by itself, that go in one step: les
 
 
 class Redrive:
-    """Of one queue: `most` messages, -1 all. `count` have gone; `is_done`, and `on_done` is called then. `stayed`: those that had to
+    """One queue gives back `most` messages, -1 all. `count` have gone; `is_done`, and `on_done` is called then. `stayed`: those that had to
     stay, by the code of what a SEND would have been refused for."""
 
     def __init__(

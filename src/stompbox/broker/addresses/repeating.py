@@ -36,7 +36,7 @@ from stompbox.store.chunks import decode, encode
 
 if TYPE_CHECKING:
     from stompbox.broker.addresses.address import Address
-    from stompbox.broker.engine import Engine
+    from stompbox.broker.addresses.contracts import Engine
 
 JOB: Final = "scheduledJobId"  # ActiveMQ Classic
 MOST_BYTES: Final = 1 << 20  # of a body: it is in memory, and in the catalogue
@@ -240,8 +240,6 @@ def _entry(schedule: Schedule) -> dict[str, object]:
         "delay": schedule.delay, "period": schedule.period, "repeat": schedule.repeat,
         "chunk": base64.b64encode(encode([run], 0)).decode(),
     }  # fmt: skip
-
-
 
 
 def after(cron: str, now: int) -> int:

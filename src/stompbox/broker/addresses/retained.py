@@ -18,7 +18,7 @@ from stompbox.store.chunks import decode, encode
 
 if TYPE_CHECKING:
     from stompbox.broker.addresses.address import Address
-    from stompbox.broker.engine import Engine
+    from stompbox.broker.addresses.contracts import Engine
     from stompbox.broker.queues.queue import Queue
 
 MOST_BYTES: Final = 1 << 20  # of a body: all of them are in memory, and the persistent ones in the catalogue

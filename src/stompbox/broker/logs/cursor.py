@@ -145,7 +145,7 @@ class Cursor:
 
 
 class Counts:
-    """Of one queue, as they were found when the broker started."""
+    """How often messages of one queue were delivered, as it was found when the broker started."""
 
     def __init__(self, told: list[Delivered]) -> None:
         self._told = told

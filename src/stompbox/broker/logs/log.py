@@ -62,7 +62,7 @@ class Log:
 
     @property
     def entry(self) -> tuple[str, str]:
-        """Of the catalogue: its incarnations."""
+        """The key of its incarnations in the catalogue."""
         return INCARNATIONS, str(self.id)
 
     @property

@@ -14,7 +14,6 @@ count. After a start the parts come from the store's index (`outline`).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from stompbox.broker.timers import Alarm
@@ -22,8 +21,6 @@ from stompbox.message import Run
 from stompbox.store.base import Part
 
 if TYPE_CHECKING:
-    from stompbox.broker.addresses.address import Address
-    from stompbox.broker.engine import Engine
     from stompbox.config.settings import AddressSettings
 
 PARTS: Final = 256  # into which the bytes, or the time, that are kept are divided
@@ -38,12 +35,12 @@ class RetentionRules(NamedTuple):
     messages: int
 
 
-def rules_of(settings: AddressSettings) -> RetentionRules:
+def retention_rules(settings: AddressSettings) -> RetentionRules:
     return RetentionRules(settings.retention_ms, settings.retention_bytes, settings.retention_messages)
 
 
 class Retention:
-    """Of one log. `floor`: below it nothing is kept on account of these rules."""
+    """What one log keeps. `floor`: below it nothing is kept on account of these rules."""
 
     __slots__ = ("_consumed", "_kept", "_rest", "_since", "alarm", "floor", "rules")
 
@@ -113,36 +110,3 @@ class Retention:
 
     def __repr__(self) -> str:
         return f"<Retention {self.rules} from {self.floor} parts={len(self._consumed)}+{len(self._rest)} bytes={self._kept}>"
-
-
-def apply(address: Address) -> None:
-    """The address's settings are new: what stays in its log."""
-    rules, log, engine = rules_of(address.settings), address.log, address.engine
-    retention = log.retention
-    if address.owner or rules == (-1, -1, -1):
-        retention = None
-    elif retention is None:
-        retention = Retention(rules, Alarm(engine.timers, lambda: _due(engine, address)))
-    else:
-        retention.obey(rules)
-    log.keep(address.settings.retroactive_message_count, retention)
-    if log.retention is not None and log.oldest < log.next:
-        engine.commits.dirty[address] = None
-    address.look_again()
-
-
-def _due(engine: Engine, address: Address) -> None:
-    """Some of it is too old now: the next commit says so."""
-    if engine.logs.get(address.log.id) is address:
-        engine.commits.dirty[address] = None
-
-
-def outline(engine: Engine, stored: Callable[[int], Iterable[Part]]) -> None:
-    """After a start: what the store has of each log that keeps something (`Store.outline`)."""
-    for address in engine.addresses.values():
-        retention, log = address.log.retention, address.log
-        if retention is None or not log.is_known:
-            continue
-        for part in stored(log.id):
-            retention.add(part)
-        engine.commits.dirty[address] = None

@@ -75,7 +75,7 @@ class Segment:
 
     @property
     def octets(self) -> int:
-        """Of bodies that are in memory, and of their places there."""
+        """Octets that the bodies take which are in memory, and what is kept for each of them."""
         return EACH * (self.stop - self.first) + (0 if self.run.is_large else self.size)
 
     @property

@@ -37,7 +37,8 @@ class Left(NamedTuple):
 
 
 class Admission:
-    """Of one queue. `paged` counts what the log alone has and came since the start: of what was there before, nobody knows what is gone."""
+    """What a queue with such rules admits. `paged` counts what the log alone has and came since the start: of what was there before, nobody
+    knows what is gone."""
 
     __slots__ = ("_doubted_below", "_is_enabled", "_is_purged", "_key", "_latest", "_ring_size", "_unknown", "is_reading", "paged")
 

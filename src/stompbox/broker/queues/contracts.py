@@ -21,6 +21,16 @@ if TYPE_CHECKING:
     from stompbox.message import Run
 
 
+class Taking(Protocol):
+    """Whoever takes a queue's messages elsewhere, in steps."""
+
+    def go_on(self) -> None:
+        """Something was loaded."""
+
+    def give_up(self) -> None:
+        """The queue is gone."""
+
+
 class Commits(Protocol):
     """What the next commit of the store must say."""
 

@@ -190,7 +190,8 @@ MOST: Final = 4 << 20  # octets of messages for later that a queue has in memory
 
 
 class Later:
-    """Of one queue. `due`: offsets that are to be read now; those whose time has not come stand in `times`."""
+    """Messages for later of one queue that the log alone has. `due`: offsets that are to be read now; those whose time has not come
+    stand in `times`."""
 
     __slots__ = ("due", "is_reading", "stop", "times")
 

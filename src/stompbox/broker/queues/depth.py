@@ -61,7 +61,7 @@ def _paged(queue: Queue) -> int:
 
 
 class Sums(Struct):
-    """Of all queues and subscriptions of an address; `settled`: messages that are done with."""
+    """Sums over all queues and subscriptions of an address; `settled`: messages that are done with."""
 
     ready: int = 0
     delayed: int = 0

@@ -164,7 +164,7 @@ class GroupPart:
 
 
 class Groups:
-    """Of one queue."""
+    """Which consumer each message group of a queue goes to."""
 
     __slots__ = ("_keys", "_owners", "_turn", "is_pausing", "rules")
 

@@ -170,7 +170,7 @@ FEW: Final = 8  # selectors that compare one header with numbers; so few are ask
 
 
 class Plan:
-    """Of one shape at one address: looked at once, until subscriptions change."""
+    """A plan is made once for a shape at an address, and holds until subscriptions change."""
 
     __slots__ = (
         "__weakref__", "_bounded", "_by_number", "_by_text", "_others", "always", "at", "by_message", "by_value", "by_value_steps",

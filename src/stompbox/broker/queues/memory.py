@@ -16,16 +16,18 @@ a SUBSCRIBE is refused; who is bound to a queue that somebody makes later must n
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from stompbox.broker.logs.segments import EACH, cost_of
+from stompbox.broker.logs.segments import EACH, Segment, cost_of, octets_of
 from stompbox.errors import Refused
-from stompbox.message import Run
+from stompbox.message import Run, Shape
 
 if TYPE_CHECKING:
     from stompbox.broker.addresses.makers import Maker
     from stompbox.broker.logs.segments import Segment
     from stompbox.broker.queues.consumer import Consumer
+    from stompbox.broker.queues.queue import Queue
 
 NO_LIMIT: Final = 1 << 62
 LOOKED: Final = 16
@@ -72,7 +74,7 @@ class Unacknowledged:
 
 
 class Allowance:
-    """Of one session. `size`: octets of messages that are not acknowledged; `subscribed`: of its subscriptions themselves.
+    """What one session may have. `size`: octets of messages that are not acknowledged; `subscribed`: of its subscriptions themselves.
     `bindings`: the queues that they are bound to; `most_bindings` of the session, and of all those of its `user`; -1: any number.
     `maker`: who asks, for whom the addresses and queues count that its frames make."""
 
@@ -217,3 +219,38 @@ class Memory:
 
     def __repr__(self) -> str:
         return f"<Memory {self.count} messages {self.size} octets{' full' if self.is_full else ''}>"
+
+
+class Tally:
+    """A tally counts what was routed to one queue and is not consumed."""
+
+    __slots__ = ("count", "size")
+
+    def __init__(self) -> None:
+        self.size = self.count = 0
+
+    def came(self, run: Run, ranges: Iterable[tuple[int, int]]) -> None:
+        head = octets_of(run.shape)
+        for first, stop in ranges:
+            count = stop - first
+            start = first - run.first
+            self.count += count
+            self.size += head * count
+            self.size += run.size if count == len(run.bodies) else sum(map(len, run.bodies[start : start + count]))
+
+    def gone(self, size: int, count: int, shape: Shape) -> None:
+        self.less(size + octets_of(shape) * count, count)
+
+    def less(self, size: int, count: int) -> None:
+        """`size`: with the octets of headers."""
+        self.count -= count
+        self.size -= size
+
+    def clear(self) -> None:
+        self.size = self.count = 0
+
+    def look(self, queue: Queue) -> tuple[int, int]:
+        """(bytes, messages). What was only guessed at, after a restart, is put right when the queue is empty."""
+        if not (queue.delivering or queue.count or queue.has_waits or queue.later or queue.paged_from >= 0):
+            self.clear()
+        return max(0, self.size), max(0, self.count)

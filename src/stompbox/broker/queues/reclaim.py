@@ -44,7 +44,7 @@ def relieve(engine: Engine) -> None:
 
 
 def _relieving(engine: Engine) -> Iterator[None]:
-    """In steps."""
+    """The steps of `relieve`: queues are looked through, and those that were idle longest give back first."""
     memory = engine.memory
     low, few = memory.most - memory.most // 4, memory.most_messages - memory.most_messages // 4
     idle: list[Queue] = []

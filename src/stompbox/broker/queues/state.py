@@ -25,12 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stompbox.broker.addresses.address import Address
-    from stompbox.broker.addresses.limits import Tally
-    from stompbox.broker.addresses.redrive import Redrive
     from stompbox.broker.logs.cursor import Counts
     from stompbox.broker.queues.admission import Admission
-    from stompbox.broker.queues.contracts import Engine
+    from stompbox.broker.queues.contracts import Engine, Taking
     from stompbox.broker.queues.dispatch import Groups
+    from stompbox.broker.queues.memory import Tally
     from stompbox.broker.queues.paging import Room, Unread
     from stompbox.broker.queues.queue import Queue
     from stompbox.config.settings import AddressSettings
@@ -100,7 +99,7 @@ class QueueState(ABC):
         self.uses = 0  # consumers that it has had
         self.joined = 0  # it was the address's so-manieth queue
         self.is_watched = False  # for slow consumers
-        self.redrive: Redrive | None = None  # takes its messages back to where they came from
+        self.redrive: Taking | None = None  # takes its messages back to where they came from
         self.moved = 0  # when a reader group's position last went on, ms since the epoch; 0: not since the start
         self.first_use = 0  # and had when the first of those that are there came
         self.lane_takers: dict[Lane, RoundRobin] | None = None  # those who take the messages of each lane
@@ -257,7 +256,7 @@ class QueueState(ABC):
         """Whether somebody looks at it for slow consumers."""
         self.is_watched = is_watched
 
-    def begin_redrive(self, redrive: Redrive | None) -> None:
+    def begin_redrive(self, redrive: Taking | None) -> None:
         """Its messages are taken elsewhere; None: not any more."""
         self.redrive = redrive
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Protocol
 
-from stompbox.broker.commits import UnitOfWork
+from stompbox.broker.addresses.unitofwork import UnitOfWork
 from stompbox.broker.queues.consumer import Consumer
 from stompbox.broker.transactions import Transaction
 from stompbox.config import ListenerOptions

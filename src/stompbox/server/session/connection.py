@@ -18,7 +18,7 @@ from stompbox.broker import transactions
 from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.destinations import Destination, Temporaries
 from stompbox.broker.addresses.notifications import Event
-from stompbox.broker.commits import UnitOfWork
+from stompbox.broker.addresses.unitofwork import UnitOfWork
 from stompbox.broker.queues.consumer import MOST_OUT, Consumer, Output
 from stompbox.broker.queues.memory import Allowance
 from stompbox.broker.subscriptions.subscribers import start

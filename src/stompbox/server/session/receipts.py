@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from stompbox.broker.logs.segments import VALUE
 
 if TYPE_CHECKING:
-    from stompbox.broker.commits import UnitOfWork
+    from stompbox.broker.addresses.unitofwork import UnitOfWork
     from stompbox.broker.queues.consumer import Consumer
 
 ITEM: Final = 256  # octets of memory that something to say takes beside its own, at a guess
