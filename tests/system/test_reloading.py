@@ -157,6 +157,20 @@ def test_of_several_listeners_none_changes_when_one_cannot(serve: Serve, file: P
     assert taken(served, 1) == ["RECEIPT"]
 
 
+def test_listeners_whose_ports_the_system_chose_keep_their_options(serve: Serve, file: Path, tmp_path: Path) -> None:
+    text = f'data = "{tmp_path / "data"}"\n' + "".join(
+        [f'[[listener]]\nurl = "tcp://127.0.0.1:0?stompEnableMessageId={is_on}"\n' for is_on in ("true", "false")]
+    )
+    file.write_text(text)
+    served = serve("--no-admin")
+    reload(served, file, "max-refusals-logged = 7\n" + text, said="the configuration was read again")
+    for url, is_on in zip(served.listeners, (True, False), strict=True):
+        with Plain(int(url.rpartition(":")[2])) as client:
+            client.send("SUBSCRIBE", {"destination": "/queue/own", "id": "1"})
+            client.send("SEND", {"destination": "/queue/own"}, b"x")
+            assert ("amqMessageId" in client.receive().headers) is is_on
+
+
 def certificate(port: int) -> bytes:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE

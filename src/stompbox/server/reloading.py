@@ -12,6 +12,7 @@ has its turn then.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -115,5 +116,8 @@ def taking(broker: Broker, configuration: Configuration, stays: list[str]) -> It
 
 def _prepared(broker: Broker, configuration: Configuration) -> list[tuple[Acceptor, Listener, SSLContext | None]]:
     """Options and certificates of what is listened on. Raises ConfigError for the first one that cannot be so."""
-    found = {str(listener): listener for listener in configuration.listening()}
-    return [(door, *door.prepare(found[door.configured])) for door in broker.acceptors]
+    found: dict[str, deque[Listener]] = {}
+    for listener in configuration.listening():
+        found.setdefault(str(listener), deque()).append(listener)
+    # of several with one name, which port 0 alone allows, the file's first is the one that was opened first
+    return [(door, *door.prepare(found[door.configured].popleft())) for door in broker.acceptors]
