@@ -47,6 +47,13 @@ def test_warnings_go_to_stderr(run: Run) -> None:
 
 
 @pytest.mark.parametrize("command", ["check", "show"])
+def test_the_file_may_be_named_as_it_is(run: Run, command: str) -> None:
+    Path("x.toml").write_text("max-turn-frames = 77\n", encoding="utf-8")
+    assert run(command, "x.toml") == run(command, "--config", "x.toml")
+    assert "nowhere.toml" in run(command, "nowhere.toml")[2]
+
+
+@pytest.mark.parametrize("command", ["check", "show"])
 @pytest.mark.parametrize(
     ("text", "problem"),
     [

@@ -24,7 +24,7 @@ AsJson = Annotated[bool, Parameter(name="--json", help="Print JSON.", negative="
 
 
 @app.command(name="check")
-def check_configuration(*, config: ConfigFile = None) -> None:
+def check_configuration(config: ConfigFile = None) -> None:
     """Say whether the configuration is good, as `stompbox serve` would find it with this file and environment."""
     loaded, warnings = _checked(config)
     for warning in warnings:
@@ -36,7 +36,7 @@ def check_configuration(*, config: ConfigFile = None) -> None:
 
 
 @app.command
-def show(*, config: ConfigFile = None, as_json: AsJson = False) -> None:
+def show(config: ConfigFile = None, *, as_json: AsJson = False) -> None:
     """Print every key with its value and where it was set. Passwords are starred out."""
     from stompbox.config.listing import content_of, listing
 
