@@ -167,7 +167,7 @@ def _later(engine: Engine, table: AddressTable) -> list[str]:
 def _configuring_address(engine: Engine, table: AddressTable, *, is_start: bool) -> Iterator[None]:
     address = engine.addresses.get(table.name) or engine.create_address(table.name)
     if address.is_auto:  # a frame had made it; from now on it stays
-        address.is_auto = False
+        address.stay()
         engine.makers.made_address(address, None)
         engine.note_address(address)
     address.add_kind(sum(_ROUTING[kind] for kind in set(table.routing_types)) or engine.default_routing(table.name))
@@ -199,7 +199,7 @@ def _change(engine: Engine, queue: Queue, table: QueueTable, *, is_auto: bool) -
     address = queue.address
     address.remove(queue)
     queue.selector = filter_of(table)
-    queue.is_auto = is_auto
+    queue.stay(is_auto=is_auto)
     engine.makers.made_queue(queue, None)
     address.add(queue)
     engine.note_queue(queue)

@@ -204,7 +204,7 @@ def make(connection: Asker, destination: Destination) -> None:
         require_all(engine, maker, [(destination.address, destination.queue, ANYCAST)])
     address = engine.address(destination.address, maker=maker)
     if subscribers.routing_of(engine, destination) & MULTICAST:
-        address.kinds |= MULTICAST
+        address.become(address.kinds | MULTICAST)
         return
     if (destination.queue or address.name) not in address.anycast:
         connection.broker.permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, destination.address)
