@@ -98,7 +98,7 @@ def test_each_kind_is_counted_and_is_nothing_again(tmp_path: Path, scenario: str
         assert broker.ledger.by_kind[what] >= by_kind(house.connection())[what] >= least
         assert broker.ledger.of_user == {"somebody": account.size}
         guest.leave()
-        await house.until(lambda: not broker.connections, "it is gone")
+        await house.until(lambda: not (broker.connections or broker.turns.waiting or broker.engine.later), "it is gone, with what it had")
         assert [broker.ledger.size, *broker.ledger.sizes, broker.engine.unacknowledged.size] == [0] * 9
         assert not broker.ledger.of_user
         broker.committer.is_busy = False
@@ -304,8 +304,6 @@ def test_what_a_user_without_rights_asks_for_is_not_remembered_for_ever(tmp_path
         assert house.broker.ledger.by_kind["permissions"] < 20 * 1000
 
     play(configured(tmp_path, top=top), story)
-
-
 
 
 @pytest.mark.parametrize("head", ["content-length:94371840\n\n", "\n"], ids=["told", "growing"])
