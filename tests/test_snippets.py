@@ -76,7 +76,7 @@ def those(*languages: str) -> Any:
 
 def test_few_are_marked_and_each_language_is_looked_at() -> None:
     assert len([each for each in SNIPPETS if each.is_marked]) <= MOST_NOT_RUN
-    assert {each.language for each in SNIPPETS} <= {"python", "toml", "bash", "", "json", "yaml", "sql"}
+    assert {each.language for each in SNIPPETS} <= {"python", "toml", "bash", "", "json", "yaml", "sql", "text"}
     assert len(SNIPPETS) > 20
 
 
@@ -264,7 +264,10 @@ ELSEWHERE = {  # blocks that need more than is here, by page and language: the t
     ("docs/pipelines.md", "sql"): "tests/pipelines/test_staging.py",
 }
 WITHOUT_SNIPPETS = {"CHANGELOG.md"}  # says what was printed once, too
-NAMED_ONLY = {"yaml"}  # the configuration of another program: tests/admin/test_metrics.py reads what it would scrape
+NAMED_ONLY = {  # nothing that runs
+    "yaml",  # the configuration of another program: tests/admin/test_metrics.py reads what it would scrape
+    "text",  # a drawing
+}
 
 
 def test_every_page_with_a_block_is_looked_at() -> None:

@@ -52,7 +52,7 @@ def _named(call: ast.Call, file: str) -> set[str]:
     asked = call.args[1]
     if isinstance(asked, ast.Constant):
         return {str(asked.value)}
-    if file == "deadletters.py" and isinstance(asked, ast.JoinedStr):  # `expiry` and `dead_letter` have the same keys
+    if file == "redelivery.py" and isinstance(asked, ast.JoinedStr):  # `expiry` and `dead_letter` have the same keys
         text = "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in asked.values)
         return {text.format(what) for what in ("expiry", "dead_letter")}
     return set()

@@ -292,8 +292,10 @@ def test_addresses_and_queues_are_added_changed_and_removed(serve: Serve, file: 
     reload(served, file, one + queue.format("q", "red") + queue.format("r", "blue").replace("colour = 'blue'", "TRUE"), said=AGAIN)
     send(served, "made")
     assert ready(served, "made") == 1
-    reload(served, file, one + queue.format("q", "red"), said="queue 'r' stays (config-delete-queues is OFF)")
-    reload(served, file, "", said="address 'made' stays (config-delete-addresses is OFF)")
+    reload(served, file, one + queue.format("q", "red"), said=AGAIN)
+    assert "queue 'r' stays (config-delete-queues is OFF)" in served.log.read_text()
+    reload(served, file, "", said=AGAIN)
+    assert "address 'made' stays (config-delete-addresses is OFF)" in served.log.read_text()
     reload(served, file, FORCE + one + queue.format("q", "red") + queue.format("r", "blue"), said=AGAIN)
     reload(served, file, FORCE + one + queue.format("q", "red"), said=AGAIN)
     assert ready(served, "made") == 0, "queue r went with its message"
