@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import timeit
 
-from stompbox.selectors import Limits, Selector, compile_selector
+from stompbox.selectors import Selector, SelectorLimits, compile_selector
 
 HEADERS = {
     "destination": "/topic/flights",
@@ -44,7 +44,7 @@ def nanoseconds(selector: Selector, calls: int) -> float:
 
 def compiling(text: str) -> float:
     """Microseconds; each round with limits of its own, so that no cache answers."""
-    rounds = [timeit.timeit(lambda: compile_selector(text, limits=Limits(length=20_000 + at)), number=1) for at in range(20)]  # noqa: B023
+    rounds = [timeit.timeit(lambda: compile_selector(text, limits=SelectorLimits(length=20_000 + at)), number=1) for at in range(20)]  # noqa: B023
     return min(rounds) * 1e6
 
 

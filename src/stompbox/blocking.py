@@ -32,7 +32,7 @@ from stompbox.client.subscription import Subscription as AsyncSubscription
 from stompbox.client.subscription import SubscriptionRoute
 from stompbox.client.transaction import Transaction as AsyncTransaction
 from stompbox.errors import ConnectionLost, StompboxError, UsageError
-from stompbox.stomp.codec import Limits
+from stompbox.stomp.codec import FrameLimits
 from stompbox.stomp.frames import Frame
 from stompbox.stomp.versions import VERSIONS, Version
 
@@ -467,7 +467,7 @@ def connect(
     buffer: int = 4096 * KIB,
     buffer_limit: int = 64 * 1024 * KIB,
     text_length: bool = False,
-    limits: Limits = Limits(),  # noqa: B008 (a frozen value)
+    limits: FrameLimits = FrameLimits(),  # noqa: B008 (a frozen value)
 ) -> Client:
     """As stompbox.connect, argument by argument; `with stompbox.blocking.connect("stomp://host:61613") as client:`."""
     inner = asynchronous.connect(

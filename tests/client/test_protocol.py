@@ -19,7 +19,7 @@ from stompbox.client.protocol import (
     Connected,
     Event,
     Failed,
-    State,
+    ProtocolState,
     Unexpected,
 )
 from stompbox.client.refusal import BrokerError
@@ -124,7 +124,7 @@ def test_refused() -> None:
     (event,) = feed(protocol, Frame("ERROR", {"message": "wrong password", "code": "login-failed"}))
     assert isinstance(event, Broken)
     assert isinstance(event.error, BrokerError)
-    assert (event.error.code, event.error.message, protocol.state) == ("login-failed", "wrong password", State.CLOSED)
+    assert (event.error.code, event.error.message, protocol.state) == ("login-failed", "wrong password", ProtocolState.CLOSED)
 
 
 def test_a_message_before_connected() -> None:
@@ -260,7 +260,7 @@ def test_what_came_before_a_fault_is_reported_before_it() -> None:
     assert [type(event) for event in events] == [MessageRun, Broken]
     assert isinstance(events[1], Broken)
     assert isinstance(events[1].error, FrameError)
-    assert protocol.state is State.CLOSED
+    assert protocol.state is ProtocolState.CLOSED
 
 
 # -- acknowledging ---------------------------------------------------------------------------------------------------
@@ -321,7 +321,7 @@ def test_a_message_without_ack_header() -> None:
 def test_goodbye() -> None:
     protocol, caller = open_protocol(), Caller()
     protocol.disconnect(caller)
-    assert protocol.state is State.LEAVING
+    assert protocol.state is ProtocolState.LEAVING
     (frame,) = sent(protocol)
     assert frame.command == "DISCONNECT"
     (event,) = feed(protocol, Frame("RECEIPT", {"receipt-id": frame.headers["receipt"]}))
@@ -342,7 +342,7 @@ def test_end_of_the_stream(octets: bytes, text: str) -> None:
     protocol.receive(octets, 0.0)
     error = protocol.eof()
     assert text in error.message
-    assert protocol.state is State.CLOSED
+    assert protocol.state is ProtocolState.CLOSED
 
 
 # -- heart-beats -----------------------------------------------------------------------------------------------------

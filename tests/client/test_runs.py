@@ -13,15 +13,15 @@ from stompbox.client import runs
 from stompbox.client.message import Message
 from stompbox.client.runs import MOST_FORMS, Form, MessageRun, Reader, ReceiptRun, ack_header
 from stompbox.errors import FrameError
-from stompbox.stomp.codec import Decoder, Limits, encode
+from stompbox.stomp.codec import Decoder, FrameLimits, encode
 from stompbox.stomp.frames import SERVER_COMMANDS, Frame
 from stompbox.stomp.versions import V11, V12, Version
 
 ROUTES: dict[bytes, object] = {b"s1": "one", b"s2": "two"}
-SMALL = Limits(head=2000, headers=50, body=500)
+SMALL = FrameLimits(head=2000, headers=50, body=500)
 
 
-def reading(version: Version, limits: Limits = SMALL, *, with_runs: bool = True) -> tuple[Decoder, Reader]:
+def reading(version: Version, limits: FrameLimits = SMALL, *, with_runs: bool = True) -> tuple[Decoder, Reader]:
     decoder = Decoder(SERVER_COMMANDS, limits)
     decoder.version = version
     reader = Reader(version, ROUTES, limits)
@@ -178,7 +178,7 @@ def test_blanks_around_content_length_are_the_codecs_too() -> None:
 
 
 def test_forms_are_bounded_and_the_often_seen_win() -> None:
-    decoder, reader = reading(V12, Limits())
+    decoder, reader = reading(V12, FrameLimits())
     for kinds in (20, 300):
         octets = b"".join(encode(message(number, **{f"h{number % kinds}": "x"}), V12) for number in range(900))
         frames(decoder, reader, [octets])

@@ -15,7 +15,7 @@ import stompbox
 from stompbox.client.url import parse_url
 from stompbox.client.websocket import WebSocketWire
 from stompbox.errors import ConnectionLost
-from stompbox.stomp.codec import Decoder, Limits, encode
+from stompbox.stomp.codec import Decoder, FrameLimits, encode
 from stompbox.stomp.frames import CLIENT_COMMANDS, Frame
 from stompbox.stomp.versions import V12
 from tests.client.fake_broker import run
@@ -136,7 +136,7 @@ def test_closed_by_the_server_with_a_reason() -> None:
 
 
 def test_a_server_that_breaks_the_rules() -> None:
-    wire = WebSocketWire(parse_url("ws://h/"), ("1.2",), Limits())
+    wire = WebSocketWire(parse_url("ws://h/"), ("1.2",), FrameLimits())
     request = wire.start()
     assert b"GET / HTTP/1.1\r\n" in request
     assert b"Sec-WebSocket-Protocol: v12.stomp\r\n" in request

@@ -24,10 +24,10 @@ from typing import Any
 from stompbox.errors import StoreError
 from stompbox.store.base import Commit
 from stompbox.store.folder import JOURNAL
+from stompbox.store.folderstore import FolderStore
 from stompbox.store.journal import FIRST, SECTOR
 from stompbox.store.journaled import JournaledStore
 from stompbox.store.losses import Losses
-from stompbox.store.patient import PatientStore
 from stompbox.store.sqlite import SqliteStore
 from tests.crash.commits import Commits, contents
 from tests.store.runs import run
@@ -68,7 +68,7 @@ def made(base: Path, seed: int) -> list[Folder]:
         store.close()
         whole = base / f"whole-{number}"
         shutil.copytree(path, whole)
-        with closing(PatientStore(whole)) as again:
+        with closing(FolderStore(whole)) as again:
             found.append(Folder(path, contents(again), what))
     return found
 
@@ -105,7 +105,7 @@ def outcome(folder: Path, confirmed: dict[str, Any]) -> str:
     """How a store with a flipped bit is opened. Raises AssertionError for a loss that nobody is told of."""
     told: list[tuple[str, str]] = []
     try:
-        store = PatientStore(folder, Losses(tell=lambda code, text: told.append((code, text))))
+        store = FolderStore(folder, Losses(tell=lambda code, text: told.append((code, text))))
     except StoreError as error:
         assert error.code in CODES, error
         return f"refused, {error.code}"

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from stompbox.store import housekeeping, journal, journaled, merging, sqlite
+from stompbox.store.folderstore import FolderStore
 from stompbox.store.journaled import JournaledStore
-from stompbox.store.patient import PatientStore
 from stompbox.store.sqlite import SqliteStore
 
 CHUNK_BYTES = 4000
-AnyStore = SqliteStore | JournaledStore | PatientStore
+AnyStore = SqliteStore | JournaledStore | FolderStore
 Opening = Callable[[Path], AnyStore]
 
 
@@ -25,8 +25,8 @@ def with_journal(folder: Path) -> JournaledStore:
     return JournaledStore(SqliteStore(folder, chunk_bytes=CHUNK_BYTES))
 
 
-def patient(folder: Path) -> PatientStore:
-    return PatientStore(folder)
+def patient(folder: Path) -> FolderStore:
+    return FolderStore(folder)
 
 
 def make_busy(monkeypatch: pytest.MonkeyPatch, *, fold_rows: int, wal_most: int, wal_idle: int, waiting: int) -> None:

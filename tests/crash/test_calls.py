@@ -17,8 +17,8 @@ import pytest
 
 from stompbox.server.broker import Broker
 from stompbox.store.base import Store
+from stompbox.store.folderstore import FolderStore
 from stompbox.store.memory import MemoryStore
-from stompbox.store.patient import PatientStore
 from tests.crash.calls import Raising, Site, Told, configuration, left, played
 
 IS_LONG = bool(os.environ.get("SOAK"))
@@ -64,13 +64,13 @@ async def in_memory(folder: Path, site: Site | None = None, time: int = 1) -> Ra
 
 async def on_disk(folder: Path, site: Site | None = None, time: int = 1) -> Raising:
     settings, after = configuration(folder), configuration(folder / "after")
-    store: Store = PatientStore(Path(settings.data))
+    store: Store = FolderStore(Path(settings.data))
     with Raising(site, time) as raising:
         broker, told = await played(settings, store, raising)
     await ended(broker)
     copytree(settings.data, after.data)  # what a crash would leave
     assert not raising.hit or is_known(broker), f"nobody has seen the exception: {raising.hit}"
-    check(told, await left(after, PatientStore(Path(after.data))), raising.hit)
+    check(told, await left(after, FolderStore(Path(after.data))), raising.hit)
     store.close()
     return raising
 

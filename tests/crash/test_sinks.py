@@ -20,7 +20,7 @@ import pytest
 from stompbox.errors import Refused, StoreError
 from stompbox.message import Run, Shape
 from stompbox.server.requests import publishing
-from stompbox.spark.link import Link
+from stompbox.spark.link import SparkLink
 from stompbox.spark.options import Given, target_of
 from stompbox.spark.requests import Staging, publish, stage
 from stompbox.store.base import Commit
@@ -176,8 +176,8 @@ class Written:
 WON = [(attempt, 1) for attempt in range(ATTEMPTS)]
 
 
-def link_to(port: int) -> Link:
-    return Link(target_of(Given({"url": f"stomp://127.0.0.1:{port}"})))
+def link_to(port: int) -> SparkLink:
+    return SparkLink(target_of(Given({"url": f"stomp://127.0.0.1:{port}"})))
 
 
 def test_a_batch_is_published_once_after_power_was_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

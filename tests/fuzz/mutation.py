@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from stompbox.errors import FrameError
-from stompbox.stomp.codec import Decoder, Limits, encode
+from stompbox.stomp.codec import Decoder, FrameLimits, encode
 from stompbox.stomp.frames import CLIENT_COMMANDS, RAW_COMMANDS, SERVER_COMMANDS, Frame
 from stompbox.stomp.versions import V12, VERSIONS, Version
 from tests.conformance.cases import CASES
 
-LIMITS = Limits(head=2000, headers=50, body=3000, before_login=1000)
+LIMITS = FrameLimits(head=2000, headers=50, body=3000, before_login=1000)
 TOKENS = (
     *(b"\0", b"\n", b"\r\n", b"\r", b"\n\n", b"\n\r\n", b":", b"\\", b"\\n", b"\\t", b"\\r", b"\\c", b"\\\\", b" ", b"\xff", b"\xc3\xa9"),
     *(b"content-length:", b"content-length:0\n", b"content-length:1\n", b"content-length:99999\n", b"SEND\n", b"ACK\nid:1\n\n\0", b"a:b\n"),

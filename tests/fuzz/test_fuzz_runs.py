@@ -8,12 +8,12 @@ import pytest
 
 from stompbox.errors import FrameError
 from stompbox.message import NOT_TAKEN
-from stompbox.stomp.codec import Decoder, Limits
+from stompbox.stomp.codec import Decoder, FrameLimits
 from stompbox.stomp.frames import Frame
 from stompbox.stomp.runs import Acks, Reader, Sends
 from stompbox.stomp.versions import VERSIONS, Version
 
-LIMITS = Limits(head=300, headers=8, body=400)
+LIMITS = FrameLimits(head=300, headers=8, body=400)
 Meaning = tuple[object, ...]
 
 
@@ -46,7 +46,7 @@ def _meaning_of_send(event: Sends, at: int) -> Meaning:
     return ("SEND", headers, event.bodies[at], receipt, event.transaction, event.shape.has_length)
 
 
-def read(pieces: list[bytes], version: Version, runs: Reader | None, limits: Limits = LIMITS) -> tuple[list[Meaning], str | None, int]:
+def read(pieces: list[bytes], version: Version, runs: Reader | None, limits: FrameLimits = LIMITS) -> tuple[list[Meaning], str | None, int]:
     """What the pieces mean, the fault's code, and how many events it took."""
     decoder = Decoder(limits=limits)
     decoder.version = version

@@ -7,10 +7,10 @@ import tracemalloc
 
 import pytest
 
-from stompbox.selectors import Limits, Selector, SelectorCache, compile_selector
+from stompbox.selectors import Selector, SelectorCache, SelectorLimits, compile_selector
 from tests.selectors.test_program import LARGEST
 
-LIMITS = Limits()
+LIMITS = SelectorLimits()
 
 
 def asked(cache: SelectorCache, text: str, user: str = "u") -> Selector:
@@ -22,7 +22,7 @@ def test_the_same_text_is_compiled_once() -> None:
     first = asked(cache, "a = 1")
     assert asked(cache, "a = 1") is asked(cache, "a = 1", "other") is first
     assert cache.compiled("a = 1", "u", conversion=False, limits=LIMITS) is not first
-    assert cache.compiled("a = 1", "u", conversion=True, limits=Limits(terms=5)) is not first
+    assert cache.compiled("a = 1", "u", conversion=True, limits=SelectorLimits(terms=5)) is not first
 
 
 def test_it_is_bounded_in_octets() -> None:

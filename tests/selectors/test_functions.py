@@ -8,7 +8,7 @@ import time
 import pytest
 
 from stompbox.errors import SelectorError
-from stompbox.selectors import Budget, Limits, Value, codegen, compile_selector
+from stompbox.selectors import Budget, SelectorLimits, Value, codegen, compile_selector
 
 HEADERS: dict[str, Value] = {"color": "red", "list": "a,b;c,,", "n": "21", "path": "/a/b", "empty": ""}
 FACTS: dict[str, Value] = {"priority": 4, "durable": True}
@@ -119,6 +119,6 @@ def test_they_draw_on_the_budget_of_the_message() -> None:
 def test_a_pattern_counts_as_terms_and_as_memory() -> None:
     small, large = compile_selector("REGEX('a', b)"), compile_selector("REGEX('a{900}', b)")
     assert small.size > 100_000
-    assert compile_selector("REGEX('a', b)", limits=Limits(terms=3)).text == small.text
+    assert compile_selector("REGEX('a', b)", limits=SelectorLimits(terms=3)).text == small.text
     with pytest.raises(SelectorError, match="maxSelectorTerms"):
-        compile_selector(large.text, limits=Limits(terms=20))
+        compile_selector(large.text, limits=SelectorLimits(terms=20))

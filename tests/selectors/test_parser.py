@@ -3,13 +3,13 @@ from __future__ import annotations
 import pytest
 
 from stompbox.errors import SelectorError
-from stompbox.selectors.limits import Limits
+from stompbox.selectors.limits import SelectorLimits
 from stompbox.selectors.nodes import Between, Binary, BodyTest, Identifier, In, IsNull, Like, Literal, Node, Unary, in_order_of_evaluation
 from stompbox.selectors.parser import parse
 from stompbox.selectors.tokens import tokenize
 
 
-def tree(text: str, limits: Limits = Limits()) -> Node:  # noqa: B008 - a frozen value
+def tree(text: str, limits: SelectorLimits = SelectorLimits()) -> Node:  # noqa: B008 - a frozen value
     return parse(tokenize(text, conversion=True, limits=limits)[1], limits)
 
 
@@ -185,7 +185,7 @@ def test_depth_is_limited_at_the_position_that_goes_too_far(opening: str, inner:
 
 
 def test_depth_is_exact() -> None:
-    limits = Limits(depth=2)
+    limits = SelectorLimits(depth=2)
     assert tree("((a))", limits)
     assert tree("NOT NOT a AND NOT (b) AND -c > -d", limits)  # side by side, not nested
     with pytest.raises(SelectorError) as caught:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from stompbox.errors import SelectorError
 from stompbox.selectors import Value, codegen, compile_selector
-from stompbox.selectors.limits import Limits
+from stompbox.selectors.limits import SelectorLimits
 from tests.selectors.test_cases import CASES
 from tests.selectors.test_cases import test_case as check
 from tests.selectors.test_codegen import HEADERS, NAMES, TRUTHS, VALUES, Tree, answers, both, conditions, either, negation, truth_of
@@ -136,7 +136,7 @@ def test_the_largest_are_compiled_with_little_work(name: str, monkeypatch: pytes
     ],
 )
 def test_what_is_within_a_literal_counts_as_terms(text: str, found: str) -> None:
-    compile_selector(text, limits=Limits(terms=17))
+    compile_selector(text, limits=SelectorLimits(terms=17))
     with pytest.raises(SelectorError, match=rf"{found}.*\(maxSelectorTerms\)") as caught:
-        compile_selector(text, limits=Limits(terms=8))
+        compile_selector(text, limits=SelectorLimits(terms=8))
     assert caught.value.code == "selector-limit"

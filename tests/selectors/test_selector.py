@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stompbox.errors import SelectorError
-from stompbox.selectors import Limits, Selector, compile_selector
+from stompbox.selectors import Selector, SelectorLimits, compile_selector
 
 
 def test_it_tells_what_it_reads() -> None:
@@ -63,7 +63,7 @@ def test_conversion_is_the_callers_choice_unless_the_text_says_so() -> None:
 
 
 def test_pickled_by_its_text() -> None:
-    selector = compile_selector("age > 18", conversion=False, limits=Limits(terms=7))
+    selector = compile_selector("age > 18", conversion=False, limits=SelectorLimits(terms=7))
     again = pickle.loads(pickle.dumps(selector))
     assert again == selector
     assert hash(again) == hash(selector)

@@ -3,12 +3,12 @@ from __future__ import annotations
 import pytest
 
 from stompbox.errors import SelectorError
-from stompbox.selectors.limits import Limits
+from stompbox.selectors.limits import SelectorLimits
 from stompbox.selectors.tokens import Dialect, TokenKind, tokenize
 
 
 def words(text: str) -> list[str | int | float]:
-    _, tokens = tokenize(text, conversion=True, limits=Limits())
+    _, tokens = tokenize(text, conversion=True, limits=SelectorLimits())
     return [token.value if token.kind in (TokenKind.TEXT, TokenKind.NUMBER) else token.word for token in tokens[:-1]]
 
 
@@ -38,7 +38,7 @@ def test_a_float_stays_a_float() -> None:
 
 
 def test_positions_count_characters_from_one() -> None:
-    _, tokens = tokenize("  größe\n= 'x'", conversion=True, limits=Limits())
+    _, tokens = tokenize("  größe\n= 'x'", conversion=True, limits=SelectorLimits())
     assert [token.position for token in tokens] == [3, 9, 11, 14]
 
 
@@ -55,13 +55,13 @@ def test_positions_count_characters_from_one() -> None:
     ],
 )
 def test_prefixes(text: str, dialect: Dialect, first: str) -> None:
-    found, tokens = tokenize(text, conversion=True, limits=Limits())
+    found, tokens = tokenize(text, conversion=True, limits=SelectorLimits())
     assert (found, tokens[0].word) == (dialect, first)
 
 
 def test_the_callers_conversion_holds_without_a_prefix() -> None:
-    assert tokenize("a", conversion=False, limits=Limits())[0].conversion is False
-    assert tokenize("convert_string_expressions:a", conversion=False, limits=Limits())[0].conversion is True
+    assert tokenize("a", conversion=False, limits=SelectorLimits())[0].conversion is False
+    assert tokenize("convert_string_expressions:a", conversion=False, limits=SelectorLimits())[0].conversion is True
 
 
 @pytest.mark.parametrize(
@@ -97,14 +97,14 @@ def test_the_callers_conversion_holds_without_a_prefix() -> None:
 )
 def test_refused(text: str, code: str, position: int, says: str) -> None:
     with pytest.raises(SelectorError) as caught:
-        tokenize(text, conversion=True, limits=Limits())
+        tokenize(text, conversion=True, limits=SelectorLimits())
     assert (caught.value.code, caught.value.position) == (code, position)
     assert says in caught.value.message
     assert f"position {position}" in caught.value.message
 
 
 def test_length_counts_octets() -> None:
-    limits = Limits(length=8)
+    limits = SelectorLimits(length=8)
     assert tokenize("ééé=1", conversion=True, limits=limits)
     with pytest.raises(SelectorError, match="9 octets, expected at most 8") as caught:
         tokenize("éééé=", conversion=True, limits=limits)
@@ -112,9 +112,9 @@ def test_length_counts_octets() -> None:
 
 
 def test_the_default_length() -> None:
-    assert tokenize("a" + " " * 16383, conversion=True, limits=Limits())
+    assert tokenize("a" + " " * 16383, conversion=True, limits=SelectorLimits())
     with pytest.raises(SelectorError) as caught:
-        tokenize("a" + " " * 16384, conversion=True, limits=Limits())
+        tokenize("a" + " " * 16384, conversion=True, limits=SelectorLimits())
     assert caught.value.position == 16385
 
 
@@ -132,14 +132,14 @@ def test_the_default_length() -> None:
     ],
 )
 def test_terms_are_names_and_literals(text: str, terms: int) -> None:
-    assert tokenize(text, conversion=True, limits=Limits(terms=terms))
+    assert tokenize(text, conversion=True, limits=SelectorLimits(terms=terms))
     with pytest.raises(SelectorError) as caught:
-        tokenize(text, conversion=True, limits=Limits(terms=terms - 1))
+        tokenize(text, conversion=True, limits=SelectorLimits(terms=terms - 1))
     assert caught.value.code == "selector-limit"
 
 
 def test_the_default_number_of_terms() -> None:
-    assert tokenize("a IN (" + ",".join(["'x'"] * 999) + ")", conversion=True, limits=Limits())
+    assert tokenize("a IN (" + ",".join(["'x'"] * 999) + ")", conversion=True, limits=SelectorLimits())
     with pytest.raises(SelectorError) as caught:
-        tokenize("a IN (" + ",".join(["'x'"] * 1000) + ")", conversion=True, limits=Limits())
+        tokenize("a IN (" + ",".join(["'x'"] * 1000) + ")", conversion=True, limits=SelectorLimits())
     assert caught.value.position == len("a IN (") + 999 * len("'x',") + 1

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stompbox.config.listener import ListenerOptions
-from stompbox.server.ledger import PASSING, Kind, by_kind
+from stompbox.server.ledger import PASSING, Use, by_kind
 from stompbox.stomp.frames import Frame
 from stompbox.stomp.runs import _MOST_OCTETS, Reader
 from stompbox.stomp.versions import VERSIONS
@@ -71,16 +71,16 @@ def stuck(house: House) -> None:
 
 
 SCENARIOS: dict[str, tuple[Scenario, str, int]] = {
-    "a name": (nothing, Kind.SESSION.value, 1),
-    "half a frame": (half_a_frame, Kind.INPUT.value, 5000),
-    "a piece of a large body": (a_piece, Kind.INPUT.value, 1000),
-    "an open transaction": (transaction, Kind.TRANSACTIONS.value, 10_000),
-    "what it acknowledged in a transaction": (acknowledged_in_a_transaction, Kind.TRANSACTIONS.value, 1000),
-    "subscriptions and temporary destinations": (subscription, Kind.SUBSCRIPTIONS.value, 3000),
+    "a name": (nothing, Use.SESSION.value, 1),
+    "half a frame": (half_a_frame, Use.INPUT.value, 5000),
+    "a piece of a large body": (a_piece, Use.INPUT.value, 1000),
+    "an open transaction": (transaction, Use.TRANSACTIONS.value, 10_000),
+    "what it acknowledged in a transaction": (acknowledged_in_a_transaction, Use.TRANSACTIONS.value, 1000),
+    "subscriptions and temporary destinations": (subscription, Use.SUBSCRIPTIONS.value, 3000),
     "what it did not acknowledge": (unacknowledged, "unacknowledged", 1000),
-    "receipts that wait for the disk": (receipts, Kind.RECEIPTS.value, 5000),
-    "what it does not read": (unread, Kind.OUTPUT.value, 100_000),
-    "requests that wait": (request, Kind.REQUESTS.value, 2000),
+    "receipts that wait for the disk": (receipts, Use.RECEIPTS.value, 5000),
+    "what it does not read": (unread, Use.OUTPUT.value, 100_000),
+    "requests that wait": (request, Use.REQUESTS.value, 2000),
 }
 
 

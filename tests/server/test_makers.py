@@ -43,7 +43,7 @@ def made(house: House, user: str = "eager") -> tuple[int, int]:
     return house.broker.engine.makers.addresses[user], house.broker.engine.makers.queues[user]
 
 
-def placed(house: House, user: str = "eager") -> tuple[int, int]:
+def qualified(house: House, user: str = "eager") -> tuple[int, int]:
     """Reader groups, which count as queues, and their positions."""
     makers = house.broker.engine.makers
     return sum(whose == user for whose, _ in makers.groups.values()), makers.positions[user]
@@ -243,7 +243,7 @@ def test_reader_groups_count_with_their_destinations_and_positions_over_a_restar
             engine.note_address(engine.addresses[f"t.{number}"])
         eager, other = await clients(house)
         assert b'"positions"' in await request(eager, opened("g", "/topic/t.#"))
-        assert placed(house) == (1, 4)
+        assert qualified(house) == (1, 4)
         said = await request(eager, opened("h", "/topic/t.#"))
         assert POSITIONS in said
         assert b"the limit is 6 (maxPositionsPerUser)" in said
@@ -251,19 +251,19 @@ def test_reader_groups_count_with_their_destinations_and_positions_over_a_restar
         assert not any("h" in address.groups for address in engine.addresses.values())
         assert b'"positions"' in await request(eager, opened("g", "/topic/t.#")), "what is there is no more than it was"
         assert b'"positions"' in await request(eager, opened("h", "/topic/t.1"))
-        assert placed(house) == (2, 6)
+        assert qualified(house) == (2, 6)
         assert POSITIONS in await request(eager, opened("g", "/topic/other.#")), "a destination counts that nothing matches"
         assert b'"positions"' in await request(other, opened("others", "/topic/t.#")), "each user has its own"
 
     async def after(house: House) -> None:
-        assert placed(house) == (2, 6)
-        assert placed(house, "other") == (1, 4)
+        assert qualified(house) == (2, 6)
+        assert qualified(house, "other") == (1, 4)
         eager, _ = await clients(house)
         assert POSITIONS in await request(eager, opened("i", "/topic/t.0"))
         await request(eager, group("group-delete", "g"))
-        assert placed(house) == (1, 2)
+        assert qualified(house) == (1, 2)
         await request(eager, group("group-delete", "h"))
-        assert placed(house) == (0, 0)
+        assert qualified(house) == (0, 0)
         assert "eager" not in house.broker.engine.makers.positions, "who has nothing takes no memory"
         assert not set(house.broker.engine.makers.groups) - {"others"}
 
@@ -275,12 +275,12 @@ def test_positions_on_addresses_that_come_later_count_for_who_has_made_both(tmp_
     async def story(house: House) -> None:
         eager, other = await clients(house)
         await request(eager, opened("g", "/topic/t.#"))
-        assert placed(house) == (1, 1)
+        assert qualified(house) == (1, 1)
         for number in range(2):
             assert b"RECEIPT" in await ask(eager, send(f"/topic/t.{number}"))
-        assert (*made(house), *placed(house)) == (2, 1, 1, 3)
+        assert (*made(house), *qualified(house)) == (2, 1, 1, 3)
         assert b"RECEIPT" in await ask(other, send("/topic/t.2"))
-        assert (*made(house), *placed(house)) == (2, 1, 1, 3), "what others make is not held against it"
+        assert (*made(house), *qualified(house)) == (2, 1, 1, 3), "what others make is not held against it"
         assert house.broker.engine.addresses["t.2"].groups.keys() == {"g"}
         assert b"RECEIPT" in await ask(eager, send("/topic/t.3"))
         assert POSITIONS in await ask(eager, send("/topic/t.4")), "who has too many makes no address either"

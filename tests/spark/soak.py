@@ -37,7 +37,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from stompbox.spark.bounds import EARLIEST
-from stompbox.spark.link import Link, leased
+from stompbox.spark.link import SparkLink, leased
 from stompbox.spark.offsets import OffsetRange
 from stompbox.spark.options import Given, SourceOptions, source_options
 from stompbox.spark.reading import View, batches
@@ -231,7 +231,7 @@ class Soak:
             for form in self.forms:
                 self._check_group(link, form, rows)
 
-    def _check_group(self, link: Link, form: str, rows: int) -> None:
+    def _check_group(self, link: SparkLink, form: str, rows: int) -> None:
         extents = describe(link, "/topic/soak.#", create=False).extents
         positions = open_group(link, f"lake-{form}", "/topic/soak.#", EARLIEST)
         assert positions == {address: extent.next for address, extent in extents.items()}, f"group lake-{form} is at {positions}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stompbox.errors import UsageError
-from stompbox.spark.bounds import EARLIEST, LATEST, Bound, Kind, parse_bound, parse_time, parse_times, shown_time
+from stompbox.spark.bounds import EARLIEST, LATEST, Bound, BoundKind, parse_bound, parse_time, parse_times, shown_time
 
 
 @pytest.mark.parametrize(
@@ -13,11 +13,11 @@ from stompbox.spark.bounds import EARLIEST, LATEST, Bound, Kind, parse_bound, pa
     [
         ("earliest", EARLIEST, "earliest"),
         ("LATEST", LATEST, "latest"),
-        ("0", Bound(Kind.OFFSET, 0), "0"),
-        ("1200", Bound(Kind.OFFSET, 1200), "1200"),
-        ("1970-01-01T00:00:01Z", Bound(Kind.TIME, 1000), "time:1000"),
-        ("1970-01-01T01:00:00.250+01:00", Bound(Kind.TIME, 250), "time:250"),
-        ('{"b": 2, "a": 0}', Bound(Kind.EACH, each=(("a", 0), ("b", 2))), "each"),
+        ("0", Bound(BoundKind.OFFSET, 0), "0"),
+        ("1200", Bound(BoundKind.OFFSET, 1200), "1200"),
+        ("1970-01-01T00:00:01Z", Bound(BoundKind.TIME, 1000), "time:1000"),
+        ("1970-01-01T01:00:00.250+01:00", Bound(BoundKind.TIME, 250), "time:250"),
+        ('{"b": 2, "a": 0}', Bound(BoundKind.EACH, each=(("a", 0), ("b", 2))), "each"),
     ],
 )
 def test_what_texts_mean(text: str, bound: Bound, wire: str) -> None:
@@ -51,13 +51,13 @@ def test_what_is_refused(text: str, words: str) -> None:
 def test_times(text: str, milliseconds: int) -> None:
     for must_match in (False, True):
         found = parse_time("startingTimestamp", text, must_match=must_match)
-        assert found == Bound(Kind.TIME, milliseconds, must_match=must_match)
+        assert found == Bound(BoundKind.TIME, milliseconds, must_match=must_match)
         assert (found.option, found.latest_time) == ("startingTimestamp", milliseconds)
 
 
 def test_times_by_address() -> None:
     found = parse_times("startingOffsetsByTimestamp", '{"b": "1970-01-01T00:00:02Z", "a": 1000}', must_match=True)
-    assert found == Bound(Kind.TIMES, each=(("a", 1000), ("b", 2000)), must_match=True)
+    assert found == Bound(BoundKind.TIMES, each=(("a", 1000), ("b", 2000)), must_match=True)
     assert found.latest_time == 2000
     assert parse_times("x", "{}", must_match=True).latest_time == -1
 

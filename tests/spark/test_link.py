@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from stompbox.errors import ConnectionLost, FrameError, Refused, UsageError
-from stompbox.spark.link import FIRST_PAUSE, JOINED_SIZE, Link, Request, forget, leased
+from stompbox.spark.link import FIRST_PAUSE, JOINED_SIZE, Request, SparkLink, forget, leased
 from stompbox.spark.options import Given, Target, target_of
 from tests.spark.fake_broker import PEM, FakeBroker
 
@@ -20,12 +20,12 @@ def target(fake: FakeBroker, **options: str) -> Target:
     return target_of(Given({"url": fake.url, "reconnectTimeout": "5000", **options}))
 
 
-def describe(link: Link) -> bytes:
+def describe(link: SparkLink) -> bytes:
     return bytes(link.ask(Request("describe", {"destinations": "/topic/a", "create": "false"})).body)
 
 
 def test_login_and_headers_travel(fake: FakeBroker) -> None:
-    link = Link(target(fake, login="ann", passcode="p:w", virtualHost="there"))
+    link = SparkLink(target(fake, login="ann", passcode="p:w", virtualHost="there"))
     assert b'"missing": ["/topic/a"]' in describe(link)
     (login,) = fake.logins
     assert {**login.headers} == {
@@ -59,7 +59,7 @@ def test_large_requests(fake: FakeBroker) -> None:
 @pytest.mark.parametrize("fault", ["drop", "lose"])
 def test_a_lost_connection_is_made_anew(fake: FakeBroker, fault: str) -> None:
     pauses: list[float] = []
-    link = Link(target(fake), sleep=pauses.append)
+    link = SparkLink(target(fake), sleep=pauses.append)
     describe(link)
     fake.faults["describe"] = [fault, fault, fault]
     assert describe(link)
@@ -69,7 +69,7 @@ def test_a_lost_connection_is_made_anew(fake: FakeBroker, fault: str) -> None:
 
 
 def test_begin_finds_out_that_the_broker_closed(fake: FakeBroker) -> None:
-    link = Link(target(fake))
+    link = SparkLink(target(fake))
     describe(link)
     for connection in fake.connections:
         connection.shutdown(socket.SHUT_RDWR)
@@ -81,7 +81,7 @@ def test_begin_finds_out_that_the_broker_closed(fake: FakeBroker) -> None:
 def test_a_broker_that_stays_away() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    link = Link(target_of(Given({"url": f"stomp://127.0.0.1:{port}", "reconnectTimeout": "0"})))
+    link = SparkLink(target_of(Given({"url": f"stomp://127.0.0.1:{port}", "reconnectTimeout": "0"})))
     with pytest.raises(
         ConnectionLost, match=rf"no broker at stomp://127.0.0.1:{port} for 0 s \(option reconnectTimeout\): Connection refused$"
     ) as caught:
@@ -91,7 +91,7 @@ def test_a_broker_that_stays_away() -> None:
 
 def test_a_broker_that_does_not_answer() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        link = Link(
+        link = SparkLink(
             target_of(Given({"url": f"stomp://127.0.0.1:{silent.getsockname()[1]}", "requestTimeout": "50", "reconnectTimeout": "0"}))
         )
         with pytest.raises(ConnectionLost, match="timed out"):
@@ -101,7 +101,7 @@ def test_a_broker_that_does_not_answer() -> None:
 def test_a_refused_login_is_not_tried_again(fake: FakeBroker) -> None:
     fake.refuse_login = "user ann is not known"
     with pytest.raises(Refused, match="user ann is not known") as caught:
-        describe(Link(target(fake)))
+        describe(SparkLink(target(fake)))
     assert caught.value.code == "login-refused"
     assert len(fake.logins) == 1
 
@@ -115,7 +115,7 @@ def test_a_refused_request_leaves_the_connection_open(fake: FakeBroker) -> None:
 
 
 def test_one_request_at_a_time(fake: FakeBroker) -> None:
-    link = Link(target(fake))
+    link = SparkLink(target(fake))
     with pytest.raises(UsageError, match="no request"):
         link.finish()
     link.begin(Request("describe", {"destinations": "/topic/a", "create": "false"}))
@@ -126,7 +126,7 @@ def test_one_request_at_a_time(fake: FakeBroker) -> None:
 
 
 def test_an_error_from_before_the_request_is_not_its_answer(fake: FakeBroker) -> None:
-    link = Link(target(fake))
+    link = SparkLink(target(fake))
     describe(link)
     fake.connections[-1].sendall(b"ERROR\nmessage:nothing came for 60000 ms\n\n\0")
     fake.connections[-1].shutdown(socket.SHUT_RDWR)
@@ -152,7 +152,7 @@ def answering(octets: bytes) -> int:
 
 def test_frames_that_are_no_answer_are_passed_over() -> None:
     port = answering(b"\n\nRECEIPT\nreceipt-id:9\n\n\0MESSAGE\nrequest-id:other\n\nx\0\nMESSAGE\nrequest-id:1\nstatus:ok\n\nyes\0")
-    link = Link(target_of(Given({"url": f"stomp://127.0.0.1:{port}"})))
+    link = SparkLink(target_of(Given({"url": f"stomp://127.0.0.1:{port}"})))
     assert describe(link) == b"yes"
     link.close()
 
@@ -160,13 +160,13 @@ def test_frames_that_are_no_answer_are_passed_over() -> None:
 def test_an_error_frame_is_raised() -> None:
     port = answering(b"ERROR\nmessage:enough\ncode:limit\n\n\0")
     with pytest.raises(Refused, match="enough"):
-        describe(Link(target_of(Given({"url": f"stomp://127.0.0.1:{port}"}))))
+        describe(SparkLink(target_of(Given({"url": f"stomp://127.0.0.1:{port}"}))))
 
 
 def test_what_is_no_stomp_is_an_error() -> None:
     port = answering(b"HTTP/1.1 400 Bad Request\n\n")
     with pytest.raises(FrameError, match="unknown command"):
-        describe(Link(target_of(Given({"url": f"stomp://127.0.0.1:{port}"}))))
+        describe(SparkLink(target_of(Given({"url": f"stomp://127.0.0.1:{port}"}))))
 
 
 def test_links_are_used_again_unless_an_answer_is_under_way(fake: FakeBroker) -> None:
@@ -193,15 +193,15 @@ def test_tls(make_fake: MakeFake) -> None:
 def test_tls_refusals_are_clear(make_fake: MakeFake) -> None:
     fake = make_fake(tls=True)
     with pytest.raises(Refused, match=r"certificate was not accepted .*trustStorePath"):
-        describe(Link(target(fake)))
+        describe(SparkLink(target(fake)))
     with pytest.raises(Refused, match=r"cannot be read: .*/nowhere\.pem|cannot be read: .*No such file"):
-        describe(Link(target(fake, trustStorePath="/nowhere.pem")))
+        describe(SparkLink(target(fake, trustStorePath="/nowhere.pem")))
 
 
 def test_tls_looks_at_the_name_of_the_host(make_fake: MakeFake) -> None:
     fake = make_fake(tls=True)
     fake.url = fake.url.replace("127.0.0.1", "localhost")  # its certificate is for the address only
     with pytest.raises(Refused, match=r"certificate was not accepted .*verifyHost.*localhost"):
-        describe(Link(target(fake, trustStorePath=str(PEM))))
+        describe(SparkLink(target(fake, trustStorePath=str(PEM))))
     with leased(target(fake, trustStorePath=str(PEM), verifyHost="false")) as link:
         assert describe(link)

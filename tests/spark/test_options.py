@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stompbox.errors import UsageError
-from stompbox.spark.bounds import Bound, Kind
+from stompbox.spark.bounds import Bound, BoundKind
 from stompbox.spark.options import OPTIONS, Given, SinkOptions, SourceOptions, sink_options, source_options
 
 URL = {"url": "stomp://broker:1234"}
@@ -26,7 +26,7 @@ def sink(*, streaming: bool = False, **given: str) -> SinkOptions:
 def test_defaults_of_a_read() -> None:
     found = source()
     assert (found.target.host, found.target.port, found.target.tls, found.target.virtual_host) == ("broker", 1234, None, "broker")
-    assert (found.starting.kind, found.ending.kind, found.fail_on_data_loss) == (Kind.EARLIEST, Kind.LATEST, True)
+    assert (found.starting.kind, found.ending.kind, found.fail_on_data_loss) == (BoundKind.EARLIEST, BoundKind.LATEST, True)
     assert (found.max_rows, found.max_bytes, found.usual_bytes) == (1_000_000, 0, 256 << 20)
     assert 1 <= found.partitions <= 4
 
@@ -93,8 +93,8 @@ def test_endings_are_for_batches() -> None:
 def test_latest_in_a_stream_needs_a_group() -> None:
     with pytest.raises(UsageError, match=r"needs the option 'group'"):
         source(streaming=True, startingOffsets="latest")
-    assert source(streaming=True, startingOffsets="latest", group="lake").starting.kind is Kind.LATEST
-    assert source(startingOffsets="latest").starting.kind is Kind.LATEST
+    assert source(streaming=True, startingOffsets="latest", group="lake").starting.kind is BoundKind.LATEST
+    assert source(startingOffsets="latest").starting.kind is BoundKind.LATEST
 
 
 @pytest.mark.parametrize(("text", "size"), [("", 0), ("5", 5), ("64k", 65536), ("2m", 2 << 20), ("1 GiB", 1 << 30), ("3mb", 3 << 20)])
@@ -153,7 +153,7 @@ def test_sinks_refuse(streaming: bool, given: dict[str, str], words: str) -> Non
 def test_options_are_pickled_into_tasks() -> None:
     found = source(streaming=True, startingOffsets='{"a": 3}', url="stomps://b")
     assert pickle.loads(pickle.dumps(found)) == found
-    assert found.starting == Bound(Kind.EACH, each=(("a", 3),))
+    assert found.starting == Bound(BoundKind.EACH, each=(("a", 3),))
 
 
 def test_every_option_is_documented() -> None:
@@ -199,10 +199,10 @@ def test_durations(text: str, seconds: float) -> None:
 
 def test_which_of_three_says_where_to_begin() -> None:
     given = {"startingOffsets": "latest"}
-    assert source(**given).starting.kind is Kind.LATEST
+    assert source(**given).starting.kind is BoundKind.LATEST
     given["startingOffsetsByTimestamp"] = '{"a": 5}'
-    assert source(**given).starting == Bound(Kind.TIMES, each=(("a", 5),), must_match=True)
+    assert source(**given).starting == Bound(BoundKind.TIMES, each=(("a", 5),), must_match=True)
     given["startingTimestamp"] = "7"
-    assert source(**given).starting == Bound(Kind.TIME, 7, must_match=True)
-    assert source(**given, startingOffsetsByTimestampStrategy="Latest").starting == Bound(Kind.TIME, 7)
-    assert source(endingOffsetsByTimestamp='{"a": 5}', endingTimestamp="7").ending == Bound(Kind.TIME, 7)
+    assert source(**given).starting == Bound(BoundKind.TIME, 7, must_match=True)
+    assert source(**given, startingOffsetsByTimestampStrategy="Latest").starting == Bound(BoundKind.TIME, 7)
+    assert source(endingOffsetsByTimestamp='{"a": 5}', endingTimestamp="7").ending == Bound(BoundKind.TIME, 7)

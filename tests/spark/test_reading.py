@@ -12,7 +12,7 @@ import pytest
 from stompbox.errors import FrameError, Refused, UsageError
 from stompbox.spark.bodies import decoding_of
 from stompbox.spark.bounds import parse_bound, parse_time, parse_times
-from stompbox.spark.link import Link, Request, leased
+from stompbox.spark.link import Request, SparkLink, leased
 from stompbox.spark.offsets import Extent, OffsetRange
 from stompbox.spark.options import Given, SourceOptions, source_options
 from stompbox.spark.reading import View, batches, resolved
@@ -225,13 +225,13 @@ def test_the_next_range_is_asked_for_before_one_is_given_out(fake: FakeBroker, m
     for address in "abc":
         fake.send(f"/topic/{address}", [b"x"])
     told = []
-    begin = Link.begin
+    begin = SparkLink.begin
 
-    def asked(link: Link, request: Request) -> None:
+    def asked(link: SparkLink, request: Request) -> None:
         told.append(f"asked {request.headers['address']}")
         begin(link, request)
 
-    monkeypatch.setattr(Link, "begin", asked)
+    monkeypatch.setattr(SparkLink, "begin", asked)
     for batch in batches(options(fake), [OffsetRange(address, 0, 1) for address in "abc"], BODIES):
         told.append(f"given {batch.column('address')[0]}")
     assert told == ["asked a", "asked b", "given a", "asked c", "given b", "given c"]

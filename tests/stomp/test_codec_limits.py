@@ -10,11 +10,11 @@ import pytest
 
 from stompbox.errors import FrameError
 from stompbox.stomp import codec
-from stompbox.stomp.codec import Decoder, Limits, content_length
+from stompbox.stomp.codec import Decoder, FrameLimits, content_length
 from stompbox.stomp.frames import CLIENT_COMMANDS, CONTROL_COMMANDS, SERVER_COMMANDS, Frame
 from stompbox.stomp.versions import V11, V12
 
-SMALL = Limits(head=40, headers=3, body=20, before_login=64)
+SMALL = FrameLimits(head=40, headers=3, body=20, before_login=64)
 
 
 def small_decoder(*, logged_in: bool = True) -> Decoder:
@@ -107,7 +107,7 @@ def test_whole_frame_at_and_beyond_its_limit_before_login(cut: Cut, head: bytes)
 
 @CUTS
 def test_before_login_the_smaller_limit_counts(cut: Cut) -> None:
-    limits = Limits(head=1000, body=1000, before_login=64)
+    limits = FrameLimits(head=1000, body=1000, before_login=64)
     for size, expected in ((64, ["STOMP"]), (65, ["body-too-large"])):
         frame = b"STOMP\na:b\n\n" + b"x" * (size - 11) + b"\0"
         assert outcome(Decoder(limits=limits), cut(frame)) == expected
@@ -122,12 +122,12 @@ def test_limits_do_not_add_up_over_frames() -> None:
 
 
 def test_a_client_has_no_stranger_in_front_of_it() -> None:
-    decoder = Decoder(SERVER_COMMANDS, Limits(before_login=10))
+    decoder = Decoder(SERVER_COMMANDS, FrameLimits(before_login=10))
     assert [repr(frame) for frame in decoder.receive(b"CONNECTED\nversion:1.2\n\n\0")] == ["<CONNECTED version:'1.2' body=0>"]
 
 
 def test_limits_are_those_of_the_design() -> None:
-    assert Limits() == Limits(head=64 * 1024, headers=1000, body=100 * 1024 * 1024, before_login=64 * 1024)
+    assert FrameLimits() == FrameLimits(head=64 * 1024, headers=1000, body=100 * 1024 * 1024, before_login=64 * 1024)
 
 
 def test_unfinished_frame_never_grows_beyond_the_limits() -> None:
@@ -231,7 +231,7 @@ def test_work_is_counted_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("counts", [True, False])
 def test_frames_that_are_no_send_have_small_bodies(command: str, *, counts: bool) -> None:
     """Refused at its announcement; without one as it grows, before it is complete."""
-    limits = Limits(control=100)
+    limits = FrameLimits(control=100)
     head = f"{command}\n".encode()
     for size, is_good in ((100, True), (101, False)):
         decoder = Decoder(CLIENT_COMMANDS, limits)

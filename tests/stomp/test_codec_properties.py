@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stompbox.errors import FrameError
-from stompbox.stomp.codec import Decoder, Limits, encode, encode_headers
+from stompbox.stomp.codec import Decoder, FrameLimits, encode, encode_headers
 from stompbox.stomp.frames import CLIENT_COMMANDS, COMMANDS_WITH_BODY, RAW_COMMANDS, SERVER_COMMANDS, Frame
 from stompbox.stomp.versions import V10, V11, V12, VERSIONS, Version
 
@@ -31,8 +31,10 @@ streams = st.one_of(st.binary(max_size=200), st.lists(st.sampled_from(STREAM_PAR
 versions = st.sampled_from(list(VERSIONS.values()))
 
 
-def decoder_of(version: Version, commands: frozenset[str] = CLIENT_COMMANDS | SERVER_COMMANDS, limits: Limits | None = None) -> Decoder:
-    decoder = Decoder(commands, limits or Limits())
+def decoder_of(
+    version: Version, commands: frozenset[str] = CLIENT_COMMANDS | SERVER_COMMANDS, limits: FrameLimits | None = None
+) -> Decoder:
+    decoder = Decoder(commands, limits or FrameLimits())
     decoder.version = version
     return decoder
 
@@ -125,7 +127,7 @@ def test_headers_of_any_text_at_all_are_written_as_whole_lines(found: dict[str, 
 def test_cuts_do_not_matter(data: bytes, version: Version, cuts: list[int], logged_in: bool) -> None:
     results = []
     for pieces in ([data], pieces_of(data, cuts), [data[at : at + 1] for at in range(len(data))]):
-        decoder = decoder_of(version, CLIENT_COMMANDS, Limits(head=60, headers=3, body=30, before_login=50))
+        decoder = decoder_of(version, CLIENT_COMMANDS, FrameLimits(head=60, headers=3, body=30, before_login=50))
         decoder.logged_in = logged_in
         results.append((read(decoder, pieces), decoder.pending))
     first = results[0]
@@ -137,7 +139,7 @@ def test_cuts_do_not_matter(data: bytes, version: Version, cuts: list[int], logg
 
 @given(st.lists(st.binary(max_size=60), max_size=10), versions)
 def test_random_bytes_raise_nothing_but_frame_error_and_never_outgrow_the_limits(pieces: list[bytes], version: Version) -> None:
-    limits = Limits(head=50, headers=3, body=30, before_login=50)
+    limits = FrameLimits(head=50, headers=3, body=30, before_login=50)
     decoder = decoder_of(version, CLIENT_COMMANDS, limits)
     for piece in pieces:
         _, code = read(decoder, [piece])

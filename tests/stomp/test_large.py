@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from stompbox.errors import FrameError
-from stompbox.stomp.codec import Decoder, Limits
+from stompbox.stomp.codec import Decoder, FrameLimits
 from stompbox.stomp.frames import Frame
 from stompbox.stomp.large import Ending, Opening, Piece
 from stompbox.stomp.runs import Reader, Sends
 from stompbox.stomp.versions import V12
 
 LEAST = 8
-LIMITS = Limits(body=30)
+LIMITS = FrameLimits(body=30)
 SEND = b"SEND\ndestination:/queue/a\n"
 OTHER = b"ACK\nid:1-1\n\n\0"
 

@@ -11,8 +11,8 @@ import pytest
 from stompbox import blocking
 from stompbox.errors import Refused
 from stompbox.incarnations import Position
-from stompbox.spark.bounds import EARLIEST, Bound, Kind
-from stompbox.spark.link import Link
+from stompbox.spark.bounds import EARLIEST, Bound, BoundKind
+from stompbox.spark.link import SparkLink
 from stompbox.spark.offsets import OffsetRange
 from stompbox.spark.requests import commit_group, describe, describe_each, fetch, open_group, reopen_group
 from stompbox.store.backup import copy
@@ -32,11 +32,11 @@ def closing() -> Iterator[ExitStack]:
 
 
 @pytest.fixture
-def link(serve: Serve, closing: ExitStack, tmp_path: Path) -> Link:
+def link(serve: Serve, closing: ExitStack, tmp_path: Path) -> SparkLink:
     return linked(serve, closing, tmp_path, "--memory")[0]
 
 
-def linked(serve: Serve, closing: ExitStack, path: Path, *given: str, config: str = KEEPING) -> tuple[Link, Served]:
+def linked(serve: Serve, closing: ExitStack, path: Path, *given: str, config: str = KEEPING) -> tuple[SparkLink, Served]:
     (path / "stompbox.toml").write_text(config)
     served = serve("--listen", "tcp://127.0.0.1:0", "--no-admin", "--config", str(path / "stompbox.toml"), *given)
     found = link_to(served)
@@ -90,7 +90,7 @@ def test_a_broker_that_was_restored(serve: Serve, closing: ExitStack, tmp_path: 
     assert open_group(link, "other", "/topic/t", EARLIEST) == {"t": 2}
 
 
-def test_very_many_addresses(link: Link) -> None:
+def test_very_many_addresses(link: SparkLink) -> None:
     names = [f"many.{number}" for number in range(MANY)]
     for start in range(0, MANY, 2500):
         destinations = ",".join([f"/topic/{name}" for name in names[start : start + 2500]])
@@ -109,7 +109,7 @@ def test_very_many_addresses(link: Link) -> None:
     assert list(ask(link, "groups")["groups"]) == ["lake"]
 
 
-def test_an_answer_in_parts(link: Link) -> None:
+def test_an_answer_in_parts(link: SparkLink) -> None:
     for batch, name in enumerate(("b", "a", "c")):
         send(link, f"/topic/p.{name}", b"1", batch=batch)
     first = ask(link, "describe", destinations="p.#", limit="2")
@@ -117,7 +117,7 @@ def test_an_answer_in_parts(link: Link) -> None:
     assert (list(first["addresses"]), list(rest["addresses"]), "continue" in rest) == (["p.b", "p.a"], ["p.c"], False)
 
 
-def test_too_much_json(link: Link) -> None:
+def test_too_much_json(link: SparkLink) -> None:
     send(link, "/topic/t", b"1")
     with pytest.raises(Refused, match="allowed are 1048576") as caught:
         ask(link, "group-commit", b'{"' + b"x" * (1 << 20) + b'": 1}', group="lake")
@@ -144,8 +144,8 @@ def test_an_address_of_a_group_that_is_gone(serve: Serve, closing: ExitStack, tm
     assert not found and ended["short"].next == 3 and ended["short"].incarnations == was.incarnations
 
 
-@pytest.mark.parametrize("starting", [Bound(Kind.OFFSET, 7), Bound(Kind.EACH, each=(("t", 9),))])
-def test_a_group_begins_within_its_log(link: Link, starting: Bound) -> None:
+@pytest.mark.parametrize("starting", [Bound(BoundKind.OFFSET, 7), Bound(BoundKind.EACH, each=(("t", 9),))])
+def test_a_group_begins_within_its_log(link: SparkLink, starting: Bound) -> None:
     send(link, "/topic/t", b"1", b"2")
     with pytest.raises(Refused, match="outside the log of 't', which holds 0 to 2") as caught:
         open_group(link, "lake", "/topic/t", starting, strict=True)
@@ -155,10 +155,10 @@ def test_a_group_begins_within_its_log(link: Link, starting: Bound) -> None:
     assert open_group(link, "lake", "/topic/t", starting, strict=True) == {"t": 2}, "it is there already"
 
 
-def test_a_group_that_is_put_elsewhere(link: Link) -> None:
+def test_a_group_that_is_put_elsewhere(link: SparkLink) -> None:
     send(link, "/topic/r.a", b"1", b"2", b"3")
     send(link, "/topic/r.b", b"1", b"2", batch=1)
-    open_group(link, "lake", "/topic/r.#", Bound(Kind.LATEST))
+    open_group(link, "lake", "/topic/r.#", Bound(BoundKind.LATEST))
     assert ask(link, "group-reset", group="lake", starting="1", address="r.a") == {"moved": 1}
     assert open_group(link, "lake", "/topic/r.#", EARLIEST) == {"r.a": 1, "r.b": 2}
     assert ask(link, "group-reset", group="lake", starting="earliest") == {"moved": 2}

@@ -14,7 +14,7 @@ import pytest
 from stompbox import blocking
 from stompbox.errors import Refused
 from stompbox.message import Run, Shape
-from stompbox.spark.link import Link, Request
+from stompbox.spark.link import Request, SparkLink
 from stompbox.spark.options import Given, target_of
 from stompbox.spark.requests import fetched
 from stompbox.stomp.shapes import shape_of
@@ -42,12 +42,12 @@ create-durable-queue = ["alice"]
 """ + users("alice:a@alice", "bob:b@bob")
 
 
-def link_to(served: Served, user: str = "") -> Link:
+def link_to(served: Served, user: str = "") -> SparkLink:
     login = {"login": user, "passcode": user[:1]} if user else {}
-    return Link(target_of(Given({"url": f"stomp://{served.host}:{served.port}", "reconnectTimeout": "2000", **login})))
+    return SparkLink(target_of(Given({"url": f"stomp://{served.host}:{served.port}", "reconnectTimeout": "2000", **login})))
 
 
-def ask(link: Link, name: str, body: object = None, **headers: str) -> Any:
+def ask(link: SparkLink, name: str, body: object = None, **headers: str) -> Any:
     given = {key.replace("_", "-"): value for key, value in headers.items()}
     answer = link.ask(Request(name, given, b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()))
     return json.loads(bytes(answer.body)) if "content-type" in answer.headers else answer
@@ -59,7 +59,7 @@ def served(serve: Serve) -> Served:
 
 
 @pytest.fixture
-def link(served: Served) -> Iterator[Link]:
+def link(served: Served) -> Iterator[SparkLink]:
     found = link_to(served)
     yield found
     found.close()
@@ -75,12 +75,12 @@ def blob(destination: str, *bodies: bytes) -> bytes:
     return encode([Run(shape_of({"destination": destination, "content-length": ""}), list(bodies))], 0)
 
 
-def send(link: Link, destination: str, *bodies: bytes, batch: int = 0) -> None:
+def send(link: SparkLink, destination: str, *bodies: bytes, batch: int = 0) -> None:
     ask(link, "stage", blob(destination, *bodies), sink="test", batch=str(batch), partition="0", attempt="1")
     ask(link, "publish", {"attempts": [[0, 1]]}, sink="test", batch=str(batch))
 
 
-def test_logs_are_described(link: Link) -> None:
+def test_logs_are_described(link: SparkLink) -> None:
     assert ask(link, "describe", destinations="/queue/a,/queue/b,/topic/c.#") == {"addresses": {}, "missing": ["/queue/a", "/queue/b"]}
     ask(link, "describe", destinations="/queue/a", create="true")
     send(link, "/queue/a", b"x" * 1000, b"y" * 1000)
@@ -92,7 +92,7 @@ def test_logs_are_described(link: Link) -> None:
     assert (beyond["messages"], beyond["bytes"]) == (0, 0)
 
 
-def test_logs_are_described_with_what_their_queues_hold(link: Link, served: Served) -> None:
+def test_logs_are_described_with_what_their_queues_hold(link: SparkLink, served: Served) -> None:
     """Only where it is asked for, and of an address that is named twice once."""
     send(link, "/queue/a", b"x", b"y", b"z")
     with Plain(served.port) as client:
@@ -113,7 +113,7 @@ def test_logs_are_described_with_what_their_queues_hold(link: Link, served: Serv
     assert caught.value.code == "bad-boolean"
 
 
-def test_a_fetch_says_where_the_log_ends(link: Link) -> None:
+def test_a_fetch_says_where_the_log_ends(link: SparkLink) -> None:
     send(link, "/queue/a", b"x", b"y")
     answer = ask(link, "fetch", address="a", start="0", stop="9")
     assert (answer.headers["next"], answer.headers["first"], answer.headers["end"]) == ("2", "0", "2")
@@ -134,7 +134,7 @@ CHOSEN = [
 ]
 
 
-def send_two_kinds(link: Link) -> None:
+def send_two_kinds(link: SparkLink) -> None:
     """Offsets 0 .. 2 * MANY - 1 in two chunks: a shape in which n varies for the even ones, and another for the odd ones."""
     shapes = [Shape({"destination": "/queue/a", "kind": kind}, holes=("n",)) for kind in ("even", "odd")]
     for batch in range(2):
@@ -145,7 +145,7 @@ def send_two_kinds(link: Link) -> None:
 
 
 @pytest.mark.parametrize(("selector", "offsets"), CHOSEN, ids=[text for text, _ in CHOSEN])
-def test_a_fetch_with_a_selector(link: Link, selector: str, offsets: range) -> None:
+def test_a_fetch_with_a_selector(link: SparkLink, selector: str, offsets: range) -> None:
     send_two_kinds(link)
     whole = ask(link, "fetch", address="a", start="0", stop=str(2 * MANY))
     answer = ask(link, "fetch", address="a", start="0", stop=str(2 * MANY), selector=selector)
@@ -164,7 +164,7 @@ def test_a_fetch_with_a_selector(link: Link, selector: str, offsets: range) -> N
         assert bytes(answer.body) == bytes(whole.body)
 
 
-def test_a_fetch_with_a_selector_goes_on_where_nothing_is_taken(link: Link) -> None:
+def test_a_fetch_with_a_selector_goes_on_where_nothing_is_taken(link: SparkLink) -> None:
     send_two_kinds(link)
     seen, start = [], 0
     while start < 2 * MANY:
@@ -186,7 +186,7 @@ def test_a_fetch_with_a_selector_goes_on_where_nothing_is_taken(link: Link) -> N
         (" ", "selector-empty", 2),
     ],
 )
-def test_a_fetch_with_a_wrong_selector(link: Link, selector: str, code: str, position: int) -> None:
+def test_a_fetch_with_a_wrong_selector(link: SparkLink, selector: str, code: str, position: int) -> None:
     send(link, "/queue/a", b"x")
     with pytest.raises(Refused, match=rf"selector, position {position}: found .*, expected ") as caught:
         ask(link, "fetch", address="a", start="0", stop="1", selector=selector)
@@ -194,7 +194,7 @@ def test_a_fetch_with_a_wrong_selector(link: Link, selector: str, code: str, pos
     assert ask(link, "fetch", address="a", start="0", stop="1").headers["next"] == "1"
 
 
-def test_large_bodies_that_a_selector_takes_are_in_place(served: Served, link: Link) -> None:
+def test_large_bodies_that_a_selector_takes_are_in_place(served: Served, link: SparkLink) -> None:
     bodies = {kind: kind.encode() * 100_000 for kind in ("left", "taken")}
     with blocking.connect(f"stomp://{served.host}:{served.port}") as client:
         for kind, body in bodies.items():
@@ -205,7 +205,7 @@ def test_large_bodies_that_a_selector_takes_are_in_place(served: Served, link: L
     assert len(answer.body) < len(bodies["taken"]) + 1000
 
 
-def test_groups_and_how_far_behind_they_are(link: Link) -> None:
+def test_groups_and_how_far_behind_they_are(link: SparkLink) -> None:
     ask(link, "group-open", group="lake", destinations="/topic/f.#", starting="earliest")
     send(link, "/topic/f.one", b"1", b"2", b"3")
     ask(link, "group-commit", {"f.one": 1}, group="lake")
@@ -235,7 +235,7 @@ def test_a_group_outlives_a_kill(serve: Serve, tmp_path: Path) -> None:
     link.close()
 
 
-def test_an_attempt_sent_twice_is_published_once(link: Link) -> None:
+def test_an_attempt_sent_twice_is_published_once(link: SparkLink) -> None:
     for _ in range(2):
         ask(link, "stage", blob("/queue/a", b"once"), sink="s", batch="0", partition="0", attempt="1")
     assert ask(link, "publish", {"attempts": [[0, 1]]}, sink="s", batch="0") == {"published": 1, "already": False}
@@ -257,7 +257,7 @@ def test_an_attempt_sent_twice_is_published_once(link: Link) -> None:
         ("stage", {"sink": "s", "batch": "0", "partition": "0", "attempt": "0"}, b"no chunk", "data-corrupt"),
     ],
 )
-def test_bad_requests_are_answered(link: Link, name: str, headers: dict[str, str], body: object, code: str) -> None:
+def test_bad_requests_are_answered(link: SparkLink, name: str, headers: dict[str, str], body: object, code: str) -> None:
     send(link, "/queue/a", b"x")
     with pytest.raises(Refused) as caught:
         ask(link, name, body, **headers)
@@ -300,7 +300,7 @@ def test_rights(serve: Serve, tmp_path: Path, closing: ExitStack) -> None:
 def test_large_requests_and_answers_over_tls(serve: Serve, closing: ExitStack) -> None:
     served = serve("--listen", f"ssl://127.0.0.1:0?keyStorePath={PEM}", "--no-admin")
     given = {"url": f"stomps://127.0.0.1:{served.port}", "trustStorePath": str(PEM), "requestTimeout": "10000"}
-    link = Link(target_of(Given(given)))
+    link = SparkLink(target_of(Given(given)))
     closing.callback(link.close)
     send(link, "/queue/a", b"first")
     connection = link._socket
@@ -310,7 +310,7 @@ def test_large_requests_and_answers_over_tls(serve: Serve, closing: ExitStack) -
     assert link._socket is connection, "no answer was so late that it was asked for again"
 
 
-def test_who_asks_and_does_not_read_is_not_read_either(served: Served, link: Link) -> None:
+def test_who_asks_and_does_not_read_is_not_read_either(served: Served, link: SparkLink) -> None:
     """The answers to all of it would be 400 MB; the broker makes a few, and others are served meanwhile."""
     send(link, "/queue/large", *[b"x" * 100_000] * 20)
     request = b"SEND\ndestination:stompbox.requests\nrequest:fetch\nrequest-id:1\naddress:large\nstart:0\nstop:20\n\n\0"

@@ -11,7 +11,7 @@ import pytest
 
 from stompbox.errors import Refused
 from stompbox.message import Large, Run, Shape
-from stompbox.spark.link import Link
+from stompbox.spark.link import SparkLink
 from stompbox.store.chunks import encode
 from tests.conftest import Serve, Served
 from tests.system.plain import Plain
@@ -54,15 +54,15 @@ def run_to(destination: str, *bodies: bytes, holes: tuple[str, ...] = (), column
     return Run(Shape({"destination": destination, **headers}, holes=holes), list(bodies or [b""]), columns)
 
 
-def stage(link: Link, *runs: Run, batch: int = 0, blob: bytes = b"") -> None:
+def stage(link: SparkLink, *runs: Run, batch: int = 0, blob: bytes = b"") -> None:
     ask(link, "stage", blob or chunk(*runs), sink="s", batch=str(batch), partition="0", attempt="1")
 
 
-def publish(link: Link, batch: int = 0) -> int:
+def publish(link: SparkLink, batch: int = 0) -> int:
     return int(ask(link, "publish", {"attempts": [[0, 1]]}, sink="s", batch=str(batch))["published"])
 
 
-def code_of(link: Link, *runs: Run, blob: bytes = b"") -> str:
+def code_of(link: SparkLink, *runs: Run, blob: bytes = b"") -> str:
     """Of the refusal, of the one request or of the other."""
     with pytest.raises(Refused) as caught:
         stage(link, *runs, blob=blob)
@@ -83,7 +83,7 @@ def served(serve: Serve, tmp_path: Path) -> Served:
 
 
 @pytest.fixture
-def links(served: Served, closing: ExitStack) -> tuple[Link, Link]:
+def links(served: Served, closing: ExitStack) -> tuple[SparkLink, SparkLink]:
     """Alice's and Bob's."""
     found = link_to(served, "alice"), link_to(served, "bob")
     for link in found:
@@ -101,7 +101,7 @@ def received(served: Served, destination: str, count: int) -> list[tuple[bytes, 
         return [(frame.body, dict(frame.headers)) for frame in found]
 
 
-def test_each_row_is_asked_for_its_own_right(links: tuple[Link, Link], served: Served) -> None:
+def test_each_row_is_asked_for_its_own_right(links: tuple[SparkLink, SparkLink], served: Served) -> None:
     _, bob = links
     for runs, code in (
         ([run_to("jms.queue.open", b"x"), run_to("jms.queue.secret", b"x")], "not-permitted"),
@@ -121,7 +121,7 @@ def test_each_row_is_asked_for_its_own_right(links: tuple[Link, Link], served: S
     assert [body for body, _ in received(served, "jms.queue.open", 2)] == [b"first", b"from bob"]
 
 
-def test_who_may_not_make_an_address_does_not_make_it_by_publishing(links: tuple[Link, Link]) -> None:
+def test_who_may_not_make_an_address_does_not_make_it_by_publishing(links: tuple[SparkLink, SparkLink]) -> None:
     alice, bob = links
     stage(alice, run_to("jms.queue.made", b"x"), batch=1)
     assert publish(alice, batch=1) == 1
@@ -129,7 +129,7 @@ def test_who_may_not_make_an_address_does_not_make_it_by_publishing(links: tuple
     assert set(ask(alice, "describe", destinations="#")["addresses"]) == {"open", "made"}
 
 
-def test_nothing_that_is_staged_stops_the_broker_or_forges_a_frame(links: tuple[Link, Link], served: Served) -> None:
+def test_nothing_that_is_staged_stops_the_broker_or_forges_a_frame(links: tuple[SparkLink, SparkLink], served: Served) -> None:
     _, bob = links
     forged = b"1\n\n\0MESSAGE\nsubscription:1\nmessage-id:9-9\ndestination:jms.queue.open\n\nforged\0\n"
     for run in (
@@ -154,7 +154,7 @@ def test_nothing_that_is_staged_stops_the_broker_or_forges_a_frame(links: tuple[
     assert all("JMSXUserID" in headers for _, headers in found)
 
 
-def test_what_is_staged_is_stamped_as_what_is_sent(links: tuple[Link, Link], served: Served) -> None:
+def test_what_is_staged_is_stamped_as_what_is_sent(links: tuple[SparkLink, SparkLink], served: Served) -> None:
     _, bob = links
     stage(bob, run_to("jms.queue.open", b"x", JMSXUserID="alice", _AMQ_ORIG_ADDRESS="secret"), batch=1)
     publish(bob, batch=1)
@@ -162,7 +162,7 @@ def test_what_is_staged_is_stamped_as_what_is_sent(links: tuple[Link, Link], ser
     assert (headers["JMSXUserID"], headers.get("_AMQ_ORIG_ADDRESS")) == ("bob", None)
 
 
-def test_what_names_several_destinations_goes_to_each(links: tuple[Link, Link], served: Served) -> None:
+def test_what_names_several_destinations_goes_to_each(links: tuple[SparkLink, SparkLink], served: Served) -> None:
     alice, _ = links
     stage(alice, run_to("jms.queue.a,jms.topic.b,jms.queue.c::d", b"everywhere"), batch=2)
     assert publish(alice, batch=2) == 3
@@ -181,7 +181,7 @@ def test_sinks_of_two_users_never_have_one_name(serve: Serve, tmp_path: Path, cl
         assert ask(link, "publish", {"attempts": []}, sink=sink, batch="5") == {"published": 0, "already": False}
 
 
-def test_messages_without_bodies_fill_what_may_be_staged(links: tuple[Link, Link]) -> None:
+def test_messages_without_bodies_fill_what_may_be_staged(links: tuple[SparkLink, SparkLink]) -> None:
     _, bob = links
     with pytest.raises(Refused) as caught:
         for attempt in range(20):
@@ -214,7 +214,7 @@ def test_a_transformer_sees_what_is_staged(serve: Serve, tmp_path: Path, closing
 
 
 def test_what_is_staged_is_there_after_the_broker_was_killed(serve: Serve, tmp_path: Path, closing: ExitStack) -> None:
-    def started() -> tuple[Served, Link]:
+    def started() -> tuple[Served, SparkLink]:
         served = serve("--no-admin", "--listen", "tcp://127.0.0.1:0", "--data", str(tmp_path / "data"))
         link = link_to(served)
         closing.callback(link.close)
@@ -247,7 +247,7 @@ def test_a_batch_may_be_larger_than_memory_and_the_broker_be_killed_before_it_is
     """With SOAK=1 of more than 1 GiB."""
     (tmp_path / "small.toml").write_text('global-max-size = "16MiB"\n')
 
-    def started() -> tuple[Served, Link, int]:
+    def started() -> tuple[Served, SparkLink, int]:
         places = ("--data", str(tmp_path / "data"), "--config", str(tmp_path / "small.toml"))
         served = serve("--no-admin", "--listen", "tcp://127.0.0.1:0", *places)
         link = link_to(served)

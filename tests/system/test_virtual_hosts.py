@@ -9,7 +9,7 @@ import pytest
 
 from stompbox import blocking
 from stompbox.errors import Refused
-from stompbox.spark.link import Link, Request
+from stompbox.spark.link import Request, SparkLink
 from stompbox.spark.offsets import OffsetRange
 from stompbox.spark.options import Given, target_of
 from stompbox.spark.requests import Staging, describe, discard, fetch, fetched, publish, stage
@@ -27,7 +27,7 @@ name = "green"
 name = "blue"
 """
 WITHIN = 10.0  # seconds
-Enter = Callable[[str], Link]
+Enter = Callable[[str], SparkLink]
 
 
 @pytest.fixture
@@ -38,24 +38,26 @@ def start(serve: Serve, tmp_path: Path) -> Callable[[], Served]:
 
 
 @pytest.fixture
-def opened() -> Iterator[list[Link]]:
-    links: list[Link] = []
+def opened() -> Iterator[list[SparkLink]]:
+    links: list[SparkLink] = []
     yield links
     for link in links:
         link.close()
 
 
-def link_into(served: Served, host: str, opened: list[Link]) -> Link:
-    opened.append(Link(target_of(Given({"url": f"stomp://{served.host}:{served.port}", "virtualHost": host, "reconnectTimeout": "2000"}))))
+def link_into(served: Served, host: str, opened: list[SparkLink]) -> SparkLink:
+    opened.append(
+        SparkLink(target_of(Given({"url": f"stomp://{served.host}:{served.port}", "virtualHost": host, "reconnectTimeout": "2000"})))
+    )
     return opened[-1]
 
 
-def put(link: Link, destination: str, *bodies: bytes, batch: int = 0) -> None:
+def put(link: SparkLink, destination: str, *bodies: bytes, batch: int = 0) -> None:
     """As a task of a sink does; every host's sink has the same name here."""
     link.ask(stage(Staging("copy", batch, 0), 1, blob(destination, *bodies)))
 
 
-def bodies_of(link: Link, address: str) -> list[bytes]:
+def bodies_of(link: SparkLink, address: str) -> list[bytes]:
     extent = describe(link, f"/queue/{address}", create=False).extents[address]
     return [
         body
@@ -65,7 +67,7 @@ def bodies_of(link: Link, address: str) -> list[bytes]:
     ]
 
 
-def test_a_sink_publishes_into_its_own_host(start: Callable[[], Served], opened: list[Link]) -> None:
+def test_a_sink_publishes_into_its_own_host(start: Callable[[], Served], opened: list[SparkLink]) -> None:
     served = start()
     hosts = {name: link_into(served, name, opened) for name in ("main", "green", "blue")}
     for name, link in hosts.items():
@@ -78,7 +80,7 @@ def test_a_sink_publishes_into_its_own_host(start: Callable[[], Served], opened:
         assert [message.body for _, message in zip(range(2), messages.iterate(timeout=WITHIN), strict=False)] == [b"green", b"second"]
 
 
-def test_a_batch_is_published_once_in_each_host(start: Callable[[], Served], opened: list[Link]) -> None:
+def test_a_batch_is_published_once_in_each_host(start: Callable[[], Served], opened: list[SparkLink]) -> None:
     served = start()
     green, blue = (link_into(served, name, opened) for name in ("green", "blue"))
     put(green, "/queue/a", b"1")
@@ -98,7 +100,7 @@ def test_a_batch_is_published_once_in_each_host(start: Callable[[], Served], ope
     assert [bodies_of(link, "a") for link in (green, blue)] == [[b"1"], [b"1"]]
 
 
-def test_discarding_and_forgetting_stay_within_a_host(start: Callable[[], Served], opened: list[Link]) -> None:
+def test_discarding_and_forgetting_stay_within_a_host(start: Callable[[], Served], opened: list[SparkLink]) -> None:
     served = start()
     green, blue = (link_into(served, name, opened) for name in ("green", "blue"))
     for link in (green, blue):
@@ -117,7 +119,7 @@ def test_discarding_and_forgetting_stay_within_a_host(start: Callable[[], Served
 
 
 @pytest.mark.parametrize("destination", ["/queue/vhost/blue.a", "vhost/blue.a", "/topic/vhost/blue.a"])
-def test_nobody_stages_for_another_host(start: Callable[[], Served], opened: list[Link], destination: str) -> None:
+def test_nobody_stages_for_another_host(start: Callable[[], Served], opened: list[SparkLink], destination: str) -> None:
     link = link_into(start(), "green", opened)
     with pytest.raises(Refused, match="vhost/blue") as caught:
         put(link, destination, b"x")

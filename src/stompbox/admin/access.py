@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from starlette.requests import Request
 
-from stompbox.admin.answers import refusal
+from stompbox.admin.responses import refusal
 from stompbox.config import AdminTable, host_of, is_own_host
 from stompbox.errors import Refused, StompboxError
 from stompbox.security import Right, User

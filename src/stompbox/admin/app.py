@@ -14,13 +14,13 @@ from starlette.routing import Route
 
 from stompbox.admin import console, messages
 from stompbox.admin.access import BROKER, Guard, may_see, require, user_of
-from stompbox.admin.answers import json, refusal
+from stompbox.admin.actions import OPERATIONS, Operate, find_queue
 from stompbox.admin.health import notes, reasons
 from stompbox.admin.lag import Lags, behind
 from stompbox.admin.listing import Entry, Field, listed, named, number, truth
 from stompbox.admin.metrics import Metrics
-from stompbox.admin.operations import OPERATIONS, Operate, find_queue
 from stompbox.admin.pipelines import BY_PIPELINE, entries_of
+from stompbox.admin.responses import json, refusal
 from stompbox.admin.views import (
     STAY,
     address_view,

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from stompbox.admin.answers import json
+from stompbox.admin.responses import json
 from stompbox.errors import IllegalFrame
 from stompbox.numerals import digits
 from stompbox.server.requests.replies import in_turns

@@ -28,7 +28,7 @@ from stompbox.broker.queues.depth import depth_of
 from stompbox.broker.queues.queue import Queue
 from stompbox.broker.undelivered import EXPIRED, NO_ROUTE, REJECTED, TOO_OFTEN, Fate
 from stompbox.server.pressure import Reason
-from stompbox.server.requests.progress import LOST, State
+from stompbox.server.requests.progress import LOST, StepState
 from stompbox.server.requests.replies import in_turns
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ REMOVED: Final = (
     "overwritten", "purged", "redriven", "replaced", "retention", "unrouted", "withdrawn",
 )  # fmt: skip
 WAITING: Final = (*[reason.value for reason in Reason], AddressLimits.value)
-STATES: Final = (*[state.value for state in State], LOST)
+STATES: Final = (*[state.value for state in StepState], LOST)
 EVENTS: Final = ("durable-subscriptions-timed-out", "given-back", "slow-consumers")
 
 QueueLabels = tuple[str, str, str]

@@ -16,7 +16,7 @@ from stompbox.broker.subscriptions import durables
 from stompbox.broker.subscriptions.durables import DurableSubscription
 from stompbox.errors import StoreError
 from stompbox.incarnations import INCARNATIONS, Incarnations, NewId, incarnations_of
-from stompbox.selectors import Limits, Selector, compile_selector
+from stompbox.selectors import Selector, SelectorLimits, compile_selector
 from stompbox.store.base import Recovered, StoredCursor, StoredLog
 
 Entries = dict[str, dict[str, Any]]
@@ -142,7 +142,7 @@ def _selector(entry: dict[str, Any]) -> Selector | None:
     """Its listener's limits have let it in once."""
     if entry["selector"] is None:
         return None
-    limits = Limits(length=FAR, terms=FAR, depth=FAR)
+    limits = SelectorLimits(length=FAR, terms=FAR, depth=FAR)
     return compile_selector(entry["selector"], conversion=entry["conversion"], limits=limits)
 
 

@@ -1,6 +1,6 @@
 """What the log is to say of messages that nobody got: how many, of which queue, why, and what became of them.
 
-Gathered here, and told now and then (server/losses.py): a burst becomes one line for each queue and reason. What goes by design is
+Gathered here, and told now and then (server/summaries.py): a burst becomes one line for each queue and reason. What goes by design is
 not told of, only counted: a ring pushes out, a last value replaces, an operator purges, a topic has no subscriber.
 """
 

@@ -43,8 +43,8 @@ def check(*, data: Data = None, config: ConfigFile = None, as_json: AsJson = Fal
     Exit status 0: nothing is wrong, 1: something is, 2: there is no store, or it cannot be read.
     """
     from stompbox.store.check import damage, identities, size
+    from stompbox.store.inspection import looking
     from stompbox.store.journaled import journal_damage
-    from stompbox.store.looking import looking
 
     with _ending("check"):
         folder = _folder(data, config)
@@ -74,8 +74,8 @@ def compact(*, data: Data = None, config: ConfigFile = None, as_json: AsJson = F
     What was consumed is deleted, small chunks become large ones, and file space is given back.
     """
     from stompbox.store.folder import DATABASE
+    from stompbox.store.inspection import database_of
     from stompbox.store.journaled import JournaledStore
-    from stompbox.store.looking import database_of
     from stompbox.store.sqlite import SqliteStore
 
     with _ending("compact"):
@@ -149,8 +149,8 @@ def _refusals(folder: Path) -> Iterator[str]:
     from stompbox.broker.engine import Engine
     from stompbox.broker.recovery import recover
     from stompbox.config.settings import AddressSettings, AddressSettingsTable
+    from stompbox.store.inspection import looking
     from stompbox.store.journaled import hide_journal
-    from stompbox.store.looking import looking
     from stompbox.store.rows import Rows
 
     with looking(folder) as connection:

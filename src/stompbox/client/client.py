@@ -23,7 +23,7 @@ from stompbox.client.subscription import Subscription, wanted
 from stompbox.client.transaction import Transaction
 from stompbox.client.url import Target, parse_url
 from stompbox.errors import ConnectionLost, StompboxError, UsageError
-from stompbox.stomp.codec import Limits
+from stompbox.stomp.codec import FrameLimits
 from stompbox.stomp.versions import VERSIONS, Version
 
 
@@ -214,7 +214,7 @@ def connect(
     buffer: int = 4096 * KIB,
     buffer_limit: int = 64 * 1024 * KIB,
     text_length: bool = False,
-    limits: Limits = Limits(),  # noqa: B008 (a frozen value)
+    limits: FrameLimits = FrameLimits(),  # noqa: B008 (a frozen value)
 ) -> Client:
     """A client for a STOMP broker, to be opened: `async with stompbox.connect("stomp://user:pass@host:61613") as client:`.
 

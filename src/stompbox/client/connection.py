@@ -15,7 +15,18 @@ from typing import Final, Protocol, cast
 
 from stompbox.client.intake import OVERHEAD, Intake
 from stompbox.client.options import Options
-from stompbox.client.protocol import Answered, Broken, ClientProtocol, Confirmed, Connected, Event, Failed, State, Unexpected, Waiter
+from stompbox.client.protocol import (
+    Answered,
+    Broken,
+    ClientProtocol,
+    Confirmed,
+    Connected,
+    Event,
+    Failed,
+    ProtocolState,
+    Unexpected,
+    Waiter,
+)
 from stompbox.client.runs import MessageRun
 from stompbox.client.url import Target
 from stompbox.client.wire import StreamWire, Wire
@@ -34,9 +45,9 @@ class Deliverable(Protocol):
     def deliver(self, run: MessageRun) -> None: ...
 
 
-class Connection(asyncio.Protocol):
+class BrokerConnection(asyncio.Protocol):
     def __init__(
-        self, target: Target, wire: Wire, protocol: ClientProtocol, intake: Intake, lost: Callable[[Connection, StompboxError], None]
+        self, target: Target, wire: Wire, protocol: ClientProtocol, intake: Intake, lost: Callable[[BrokerConnection, StompboxError], None]
     ) -> None:
         self.target = target
         self.protocol = protocol
@@ -58,7 +69,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_open(self) -> bool:
-        return self.protocol.state is State.OPEN
+        return self.protocol.state is ProtocolState.OPEN
 
     @property
     def options(self) -> Options:
@@ -160,7 +171,7 @@ class Connection(asyncio.Protocol):
             self._timer.cancel()
         self.resume_writing()
         error = self._error or self._end(cause)
-        self.protocol.state = State.CLOSED
+        self.protocol.state = ProtocolState.CLOSED
         if not self.closed.done():
             self.closed.set_result(None)
         if not self.opened.done():
@@ -243,7 +254,7 @@ class Connection(asyncio.Protocol):
         """Ends the connection at once; `error` is what everybody who waits will see."""
         if self._error is None:
             self._error = type(error)(error.code, f"{self.target}: {error.message}") if type(error) is ConnectionLost else error
-        self.protocol.state = State.CLOSED
+        self.protocol.state = ProtocolState.CLOSED
         if self._transport is not None:
             self._transport.abort()
 
@@ -268,13 +279,13 @@ async def open_connection(
     numbers: Iterator[int],
     counters: Counter[str],
     intake: Intake,
-    lost: Callable[[Connection, StompboxError], None],
-) -> Connection:
+    lost: Callable[[BrokerConnection, StompboxError], None],
+) -> BrokerConnection:
     """A connection that the broker has accepted. Raises BrokerError when it refused, ConnectionLost when there is none."""
     loop = asyncio.get_running_loop()
     protocol = ClientProtocol(options, numbers, counters)
     wire = _wire(target, options)
-    connection = Connection(target, wire, protocol, intake, lost)
+    connection = BrokerConnection(target, wire, protocol, intake, lost)
     try:
         async with asyncio.timeout(options.connect_timeout):
             await loop.create_connection(
@@ -306,7 +317,7 @@ def _tls_reason(error: ssl.SSLError) -> str:
     return ": ".join([word for word in words if word]) or reason_of(error)
 
 
-async def _given_up(connection: Connection, error: BaseException) -> BaseException:
+async def _given_up(connection: BrokerConnection, error: BaseException) -> BaseException:
     """Leaves nothing open behind a connection that did not come about."""
     if connection._transport is not None:
         connection._transport.abort()

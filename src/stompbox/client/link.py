@@ -22,7 +22,7 @@ from enum import Enum, auto
 from itertools import count
 from typing import Protocol
 
-from stompbox.client.connection import Connection, open_connection
+from stompbox.client.connection import BrokerConnection, open_connection
 from stompbox.client.intake import Intake
 from stompbox.client.options import Options, Reconnect
 from stompbox.client.outgoing import recode
@@ -47,7 +47,7 @@ class LinkState(Enum):
 class Subscriber(Protocol):
     """A subscription as the link sees it."""
 
-    def resubscribe(self, connection: Connection) -> None:
+    def resubscribe(self, connection: BrokerConnection) -> None:
         """There is a new connection."""
 
     def detached(self) -> None:
@@ -79,7 +79,7 @@ class Link:
         self.targets = targets
         self.options = options
         self.state = LinkState.NEW
-        self.connection: Connection | None = None  # set as long as it is not lost; it may be closing
+        self.connection: BrokerConnection | None = None  # set as long as it is not lost; it may be closing
         self.numbers = count(1)  # receipts, transactions, subscriptions: never the same number twice
         self.counters: Counter[str] = Counter()
         self.intake = Intake(options.buffer, options.buffer_limit)
@@ -122,7 +122,7 @@ class Link:
         finally:
             self._finish(ConnectionLost("closed", "this client was closed"))
 
-    async def _say_goodbye(self, connection: Connection) -> None:
+    async def _say_goodbye(self, connection: BrokerConnection) -> None:
         try:
             if connection.is_open:
                 call = Call()
@@ -154,7 +154,7 @@ class Link:
 
     # -- the connection ----------------------------------------------------------------------------------------------
 
-    async def connected(self, timeout: float | None = None) -> Connection:
+    async def connected(self, timeout: float | None = None) -> BrokerConnection:
         """The open connection, as soon as there is one. Raises ConnectionLost when there will be none."""
         limit = self.options.receipt_timeout if timeout is None else timeout
         try:
@@ -168,7 +168,7 @@ class Link:
             raise ConnectionLost("reconnecting", f"no connection to {self._places()} came back within {limit:g} s") from None
         return connection
 
-    def open_connection(self) -> Connection | None:
+    def open_connection(self) -> BrokerConnection | None:
         """The open connection or None while there is none; raises when there will be none."""
         connection = self.connection
         if connection is not None and connection.is_open:
@@ -183,7 +183,7 @@ class Link:
     def _places(self) -> str:
         return " or ".join(str(target) for target in self.targets)
 
-    async def _open(self, target: Target) -> Connection:
+    async def _open(self, target: Target) -> BrokerConnection:
         options = self.options.merged(target)
         if target.secure and target not in self._contexts:
             self._contexts[target] = options.context()
@@ -197,7 +197,7 @@ class Link:
             lost=self._connection_lost,
         )
 
-    async def _dial(self, policy: Reconnect | None) -> Connection:
+    async def _dial(self, policy: Reconnect | None) -> BrokerConnection:
         """Round after round over all URLs, until one accepts us or the policy's patience ends."""
         while True:
             error: StompboxError | None = None
@@ -218,7 +218,7 @@ class Link:
                 raise ConnectionLost("reconnect-failed", text) from error
             await asyncio.sleep(policy.delay(self._failures, random.random()))
 
-    def _attach(self, connection: Connection) -> None:
+    def _attach(self, connection: BrokerConnection) -> None:
         """The new connection takes over: what was not confirmed goes out first, then the subscriptions."""
         self.connection = connection
         old, self.version = self.version, connection.version
@@ -233,7 +233,7 @@ class Link:
             subscription.resubscribe(connection)
         self._changed.set()
 
-    def _connection_lost(self, connection: Connection, error: StompboxError) -> None:
+    def _connection_lost(self, connection: BrokerConnection, error: StompboxError) -> None:
         if connection is not self.connection:
             return
         self.connection = None
@@ -254,13 +254,13 @@ class Link:
         log.log(level, "connection lost, connecting again: %s", error.message)
         self._task = asyncio.get_running_loop().create_task(self._reconnect(policy))
 
-    def _lived(self, connection: Connection, policy: Reconnect) -> int:
+    def _lived(self, connection: BrokerConnection, policy: Reconnect) -> int:
         """Failures in a row: a connection that confirmed something, or lived longer than the longest delay, was none."""
         is_long = connection.loop.time() - connection.opened_at > policy.max_delay
         self._failures = 0 if is_long or connection.protocol.has_confirmed else self._failures + 1
         return self._failures
 
-    def _settle(self, connection: Connection, error: StompboxError, *, resend: bool) -> None:
+    def _settle(self, connection: BrokerConnection, error: StompboxError, *, resend: bool) -> None:
         """Every call that waited on the lost connection is sent again, or fails."""
         protocol = connection.protocol
         refusal: BrokerError | None = protocol.refusal

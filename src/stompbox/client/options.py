@@ -14,7 +14,7 @@ from stompbox.client.outgoing import HeaderValue, header_text
 from stompbox.client.url import Target
 from stompbox.errors import UsageError
 from stompbox.numerals import digits
-from stompbox.stomp.codec import Limits
+from stompbox.stomp.codec import FrameLimits
 from stompbox.stomp.versions import VERSIONS
 
 KIB: Final = 1024
@@ -105,7 +105,7 @@ class Options:
     buffer: int = 4096 * KIB
     buffer_limit: int = 64 * 1024 * KIB
     text_length: bool = False
-    limits: Limits = field(default_factory=Limits)
+    limits: FrameLimits = field(default_factory=FrameLimits)
 
     def __post_init__(self) -> None:
         for name in ("login", "passcode", "host", "client_id"):

@@ -12,7 +12,7 @@ from numbers import Real
 from typing import Final, Never, TypeAlias
 
 from stompbox.errors import UsageError
-from stompbox.stomp.codec import Decoder, Limits, encode, encode_headers
+from stompbox.stomp.codec import Decoder, FrameLimits, encode, encode_headers
 from stompbox.stomp.frames import CLIENT_COMMANDS, Frame
 from stompbox.stomp.versions import V10, Version
 
@@ -156,7 +156,7 @@ def _octets(body: Body, headers: Headers | None, *, text_length: bool) -> tuple[
 
 def decode_frame(octets: bytes, version: Version) -> Frame:
     """An own frame read back: what a report about it shows."""
-    decoder: Decoder[Never] = Decoder(CLIENT_COMMANDS, Limits(*[len(octets)] * 5))
+    decoder: Decoder[Never] = Decoder(CLIENT_COMMANDS, FrameLimits(*[len(octets)] * 5))
     decoder.version = version
     found = next(iter(decoder.receive(octets)))
     assert isinstance(found, Frame)

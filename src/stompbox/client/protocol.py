@@ -57,7 +57,7 @@ class Answerable(Protocol):
 Claim: TypeAlias = tuple[Waiter, bytes]
 
 
-class State(Enum):
+class ProtocolState(Enum):
     CONNECTING = auto()
     OPEN = auto()
     LEAVING = auto()
@@ -117,7 +117,7 @@ class ClientProtocol:
     def __init__(self, options: Options, numbers: Iterator[int], unexpected: Counter[str] | None = None) -> None:
         self.options = options
         self.numbers = numbers
-        self.state = State.CONNECTING
+        self.state = ProtocolState.CONNECTING
         self.version: Version = V10
         self.server = ""
         self.output: list[bytes] = []  # whole frames, not yet taken
@@ -229,7 +229,7 @@ class ClientProtocol:
     def disconnect(self, waiter: Waiter) -> None:
         """STOMP 1.2, DISCONNECT: with a receipt, and nothing after it."""
         self._goodbye = self.command("DISCONNECT", {}, waiter)
-        self.state = State.LEAVING
+        self.state = ProtocolState.LEAVING
 
     def _raw(self, id: str) -> bytes:
         return escape(id, self.version).encode()
@@ -252,16 +252,16 @@ class ClientProtocol:
                 else:
                     raise TypeError(f"{item!r}: large bodies of the broker's come whole")
         except PeerError as error:
-            if self.state is State.CONNECTING and data.startswith(_HTTP):
+            if self.state is ProtocolState.CONNECTING and data.startswith(_HTTP):
                 error = PeerError(error.code, "what answers there is a server of HTTP, and no STOMP broker")
-            self.state = State.CLOSED
+            self.state = ProtocolState.CLOSED
             events.append(Broken(error))
         return events
 
     def _frame(self, frame: Frame, events: list[Event]) -> None:
         if frame.command == "ERROR":
             self._error(frame, events)
-        elif self.state is State.CONNECTING:
+        elif self.state is ProtocolState.CONNECTING:
             if frame.command != "CONNECTED":
                 raise IllegalFrame("unexpected-frame", f"the broker sent {frame.command} before CONNECTED", closes=True)
             self._connected(frame, events)
@@ -283,7 +283,7 @@ class ClientProtocol:
             self._agree(frame.headers.get("heart-beat", "0,0"))
         if self.version is not V10:  # 1.0 trims values: nothing a form can tell
             self._decoder.runs = self._reader = Reader(self.version, self.routes, self.options.limits)
-        self.state = State.OPEN
+        self.state = ProtocolState.OPEN
         events.append(Connected(self.version, self.server))
 
     def _agree(self, theirs: str) -> None:
@@ -347,7 +347,7 @@ class ClientProtocol:
             else:
                 claims.append(claim)
                 if number == self._goodbye:
-                    self.state = State.CLOSED
+                    self.state = ProtocolState.CLOSED
         if claims:
             self.has_confirmed = True
             events.append(Confirmed(claims))
@@ -356,8 +356,8 @@ class ClientProtocol:
         """STOMP 1.2, ERROR: the receipt-id of the frame at fault, where the broker gives it."""
         error = broker_error(frame)
         self.was_refused = True
-        if self.state is State.CONNECTING:
-            self.state = State.CLOSED
+        if self.state is ProtocolState.CONNECTING:
+            self.state = ProtocolState.CLOSED
             events.append(Broken(error))
             return
         number = digits(frame.headers.get("receipt-id", ""))
@@ -377,10 +377,10 @@ class ClientProtocol:
 
     def eof(self) -> ConnectionLost:
         """What the end of the stream means."""
-        was, self.state = self.state, State.CLOSED
+        was, self.state = self.state, ProtocolState.CLOSED
         if self._decoder.pending:
             text = f"the broker closed the connection in the middle of a frame ({self._decoder.pending} octets of it came)"
-        elif was is State.CONNECTING:
+        elif was is ProtocolState.CONNECTING:
             text = "the broker closed the connection before it answered CONNECT; is it a STOMP port, with or without TLS?"
         else:
             text = "the broker closed the connection"
@@ -431,7 +431,7 @@ class ClientProtocol:
             self._is_graced = True
             self._heard_at = now - self._expect_every * (TOLERANCE - 1)
             return
-        self.state = State.CLOSED
+        self.state = ProtocolState.CLOSED
         silence = self._expect_every * TOLERANCE
         text = f"nothing came from the broker for {silence:g} s; a heart-beat was due every {self._expect_every:g} s"
         events.append(Broken(ConnectionLost("heart-beat-lost", text)))

@@ -11,7 +11,7 @@ from collections import deque
 from types import TracebackType
 from typing import Final
 
-from stompbox.client.connection import Connection
+from stompbox.client.connection import BrokerConnection
 from stompbox.client.link import Link
 from stompbox.client.outgoing import Body, Headers, decode_frame, encode_send
 from stompbox.errors import StompboxError, UsageError
@@ -127,7 +127,7 @@ class Publisher:
             self._refused.clear()
             await self._refused.wait()
 
-    async def _room(self) -> Connection:
+    async def _room(self) -> BrokerConnection:
         window = self._window
         while True:
             window.raise_failure()

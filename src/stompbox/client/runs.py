@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from stompbox.client.message import Message
-from stompbox.stomp.codec import Limits, escape, unescape
+from stompbox.stomp.codec import FrameLimits, escape, unescape
 from stompbox.stomp.frames import Frame
 from stompbox.stomp.versions import Version
 
@@ -92,7 +92,7 @@ def ack_header(version: Version) -> str:
 class Reader:
     """Reads runs for one connection, once its version is known. `routes` maps the subscription header as it comes to its route."""
 
-    def __init__(self, version: Version, routes: Mapping[bytes, Any], limits: Limits) -> None:
+    def __init__(self, version: Version, routes: Mapping[bytes, Any], limits: FrameLimits) -> None:
         self.routes = routes
         self.limits = limits
         self.version = version

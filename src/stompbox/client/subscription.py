@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final
 
-from stompbox.client.connection import Connection
+from stompbox.client.connection import BrokerConnection
 from stompbox.client.intake import OVERHEAD
 from stompbox.client.link import Call, Link
 from stompbox.client.message import Message, ReceivedMessage
@@ -101,7 +101,7 @@ class SubscriptionRoute:
 
     __slots__ = ("connection", "is_over", "subscription", "was_stale")
 
-    def __init__(self, subscription: Subscription, connection: Connection) -> None:
+    def __init__(self, subscription: Subscription, connection: BrokerConnection) -> None:
         self.subscription = subscription
         self.connection = connection
         self.is_over = False  # unsubscribed
@@ -246,14 +246,14 @@ class Subscription:
         self._is_confirmed = True
         return True
 
-    def _send(self, connection: Connection, waiter: Call | Resubscribed) -> int:
+    def _send(self, connection: BrokerConnection, waiter: Call | Resubscribed) -> int:
         headers = self.request.headers_for(connection.protocol.server, connection.options.client_id)
         self._route = SubscriptionRoute(self, connection)
         number = connection.protocol.subscribe(self.id, self._route, headers, waiter)
         connection.called()
         return number
 
-    def resubscribe(self, connection: Connection) -> None:
+    def resubscribe(self, connection: BrokerConnection) -> None:
         if not self._is_confirmed:  # `open` is at it
             return
         try:
@@ -299,7 +299,7 @@ class Subscription:
                 raise
             log.info("the connection was lost during UNSUBSCRIBE from %s, which ends it too", self.destination)
 
-    async def _say_unsubscribe(self, connection: Connection, headers: dict[str, str]) -> None:
+    async def _say_unsubscribe(self, connection: BrokerConnection, headers: dict[str, str]) -> None:
         call = Call()
         number = connection.protocol.unsubscribe(self.id, headers, call)
         connection.called()

@@ -13,7 +13,7 @@ from enum import Enum, auto
 from types import TracebackType
 from typing import cast
 
-from stompbox.client.connection import Connection
+from stompbox.client.connection import BrokerConnection
 from stompbox.client.link import Call, Link
 from stompbox.client.message import ReceivedMessage
 from stompbox.client.outgoing import Body, Headers, encode_send
@@ -37,7 +37,7 @@ class Transaction:
         self.id = f"tx-{next(link.numbers)}"
         self.state = TransactionState.NEW
         self._link = link
-        self._connection: Connection | None = None
+        self._connection: BrokerConnection | None = None
         self._unanswered = 0
         self._answered = asyncio.Event()
         self._error: StompboxError | None = None
@@ -81,13 +81,13 @@ class Transaction:
         connection.sent(ACK_SIZE)
         await self._breathe(connection)
 
-    async def _breathe(self, connection: Connection) -> None:
+    async def _breathe(self, connection: BrokerConnection) -> None:
         if not self._unanswered % 64:
             await asyncio.sleep(0)
         if connection.is_blocked:
             await connection.drain()
 
-    def _open(self) -> Connection:
+    def _open(self) -> BrokerConnection:
         """The connection, when the transaction can go on."""
         if self._connection is None or self.state is not TransactionState.OPEN:
             raise UsageError("no-transaction", f"transaction {self.id} is not open: {self.state.name.lower()}")
@@ -140,7 +140,7 @@ class Transaction:
             message.is_settled = False
         self._settled.clear()
 
-    async def _answers(self, connection: Connection) -> None:
+    async def _answers(self, connection: BrokerConnection) -> None:
         """Waits for the receipts of all frames. RabbitMQ gives those only after COMMIT: there nothing can be waited for."""
         if connection.protocol.server.startswith("RabbitMQ"):
             return

@@ -18,7 +18,7 @@ from websockets.uri import parse_uri
 
 from stompbox.client.url import Target
 from stompbox.errors import ConnectionLost
-from stompbox.stomp.codec import Limits
+from stompbox.stomp.codec import FrameLimits
 
 _DATA: Final = frozenset((Opcode.TEXT, Opcode.BINARY, Opcode.CONT))
 _SUBPROTOCOLS: Final = {"1.2": Subprotocol("v12.stomp"), "1.1": Subprotocol("v11.stomp"), "1.0": Subprotocol("v10.stomp")}
@@ -27,7 +27,7 @@ _SUBPROTOCOLS: Final = {"1.2": Subprotocol("v12.stomp"), "1.1": Subprotocol("v11
 class WebSocketWire:
     """One WebSocket connection (RFC 6455), without extensions."""
 
-    def __init__(self, target: Target, versions: tuple[str, ...], limits: Limits) -> None:
+    def __init__(self, target: Target, versions: tuple[str, ...], limits: FrameLimits) -> None:
         host = f"[{target.host}]" if ":" in target.host else target.host
         uri = parse_uri(f"{target.scheme}://{host}:{target.port}{target.resource}")
         offered = [name for version, name in _SUBPROTOCOLS.items() if version in versions]

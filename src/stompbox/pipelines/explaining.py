@@ -30,7 +30,7 @@ from stompbox.pipelines.settings import (
 )
 from stompbox.pipelines.tables import open_table
 from stompbox.pipelines.transform import group_of as group_of_source
-from stompbox.spark.link import Link, leased
+from stompbox.spark.link import SparkLink, leased
 from stompbox.spark.requests import describe
 
 BEGINS: Final = "begins"
@@ -65,7 +65,7 @@ def explain(plan: Plan, steps: Sequence[Step]) -> list[Explained]:
         return [_explained(link, plan, step) for step in steps]
 
 
-def _explained(link: Link, plan: Plan, step: Step) -> Explained:
+def _explained(link: SparkLink, plan: Plan, step: Step) -> Explained:
     maker: Any = {
         ArchiveTable: _archive, TransformTable: _transform, ReplayTable: _replay, ReportTable: _report, AuditTable: _audit,
     }[type(step)]  # fmt: skip
@@ -73,7 +73,7 @@ def _explained(link: Link, plan: Plan, step: Step) -> Explained:
     return found
 
 
-def _archive(link: Link, plan: Plan, step: ArchiveTable) -> Explained:
+def _archive(link: SparkLink, plan: Plan, step: ArchiveTable) -> Explained:
     group = group_of(plan, step)
     addresses = list(_readings(link, plan, step, step))
     reads = [f"{name} with group {group}, {_from(plan, step.name, step.starting)}" for name in step.destinations]
@@ -81,7 +81,7 @@ def _archive(link: Link, plan: Plan, step: ArchiveTable) -> Explained:
     return Explained(step.name, KINDS[type(step)], reads, [_table(plan, step.table, step.format, "date")], notes, addresses)
 
 
-def _transform(link: Link, plan: Plan, step: TransformTable) -> Explained:
+def _transform(link: SparkLink, plan: Plan, step: TransformTable) -> Explained:
     reads, addresses = [], []
     for source in step.sources:
         if source.table:
@@ -96,7 +96,7 @@ def _transform(link: Link, plan: Plan, step: TransformTable) -> Explained:
     return Explained(step.name, KINDS[type(step)], reads, writes, notes, addresses)
 
 
-def _replay(_: Link, plan: Plan, step: ReplayTable) -> Explained:
+def _replay(_: SparkLink, plan: Plan, step: ReplayTable) -> Explained:
     table, kept = plan.table_of(step)
     part = [f"from {step.start}"] * bool(step.start) + [f"until {step.until}"] * bool(step.until)
     part += [f"addresses {', '.join(step.addresses)}"] * bool(step.addresses)
@@ -105,7 +105,7 @@ def _replay(_: Link, plan: Plan, step: ReplayTable) -> Explained:
     return Explained(step.name, KINDS[type(step)], [" ".join([_table(plan, table, kept), *part])], writes)
 
 
-def _report(link: Link, plan: Plan, step: ReportTable) -> Explained:
+def _report(link: SparkLink, plan: Plan, step: ReportTable) -> Explained:
     archives = [plan.pipeline.archive(name) for name in step.archives]
     reads = [_table(plan, archive.table, archive.format) for archive in archives]
     for name in step.dead_letters:
@@ -115,7 +115,7 @@ def _report(link: Link, plan: Plan, step: ReportTable) -> Explained:
     return Explained(step.name, KINDS[type(step)], reads, [f"{page} and tables beside it"])
 
 
-def _audit(link: Link, plan: Plan, step: AuditTable) -> Explained:
+def _audit(link: SparkLink, plan: Plan, step: AuditTable) -> Explained:
     archive = plan.pipeline.archive(step.archive)
     reads = [_table(plan, archive.table, archive.format), f"{', '.join(archive.destinations)} on the broker"]
     if step.sent:
@@ -124,7 +124,7 @@ def _audit(link: Link, plan: Plan, step: AuditTable) -> Explained:
     return Explained(step.name, KINDS[type(step)], reads, writes, addresses=list(_readings(link, plan, archive, archive)))
 
 
-def _readings(link: Link, plan: Plan, step: ArchiveTable | TransformTable, source: ArchiveTable | SourceTable) -> Iterator[Reading]:
+def _readings(link: SparkLink, plan: Plan, step: ArchiveTable | TransformTable, source: ArchiveTable | SourceTable) -> Iterator[Reading]:
     done = positions(plan.state(step.name) / "checkpoint")
     for address, extent in describe(link, ",".join(source.destinations), create=False).extents.items():
         position = done.get(address, extent.next if source.starting == "latest" and not done else extent.first)

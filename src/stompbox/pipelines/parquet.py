@@ -53,7 +53,7 @@ class Replaced(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class LogState:
     """What one log says. `exchanged` is when the files of listing readers were last exchanged, ms; number -1: there is no log yet."""
 
     number: int = -1
@@ -140,7 +140,7 @@ class ParquetFiles:
     def _now(self) -> int:
         return round(self._clock() * 1000)
 
-    def _exchange(self, state: State) -> None:
+    def _exchange(self, state: LogState) -> None:
         """Gives listing readers the new files in place of those that were replaced long enough ago, all at once."""
         now = self._now()
         horizon = now - self._keep
@@ -167,7 +167,7 @@ class ParquetFiles:
             raise UsageError("not-our-table", f"{self.folder} was written by a Spark query of its own; take another folder")
         return sorted(int(name.removesuffix(".compact")) for name in names if name.endswith(".compact") and not name.startswith("."))
 
-    def _read(self) -> State:
+    def _read(self) -> LogState:
         while numbers := self._logs():
             try:
                 text = (self.folder / LOG / f"{numbers[-1]}.compact").read_text()
@@ -182,15 +182,15 @@ class ParquetFiles:
                 self.folder / path: Replaced(at, self.folder / by) for path, at, by in ours.get("replaced", ())
             }
             files = tuple(self._file(entry) for entry in entries)
-            return State(numbers[-1], files, ours["batches"], replaced, ours.get("exchanged", 0))
-        return State()
+            return LogState(numbers[-1], files, ours["batches"], replaced, ours.get("exchanged", 0))
+        return LogState()
 
     def _file(self, entry: dict[str, Any]) -> DataFile:
         path = Path(unquote(urlsplit(entry["path"]).path))
         partition = path.parent.relative_to(self.folder).as_posix() if path.is_relative_to(self.folder) else ""
         return DataFile(path, "" if partition == "." else partition, entry[_OURS]["rows"], entry["size"], entry["modificationTime"])
 
-    def _write(self, state: State) -> State:
+    def _write(self, state: LogState) -> LogState:
         """The next log. It counts as soon as it has its name."""
         first, *files = state.files
         replaced = [(self._name(path), entry.at, self._name(entry.by)) for path, entry in state.replaced.items()]
@@ -204,7 +204,7 @@ class ParquetFiles:
     def _name(self, path: PurePath) -> str:
         return path.relative_to(self.folder).as_posix()
 
-    def _sweep(self, state: State) -> None:
+    def _sweep(self, state: LogState) -> None:
         """Removes what a writer or a compaction left that was killed: logs of long ago, and files that do not count."""
         for older in self._logs():
             if older <= state.number - LOGS:
@@ -236,7 +236,7 @@ def _heir(path: PurePath, gone: Mapping[PurePath, Replaced]) -> PurePath:
     return path
 
 
-def _exchanged(state: State, gone: Iterable[PurePath], shown: Iterable[PurePath], now: int) -> State:
+def _exchanged(state: LogState, gone: Iterable[PurePath], shown: Iterable[PurePath], now: int) -> LogState:
     """The state without `gone`. Files in `shown` have a visible name too; a live one has only that, and its hidden one was replaced now."""
     live = {file.path for file in state.files} & set(shown)
     files = tuple(replace(file, path=_visible(file.path)) if file.path in live else file for file in state.files)

@@ -30,7 +30,7 @@ from stompbox.pipelines.progress import Finished, Moved, Report
 from stompbox.pipelines.settings import Plan, ReplayTable
 from stompbox.pipelines.staging import read, write
 from stompbox.pipelines.tables import open_table
-from stompbox.spark.link import Link, leased
+from stompbox.spark.link import SparkLink, leased
 from stompbox.spark.requests import Staging, delete_sink, publish, stage
 from stompbox.spark.rows import RowsToRuns, chunks_of
 
@@ -42,7 +42,7 @@ TELL_EVERY: Final = 1.0  # s
 STATE: Final = "replay.json"
 
 
-class State(Struct):
+class ReplayState(Struct):
     """How far a replay is. `request` is what it was asked for: another one begins anew."""
 
     request: str
@@ -87,15 +87,15 @@ def _request(plan: Plan, step: ReplayTable) -> str:
     )
 
 
-def _state(folder: Path, request: str) -> State | None:
+def _state(folder: Path, request: str) -> ReplayState | None:
     try:
-        state = decode((folder / STATE).read_bytes(), type=State)
+        state = decode((folder / STATE).read_bytes(), type=ReplayState)
     except FileNotFoundError:
         return None
     return state if state.request == request else None
 
 
-def _prepare(spark: Any, plan: Plan, step: ReplayTable, folder: Path) -> State:
+def _prepare(spark: Any, plan: Plan, step: ReplayTable, folder: Path) -> ReplayState:
     """Sorts what is to be sent. The state file comes last: without it everything is made anew."""
     text, kept = plan.table_of(step)
     table = open_table(kept, plan.where(text, kept))
@@ -103,14 +103,14 @@ def _prepare(spark: Any, plan: Plan, step: ReplayTable, folder: Path) -> State:
         return _prepared(plan, step, folder, read(spark, table, merge=True))
 
 
-def _prepared(plan: Plan, step: ReplayTable, folder: Path, rows: Any) -> State:
+def _prepared(plan: Plan, step: ReplayTable, folder: Path, rows: Any) -> ReplayState:
     if rows is None:
         raise UsageError("no-such-table", f"replay {step.name!r}: there is no row in {plan.shown(*plan.table_of(step))}")
     shutil.rmtree(folder, ignore_errors=True)
     write(_sorted(rows, step), folder / "rows")
     count = sum(parquet.read_metadata(path).num_rows for path in _files(folder))
     size = max(1, min(MOST_ROWS, int(step.rate / SLICES))) if step.rate else MOST_ROWS
-    state = State(_request(plan, step), f"replay-{uuid.uuid4().hex}", count, size)
+    state = ReplayState(_request(plan, step), f"replay-{uuid.uuid4().hex}", count, size)
     disk.write(folder / STATE, encode(state))
     return state
 
@@ -141,7 +141,7 @@ def _files(folder: Path) -> list[Path]:
     return sorted((folder / "rows").glob("part-*.parquet"))
 
 
-def _slices(folder: Path, state: State) -> Iterator[Any]:
+def _slices(folder: Path, state: ReplayState) -> Iterator[Any]:
     """The rows that are not sent yet, in slices that never depend on where it begins."""
     skip = state.sent
     for path in _files(folder):
@@ -155,7 +155,7 @@ def _slices(folder: Path, state: State) -> Iterator[Any]:
             skip = max(0, skip - len(batch))
 
 
-def _send(link: Link, maker: RowsToRuns, batch: Any, state: State) -> None:
+def _send(link: SparkLink, maker: RowsToRuns, batch: Any, state: ReplayState) -> None:
     """One slice: staged, then published at once. Its number is the place of its first row."""
     attempts = []
     for number, chunk in enumerate(chunks_of(maker.runs(batch), CHUNK_BYTES)):

@@ -12,10 +12,21 @@ from importlib import import_module
 from stompbox.selectors.budget import Budget
 from stompbox.selectors.cache import SelectorCache
 from stompbox.selectors.facts import FACTS, PER_MESSAGE, SPECIAL_NAMES, Value
-from stompbox.selectors.limits import Limits
+from stompbox.selectors.limits import SelectorLimits
 from stompbox.selectors.selector import Selector, compile_selector
 
-__all__ = ["FACTS", "PER_MESSAGE", "SPECIAL_NAMES", "Budget", "Limits", "Selector", "SelectorCache", "Value", "compile_selector", "load"]
+__all__ = [
+    "FACTS",
+    "PER_MESSAGE",
+    "SPECIAL_NAMES",
+    "Budget",
+    "Selector",
+    "SelectorCache",
+    "SelectorLimits",
+    "Value",
+    "compile_selector",
+    "load",
+]
 
 
 def load() -> None:

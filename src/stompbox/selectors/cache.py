@@ -11,10 +11,10 @@ from collections import OrderedDict
 from collections.abc import Generator
 from weakref import WeakValueDictionary
 
-from stompbox.selectors.limits import Limits
+from stompbox.selectors.limits import SelectorLimits
 from stompbox.selectors.selector import Selector, compile_selector, compiling
 
-Key = tuple[str, bool, Limits]
+Key = tuple[str, bool, SelectorLimits]
 
 
 class SelectorCache:
@@ -30,7 +30,7 @@ class SelectorCache:
         self._users: dict[Key, str] = {}  # whom it is counted for: who asked first
         self._sizes: dict[str, int] = {}  # by user
 
-    def compiled(self, text: str, user: str, *, conversion: bool, limits: Limits) -> Selector:
+    def compiled(self, text: str, user: str, *, conversion: bool, limits: SelectorLimits) -> Selector:
         """As `compile_selector` says. Raises SelectorError."""
         key = (text, conversion, limits)
         found = self._living.get(key)
@@ -39,7 +39,7 @@ class SelectorCache:
         self._keep(key, found, user)
         return found
 
-    def compiling(self, text: str, user: str, *, conversion: bool, limits: Limits) -> Generator[None, None, Selector]:
+    def compiling(self, text: str, user: str, *, conversion: bool, limits: SelectorLimits) -> Generator[None, None, Selector]:
         """The same in steps."""
         key = (text, conversion, limits)
         found = self._living.get(key)
@@ -49,7 +49,7 @@ class SelectorCache:
         self._keep(key, found, user)
         return found
 
-    def knows(self, text: str, *, conversion: bool, limits: Limits) -> bool:
+    def knows(self, text: str, *, conversion: bool, limits: SelectorLimits) -> bool:
         """Whether it takes no time."""
         return (text, conversion, limits) in self._living
 

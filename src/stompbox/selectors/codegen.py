@@ -27,12 +27,12 @@ from stompbox.selectors.nodes import (
     Identifier,
     In,
     IsNull,
-    Kind,
     Like,
     Literal,
     Logic,
     Node,
     Unary,
+    ValueKind,
 )
 from stompbox.selectors.program import assemble
 from stompbox.selectors.values import CONVERTING, STRICT, is_found, is_in, is_like
@@ -133,7 +133,7 @@ class _Generator:
         return code if code.result.startswith("t") else self._then((code,), code.result)
 
     def _condition(self, node: Node, code: Code) -> Code:
-        return self._then((code,), f"truth({code.result})") if node.kind is Kind.HEADER else code
+        return self._then((code,), f"truth({code.result})") if node.kind is ValueKind.HEADER else code
 
     # One method per kind of node: the node, the code of its operands -> its code.
 
@@ -177,12 +177,12 @@ class _Generator:
         return code
 
     def _comparison(self, node: Comparison, left: Code, right: Code) -> Code:
-        if node.right.kind is Kind.NUMBER and isinstance(node.right, Literal):
+        if node.right.kind is ValueKind.NUMBER and isinstance(node.right, Literal):
             return self._with_number(left, node.operator, right)
-        if node.left.kind is Kind.NUMBER and isinstance(node.left, Literal):
+        if node.left.kind is ValueKind.NUMBER and isinstance(node.left, Literal):
             return self._with_number(right, _MIRRORED[node.operator], left)
         compare = self._constant(self._reading.compare[node.operator])
-        if node.left.kind is Kind.HEADER and node.right.kind is Kind.TEXT:
+        if node.left.kind is ValueKind.HEADER and node.right.kind is ValueKind.TEXT:
             same = f"{left.result} {_PYTHON[node.operator]} {right.result} if {left.result}.__class__ is str else "
             return self._then((left, right), f"{same}{compare}({left.result}, {right.result})")
         return self._then((left, right), f"{compare}({left.result}, {right.result})")

@@ -27,7 +27,7 @@ _ANY_ONE = "_"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Fragment:
     """What stands between two `%`: its length, and its literal pieces with the offset of each; all else is `_`."""
 
     length: int
@@ -59,36 +59,36 @@ def weight_of(pattern: str, escape: str | None) -> int:
 
 def searches_of(pattern: str, escape: str | None) -> int:
     """Parts of the pattern that are looked for with a table of their own, which takes time and memory."""
-    return 0 if "_" not in pattern else sum([isinstance(part, Part) for part in _parts(pattern, escape)[1:-1]])
+    return 0 if "_" not in pattern else sum([isinstance(part, Fragment) for part in _parts(pattern, escape)[1:-1]])
 
 
 def size_of(pattern: str, escape: str | None) -> int:
     """Octets of memory that the compiled pattern takes, about."""
     parts = _parts(pattern, escape)
-    placed = sum([len(part.pieces) for part in (parts[0], parts[-1]) if isinstance(part, Part)])
+    placed = sum([len(part.pieces) for part in (parts[0], parts[-1]) if isinstance(part, Fragment)])
     return _SIZE + 2 * getsizeof(pattern) + 150 * placed + sum(map(_size, parts))
 
 
-def _size(part: Part | str) -> int:
+def _size(part: Fragment | str) -> int:
     if isinstance(part, str):
         return 8 + (getsizeof(part) if len(part) > 1 else 0)
     characters = set("".join([piece for _, piece in part.pieces]))
     return _SIZE + len(characters) * (120 + part.length // 7)  # the table has as many bits for each character
 
 
-def _weight(part: Part | str) -> int:
+def _weight(part: Fragment | str) -> int:
     if isinstance(part, str):
         return 1 if part else 0
     return 32 + part.length // 16 if part.pieces else 0
 
 
-def _whole(part: Part | str) -> Matcher:
+def _whole(part: Fragment | str) -> Matcher:
     if isinstance(part, str):
         return lambda text: text == part
     return lambda text: len(text) == part.length and part.fits_at(text, 0)
 
 
-def _ends(first: Part | str, last: Part | str) -> Matcher:
+def _ends(first: Fragment | str, last: Fragment | str) -> Matcher:
     if last == "" and isinstance(first, str):
         return lambda text: text.startswith(first)
     begins, ends = _fixed(first), _fixed(last)
@@ -96,7 +96,7 @@ def _ends(first: Part | str, last: Part | str) -> Matcher:
     return lambda text: len(text) >= least and begins.fits_at(text, 0) and ends.fits_at(text, len(text) - ends.length)
 
 
-def _sequence(first: Part, middle: list[Part | str], last: Part) -> Matcher:
+def _sequence(first: Fragment, middle: list[Fragment | str], last: Fragment) -> Matcher:
     searches = [part if isinstance(part, str) else _search(part) for part in middle]
 
     def matches(text: str) -> bool:
@@ -127,7 +127,7 @@ def find(text: str, wanted: str, start: int, end: int) -> int:
     return at if at + len(wanted) <= end else -1
 
 
-def _search(part: Part) -> Callable[[str, int, int], int]:
+def _search(part: Fragment) -> Callable[[str, int, int], int]:
     """(text, from, to) -> where the first occurrence ends, or -1."""
     length = part.length
     if not part.pieces:
@@ -135,7 +135,7 @@ def _search(part: Part) -> Callable[[str, int, int], int]:
     return _shift_and(part)
 
 
-def _shift_and(part: Part) -> Callable[[str, int, int], int]:
+def _shift_and(part: Fragment) -> Callable[[str, int, int], int]:
     everywhere = (1 << part.length) - 1
     literal = {at + index: char for at, piece in part.pieces for index, char in enumerate(piece)}
     open_places = everywhere
@@ -157,11 +157,11 @@ def _shift_and(part: Part) -> Callable[[str, int, int], int]:
     return search
 
 
-def _parts(pattern: str, escape: str | None) -> list[Part | str]:
+def _parts(pattern: str, escape: str | None) -> list[Fragment | str]:
     """What stands between the `%` of a pattern; a text where that has no `_`."""
     if escape is None or escape not in pattern:
         return [_part(raw.split(_ANY_ONE)) if _ANY_ONE in raw else raw for raw in pattern.split(_ANY_RUN)]
-    parts: list[Part | str] = []
+    parts: list[Fragment | str] = []
     pieces, piece = [], ""
     for escaped, sign, literal in re.findall(f"{re.escape(escape)}(.)|([%_])|([^%_{re.escape(escape)}]+)", pattern, re.DOTALL):
         if sign:
@@ -175,7 +175,7 @@ def _parts(pattern: str, escape: str | None) -> list[Part | str]:
     return [*parts, _part([*pieces, piece])]
 
 
-def _part(pieces: list[str]) -> Part | str:
+def _part(pieces: list[str]) -> Fragment | str:
     """Of the pieces between its `_`."""
     if len(pieces) == 1:
         return pieces[0]
@@ -184,8 +184,8 @@ def _part(pieces: list[str]) -> Part | str:
         if piece:
             placed.append((at, piece))
         at += len(piece) + 1
-    return Part(at - 1, tuple(placed))
+    return Fragment(at - 1, tuple(placed))
 
 
-def _fixed(part: Part | str) -> Part:
-    return part if isinstance(part, Part) else Part(len(part), ((0, part),) if part else ())
+def _fixed(part: Fragment | str) -> Fragment:
+    return part if isinstance(part, Fragment) else Fragment(len(part), ((0, part),) if part else ())

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SelectorLimits:
     """A selector comes from a stranger and runs for every message, so each way to make it big has an end.
 
     length: octets of the text in UTF-8 (`maxSelectorLength`).

@@ -13,7 +13,7 @@ from stompbox.selectors.functions import Made
 from stompbox.selectors.xpath import XPath
 
 
-class Kind(Enum):
+class ValueKind(Enum):
     """What is known of a value before any message is there; the value says it in a message to the user."""
 
     TEXT = "a text"
@@ -30,8 +30,8 @@ class Node:
     position: int
 
     @property
-    def kind(self) -> Kind:
-        return Kind.CONDITION
+    def kind(self) -> ValueKind:
+        return ValueKind.CONDITION
 
     @property
     def operands(self) -> tuple[Node, ...]:
@@ -43,12 +43,12 @@ class Literal(Node):
     value: str | int | float | bool | None
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ValueKind:
         if self.value is None:
-            return Kind.NULL
+            return ValueKind.NULL
         if isinstance(self.value, bool):
-            return Kind.CONDITION
-        return Kind.TEXT if isinstance(self.value, str) else Kind.NUMBER
+            return ValueKind.CONDITION
+        return ValueKind.TEXT if isinstance(self.value, str) else ValueKind.NUMBER
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,8 +56,8 @@ class Identifier(Node):
     name: str
 
     @property
-    def kind(self) -> Kind:
-        return Kind.HEADER
+    def kind(self) -> ValueKind:
+        return ValueKind.HEADER
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,8 +68,8 @@ class Unary(Node):
     operand: Node
 
     @property
-    def kind(self) -> Kind:
-        return Kind.CONDITION if self.operator == "NOT" else Kind.NUMBER
+    def kind(self) -> ValueKind:
+        return ValueKind.CONDITION if self.operator == "NOT" else ValueKind.NUMBER
 
     @property
     def operands(self) -> tuple[Node, ...]:
@@ -105,8 +105,8 @@ class Arithmetic(Binary):
     __slots__ = ()
 
     @property
-    def kind(self) -> Kind:
-        return Kind.NUMBER
+    def kind(self) -> ValueKind:
+        return ValueKind.NUMBER
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -165,8 +165,8 @@ class Call(Node):
     made: Made
 
     @property
-    def kind(self) -> Kind:
-        return Kind.CONDITION if self.is_condition else Kind.HEADER
+    def kind(self) -> ValueKind:
+        return ValueKind.CONDITION if self.is_condition else ValueKind.HEADER
 
     @property
     def operands(self) -> tuple[Node, ...]:

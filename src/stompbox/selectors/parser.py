@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from stompbox.errors import SelectorError
 from stompbox.selectors.functions import SIGNATURES, BadPattern, Made, NoRegex, Parameter, made
 from stompbox.selectors.like import searches_of
-from stompbox.selectors.limits import Limits
+from stompbox.selectors.limits import SelectorLimits
 from stompbox.selectors.nodes import (
     Arithmetic,
     Between,
@@ -23,12 +23,12 @@ from stompbox.selectors.nodes import (
     Identifier,
     In,
     IsNull,
-    Kind,
     Like,
     Literal,
     Logic,
     Node,
     Unary,
+    ValueKind,
 )
 from stompbox.selectors.refusal import FUNCTION, LIMIT, NUMBER, SYNTAX, TYPE, XPATH, refusal
 from stompbox.selectors.tokens import Token, TokenKind
@@ -57,13 +57,13 @@ class Pending:
     low: Node | None = None
 
 
-def parse(tokens: list[Token], limits: Limits) -> Node:
+def parse(tokens: list[Token], limits: SelectorLimits) -> Node:
     """The tree of a whole selector; its root is a condition. Raises SelectorError."""
     return _Parser(tokens, limits).parse()
 
 
 class _Parser:
-    def __init__(self, tokens: list[Token], limits: Limits) -> None:
+    def __init__(self, tokens: list[Token], limits: SelectorLimits) -> None:
         self._tokens = tokens
         self._at = 0
         self._limits = limits
@@ -387,24 +387,24 @@ def _binary(left: Node, pending: Pending, right: Node) -> Node:
 
 
 def _condition(node: Node) -> Node:
-    if node.kind in (Kind.TEXT, Kind.NUMBER):
+    if node.kind in (ValueKind.TEXT, ValueKind.NUMBER):
         raise refusal(TYPE, node.position, node.kind.value, "a condition, such as a comparison")
     return node
 
 
 def _check_orderable(node: Node, word: str) -> None:
-    if node.kind not in (Kind.NUMBER, Kind.HEADER):
+    if node.kind not in (ValueKind.NUMBER, ValueKind.HEADER):
         raise refusal(TYPE, node.position, node.kind.value, f"a number or a header name for {word}")
 
 
 def _check_calculable(node: Node, word: str) -> None:
-    if node.kind is Kind.CONDITION:
+    if node.kind is ValueKind.CONDITION:
         raise refusal(TYPE, node.position, node.kind.value, f"a number or a header name for {word}")
 
 
 def _check_equatable(left: Node, right: Node, word: str) -> None:
     for node, other in ((left, right), (right, left)):
-        if node.kind is Kind.NULL:
+        if node.kind is ValueKind.NULL:
             raise refusal(TYPE, node.position, "NULL", f"a value for {word}; a missing header is asked for with IS NULL")
-        if node.kind is Kind.CONDITION and other.kind is Kind.NUMBER:
+        if node.kind is ValueKind.CONDITION and other.kind is ValueKind.NUMBER:
             raise refusal(TYPE, right.position, right.kind.value, f"{left.kind.value} like the left side of {word}, or a header name")

@@ -24,12 +24,12 @@ from stompbox.selectors.nodes import (
     Identifier,
     In,
     IsNull,
-    Kind,
     Like,
     Literal,
     Logic,
     Node,
     Unary,
+    ValueKind,
 )
 from stompbox.selectors.values import Reading, Truth, is_found, is_in, is_like
 from stompbox.selectors.xpath import Document
@@ -108,7 +108,7 @@ class _Assembler:
         self._program.append((kind, operate, 0))
 
     def _truth_of(self, node: Node) -> None:
-        if node.kind is Kind.HEADER:
+        if node.kind is ValueKind.HEADER:
             self._add(ONE, self._reading.truth)
 
     def _emit(self, node: Node, jumps: dict[int, int]) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from stompbox.selectors.budget import STEPS, Budget
 from stompbox.selectors.facts import BY_SPECIAL_NAME, PER_MESSAGE, Value
-from stompbox.selectors.limits import Limits
+from stompbox.selectors.limits import SelectorLimits
 
 if TYPE_CHECKING:  # the compiler is loaded with the first selector: most brokers start without one
     from stompbox.selectors.codegen import Compiled
@@ -48,7 +48,7 @@ class Selector:
         "needs_body", "number", "size", "steps", "text",
     )  # fmt: skip
 
-    def __init__(self, text: str, root: Node, *, conversion: bool, dialect_conversion: bool, limits: Limits) -> None:
+    def __init__(self, text: str, root: Node, *, conversion: bool, dialect_conversion: bool, limits: SelectorLimits) -> None:
         from stompbox.selectors.codegen import generate, size_of
         from stompbox.selectors.keys import bounds_of, key_of
         from stompbox.selectors.like import weight_of
@@ -117,11 +117,11 @@ class Selector:
     def __reduce__(self) -> tuple[Callable[[str], Selector], tuple[str]]:
         return partial(compile_selector, conversion=self._conversion, limits=self._limits), (self.text,)
 
-    def _key(self) -> tuple[str, bool, Limits]:
+    def _key(self) -> tuple[str, bool, SelectorLimits]:
         return self.text, self._conversion, self._limits
 
 
-def compile_selector(text: str, *, conversion: bool = True, limits: Limits = Limits()) -> Selector:  # noqa: B008 - a frozen value
+def compile_selector(text: str, *, conversion: bool = True, limits: SelectorLimits = SelectorLimits()) -> Selector:  # noqa: B008 - a frozen value
     """The selector of a text. Who gets the same texts again and again asks a SelectorCache (cache.py).
 
     conversion: a text header counts as a number or boolean beside one (`selectorConversion`); the prefixes of the text win.
@@ -136,7 +136,7 @@ def compile_selector(text: str, *, conversion: bool = True, limits: Limits = Lim
             return selector
 
 
-def compiling(text: str, *, conversion: bool, limits: Limits) -> Generator[None, None, Selector]:
+def compiling(text: str, *, conversion: bool, limits: SelectorLimits) -> Generator[None, None, Selector]:
     """The same in steps, as one with a thousand terms takes more than ten milliseconds."""
     from stompbox.selectors.parser import parse
     from stompbox.selectors.tokens import tokenize

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from stompbox.errors import SelectorError
-from stompbox.selectors.limits import Limits
+from stompbox.selectors.limits import SelectorLimits
 from stompbox.selectors.refusal import EMPTY, LIMIT, NUMBER, SYNTAX, refusal, shown
 
 
@@ -86,7 +86,7 @@ def read_prefixes(text: str, *, conversion: bool) -> tuple[Dialect, int]:
     return Dialect(chosen["convert_string_expressions"], chosen["hyphenated_props"]), offset
 
 
-def tokenize(text: str, *, conversion: bool, limits: Limits) -> tuple[Dialect, list[Token]]:
+def tokenize(text: str, *, conversion: bool, limits: SelectorLimits) -> tuple[Dialect, list[Token]]:
     """All tokens, the last one END. Raises SelectorError for what is no token, for empty text and beyond the limits."""
     _check_length(text, limits.length)
     dialect, offset = read_prefixes(text, conversion=conversion)

@@ -42,18 +42,17 @@ from stompbox.server.counting import Counting
 from stompbox.server.delivering import Deliveries
 from stompbox.server.disk import Disk
 from stompbox.server.faults import Faults, watch
-from stompbox.server.frames.timeouts import Timeouts
+from stompbox.server.frames.transactions import Timeouts
 from stompbox.server.frames.uploads import disk_failed
 from stompbox.server.hosts import Hosts
 from stompbox.server.ledger import Ledger
 from stompbox.server.logins import Login, Logins
-from stompbox.server.losses import Losses
 from stompbox.server.pressure import Pressure
-from stompbox.server.refusals import Refusals
 from stompbox.server.releasing import Releases
 from stompbox.server.requests import schedules
 from stompbox.server.requests.publishing import Publications
 from stompbox.server.session.framelog import FrameLogs
+from stompbox.server.summaries import Losses, Refusals
 from stompbox.server.turns import Turns
 from stompbox.stomp.runs import Reader
 from stompbox.stomp.versions import VERSIONS
@@ -62,7 +61,7 @@ from stompbox.store.base import REFUSALS, Commit, Store
 if TYPE_CHECKING:
     from stompbox.server.frames.speaker import Speaker
     from stompbox.server.requests.progress import Progress
-    from stompbox.server.seam import Acceptor, Client, Peer
+    from stompbox.server.seam import Acceptor, ClientConnection, Peer
     from stompbox.server.session.connection import Connection
 
 log = logging.getLogger("stompbox")
@@ -111,7 +110,7 @@ class Broker:
         self.acceptors: list[Acceptor] = []
         self.of_listener: Counter[str] = Counter()  # connections, logged in or not, by what it listens on
         self.of_user: Counter[str] = Counter()  # connections that are logged in
-        self.waiting: dict[Client, None] = {}  # those with receipts that a commit must come before
+        self.waiting: dict[ClientConnection, None] = {}  # those with receipts that a commit must come before
         self.pressure = Pressure(self)
         self.losses, self.refusals = Losses(self), Refusals(self)
         self.counting = Counting(self) if configuration.persist_delivery_count_before_delivery and is_durable else None
@@ -134,7 +133,7 @@ class Broker:
         self._flush_planned = self._commit_planned = False
         self._tick_at = self._octets_read = 0  # ms; octets since what came of them went out
         self._next_session = 1
-        self.numbers = count(time.time_ns())  # of messages, where a listener asks for them (stamping.py); no start gives one again
+        self.numbers = count(time.time_ns())  # of messages, where a listener asks for them (brokerheaders.py); no start gives one again
         self.tasks: set[asyncio.Task[None]] = set()  # requests and reads under way
         self.sockets: set[Peer] = set()
         if refusal is not None:
@@ -463,7 +462,7 @@ class Broker:
             self.engine.loads.append(load)
             self.flush()
 
-    def spawn(self, work: Coroutine[Any, Any, None], connection: Client | None = None) -> None:
+    def spawn(self, work: Coroutine[Any, Any, None], connection: ClientConnection | None = None) -> None:
         """Does something beside the rest. When it raises, the broker stops; or this connection alone, where nothing else was touched.
         A broker that stops begins nothing: the threads that would do it are about to end."""
         if self.is_stopping:

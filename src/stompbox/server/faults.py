@@ -28,7 +28,7 @@ from stompbox.errors import BrokerFault
 
 if TYPE_CHECKING:
     from stompbox.broker.queues.queue import Queue
-    from stompbox.server.seam import Client, Core, Peer
+    from stompbox.server.seam import ClientConnection, Core, Peer
 
 log = logging.getLogger("stompbox")
 
@@ -72,7 +72,7 @@ class Faults:
         if self.on_stop is not None:
             self.on_stop()
 
-    def contain(self, connection: Client, doing: str, error: Exception) -> BrokerFault:
+    def contain(self, connection: ClientConnection, doing: str, error: Exception) -> BrokerFault:
         """What its client is told of a fault that has changed nothing but this connection, which ends with it."""
         log.error("%s: a fault of the broker while %s: %s; closed", connection.name, doing, told(error), exc_info=error, extra=_CONTAINED)
         return BrokerFault("internal-fault", f"a fault of the broker while {doing}; its log says more")
@@ -93,7 +93,7 @@ class Faults:
 
     # Queues that stop the broker again and again
 
-    def recall(self) -> None:
+    def pause_culprit(self) -> None:
         """At start: pauses the queue at which the broker stopped so often."""
         if self.folder is None:
             return
@@ -152,7 +152,7 @@ def guarded(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[T, P
     return call
 
 
-def watch(broker: Core, work: Coroutine[Any, Any, None], connection: Client | None = None) -> asyncio.Task[None]:
+def watch(broker: Core, work: Coroutine[Any, Any, None], connection: ClientConnection | None = None) -> asyncio.Task[None]:
     """A task whose exception somebody sees. `connection`: it changes nothing but this one, which ends when it raises."""
 
     def ended(task: asyncio.Task[None]) -> None:

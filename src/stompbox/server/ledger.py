@@ -31,14 +31,14 @@ from stompbox.errors import Refused
 from stompbox.server.pressure import Reason
 
 if TYPE_CHECKING:
-    from stompbox.server.seam import Client, Core
+    from stompbox.server.seam import ClientConnection, Core
 
 WAITING: Final = 4 << 20  # octets of receipts that wait for the disk; a client with more is read no further
 TEMPORARY: Final = 4 << 10  # octets that a temporary destination takes, at a guess
 PASSING: Final = 4 << 10  # octets of input, output and receipts together, up to which they are part of a connection's own price
 
 
-class Kind(Enum):
+class Use(Enum):
     INPUT = "input"
     OUTPUT = "output"
     RECEIPTS = "receipts"
@@ -48,7 +48,7 @@ class Kind(Enum):
     SESSION = "session"
 
 
-KINDS: Final = tuple(Kind)
+KINDS: Final = tuple(Use)
 UNACKNOWLEDGED: Final = "unacknowledged"
 Sizes = tuple[int, int, int, int, int, int, int]
 _NOTHING: Final[Sizes] = (0, 0, 0, 0, 0, 0, 0)
@@ -66,13 +66,13 @@ class Account:
         self.user = ""  # to whose account it goes
         self.is_stale = False
 
-    def glance(self, connection: Client) -> None:
+    def glance(self, connection: ClientConnection) -> None:
         """Looks, where something that counts may have come or gone."""
         is_kept = self.passing or self.is_stale or connection.transactions or connection.upload is not None
         if is_kept or connection.pending.size + connection.decoder.pending > PASSING:
             self.look(connection)
 
-    def look(self, connection: Client) -> None:
+    def look(self, connection: ClientConnection) -> None:
         """What is kept now; it may be too much."""
         self.is_stale = False
         if connection.is_lost:
@@ -101,7 +101,7 @@ class Account:
         largest = max(range(len(KINDS)), key=self.sizes.__getitem__)
         return f"{self.size} octets, most of them {KINDS[largest].value},"
 
-    def enter(self, connection: Client) -> None:
+    def enter(self, connection: ClientConnection) -> None:
         """It is this user's from now on."""
         connection.broker.ledger.move(self, connection.user.name)
         self.look(connection)
@@ -115,13 +115,13 @@ class Account:
         return f"<Account {self.size} octets of {self.user!r}>"
 
 
-def by_kind(connection: Client) -> dict[str, int]:
+def by_kind(connection: ClientConnection) -> dict[str, int]:
     """What is kept for it."""
     found = {kind.value: size for kind, size in zip(KINDS, connection.account.sizes, strict=True)}
     return found | {UNACKNOWLEDGED: connection.allowance.size}
 
 
-def _close(connection: Client, text: str) -> None:
+def _close(connection: ClientConnection, text: str) -> None:
     connection.refuse(Refused("too-much-memory", text, closes=True))
     connection.write_out()
     connection.broker.flush_soon()  # what it had goes to others
@@ -129,7 +129,7 @@ def _close(connection: Client, text: str) -> None:
         connection.transport.abort()
 
 
-def _sizes_of(connection: Client) -> Sizes:
+def _sizes_of(connection: ClientConnection) -> Sizes:
     decoder, upload, holding, outgoing = connection.decoder, connection.upload, connection.reading.holding, connection.outgoing
     coming = decoder.pending + connection.transport.unread
     if connection.reading.left:
@@ -219,5 +219,5 @@ class Ledger:
         return f"<Ledger {self.size} octets of {len(self.of_user)} users>"
 
 
-def _size(connection: Client) -> int:
+def _size(connection: ClientConnection) -> int:
     return connection.account.size

@@ -29,7 +29,7 @@ from stompbox.stomp.large import Piece
 from stompbox.stomp.runs import Acks, Event, Sends
 
 if TYPE_CHECKING:
-    from stompbox.server.seam import Client, Core
+    from stompbox.server.seam import ClientConnection, Core
 
 log = logging.getLogger("stompbox.limits")
 
@@ -58,7 +58,7 @@ def judged(event: Sends, addresses: Iterable[Address]) -> list[tuple[int, int, b
     return found
 
 
-def refuse(connection: Client, event: Sends, addresses: Iterable[Address]) -> None:
+def refuse(connection: ClientConnection, event: Sends, addresses: Iterable[Address]) -> None:
     """None of these is taken."""
     refusing = [address.limits for address in addresses if address.limits and address.limits.policy is AddressFullPolicy.FAIL]
     full = [limits for limits in refusing if limits.look()]
@@ -82,7 +82,7 @@ class Holding:
 
     __slots__ = ("connection", "events", "size")
 
-    def __init__(self, connection: Client) -> None:
+    def __init__(self, connection: ClientConnection) -> None:
         self.connection = connection
         self.events: list[Event] = []
         self.size = 0

@@ -23,14 +23,14 @@ from stompbox.errors import NotPermitted, StompboxError
 
 if TYPE_CHECKING:
     from stompbox.broker.queues.consumer import Consumer
-    from stompbox.server.seam import Client
+    from stompbox.server.seam import ClientConnection
     from stompbox.stomp.frames import Frame
 
 LOGINS: Final = frozenset(("login-required", "login-failed", "login-revoked", "too-many-failed-logins", "host-not-permitted"))
 USER: Final = "_AMQ_User"
 
 
-def tell(connection: Client, event: Event, said: dict[str, str] | None = None, body: str = "") -> None:
+def tell(connection: ClientConnection, event: Event, said: dict[str, str] | None = None, body: str = "") -> None:
     """What a connection has done, or what became of it."""
     broker = connection.broker
     notifications = broker.engine.notifications
@@ -46,18 +46,18 @@ def tell(connection: Client, event: Event, said: dict[str, str] | None = None, b
         broker.flush_soon()
 
 
-def subscribed(connection: Client, consumer: Consumer) -> None:
+def subscribed(connection: ClientConnection, consumer: Consumer) -> None:
     """A subscription is made; when it ends that is told, too."""
     if connection.broker.engine.notifications.address:
         tell(connection, Event.CONSUMER_CREATED, _of_consumer(consumer))
         consumer.on_close.append(partial(_unsubscribed, connection, consumer))
 
 
-def _unsubscribed(connection: Client, consumer: Consumer) -> None:
+def _unsubscribed(connection: ClientConnection, consumer: Consumer) -> None:
     tell(connection, Event.CONSUMER_CLOSED, _of_consumer(consumer))
 
 
-def slow(connection: Client, consumer: Consumer, text: str) -> None:
+def slow(connection: ClientConnection, consumer: Consumer, text: str) -> None:
     tell(connection, Event.CONSUMER_SLOW, _of_consumer(consumer), text)
 
 
@@ -74,7 +74,7 @@ def _of_consumer(consumer: Consumer) -> dict[str, str]:
     return said | {ADDRESS: local(queue.address.name), QUEUE: local(queue.name), "_AMQ_ConsumerCount": str(queue.consumer_count)}
 
 
-def refused(connection: Client, error: StompboxError, frame: Frame | None) -> None:
+def refused(connection: ClientConnection, error: StompboxError, frame: Frame | None) -> None:
     """A frame was refused: told where it is about rights, or a login."""
     if isinstance(error, NotPermitted):
         said = {ADDRESS: local(error.address), "_AMQ_CheckType": error.right.upper().replace("-", "_")}

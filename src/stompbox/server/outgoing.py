@@ -20,7 +20,7 @@ from stompbox.message import Large
 from stompbox.store.base import PIECE
 
 if TYPE_CHECKING:
-    from stompbox.server.seam import Client
+    from stompbox.server.seam import ClientConnection
 
 log = logging.getLogger("stompbox.connection")
 
@@ -121,7 +121,7 @@ def _portions(pieces: Sequence[bytes]) -> Iterator[bytes]:
 class Outgoing:
     """What one connection is to be sent, from the first large message on until all are written."""
 
-    def __init__(self, connection: Client) -> None:
+    def __init__(self, connection: ClientConnection) -> None:
         self.connection = connection
         self.items: deque[bytes | Stream] = deque()
         self.waiting = 0  # octets of the bytes among them

@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING
 from stompbox.errors import Refused
 
 if TYPE_CHECKING:
-    from stompbox.server.seam import Client
+    from stompbox.server.seam import ClientConnection
 
 
-def owner_of(connection: Client) -> str:
+def owner_of(connection: ClientConnection) -> str:
     """Whose what this connection makes is; empty where nobody is known by name: a login that nobody has looked at says nothing."""
     return connection.user.name if len(connection.broker.users) else ""
 
 
-def require(connection: Client, owner: str, what: str, addresses: Iterable[str]) -> None:
+def require(connection: ClientConnection, owner: str, what: str, addresses: Iterable[str]) -> None:
     """Raises Refused when `what`, which reads these addresses, is another user's. `owner` empty: nobody's."""
     if not is_own(connection, owner, addresses):
         who = connection.user.name
         raise Refused("not-permitted", f"{what} is not user {who!r}'s; whose it is, or who may manage what it reads, may do this")
 
 
-def is_own(connection: Client, owner: str, addresses: Iterable[str]) -> bool:
+def is_own(connection: ClientConnection, owner: str, addresses: Iterable[str]) -> bool:
     """Whether the connection's user may do with it what its owner may."""
     broker, user = connection.broker, connection.user
     if not owner or not len(broker.users) or owner == user.name:

@@ -4,7 +4,7 @@
 |--------------------------------------------------------|-----------------------------------------------|
 | while more than UNSAVED bytes are on their way to disk | half of that is                               |
 | to an address that blocks when the disk is in trouble  | the disk is good again                        |
-| more requests than are answered (requests.py)          | fewer wait                                    |
+| more requests than are answered (requests/)           | fewer wait                                    |
 | to an address that blocks when it is full              | there is room                                 |
 | more than the disk has confirmed, by its receipts      | enough of them have gone out (ledger.py)      |
 | or subscribed, and does not read UNREAD bytes it got   | it has read them                              |
@@ -26,7 +26,7 @@ from stompbox.config.settings import AddressFullPolicy
 from stompbox.message import Run
 
 if TYPE_CHECKING:
-    from stompbox.server.seam import Client, Core
+    from stompbox.server.seam import ClientConnection, Core
 
 UNSAVED: Final = 64 << 20  # bytes
 READ: Final = 256 << 10  # bytes of one read of a socket
@@ -46,11 +46,11 @@ class Reason(Enum):
 class Pressure:
     def __init__(self, broker: Core) -> None:
         self.broker = broker
-        self.waiting: dict[Client, set[Reason | AddressLimits]] = {}
-        self.full: dict[AddressLimits, dict[Client, None]] = {}  # who waits for room, the first to come first
+        self.waiting: dict[ClientConnection, set[Reason | AddressLimits]] = {}
+        self.full: dict[AddressLimits, dict[ClientConnection, None]] = {}  # who waits for room, the first to come first
         self._is_planned = False
 
-    def sent(self, connection: Client, address: Address, run: Run) -> None:
+    def sent(self, connection: ClientConnection, address: Address, run: Run) -> None:
         """A message was taken while something is in trouble, or by an address with limits."""
         engine = self.broker.engine
         if engine.trouble is not None and engine.is_durable and not is_failing(address) and not address.is_volatile(run):
@@ -59,12 +59,12 @@ class Pressure:
         if limits is not None and limits.policy is AddressFullPolicy.BLOCK and limits.look():
             self.hold(connection, limits)
 
-    def has_read(self, connection: Client) -> None:
+    def has_read(self, connection: ClientConnection) -> None:
         """All of one read was obeyed, and there were messages in it."""
         if self.broker.engine.unsaved > UNSAVED:
             self.hold(connection, Reason.BEHIND)
 
-    def hold(self, connection: Client, reason: Reason | AddressLimits) -> None:
+    def hold(self, connection: ClientConnection, reason: Reason | AddressLimits) -> None:
         """It is not read until `let_go` or `relieve` takes this reason, and all others, from it."""
         if connection.is_ended or connection.is_lost:
             return
@@ -115,7 +115,7 @@ class Pressure:
         self._is_planned = False
         self.let_in()
 
-    def let_go(self, connection: Client, *over: Reason | AddressLimits) -> None:
+    def let_go(self, connection: ClientConnection, *over: Reason | AddressLimits) -> None:
         reasons = self.waiting.get(connection)
         if reasons is None:
             return
@@ -124,7 +124,7 @@ class Pressure:
             del self.waiting[connection]
             connection.reading.resume()
 
-    def leave(self, connection: Client) -> None:
+    def leave(self, connection: ClientConnection) -> None:
         for reason in self.waiting.pop(connection, ()):
             if isinstance(reason, AddressLimits):
                 connections = self.full.get(reason, {})

@@ -13,7 +13,7 @@ from stompbox.server.turns import FOREVER
 
 if TYPE_CHECKING:
     from stompbox.errors import StoreError
-    from stompbox.server.seam import Client, Core
+    from stompbox.server.seam import ClientConnection, Core
 
 
 class Releases:
@@ -22,7 +22,7 @@ class Releases:
     def __init__(self, broker: Core) -> None:
         self.broker = broker
         self.sequence = 0
-        self.due: deque[Client] = deque()  # have something to say, and there was no time for it
+        self.due: deque[ClientConnection] = deque()  # have something to say, and there was no time for it
         self._is_planned = False
         self._on_durable: list[tuple[int, asyncio.Future[None]]] = []  # by the sequence of their commit
 

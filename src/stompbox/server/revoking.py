@@ -10,7 +10,7 @@
 | any other right                                  | is asked for with each frame and request: nothing to do                         |
 
 A group that is left or entered counts as the rights that come and go with it. Requests that read are asked again when rights have
-changed while they were answered (requests.py); the admin interface asks with each request.
+changed while they were answered (requests/dispatch.py); the admin interface asks with each request.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from stompbox.security import Right
 from stompbox.server.hosts import admit
 
 if TYPE_CHECKING:
-    from stompbox.server.seam import Client, Core
+    from stompbox.server.seam import ClientConnection, Core
 
 STEP: Final = 100  # queues of a subscription for which one step asks for the right
 
@@ -52,20 +52,20 @@ def revoking(broker: Core) -> Iterator[None]:
         connection.write_out()
 
 
-def _require_host(connection: Client) -> None:
+def _require_host(connection: ClientConnection) -> None:
     host = connection.broker.hosts.pick(connection.host)
     if admit(host, connection.user) != connection.names.space:
         raise Refused("host-not-permitted", f"the virtual host of this connection is {host.name if host else 'none'!r} now; connect again")
 
 
-def _close(connection: Client, error: StompboxError) -> None:
+def _close(connection: ClientConnection, error: StompboxError) -> None:
     connection.refuse(error)
     if not connection.is_ended:
         connection.end(is_failure=False)
     connection.write_out()
 
 
-def looking_at(connection: Client, name: str, consumer: Consumer) -> Iterator[None]:
+def looking_at(connection: ClientConnection, name: str, consumer: Consumer) -> Iterator[None]:
     """Ends a subscription that reaches what its user may not have any more, in steps."""
     try:
         for number, binding in enumerate(list(consumer.bindings.values()), 1):
@@ -86,7 +86,7 @@ def looking_at(connection: Client, name: str, consumer: Consumer) -> Iterator[No
         connection.refuse(Refused(error.code, f"{which} is ended: {error.message} any more"))
 
 
-def require_still(connection: Client, transaction: Transaction) -> None:
+def require_still(connection: ClientConnection, transaction: Transaction) -> None:
     """Raises Refused when rights have changed since it began, and one that it needs is gone."""
     if transaction not in connection.doubtful:
         return
@@ -101,7 +101,7 @@ def _right(consumer: Consumer) -> Right:
     return Right.BROWSE if consumer.is_browser else Right.CONSUME
 
 
-def _require(connection: Client, right: Right, address: str, *, owner: int) -> None:
+def _require(connection: ClientConnection, right: Right, address: str, *, owner: int) -> None:
     """Temporary destinations are whose they are."""
     if not owner:
         connection.broker.permissions.require(connection.user, right, address)

@@ -40,9 +40,9 @@ def open_store(configuration: Configuration, *, accepts_loss: bool = False) -> S
     """`accepts_loss`: a store that lacks something that was confirmed is opened all the same, once, and says so."""
     if configuration.memory:
         return MemoryStore(overflow=Overflow())
-    from stompbox.store.patient import PatientStore
+    from stompbox.store.folderstore import FolderStore
 
-    return PatientStore(Path(configuration.data), Losses(accepts_loss, _tell))
+    return FolderStore(Path(configuration.data), Losses(accepts_loss, _tell))
 
 
 def _tell(code: str, text: str) -> None:
@@ -139,7 +139,7 @@ async def start(configuration: Configuration, *, accepts_loss: bool = False) -> 
         loop = asyncio.get_running_loop()
         broker = Broker(configuration, store, loop, is_durable=not configuration.memory)
         loop.set_exception_handler(broker.faults.in_loop)
-        broker.faults.recall()
+        broker.faults.pause_culprit()
         for listener in configuration.listening():
             servers.append(await listen(broker, listener))
     except BaseException:

@@ -61,7 +61,7 @@ class Core(Protocol):
     readers: dict[tuple[str, int, int], Reader]
     errors: Counter[str]
     tasks: set[Task[None]]
-    waiting: dict[Client, None]
+    waiting: dict[ClientConnection, None]
     sequence: int
     has_failed: bool
     is_wanted: bool
@@ -69,7 +69,7 @@ class Core(Protocol):
     is_stopping: bool
 
     @property
-    def connections(self) -> Collection[Client]: ...
+    def connections(self) -> Collection[ClientConnection]: ...
     @property
     def sockets(self) -> Collection[Peer]: ...
     @property
@@ -84,11 +84,11 @@ class Core(Protocol):
     def flush_soon(self) -> None: ...
     def try_commit(self) -> None: ...
     def when_durable(self, waiter: Future[None]) -> None: ...
-    def spawn(self, work: Coroutine[Any, Any, None], connection: Client | None = None) -> None: ...
+    def spawn(self, work: Coroutine[Any, Any, None], connection: ClientConnection | None = None) -> None: ...
     def drain(self) -> None: ...
 
 
-class Client(Protocol):
+class ClientConnection(Protocol):
     """What a client's connection is to the engine and what surrounds it."""
 
     peer: str
@@ -125,11 +125,11 @@ class Client(Protocol):
     @property
     def reading(self) -> Reading: ...
     @property
-    def pending(self) -> Held: ...
+    def pending(self) -> Kept: ...
     @property
-    def requests(self) -> Held | None: ...
+    def requests(self) -> Kept | None: ...
     @property
-    def outgoing(self) -> Held | None: ...
+    def outgoing(self) -> Kept | None: ...
     @property
     def upload(self) -> Incoming | None: ...
 
@@ -146,7 +146,7 @@ class Client(Protocol):
 # What the two have
 
 
-class Held(Protocol):
+class Kept(Protocol):
     """Something that takes memory for a client."""
 
     @property
@@ -154,7 +154,7 @@ class Held(Protocol):
         """Octets, about."""
 
 
-class Holding(Held, Protocol):
+class Holding(Kept, Protocol):
     """Frames that wait for room in an address."""
 
     @property
@@ -162,7 +162,7 @@ class Holding(Held, Protocol):
         """SENDs among them."""
 
 
-class Incoming(Held, Protocol):
+class Incoming(Kept, Protocol):
     """A large body that is coming in."""
 
     @property

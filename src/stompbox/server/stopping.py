@@ -17,7 +17,7 @@ from stompbox.stomp.codec import encode
 from stompbox.stomp.frames import Frame
 
 if TYPE_CHECKING:
-    from stompbox.server.seam import Client, Core
+    from stompbox.server.seam import ClientConnection, Core
 
 log = logging.getLogger("stompbox")
 
@@ -45,7 +45,7 @@ async def drain(broker: Core, hurry: asyncio.Event) -> None:
         log.warning("stopping with work in flight; connections that have some: %d", len(busy))
 
 
-def _say_goodbye(broker: Core) -> list[Client]:
+def _say_goodbye(broker: Core) -> list[ClientConnection]:
     """Ends the connections that have nothing in flight. The others."""
     busy = []
     for connection in [connection for connection in broker.connections if not connection.is_ended]:
@@ -58,7 +58,7 @@ def _say_goodbye(broker: Core) -> list[Client]:
     return busy
 
 
-def has_work(connection: Client) -> bool:
+def has_work(connection: ClientConnection) -> bool:
     """Something in flight that the client would lose, or do again, if it were closed now."""
     is_moving = connection.upload is not None or connection.outgoing is not None or connection.reading.holding is not None
     is_waiting = bool(connection.pending.size or connection.transactions or connection.reading.is_held or connection.reading.has_left)
@@ -70,7 +70,7 @@ def refusal() -> Refused:
     return Refused("shutting-down", "the broker stops")
 
 
-def last_word(connection: Client) -> bytes:
+def last_word(connection: ClientConnection) -> bytes:
     """The ERROR that a connection ends with when its broker stops."""
     error = refusal()
     connection.broker.errors[error.code] += 1

@@ -26,7 +26,7 @@ _TIMES: Final = "ms since 1970 and timestamps with zone (2026-03-01T00:00:00Z)"
 _ALLOWED: Final = 'earliest, latest, a number, a timestamp with zone (2026-03-01T00:00:00Z) or JSON: {"address": number}'
 
 
-class Kind(Enum):
+class BoundKind(Enum):
     EARLIEST = "earliest"
     LATEST = "latest"
     OFFSET = "offset"
@@ -42,7 +42,7 @@ class Bound:
     `must_match`: that no message arrived at or after the time is an error; else it means the end of the log.
     """
 
-    kind: Kind
+    kind: BoundKind
     number: int = 0
     each: tuple[tuple[str, int], ...] = ()
     must_match: bool = False
@@ -51,46 +51,46 @@ class Bound:
     @property
     def latest_time(self) -> int:
         """ms since the epoch; -1 where no time is named."""
-        if self.kind is Kind.TIME:
+        if self.kind is BoundKind.TIME:
             return self.number
-        return max((time for _, time in self.each), default=-1) if self.kind is Kind.TIMES else -1
+        return max((time for _, time in self.each), default=-1) if self.kind is BoundKind.TIMES else -1
 
     def wire(self) -> str:
         """As the broker's `group-open` takes it in a header; offsets by address stand in its body."""
-        if self.kind is Kind.OFFSET:
+        if self.kind is BoundKind.OFFSET:
             return str(self.number)
-        if self.kind is Kind.TIME:
+        if self.kind is BoundKind.TIME:
             return f"time:{self.number}"
         return str(self.kind.value)
 
 
-EARLIEST: Final = Bound(Kind.EARLIEST)
-LATEST: Final = Bound(Kind.LATEST)
+EARLIEST: Final = Bound(BoundKind.EARLIEST)
+LATEST: Final = Bound(BoundKind.LATEST)
 
 
 def parse_bound(option: str, text: str) -> Bound:
     """The bound that the text of `startingOffsets` or `endingOffsets` means. Raises UsageError naming the option."""
     word = text.lower()
     if word == "earliest":
-        return Bound(Kind.EARLIEST, option=option)
+        return Bound(BoundKind.EARLIEST, option=option)
     if word == "latest":
-        return Bound(Kind.LATEST, option=option)
+        return Bound(BoundKind.LATEST, option=option)
     offset = digits(text)
     if offset is not None:
-        return Bound(Kind.OFFSET, offset, option=option)
+        return Bound(BoundKind.OFFSET, offset, option=option)
     if text.startswith("{"):
-        return Bound(Kind.EACH, each=_each(option, text, _offset), option=option)
-    return Bound(Kind.TIME, _milliseconds(option, text, _ALLOWED), option=option)
+        return Bound(BoundKind.EACH, each=_each(option, text, _offset), option=option)
+    return Bound(BoundKind.TIME, _milliseconds(option, text, _ALLOWED), option=option)
 
 
 def parse_time(option: str, text: str, *, must_match: bool) -> Bound:
     """The bound that the text of `startingTimestamp` or `endingTimestamp` means. Raises UsageError naming the option."""
-    return Bound(Kind.TIME, _moment(option, text), must_match=must_match, option=option)
+    return Bound(BoundKind.TIME, _moment(option, text), must_match=must_match, option=option)
 
 
 def parse_times(option: str, text: str, *, must_match: bool) -> Bound:
     """The same of `startingOffsetsByTimestamp` and `endingOffsetsByTimestamp`."""
-    return Bound(Kind.TIMES, each=_each(option, text, _time), must_match=must_match, option=option)
+    return Bound(BoundKind.TIMES, each=_each(option, text, _time), must_match=must_match, option=option)
 
 
 def shown_time(milliseconds: int) -> str:

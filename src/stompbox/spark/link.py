@@ -24,7 +24,7 @@ from typing import Final
 
 from stompbox.errors import ConnectionLost, FrameError, Refused, UsageError, reason_of
 from stompbox.spark.options import Target, Tls
-from stompbox.stomp.codec import Limits, encode, encode_headers, parse_head
+from stompbox.stomp.codec import FrameLimits, encode, encode_headers, parse_head
 from stompbox.stomp.frames import SERVER_COMMANDS, Frame, content_length
 from stompbox.stomp.versions import V12
 
@@ -38,7 +38,7 @@ MOST_IDLE: Final = 4  # links kept per target
 MOST_HEADERS: Final = 1000
 
 _COMMANDS: Final = {name.encode(): name for name in SERVER_COMMANDS}
-_LIMITS: Final = Limits()
+_LIMITS: Final = FrameLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Answer:
     body: memoryview = field(repr=False)
 
 
-class Link:
+class SparkLink:
     """A connection that is made when it is first needed, and again when it is lost. For one thread at a time."""
 
     def __init__(self, target: Target, *, sleep: Callable[[float], None] = time.sleep) -> None:
@@ -258,17 +258,17 @@ def _context(tls: Tls) -> ssl.SSLContext:
     return context
 
 
-_idle: Final[dict[tuple[int, Target], list[Link]]] = {}  # by process: a forked worker must not use its parent's connections
+_idle: Final[dict[tuple[int, Target], list[SparkLink]]] = {}  # by process: a forked worker must not use its parent's connections
 
 
 @contextmanager
-def leased(target: Target) -> Iterator[Link]:
+def leased(target: Target) -> Iterator[SparkLink]:
     """A link that nobody else uses meanwhile. It goes back to the cache, unless an answer is still under way on it."""
     idle = _idle.setdefault((os.getpid(), target), [])
     try:
         link = idle.pop()
     except IndexError:
-        link = Link(target)
+        link = SparkLink(target)
     try:
         yield link
     finally:

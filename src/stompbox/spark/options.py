@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 from stompbox.errors import UsageError, redacted
 from stompbox.numerals import digits
-from stompbox.spark.bounds import EARLIEST, LATEST, Bound, Kind, parse_bound, parse_time, parse_times
+from stompbox.spark.bounds import EARLIEST, LATEST, Bound, BoundKind, parse_bound, parse_time, parse_times
 
 DEFAULT_PORT: Final = 61613
 DEFAULT_MAX_ROWS: Final = 1_000_000  # a batch of this size spends nine tenths of its time on rows, not on Spark's fixed cost per batch
@@ -336,7 +336,7 @@ def source_options(given: Given, *, streaming: bool) -> SourceOptions:
         mode=given.choice("mode", MODES),
         corrupt=given.required("columnNameOfCorruptRecord"),
     )
-    if streaming and found.starting.kind is Kind.LATEST and not found.group:
+    if streaming and found.starting.kind is BoundKind.LATEST and not found.group:
         # Spark asks again where to begin after a crash in its first batch: without a cursor the second answer would skip messages.
         raise UsageError(
             "missing-option", "startingOffsets latest in a streaming read needs the option 'group', a cursor that keeps the place"

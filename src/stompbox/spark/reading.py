@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from stompbox.errors import FrameError, Refused, UsageError
 from stompbox.spark.bodies import Decoding
-from stompbox.spark.bounds import Bound, Kind, shown_time
+from stompbox.spark.bounds import Bound, BoundKind, shown_time
 from stompbox.spark.columns import COLUMNS, Rows, Runs, batch_of, joined, rows_of, sliced
-from stompbox.spark.link import Link, leased
+from stompbox.spark.link import SparkLink, leased
 from stompbox.spark.offsets import Extent, Loss, OffsetRange
 from stompbox.spark.options import SourceOptions
 from stompbox.spark.requests import Fetched, describe_each, fetch, fetched, offset_at
@@ -105,7 +105,9 @@ def _seen(runs: Runs, rows: Rows, address: str, view: View, malformed: Malformed
     return batch
 
 
-def _answers(link: Link, ranges: Iterable[OffsetRange], options: SourceOptions, selector: str) -> Iterator[tuple[OffsetRange, Fetched]]:
+def _answers(
+    link: SparkLink, ranges: Iterable[OffsetRange], options: SourceOptions, selector: str
+) -> Iterator[tuple[OffsetRange, Fetched]]:
     """All answers, of what `selector` takes where it is given, each with the range that was asked for.
 
     The next, which may be the first for the next range, is asked for before the one before is given out.
@@ -128,7 +130,7 @@ def _answers(link: Link, ranges: Iterable[OffsetRange], options: SourceOptions, 
             yield wanted, found
 
 
-def _finished(link: Link, wanted: OffsetRange, options: SourceOptions) -> Fetched | None:
+def _finished(link: SparkLink, wanted: OffsetRange, options: SourceOptions) -> Fetched | None:
     try:
         found = fetched(link.finish())
     except Refused as refused:
@@ -162,7 +164,9 @@ def report(loss: Loss, *, fail: bool) -> None:
     )
 
 
-def resolved(bound: Bound, extents: Mapping[str, Extent], link: Link, *, strict: bool, known: Mapping[str, int] = _NONE) -> dict[str, int]:
+def resolved(
+    bound: Bound, extents: Mapping[str, Extent], link: SparkLink, *, strict: bool, known: Mapping[str, int] = _NONE
+) -> dict[str, int]:
     """The offset in each log that `bound` means; where it names none, the beginning or (of an ending) the end.
 
     A number outside a log is refused if `strict`, else the nearest end is taken. Of addresses in `known` the offset is that one.
@@ -174,20 +178,20 @@ def resolved(bound: Bound, extents: Mapping[str, Extent], link: Link, *, strict:
     for address, extent in extents.items():
         if address in known:
             found[address] = known[address]
-        elif bound.kind is Kind.TIME:
+        elif bound.kind is BoundKind.TIME:
             found[address] = _at_time(link, bound, address, bound.number, extent)
-        elif bound.kind is Kind.OFFSET:
+        elif bound.kind is BoundKind.OFFSET:
             found[address] = _within(bound.option, bound.number, address, extent, strict=strict)
         elif address not in each:
-            found[address] = extent.next if bound.kind is Kind.LATEST or (at_end and bound.each) else extent.first
-        elif bound.kind is Kind.TIMES:
+            found[address] = extent.next if bound.kind is BoundKind.LATEST or (at_end and bound.each) else extent.first
+        elif bound.kind is BoundKind.TIMES:
             found[address] = _at_time(link, bound, address, each[address], extent)
         else:
             found[address] = _within(bound.option, each[address], address, extent, strict=strict)
     return dict(sorted(found.items()))
 
 
-def _at_time(link: Link, bound: Bound, address: str, time: int, extent: Extent) -> int:
+def _at_time(link: SparkLink, bound: Bound, address: str, time: int, extent: Extent) -> int:
     """The first message that arrived then or later. Raises Refused `no-message-since` where there is none and the user wants to know."""
     offset = offset_at(link, address, time)
     if offset >= extent.next and bound.must_match and not _has(link, address, offset):
@@ -199,7 +203,7 @@ def _at_time(link: Link, bound: Bound, address: str, time: int, extent: Extent) 
     return max(extent.first, offset)
 
 
-def _has(link: Link, address: str, offset: int) -> bool:
+def _has(link: SparkLink, address: str, offset: int) -> bool:
     """Has a message come to this offset since the logs were described?"""
     extents, _ = describe_each(link, {address: offset})
     return address in extents and offset < extents[address].next

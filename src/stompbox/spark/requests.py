@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from stompbox.errors import FrameError
 from stompbox.incarnations import Incarnations, Position, incarnations_of
-from stompbox.spark.bounds import Bound, Kind
-from stompbox.spark.link import Answer, Link, Request
+from stompbox.spark.bounds import Bound, BoundKind
+from stompbox.spark.link import Answer, Request, SparkLink
 from stompbox.spark.offsets import Extent, OffsetRange
 
 PART: Final = 1000  # addresses of which one request, or one answer, tells
@@ -53,7 +53,7 @@ class Staging:
     is_by_destination: bool = False
 
 
-def describe(link: Link, destinations: str, *, create: bool, sizes_from: Mapping[str, int] | None = None) -> Description:
+def describe(link: SparkLink, destinations: str, *, create: bool, sizes_from: Mapping[str, int] | None = None) -> Description:
     """The logs that `destinations` (as in a SUBSCRIBE, with commas) stand for; those without wildcard are made if `create`.
 
     With how many messages and bytes lie at or after the offsets in `sizes_from` (of addresses not in there: from 0 on), if it is given.
@@ -72,7 +72,7 @@ def describe(link: Link, destinations: str, *, create: bool, sizes_from: Mapping
     return Description(dict(sorted(extents.items())), missing)
 
 
-def describe_each(link: Link, since: Mapping[str, int]) -> tuple[dict[str, Extent], dict[str, Extent]]:
+def describe_each(link: SparkLink, since: Mapping[str, int]) -> tuple[dict[str, Extent], dict[str, Extent]]:
     """The logs of these addresses, with what lies at or after an offset; and where the logs of those that are gone had ended, of which
     the broker still knows that."""
     extents: dict[str, Extent] = {}
@@ -95,7 +95,7 @@ def _known(log: Mapping[str, Any]) -> Incarnations:
     return incarnations_of(log.get("incarnations", ()))
 
 
-def _answers(link: Link, request: str, headers: Mapping[str, str], wish: Mapping[str, object]) -> Iterator[Any]:
+def _answers(link: SparkLink, request: str, headers: Mapping[str, str], wish: Mapping[str, object]) -> Iterator[Any]:
     """One after the other, the parts of a long answer."""
     body, following = _encoded(wish), None
     while True:
@@ -128,19 +128,19 @@ def _encoded(value: object) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-def offset_at(link: Link, address: str, timestamp: int) -> int:
+def offset_at(link: SparkLink, address: str, timestamp: int) -> int:
     """The first message that arrived at or after `timestamp` (ms), else where the log ends."""
     return int(_json(link.ask(Request("offset-at", {"address": address, "timestamp": str(timestamp)})))["offset"])
 
 
-def open_group(link: Link, group: str, destinations: str, starting: Bound, *, strict: bool = False) -> dict[str, int]:
+def open_group(link: SparkLink, group: str, destinations: str, starting: Bound, *, strict: bool = False) -> dict[str, int]:
     """Makes the group at `starting`, or finds it where it is: its position per address.
 
     `strict`: it is refused where it is new on an address whose log does not hold the offset.
     """
     headers = {"group": group, **({"strict": "true"} if strict else {})}
     wish: dict[str, object] = {"destinations": destinations}
-    if starting.kind is Kind.EACH:
+    if starting.kind is BoundKind.EACH:
         wish["starting"] = _all_but_last(link, headers, destinations, dict(starting.each))
     else:
         headers["starting"] = starting.wire()
@@ -150,19 +150,19 @@ def open_group(link: Link, group: str, destinations: str, starting: Bound, *, st
     return dict(sorted(found.items()))
 
 
-def group_positions(link: Link, group: str) -> dict[str, int]:
+def group_positions(link: SparkLink, group: str) -> dict[str, int]:
     """Where the group is, on the addresses on which it has a position and that the user may read; of a group that is not there: nothing."""
     found = _json(link.ask(Request("groups", {"group": group})))["groups"].get(group, {"addresses": {}})
     return {address: int(lag["position"]) for address, lag in found["addresses"].items()}
 
 
-def reopen_group(link: Link, group: str, destinations: str, positions: Mapping[str, Position]) -> None:
+def reopen_group(link: SparkLink, group: str, destinations: str, positions: Mapping[str, Position]) -> None:
     """Makes the group where a reader has come to, unless it is there."""
     last = _all_but_last(link, {"group": group}, destinations, _wire(positions))
     link.ask(Request("group-open", {"group": group, "limit": "0"}, _encoded({"destinations": destinations, "starting": last})))
 
 
-def _all_but_last(link: Link, headers: Mapping[str, str], destinations: str, positions: Mapping[str, Any]) -> Any:
+def _all_but_last(link: SparkLink, headers: Mapping[str, str], destinations: str, positions: Mapping[str, Any]) -> Any:
     """Opens a group on the addresses of all parts but the last one, which it returns: with that the others join."""
     *parts, last = _in_parts(positions)
     for part in parts:
@@ -171,7 +171,7 @@ def _all_but_last(link: Link, headers: Mapping[str, str], destinations: str, pos
     return last
 
 
-def commit_group(link: Link, group: str, positions: Mapping[str, Position]) -> None:
+def commit_group(link: SparkLink, group: str, positions: Mapping[str, Position]) -> None:
     """Everything below these is done with. Durable when this returns; a position never goes back.
 
     An address that is gone, or whose log is another one now, is passed over: who looks at the logs is told.
@@ -180,7 +180,7 @@ def commit_group(link: Link, group: str, positions: Mapping[str, Position]) -> N
         link.ask(Request("group-commit", {"group": group}, _encoded(part)))
 
 
-def tell_progress(link: Link, pipeline: str, steps: Sequence[Mapping[str, object]]) -> None:
+def tell_progress(link: SparkLink, pipeline: str, steps: Sequence[Mapping[str, object]]) -> None:
     """What the steps of a pipeline are at, for the broker's console; docs/protocol.md has the form of a step."""
     link.ask(Request("progress", {}, json.dumps({"pipeline": pipeline, "steps": steps}).encode()))
 
@@ -232,7 +232,7 @@ def stage(staging: Staging, attempt: int, blob: bytes, run: str = "") -> Request
 
 
 def publish(
-    link: Link, sink: str, batch: int, attempts: Sequence[tuple[int, int]], *, is_by_destination: bool = False, is_single: bool = False
+    link: SparkLink, sink: str, batch: int, attempts: Sequence[tuple[int, int]], *, is_by_destination: bool = False, is_single: bool = False
 ) -> int:
     """Publishes the blobs staged under (partition, attempt), in this order: all of them, durably. 0 when this batch was published before.
     `is_single`: the sink has no other batch."""
@@ -241,12 +241,12 @@ def publish(
     return int(_json(link.ask(Request("publish", headers, body)))["published"])
 
 
-def discard(link: Link, sink: str, batch: int) -> None:
+def discard(link: SparkLink, sink: str, batch: int) -> None:
     """Drops what was staged for a batch."""
     link.ask(Request("discard", _batch(sink, batch)))
 
 
-def delete_sink(link: Link, sink: str) -> None:
+def delete_sink(link: SparkLink, sink: str) -> None:
     """The sink will write no more: the broker need not remember it."""
     link.ask(Request("sink-delete", {"sink": sink}))
 

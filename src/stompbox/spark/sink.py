@@ -25,7 +25,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from stompbox.errors import StompboxError, UsageError
 from stompbox.spark.faults import plain
-from stompbox.spark.link import Link, leased
+from stompbox.spark.link import SparkLink, leased
 from stompbox.spark.options import SinkOptions
 from stompbox.spark.requests import Staging, delete_sink, discard, publish, stage
 from stompbox.spark.rows import Rows, RowsToRuns, check_columns, chunks_of
@@ -56,7 +56,7 @@ class Staged(WriterCommitMessage):  # type: ignore[misc]
 class _Stager:
     """Sends rows as blobs; while the broker takes one, the next is made."""
 
-    def __init__(self, link: Link, options: SinkOptions, staging: Staging, run: str) -> None:
+    def __init__(self, link: SparkLink, options: SinkOptions, staging: Staging, run: str) -> None:
         self._link: Final = link
         self._options: Final = options
         self._staging: Final = staging

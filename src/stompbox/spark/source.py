@@ -26,7 +26,7 @@ from pyspark.sql.types import StructField, StructType
 from stompbox.errors import StompboxError, UsageError
 from stompbox.spark import link as links
 from stompbox.spark.bodies import Decoding, decoding_of
-from stompbox.spark.bounds import Bound, Kind
+from stompbox.spark.bounds import Bound, BoundKind
 from stompbox.spark.ddl import TYPES, refuse_types
 from stompbox.spark.faults import plain
 from stompbox.spark.offsets import (
@@ -154,13 +154,13 @@ class StompStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
                 raise UsageError("missing-option", f"{named} needs the option 'group', a cursor that keeps the place")
             return starts(resolved(options.starting, extents, link, strict=strict), extents)
 
-    def _starting(self, link: links.Link, extents: Mapping[str, Extent]) -> Bound:
+    def _starting(self, link: links.SparkLink, extents: Mapping[str, Extent]) -> Bound:
         """Where the group begins that is not there yet, or on addresses that it does not read yet. Elsewhere its position wins."""
         starting = self._options.starting
-        if starting.kind is not Kind.TIMES and not starting.must_match:
+        if starting.kind is not BoundKind.TIMES and not starting.must_match:
             return starting
         found = resolved(starting, extents, link, strict=True, known=group_positions(link, self._options.group))
-        return replace(starting, kind=Kind.EACH, each=tuple(found.items()))
+        return replace(starting, kind=BoundKind.EACH, each=tuple(found.items()))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self._options.max_rows)
@@ -236,7 +236,7 @@ class StompStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
         sizes = {address: found.get(address, none) for address in extents}
         return {address: replace(extent, messages=sizes[address].messages, size=sizes[address].size) for address, extent in extents.items()}
 
-    def _acknowledge(self, link: links.Link, offsets: Offsets) -> None:
+    def _acknowledge(self, link: links.SparkLink, offsets: Offsets) -> None:
         if self._options.group and offsets != self._acknowledged:
             known = self._acknowledged or {}
             moved = {address: position(offset) for address, offset in offsets.items() if known.get(address) != offset}

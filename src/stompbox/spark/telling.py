@@ -17,7 +17,7 @@ from typing import Final
 from msgspec import UNSET, Struct, UnsetType
 
 from stompbox.errors import ConnectionLost, StompboxError
-from stompbox.spark.link import Link
+from stompbox.spark.link import SparkLink
 from stompbox.spark.options import Target
 from stompbox.spark.requests import tell_progress
 
@@ -58,7 +58,7 @@ class Teller(threading.Thread):
         self._pipeline: Final = pipeline
         self._told: Final = told
         self._changed: Final = changed
-        self._link: Final = Link(replace(target, reconnect_timeout=0.0, request_timeout=ANSWER_WITHIN))
+        self._link: Final = SparkLink(replace(target, reconnect_timeout=0.0, request_timeout=ANSWER_WITHIN))
         self._ending: Final = threading.Event()
         self._pause = EVERY
         self.refusal: StompboxError | None = None

@@ -53,7 +53,7 @@ _NO_FORM: Final = "\ufffd"
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class FrameLimits:
     """STOMP 1.2, Size Limits: a server may limit what a frame allocates. Octets, except `headers`."""
 
     head: int = 64 * 1024  # command and headers together
@@ -99,7 +99,7 @@ class Decoder(Generic[R]):
         "may_stream", "runs", "version",
     )  # fmt: skip
 
-    def __init__(self, commands: frozenset[str] = CLIENT_COMMANDS, limits: Limits = Limits()) -> None:
+    def __init__(self, commands: frozenset[str] = CLIENT_COMMANDS, limits: FrameLimits = FrameLimits()) -> None:
         self.commands = _by_octets(commands)
         self.limits = limits
         self.version: Version = V10

@@ -24,7 +24,7 @@ from stompbox.stomp.frames import CLIENT_COMMANDS, COMMANDS_WITH_BODY, Frame, qu
 from stompbox.stomp.versions import SUPPORTED, V10, VERSIONS, Version
 
 
-class State(Enum):
+class SessionState(Enum):
     NEW = "waits for CONNECT"
     CONNECTING = "has said CONNECT and got no CONNECTED yet"
     OPEN = "is connected"
@@ -36,9 +36,9 @@ _FIRST: Final = ("CONNECT", "STOMP")
 # (state, command) -> state; what is not here is refused
 LEGAL: Final = MappingProxyType(
     {
-        **{(State.NEW, command): State.CONNECTING for command in _FIRST},
-        **{(State.OPEN, command): State.OPEN for command in CLIENT_COMMANDS if command not in (*_FIRST, "DISCONNECT")},
-        (State.OPEN, "DISCONNECT"): State.ENDING,
+        **{(SessionState.NEW, command): SessionState.CONNECTING for command in _FIRST},
+        **{(SessionState.OPEN, command): SessionState.OPEN for command in CLIENT_COMMANDS if command not in (*_FIRST, "DISCONNECT")},
+        (SessionState.OPEN, "DISCONNECT"): SessionState.ENDING,
     }
 )
 
@@ -60,7 +60,7 @@ class Session:
     __slots__ = ("allow_bodies", "allow_transacted_subscriptions", "makes_ids", "state", "version")
 
     def __init__(self, *, allow_bodies: bool = False, allow_transacted_subscriptions: bool = False, makes_ids: bool = False) -> None:
-        self.state = State.NEW
+        self.state = SessionState.NEW
         self.version: Version = V10
         self.allow_bodies = allow_bodies
         self.allow_transacted_subscriptions = allow_transacted_subscriptions
@@ -78,24 +78,24 @@ class Session:
 
     def open(self) -> None:
         """CONNECTED is written: from now on frames are obeyed."""
-        assert self.state is State.CONNECTING, self.state
-        self.state = State.OPEN
+        assert self.state is SessionState.CONNECTING, self.state
+        self.state = SessionState.OPEN
 
     @property
     def is_open(self) -> bool:
-        return self.state is State.OPEN
+        return self.state is SessionState.OPEN
 
     def require_open(self, command: str) -> None:
         """Raises IllegalFrame for what comes in another form than frames (see the head of this file) before CONNECTED or at the end."""
-        if self.state is not State.OPEN:
+        if self.state is not SessionState.OPEN:
             self._refuse(command)
 
     def _refuse(self, command: str) -> None:
-        if self.state is State.NEW:
+        if self.state is SessionState.NEW:
             raise IllegalFrame("not-connected", f"{command} before CONNECT; the first frame must be CONNECT or STOMP", closes=True)
-        if self.state is State.CONNECTING:
+        if self.state is SessionState.CONNECTING:
             raise IllegalFrame("not-connected", f"{command} before CONNECTED", closes=True)
-        if self.state is State.OPEN:
+        if self.state is SessionState.OPEN:
             raise IllegalFrame("already-connected", f"{command} on a connection that is connected already", closes=True)
         raise IllegalFrame("disconnected", f"{command} after DISCONNECT", closes=True)
 

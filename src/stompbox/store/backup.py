@@ -22,9 +22,9 @@ from stompbox.store import watermark
 from stompbox.store.base import Commit
 from stompbox.store.check import damage
 from stompbox.store.folder import DATABASE, JOURNAL, LOCK, lock_folder, make_file, prepare_folder, store_error, sync_folder
+from stompbox.store.inspection import database_of, looking
 from stompbox.store.journal import content
 from stompbox.store.journaled import complete
-from stompbox.store.looking import database_of, looking
 from stompbox.store.sqlite import SqliteStore
 
 PARTIAL: Final = "partial"  # a folder in the copy's folder; the copy is made in it

@@ -19,7 +19,7 @@ from stompbox.errors import StoreError
 from stompbox.incarnations import INCARNATIONS, UNTOLD, Incarnations, incarnations_of
 from stompbox.store import chunks, schema, watermark
 from stompbox.store.folder import DATABASE
-from stompbox.store.looking import looking
+from stompbox.store.inspection import looking
 from stompbox.store.losses import Losses
 from stompbox.store.parts import damaged_bodies
 from stompbox.store.rows import Rows

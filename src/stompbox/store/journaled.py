@@ -30,8 +30,8 @@ from stompbox.store import watermark
 from stompbox.store.base import NOWHERE, Commit, Part, Recovered, StoredChunk
 from stompbox.store.chunks import decode, head, shape_bytes, shape_of
 from stompbox.store.folder import DATABASE
+from stompbox.store.inspection import looking
 from stompbox.store.journal import IDENTITY, LARGEST, Found, Journal, content, examined, identity_of
-from stompbox.store.looking import looking
 from stompbox.store.losses import kept, write_back
 from stompbox.store.rows import Rows
 from stompbox.store.sqlite import SqliteStore

@@ -18,7 +18,7 @@ from stompbox.ranges import Ranges
 from stompbox.store.base import Delivered, Recovered, StoredCursor, StoredLog
 from stompbox.store.changes import Changes, CursorState, LogState, still_counted
 from stompbox.store.schema import DROPPED, checksum
-from stompbox.store.totals import KEY, SINCE, State
+from stompbox.store.totals import KEY, SINCE, JournalState
 
 # The last two: where the oldest chunk of the log ends, and the newest. Both come from the index.
 _LOGS: Final = """
@@ -159,7 +159,7 @@ class Rows:
             self._check(said, "entry", kind, key, value, keys=2)
             yield (kind, key), value
 
-    def state(self) -> State | None:
+    def state(self) -> JournalState | None:
         """None in a file of an older version. Raises StoreError `data-corrupt` where it is missing."""
         found = self._execute("SELECT checksum, value FROM entry WHERE kind = ? AND key = ?", KEY).fetchone()
         if found is None:
@@ -169,9 +169,9 @@ class Rows:
             raise StoreError("data-corrupt", f"{self._file}: row {' '.join(KEY)} of table entry is missing")
         said, value = found
         self._check(said, "entry", *KEY, value, keys=2)
-        return msgpack.decode(value, type=State)
+        return msgpack.decode(value, type=JournalState)
 
-    def put_state(self, state: State) -> None:
+    def put_state(self, state: JournalState) -> None:
         self.put_entry(*KEY, msgpack.encode(state))
 
     def put_entry(self, kind: str, key: str, value: bytes | None) -> None:

@@ -35,7 +35,7 @@ from typing import Final
 from msgspec import msgpack
 
 from stompbox.errors import StoreError
-from stompbox.store.totals import KEY, State, counted
+from stompbox.store.totals import KEY, JournalState, counted
 
 APPLICATION_ID: Final = 0x53544F42
 SCHEMA_VERSION: Final = 4
@@ -162,7 +162,7 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
 def _count(connection: sqlite3.Connection) -> None:
     """The state of what was made or brought up to date."""
     found = connection.execute("SELECT value FROM entry WHERE kind = ? AND key = ?", KEY).fetchone()
-    state = msgpack.decode(found[0], type=State) if found is not None else State()
+    state = msgpack.decode(found[0], type=JournalState) if found is not None else JournalState()
     state.totals, state.schema = counted(connection), outline(connection)
     packed = msgpack.encode(state)
     put = "INSERT OR REPLACE INTO entry (kind, key, checksum, value) VALUES (?, ?, ?, ?)"

@@ -40,7 +40,7 @@ from stompbox.store.parts import Parts, read_part
 from stompbox.store.reading import first_since, parts_of, read_chunks, size_of
 from stompbox.store.rows import Rows
 from stompbox.store.schema import DROPPED, PAGE
-from stompbox.store.totals import Counted, State, counted
+from stompbox.store.totals import Counted, JournalState, counted
 from stompbox.store.watermark import Watermark
 
 CHUNK_BYTES: Final = 1 << 20  # a chunk is read, decoded and deleted whole; larger ones gain nothing (bench/store.py)
@@ -99,7 +99,7 @@ class SqliteStore:
         """`suspect`: a copy of the write-ahead log, which stays when something is missing."""
         schema.prepare(self._db, self.file, synchronous=self._synchronous)
         self._verifying: Verifying | None = look_when_opening(self._db, self.file, self.losses)
-        self._state = self._rows.state() or State()
+        self._state = self._rows.state() or JournalState()
         self._refuse_lost(suspect)
         if self.losses.are_accepted:  # what there is from now on is what is there
             self._state.totals, self._state.schema = counted(self._db), schema.outline(self._db)
@@ -300,7 +300,7 @@ class SqliteStore:
         try:
             yield
             if is_commit or self._counted.has_changed:
-                self._rows.put_state(State(number, self._counted.totals, self._state.schema))
+                self._rows.put_state(JournalState(number, self._counted.totals, self._state.schema))
             else:
                 number -= 1
             self._db.execute("COMMIT")

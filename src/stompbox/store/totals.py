@@ -45,7 +45,7 @@ def counted(connection: sqlite3.Connection) -> Totals:
     return Totals(list(chunks), list(parts))
 
 
-class State(Struct, array_like=True):
+class JournalState(Struct, array_like=True):
     """Kept in the catalogue, and written with each transaction: beside the journal's own entries, so on a page that is written anyway."""
 
     transactions: int = 0

@@ -11,7 +11,7 @@ import pytest
 
 from stompbox.errors import Refused
 from stompbox.server.requests import dispatch
-from stompbox.server.requests.replies import Answer
+from stompbox.server.requests.replies import Reply
 from stompbox.stomp.frames import Frame
 from stompbox.stomp.versions import VERSIONS
 
@@ -25,7 +25,7 @@ def served(monkeypatch: pytest.MonkeyPatch, name: str) -> tuple[bytes, int]:
         session=SimpleNamespace(version=VERSIONS["1.2"]), write_out=lambda: None,
     )  # fmt: skip
 
-    async def handler(*_: object) -> Answer:
+    async def handler(*_: object) -> Reply:
         nonlocal asked
         asked += 1
         if broker.permissions == "new":

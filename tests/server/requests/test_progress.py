@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from stompbox.errors import Refused
-from stompbox.server.requests.progress import KEPT, Progress, State, Step, Told
+from stompbox.server.requests.progress import KEPT, Progress, Step, StepState, Told
 
 HERE = {1}  # sessions that are there
 
 
-def told(step: str, state: State = State.RUNNING, *, user: str = "u", at: int = 0, session: int = 1, rows: int = 0) -> Told:
+def told(step: str, state: StepState = StepState.RUNNING, *, user: str = "u", at: int = 0, session: int = 1, rows: int = 0) -> Told:
     return Told(user, "p", Step(step, "archive", state, rows=rows), (), session, at)
 
 
@@ -32,21 +32,21 @@ def test_what_is_told_takes_the_place_of_what_was_told() -> None:
 @pytest.mark.parametrize(("most", "most_of_user"), [(3, 9), (9, 3)])
 def test_what_is_over_or_lost_makes_room_the_oldest_first(most: int, most_of_user: int) -> None:
     progress = Progress(most=most, most_of_user=most_of_user)
-    progress.tell("p", [told("going"), told("done", State.DONE), told("lost", session=2)], HERE)
+    progress.tell("p", [told("going"), told("done", StepState.DONE), told("lost", session=2)], HERE)
     progress.tell("p", [told("new")], HERE)
     assert steps(progress) == ["going", "lost", "new"]
     progress.tell("p", [told("newer")], HERE)
     assert steps(progress) == ["going", "new", "newer"]
     with pytest.raises(Refused, match="these are all under way") as refused:
-        progress.tell("p", [told("new", State.DONE), told("newest"), told("too-many")], HERE)
+        progress.tell("p", [told("new", StepState.DONE), told("newest"), told("too-many")], HERE)
     assert refused.value.code == "too-many-steps"
     assert steps(progress) == ["going", "new", "newer"], "nothing is kept of what was refused"
-    assert progress.told["u", "p", "new"].step.state is State.RUNNING
+    assert progress.told["u", "p", "new"].step.state is StepState.RUNNING
 
 
 def test_one_user_cannot_push_out_another() -> None:
     progress = Progress(most_of_user=1)
-    progress.tell("p", [told("a", State.DONE, user="v")], HERE)
+    progress.tell("p", [told("a", StepState.DONE, user="v")], HERE)
     progress.tell("p", [told("b")], HERE)
     with pytest.raises(Refused):
         progress.tell("p", [told("c")], HERE)
@@ -68,9 +68,10 @@ def test_what_nobody_speaks_of_is_forgotten() -> None:
 @pytest.mark.parametrize(
     ("state", "session", "shown"),
     [
-        (State.RUNNING, 1, "running"), (State.WAITING, 1, "waiting"), (State.RUNNING, 2, "lost"), (State.WAITING, 2, "lost"),
-        (State.DONE, 2, "done"), (State.FAILED, 2, "failed"), (State.STOPPED, 2, "stopped"),
+        (StepState.RUNNING, 1, "running"), (StepState.WAITING, 1, "waiting"), (StepState.RUNNING, 2, "lost"),
+        (StepState.WAITING, 2, "lost"),
+        (StepState.DONE, 2, "done"), (StepState.FAILED, 2, "failed"), (StepState.STOPPED, 2, "stopped"),
     ],
 )  # fmt: skip
-def test_a_step_is_lost_when_its_connection_went_before_it_was_over(state: State, session: int, shown: str) -> None:
+def test_a_step_is_lost_when_its_connection_went_before_it_was_over(state: StepState, session: int, shown: str) -> None:
     assert told("a", state, session=session).state(HERE) == shown

@@ -246,13 +246,13 @@ def _require(connection: Sender, destination: Destination, keys: Keys) -> None:
 
 def _require_dead_letters(connection: Sender, address: str, name: str) -> None:
     """Who says where dead letters go sends them there."""
-    permissions, placed = connection.broker.permissions, connection.names.placed(name)
-    if placed == address:
+    permissions, qualified = connection.broker.permissions, connection.names.qualified(name)
+    if qualified == address:
         raise IllegalFrame("bad-queue-argument", f"header {ROUTING_KEY} is {name[:80]!r}: dead letters cannot go to where they come from")
-    permissions.require(connection.user, Right.SEND, placed)
-    if placed not in connection.broker.engine.addresses:
-        permissions.require(connection.user, Right.CREATE_ADDRESS, placed)
-        permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, placed)
+    permissions.require(connection.user, Right.SEND, qualified)
+    if qualified not in connection.broker.engine.addresses:
+        permissions.require(connection.user, Right.CREATE_ADDRESS, qualified)
+        permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, qualified)
 
 
 def _is_queue(connection: Sender, destination: Destination) -> bool:
@@ -271,10 +271,10 @@ def named(connection: Sender, headers: Mapping[str, str], destinations: tuple[De
     if not given or not is_one or connection.names.wildcards.is_wild(given) or "::" in given or "," in given:
         raise IllegalFrame("bad-queue-argument", f"header {QUEUE_NAME} is {given[:80]!r}; it names a queue of one topic")
     if _is_queue(connection, alone):
-        if connection.names.placed(given) != alone.address:
+        if connection.names.qualified(given) != alone.address:
             raise IllegalFrame("bad-queue-argument", f"header {QUEUE_NAME} is {given[:80]!r}, and the destination is another queue")
         return destinations
-    return (replace(alone, queue=connection.names.placed(given), routing=MULTICAST),)
+    return (replace(alone, queue=connection.names.qualified(given), routing=MULTICAST),)
 
 
 def require_its_own(headers: Mapping[str, str], destinations: tuple[Destination, ...], space: str) -> None:

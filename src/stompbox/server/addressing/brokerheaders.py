@@ -49,7 +49,7 @@ def spelled(number: int) -> bytes:
     return b"STOMP%d" % number
 
 
-class Stamps:
+class AddedHeaders:
     """Of one connection. `user` is its login, which MESSAGE carries where `shows_user`; without one it may not send where `needs_user`.
     `numbers` are the broker's, each given once."""
 

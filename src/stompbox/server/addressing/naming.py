@@ -61,7 +61,7 @@ class Names:
         """A text for the client, which knows nothing of spaces."""
         return text.replace(self.space, "") if self.space else text
 
-    def placed(self, name: str) -> str:
+    def qualified(self, name: str) -> str:
         """A name as the broker has it. Raises IllegalFrame for one that nobody may say."""
         require_free(name, name)
         return self.space + name

@@ -41,8 +41,8 @@ def addressed(
     targets = [reach(connection, destination) for destination in route.destinations]
     if route.reply is not None:
         shape = answered(connection, shape, route.reply)
-    if connection.stamps is not None:
-        shape, columns = connection.stamps.with_ids(shape, columns, len(bodies))
+    if connection.added_headers is not None:
+        shape, columns = connection.added_headers.with_ids(shape, columns, len(bodies))
     return [
         (address, Run(shape, bodies, columns, routing=routing, sender=connection.session_id, queue=queue))
         for address, routing, queue in targets

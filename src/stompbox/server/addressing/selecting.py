@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Final
 
-from stompbox.selectors import Limits, Selector
+from stompbox.selectors import Selector, SelectorLimits
 from stompbox.stomp.frames import Frame
 
 if TYPE_CHECKING:
@@ -39,6 +39,6 @@ def compiling(connection: Sender, frame: Frame) -> Generator[None, None, Selecto
     return connection.broker.selectors.compiling(text, connection.user.name, conversion=conversion, limits=_limits(connection))
 
 
-def _limits(connection: Sender) -> Limits:
+def _limits(connection: Sender) -> SelectorLimits:
     options = connection.options
-    return Limits(length=options.max_selector_length, terms=options.max_selector_terms, depth=options.max_selector_depth)
+    return SelectorLimits(length=options.max_selector_length, terms=options.max_selector_terms, depth=options.max_selector_depth)

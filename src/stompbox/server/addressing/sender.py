@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Protocol
 from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.destinations import Destination
 from stompbox.message import Shape
-from stompbox.server.seam import Client
+from stompbox.server.seam import ClientConnection
 
 if TYPE_CHECKING:
-    from stompbox.server.addressing.brokerheaders import Stamps
+    from stompbox.server.addressing.brokerheaders import AddedHeaders
     from stompbox.server.addressing.naming import Names
     from stompbox.server.addressing.transforming import Transform
 
 
-class Sender(Client, Protocol):
-    stamps: Stamps | None
+class Sender(ClientConnection, Protocol):
+    added_headers: AddedHeaders | None
     transform: Transform | None
     answered: dict[Shape, Shape]
 

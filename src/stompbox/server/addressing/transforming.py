@@ -34,7 +34,7 @@ class Way(Enum):
 
 
 @dataclass(slots=True)
-class Letter:
+class TransformedMessage:
     """A message under way: change `headers` and `body` in place. `forbidden` holds headers whose names JMS does not allow, where
     `checkPropertyNames` asks; what is not put into `headers` is gone. `user` is the login of the sender, or of who gets it."""
 
@@ -45,7 +45,7 @@ class Letter:
     forbidden: dict[str, str] = field(default_factory=dict)
 
 
-Transform = Callable[[Letter], object]
+Transform = Callable[[TransformedMessage], object]
 
 
 def load_transform(name: str) -> Transform:
@@ -61,7 +61,7 @@ def load_transform(name: str) -> Transform:
     return transform
 
 
-def apply(transform: Transform, letter: Letter) -> Letter:
+def apply(transform: Transform, letter: TransformedMessage) -> TransformedMessage:
     """The letter as the function leaves it. Raises Refused when that raises, or leaves what is no message."""
     try:
         transform(letter)
@@ -83,7 +83,7 @@ def inward(transform: Transform, frame: Frame, user: str, *, checks_names: bool)
     """A SEND as the transformer wants it."""
     headers = {name: value for name, value in frame.headers.items() if name not in _KEPT}
     forbidden = {name: headers.pop(name) for name in list(headers) if checks_names and not is_property(name)}
-    letter = apply(transform, Letter(Way.IN, headers, frame.body, user, forbidden))
+    letter = apply(transform, TransformedMessage(Way.IN, headers, frame.body, user, forbidden))
     kept = {name: value for name, value in frame.headers.items() if name in _KEPT}
     return Frame("SEND", {**letter.headers, **kept}, letter.body)
 
@@ -101,7 +101,7 @@ def for_diverts(name: str) -> Callable[[Run, int], Run]:
 def _changed(transform: Transform, way: Way, run: Run, index: int, user: str) -> Run:
     if run.is_large:
         raise Refused("transformer-failed", f"a body of {len(run.bodies[index])} bytes is in the store, where no divert sees it")
-    letter = apply(transform, Letter(way, run.headers(index), run.bodies[index], user))
+    letter = apply(transform, TransformedMessage(way, run.headers(index), run.bodies[index], user))
     headers = {name: value for name, value in letter.headers.items() if name not in BROKER_HEADERS}
     if run.shape.has_length:
         headers["content-length"] = str(len(letter.body))

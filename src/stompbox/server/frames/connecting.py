@@ -15,7 +15,7 @@ from stompbox.config.spaces import MARK, is_inside
 from stompbox.errors import IllegalFrame, Refused, StompboxError
 from stompbox.security import CERTIFICATE, User
 from stompbox.server import notifications
-from stompbox.server.addressing.brokerheaders import Stamps
+from stompbox.server.addressing.brokerheaders import AddedHeaders
 from stompbox.server.frames import uploads
 from stompbox.server.hosts import admit
 from stompbox.server.logins import Login
@@ -92,7 +92,7 @@ def _connected(connection: Speaker, frame: Frame, agreement: Agreement, login: L
     connection.decoder.logged_in = True
     if connection.transform is None:  # which looks at each frame by itself
         connection.decoder.runs = broker.reader(version.name, options)
-    connection.stamps = _stamps(connection)
+    connection.added_headers = _stamps(connection)
     uploads.prepare(connection)
     headers = {"version": version.name, "session": f"{broker.engine.epoch}-{connection.session_id}"}
     if version.heart_beats:
@@ -108,10 +108,10 @@ def _connected(connection: Speaker, frame: Frame, agreement: Agreement, login: L
     notifications.tell(connection, Event.CONNECTION_CREATED)
 
 
-def _stamps(connection: Speaker) -> Stamps | None:
+def _stamps(connection: Speaker) -> AddedHeaders | None:
     """What becomes of the headers of its SENDs, if anything."""
     configuration = connection.broker.configuration
-    stamps = Stamps(
+    stamps = AddedHeaders(
         connection.options, connection.user.name, connection.broker.numbers,
         shows_user=configuration.populate_validated_user, needs_user=configuration.reject_empty_validated_user,
     )  # fmt: skip

@@ -43,7 +43,7 @@ def send(connection: Speaker, frame: Frame) -> Iterator[None] | None:
         frame = inward(connection.transform, frame, connection.user.name, checks_names=connection.options.check_property_names)
     receipt = frame.headers.get("receipt")
     receipts = [] if receipt is None else [escape(receipt, connection.session.version).encode()]
-    with connection.looking("the headers of a SEND were looked at"):
+    with connection.changing_nothing("the headers of a SEND were looked at"):
         shape = shape_of(frame.headers)
     return sends(connection, Sends(shape, [frame.body], (), receipts, frame.headers.get("transaction")))
 
@@ -61,7 +61,7 @@ def sends(connection: Speaker, event: Sends) -> Iterator[None] | None:
     shape = event.shape
     route = shape.routes.get(connection.names)
     if route is None or shape.special is not None:
-        with connection.looking("the headers of a SEND were looked at"):
+        with connection.changing_nothing("the headers of a SEND were looked at"):
             if shape.special is not None:
                 expiry.check(shape, connection.broker.engine.now)
             if route is None and shape.destination != DESTINATION:
@@ -69,7 +69,7 @@ def sends(connection: Speaker, event: Sends) -> Iterator[None] | None:
     if route is None:
         _requests(connection, event)
         return None
-    if not route.is_plain or connection.stamps is not None:
+    if not route.is_plain or connection.added_headers is not None:
         return _send_with_care(connection, event, route)
     try:
         address, routing, queue = reach(connection, route.destinations[0])
@@ -107,8 +107,8 @@ def _requests(connection: Speaker, event: Sends) -> None:
 def _send_with_care(connection: Speaker, event: Sends, route: Route) -> Iterator[None] | None:
     """The same for all that is not plain. What can be refused is found out before anything is sent."""
     engine = connection.broker.engine
-    with connection.looking("the headers of a SEND were looked at"):
-        shape = event.shape if connection.stamps is None else connection.stamps.on(event.shape, engine.now)
+    with connection.changing_nothing("the headers of a SEND were looked at"):
+        shape = event.shape if connection.added_headers is None else connection.added_headers.on(event.shape, engine.now)
         require_all(connection, route)
     try:
         runs = addressed(connection, shape, route, event.bodies, event.columns)

@@ -19,7 +19,7 @@ from stompbox.stomp.runs import Reader
 
 
 class Timeouts(Protocol):
-    """Open transactions that end after `timeout` ms (timeouts.py)."""
+    """Open transactions that end after `timeout` ms (transactions.py)."""
 
     timeout: int
 

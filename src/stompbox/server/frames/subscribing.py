@@ -58,7 +58,7 @@ def subscribe(connection: Speaker, frame: Frame) -> Iterator[None] | None:
         raise Refused("too-many-subscriptions", f"a connection has no more than {options.max_subscriptions} subscriptions")
     if is_long(connection, frame):
         return _compiled_first(connection, frame)
-    with connection.looking("the headers of a SUBSCRIBE were looked at"):
+    with connection.changing_nothing("the headers of a SUBSCRIBE were looked at"):
         destinations = streams.as_asked(frame, connection.names.parse(headers["destination"], headers.get("subscription-type")))
         destinations = arguments.named(connection, headers, destinations)
         asked = connection.names.keys_of(streams.without_filter(headers, destinations))
@@ -80,7 +80,7 @@ def subscribe(connection: Speaker, frame: Frame) -> Iterator[None] | None:
 
 
 def _compiled_first(connection: Speaker, frame: Frame) -> Iterator[None]:
-    with connection.looking("the selector of a SUBSCRIBE was compiled"):
+    with connection.changing_nothing("the selector of a SUBSCRIBE was compiled"):
         selector = yield from compiling(connection, frame)
     yield
     steps = None if connection.is_ended else subscribe(connection, frame)
@@ -381,7 +381,7 @@ def _client_id(connection: Speaker) -> str:
 
 def _user_id(connection: Speaker) -> str:
     """What stands for the client-id where a durable subscription is a user's."""
-    return durables.USER + connection.names.placed(connection.user.name)
+    return durables.USER + connection.names.qualified(connection.user.name)
 
 
 # UNSUBSCRIBE

@@ -1,21 +1,31 @@
-"""BEGIN, COMMIT and ABORT."""
+"""BEGIN, COMMIT and ABORT, and what is open for too long or only in a transaction.
+
+Transacted subscriptions, as OpenMQ has them, get messages only while a transaction is open: SUBSCRIBE names an open one, after its COMMIT
+or ABORT delivery pauses until the next BEGIN, which starts again with what was not consumed. Without acknowledgements (ack:auto) a COMMIT
+consumes all that was sent until then.
+
+A transaction that is open for longer than `transaction-timeout` is aborted, as in Artemis. The client learns of it when it names the
+transaction again, by an ERROR of its own code; then the name is free.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from stompbox.broker import transactions
 from stompbox.broker.addresses.fanout import finishing
+from stompbox.broker.queues.consumer import Consumer
+from stompbox.broker.subscriptions.subscribers import start
+from stompbox.broker.timers import Alarm
 from stompbox.broker.transactions import Transaction, committing, is_long
 from stompbox.errors import IllegalFrame, Refused
-from stompbox.server.frames import transacted
 from stompbox.server.revoking import require_still
 from stompbox.stomp.frames import Frame
 
 if TYPE_CHECKING:
-    from stompbox.server.frames.speaker import Speaker
-
+    from stompbox.server.frames.speaker import FramesCore, Speaker
 
 def transaction_of(connection: Speaker, name: str) -> Transaction:
     found = connection.transactions.get(name)
@@ -41,7 +51,7 @@ def begin(connection: Speaker, frame: Frame) -> None:
     connection.timed_out.pop(name, None)
     connection.broker.timeouts.begun(connection, transaction)
     connection.answer(frame, waits=False)
-    transacted.resume(connection)
+    _resume(connection)
 
 
 def commit(connection: Speaker, frame: Frame) -> Iterator[None]:
@@ -53,14 +63,14 @@ def commit(connection: Speaker, frame: Frame) -> Iterator[None]:
         raise
     engine = connection.broker.engine
     _end(connection, transaction)
-    transacted.consume(connection, transaction)
+    _consume(connection, transaction)
     try:
         if is_long(transaction):
             waits = yield from committing(engine, transaction, is_answered="receipt" in frame.headers)
         else:
             waits = engine.commit(transaction, is_answered="receipt" in frame.headers)
     finally:
-        transacted.give_back(connection)
+        _give_back(connection)
     connection.reading.has_sent = bool(transaction.sends)
     is_in_trouble = engine.trouble is not None
     for address, run in transaction.sends:
@@ -75,7 +85,7 @@ def abort(connection: Speaker, frame: Frame) -> Iterator[None]:
     connection.answer(frame, waits=False)
 
 
-def time_out(connection: Speaker, transaction: Transaction) -> None:
+def _time_out(connection: Speaker, transaction: Transaction) -> None:
     """The broker aborts it; the client is told when it comes back to it."""
     connection.broker.turns.run(_undoing(connection, transaction), lambda: None)
     if len(connection.timed_out) >= connection.options.max_transactions:
@@ -86,7 +96,7 @@ def time_out(connection: Speaker, transaction: Transaction) -> None:
 def _undoing(connection: Speaker, transaction: Transaction) -> Iterator[None]:
     _end(connection, transaction)
     yield from transactions.aborting(connection.broker.engine, transaction, is_failure=False)
-    transacted.give_back(connection)
+    _give_back(connection)
 
 
 def _end(connection: Speaker, transaction: Transaction) -> None:
@@ -94,4 +104,83 @@ def _end(connection: Speaker, transaction: Transaction) -> None:
     del connection.transactions[transaction.name]
     connection.doubtful.discard(transaction)
     connection.broker.timeouts.ended(transaction)
-    transacted.pause(connection)
+    _pause(connection)
+
+
+# Transacted subscriptions
+
+
+def _resume(connection: Speaker) -> None:
+    """BEGIN."""
+    for consumer in _of(connection):
+        start(consumer)
+
+
+def _pause(connection: Speaker) -> None:
+    """COMMIT or ABORT, before anything else: nothing more is handed out."""
+    for consumer in _of(connection):
+        consumer.is_started = False
+
+
+def _consume(connection: Speaker, transaction: Transaction) -> None:
+    """COMMIT: what was sent without being acknowledged one by one belongs to it."""
+    for consumer in _of(connection):
+        if connection.transacted[consumer]:
+            sent = connection.broker.engine.take_written(consumer)
+            if sent:
+                transaction.acked.append((consumer, sent))
+
+
+def _give_back(connection: Speaker) -> None:
+    """After COMMIT or ABORT: what is not consumed goes back, until the next BEGIN."""
+    for consumer in _of(connection):
+        connection.broker.engine.take_back(consumer)
+
+
+def _of(connection: Speaker) -> list[Consumer]:
+    for consumer in [consumer for consumer in connection.transacted if consumer.is_closed]:
+        del connection.transacted[consumer]
+    return list(connection.transacted)
+
+
+# Transactions that are open for too long
+
+
+log = logging.getLogger("stompbox.connection")
+
+
+class Timeouts:
+    """The open transactions of all connections, the oldest first. `timeout` in ms; -1: none."""
+
+    def __init__(self, broker: FramesCore, timeout: int) -> None:
+        self.engine = broker.engine
+        self.timeout = timeout
+        self._open: dict[Transaction, tuple[Speaker, int]] = {}
+        self._alarm = Alarm(broker.engine.timers, self._look)
+
+    def begun(self, connection: Speaker, transaction: Transaction) -> None:
+        if self.timeout >= 0:
+            until = self.engine.now + self.timeout
+            self._open[transaction] = connection, until
+            self._alarm.by(until)
+
+    def change(self, timeout: int) -> None:
+        """For transactions that begin from now on."""
+        self.timeout = timeout
+
+    def ended(self, transaction: Transaction) -> None:
+        self._open.pop(transaction, None)
+
+    def _look(self) -> None:
+        """What is due ends; then it is the turn of the oldest that is left."""
+        while self._open:
+            transaction, (connection, until) = next(iter(self._open.items()))
+            if until > self.engine.now:
+                self._alarm.by(until)
+                return
+            text = "%s: transaction %r was open for %d ms and is aborted (transaction-timeout)"
+            log.warning(text, connection.name, transaction.name, self.timeout, extra={"code": "transaction-timeout"})
+            _time_out(connection, transaction)
+
+    def __repr__(self) -> str:
+        return f"<Timeouts {len(self._open)} open, {self.timeout} ms>"

@@ -134,8 +134,8 @@ def _check(connection: Speaker, frame: Frame) -> None:
     shape, now = shape_of(frame.headers), connection.broker.engine.now
     if shape.special is not None:
         expiry.check(shape, now)
-    if connection.stamps is not None:
-        connection.stamps.on(shape, now)
+    if connection.added_headers is not None:
+        connection.added_headers.on(shape, now)
     require_all(connection, connection.names.route(shape))
     if "transaction" in frame.headers:
         transaction_of(connection, frame.headers["transaction"])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from stompbox.server.addressing.sender import Sender
 from stompbox.server.outgoing import Stream
-from stompbox.server.seam import Core, Held
+from stompbox.server.seam import Core, Kept
 from stompbox.stomp.frames import Frame
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ class RequestsCore(Core, Protocol):
     progress: Progress | None
 
 
-class Waiting(Held, Protocol):
+class Asked(Kept, Protocol):
     """Requests that wait for their answers."""
 
     def take(self, frame: Frame) -> None: ...
@@ -29,10 +29,10 @@ class Waiting(Held, Protocol):
 
 
 class Asker(Sender, Protocol):
-    requests: Waiting | None
+    requests: Asked | None
 
     @property
     def broker(self) -> RequestsCore: ...
     def stream(self, stream: Stream) -> None: ...
-    def looking(self, doing: str) -> AbstractContextManager[None]:
+    def changing_nothing(self, doing: str) -> AbstractContextManager[None]:
         """What is done in here changes nothing: a fault in it ends this connection alone."""

@@ -20,8 +20,8 @@ from stompbox.server.outgoing import PORTION, Portions
 from stompbox.server.pressure import Reason
 from stompbox.server.requests.fetching import describe, fetch, offset_at
 from stompbox.server.requests.grouping import group_commit, group_delete, group_list, group_open, group_reset
-from stompbox.server.requests.operations import block, disable, enable, pause, resume, unblock
-from stompbox.server.requests.replies import DESTINATION, Answer, Handler
+from stompbox.server.requests.pausing import block, disable, enable, pause, resume, unblock
+from stompbox.server.requests.replies import DESTINATION, Handler, Reply
 from stompbox.server.requests.schedules import schedules, unschedule
 from stompbox.server.requests.sinks import discard, publish, sink_delete, stage
 from stompbox.stomp.codec import encode_headers
@@ -37,7 +37,7 @@ LARGE: Final = 1 << 20  # octets of requests, beyond which nothing more is read 
 MOST_WAITING: Final = 16  # requests of one connection; beyond, it is not read
 
 
-async def progress(connection: Asker, frame: Frame) -> Answer:
+async def progress(connection: Asker, frame: Frame) -> Reply:
     from stompbox.server.requests.progress import progress as told  # most brokers are never told of any
 
     return await told(connection, frame)

@@ -1,41 +1,53 @@
-"""Requests about logs: which there are, ranges of them, where a time is. Reading needs the right `consume` on each address."""
+"""Requests about logs: which there are, ranges of them, where a time is. Reading needs the right `consume` on each address.
+
+A `fetch` with a selector leaves out what that does not take before it travels. The selector is asked once per shape where the shape
+decides: a chunk whose shapes all agree is not taken apart, and of others the runs that it takes are copied as they lie there, in stretches.
+Where headers vary from message to message it is asked once for each set of values that a run has, and only where it looks at times, sizes
+or bodies once per message. That happens in a thread beside the loop, so it reads nothing that the engine changes.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import struct
+from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.destinations import Destination
 from stompbox.broker.addresses.lifetimes import matcher
 from stompbox.broker.addresses.makers import require_all
+from stompbox.broker.queues import matching
 from stompbox.broker.queues.depth import Sums
 from stompbox.broker.subscriptions import subscribers
 from stompbox.config.spaces import local
 from stompbox.errors import Refused, StoreError
 from stompbox.incarnations import Position, difference
-from stompbox.message import ANYCAST, MULTICAST
+from stompbox.message import ANYCAST, MULTICAST, Run, Shape
 from stompbox.security import Right
+from stompbox.selectors import Selector
 from stompbox.server.addressing.selecting import selector_of
 from stompbox.server.addressing.values import truth
 from stompbox.server.requests.replies import (
-    Answer,
+    Reply,
     destinations_of,
     durable,
     in_turns,
-    json_answer,
     json_object,
+    json_reply,
     number,
     offsets_in,
-    placed,
+    qualified,
     wish_in,
 )
-from stompbox.server.requests.selected import Picking
 from stompbox.stomp.frames import Frame
-from stompbox.store.chunks import decode
+from stompbox.store.base import StoredChunk
+from stompbox.store.chunks import decode, encode, tables
+from stompbox.store.extracts import extract
 
 if TYPE_CHECKING:
     from stompbox.server.requests.asker import Asker, RequestsCore
@@ -45,7 +57,7 @@ MOST_WHOLE: Final = 256 << 20  # of large bodies in one answer, when its first c
 _RECORD: Final = struct.Struct("<QII")  # before each blob: first offset, count, length
 
 
-async def describe(connection: Asker, frame: Frame) -> Answer:
+async def describe(connection: Asker, frame: Frame) -> Reply:
     """Addresses that match, or those that the body names: the lowest stored offset, the one after the last that is on disk, and which
     log it is. With `limit` so many at most, and where to continue; with `counts` what their queues and subscriptions hold."""
     broker = connection.broker
@@ -79,12 +91,12 @@ def _since(frame: Frame, wish: dict[str, Any]) -> dict[str, int] | None:
     return {name: position.offset for name, position in found.items()}
 
 
-async def _describe_named(connection: Asker, frame: Frame, wanted: dict[str, Position]) -> Answer:
+async def _describe_named(connection: Asker, frame: Frame, wanted: dict[str, Position]) -> Reply:
     """Of these, with sizes; and where those that are gone had ended, as far as that is remembered."""
     engine, permissions = connection.broker.engine, connection.broker.permissions
     found, ended = [], {}
     async for name in in_turns(connection.broker.turns, list(wanted)):
-        full = connection.names.placed(name)
+        full = connection.names.qualified(name)
         if permissions.may(connection.user, Right.CONSUME, full):
             if full in engine.addresses:
                 found.append(engine.addresses[full])
@@ -96,7 +108,7 @@ async def _describe_named(connection: Asker, frame: Frame, wanted: dict[str, Pos
 
 async def _described(
     connection: Asker, frame: Frame, found: list[Address], since: dict[str, int] | None, answer: dict[str, object]
-) -> Answer:
+) -> Reply:
     """The answer in pieces, so that no turn is long however many addresses there are."""
     await _stored(connection, found)
     await confirmed(connection, found)
@@ -212,7 +224,7 @@ def make(connection: Asker, destination: Destination) -> None:
 
 
 def _known_address(connection: Asker, frame: Frame) -> Address:
-    name = placed(connection, frame, "address")
+    name = qualified(connection, frame, "address")
     connection.broker.permissions.require(connection.user, Right.CONSUME, name)
     address = connection.broker.engine.addresses.get(name)
     if address is None:
@@ -220,7 +232,7 @@ def _known_address(connection: Asker, frame: Frame) -> Address:
     return address
 
 
-async def fetch(connection: Asker, frame: Frame) -> Answer:
+async def fetch(connection: Asker, frame: Frame) -> Reply:
     """Chunks as they are stored, from `start` on; with a selector, the messages in them that it takes."""
     address = _known_address(connection, frame)
     if number(frame, "stop") > address.log.committed:
@@ -230,7 +242,7 @@ async def fetch(connection: Asker, frame: Frame) -> Answer:
     start, stop = number(frame, "start"), min(number(frame, "stop"), end)
     most = max(1, min(number(frame, "max-bytes", MOST_BYTES), MOST_BYTES))
     selector = selector_of(connection, frame)
-    pick = Picking(selector, address).of if selector is not None else None
+    pick = SelectedChunks(selector, address).of if selector is not None else None
     committer = connection.broker.committer
     chunks = await committer.fetch(address.log.id, start, stop, most, MOST_WHOLE, pick=pick) if start < stop else []
     parts: list[bytes] = []
@@ -249,10 +261,10 @@ def _require_same(frame: Frame, address: Address, offset: int) -> None:
         raise Refused("other-incarnation", text)
 
 
-async def offset_at(connection: Asker, frame: Frame) -> Answer:
+async def offset_at(connection: Asker, frame: Frame) -> Reply:
     address = _known_address(connection, frame)
     await confirmed(connection, [address])
-    return json_answer({"offset": await offset_at_time(connection.broker, address, number(frame, "timestamp"))})
+    return json_reply({"offset": await offset_at_time(connection.broker, address, number(frame, "timestamp"))})
 
 
 async def offset_at_time(broker: RequestsCore, address: Address, timestamp: int) -> int:
@@ -270,3 +282,73 @@ async def offset_at_time(broker: RequestsCore, address: Address, timestamp: int)
                     return run.first
             at = chunk.stop
     return log.committed
+
+
+# What a selector takes
+
+
+class SelectedChunks:
+    """What a selector takes of an address's chunks, for one request."""
+
+    def __init__(self, selector: Selector, address: Address) -> None:
+        self.selector = selector
+        self.address = address.name
+        self.default_persistent = address.settings.default_persistent
+        self._verdicts: dict[Shape, bool] = {}
+
+    def of(self, chunk: StoredChunk) -> StoredChunk:
+        """The same offsets with the messages that are taken; an empty blob when there are none. Raises StoreError for a corrupt chunk."""
+        table = tables(chunk.blob, f"chunk at offset {chunk.first}")
+        verdicts = [self._verdict(shape) for shape in table.shapes]
+        if all(verdicts):
+            return chunk
+        if None not in verdicts:
+            return StoredChunk(chunk.first, chunk.count, extract(table, {at for at, taken in enumerate(verdicts) if taken}))
+        left = frozenset(index for index, verdict in enumerate(verdicts) if verdict is False)
+        kept = [part for run in decode(chunk.blob, chunk.first, left) for part in self._taken(run)]
+        return StoredChunk(chunk.first, chunk.count, encode(kept, chunk.first) if kept else b"")
+
+    def _verdict(self, shape: Shape) -> bool | None:
+        """None: the messages of the shape may differ."""
+        if not matching.is_of_shape(self.selector, shape):
+            return None
+        verdict = self._verdicts.get(shape)
+        if verdict is None:
+            verdict = self._verdicts[shape] = self.selector.matches(shape.headers, self._shared(shape))
+        return verdict
+
+    def _shared(self, shape: Shape) -> matching.Facts:
+        is_durable = self.default_persistent if shape.persistent is None else shape.persistent
+        return matching.facts_of_shape(shape, self.address, is_durable=is_durable)
+
+    def _taken(self, run: Run) -> Iterator[Run]:
+        if self._verdict(run.shape):
+            yield run
+            return
+        at = 0
+        for is_taken, group in groupby(self._each(run)):
+            stop = at + len(list(group))
+            if is_taken:
+                yield run.part(at, stop)
+            at = stop
+
+    def _each(self, run: Run) -> list[bool]:
+        """The verdict on each message of a run whose shape does not decide."""
+        selector, shared = self.selector, self._shared(run.shape)
+        if not selector.is_per_message:
+            return self._by_values(run, shared)
+        found = []
+        for index in range(len(run)):
+            body = None if run.is_large else partial(run.bodies.__getitem__, index)
+            found.append(selector.matches(run.headers(index), matching.facts_of_message(run, index, shared), body))
+        return found
+
+    def _by_values(self, run: Run, shared: matching.Facts) -> list[bool]:
+        read = [(name, column) for name, column in zip(run.shape.holes, run.columns, strict=True) if name in self.selector.headers]
+        names = [name for name, _ in read]
+        rows = list(zip(*(column for _, column in read), strict=True))
+        verdicts = {}
+        for row in set(rows):
+            varying = {name: value.decode("ascii") for name, value in zip(names, row, strict=True)}
+            verdicts[row] = self.selector.matches({**run.shape.headers, **varying}, shared)
+        return [verdicts[row] for row in rows]

@@ -22,15 +22,15 @@ from stompbox.security import Right
 from stompbox.server.owners import owner_of, require
 from stompbox.server.requests.fetching import confirmed, continued, make, offset_at_time, readable
 from stompbox.server.requests.replies import (
-    Answer,
+    Reply,
     destinations_of,
     durable,
     header,
     in_turns,
-    json_answer,
     json_object,
+    json_reply,
     offsets_in,
-    placed,
+    qualified,
     wish_in,
 )
 from stompbox.stomp.frames import Frame
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 EACH = "json:"  # before offsets by address, in the header `starting`
 
 
-async def group_open(connection: Asker, frame: Frame) -> Answer:
+async def group_open(connection: Asker, frame: Frame) -> Reply:
     """`more:true`: others of the addresses in `starting` follow, and until then only those that it names join."""
-    name = placed(connection, frame, "group")
+    name = qualified(connection, frame, "group")
     engine, permissions = connection.broker.engine, connection.broker.permissions
     wish = wish_in(frame)
     destinations = destinations_of(connection, frame, wish)
@@ -75,7 +75,7 @@ async def group_open(connection: Asker, frame: Frame) -> Answer:
     found = {local(address.name): readers.lag(address, name) for address in shown if name in address.groups}
     at = {address: lag["position"] for address, lag in found.items()}
     ids = {address: lag["incarnation"] for address, lag in found.items()}
-    return json_answer({"positions": at, "incarnations": ids, **continued(following)})
+    return json_reply({"positions": at, "incarnations": ids, **continued(following)})
 
 
 async def _joining(connection: Asker, frame: Frame, wish: dict[str, Any], patterns: list[str]) -> list[Address]:
@@ -87,7 +87,7 @@ async def _joining(connection: Asker, frame: Frame, wish: dict[str, Any], patter
         among = []  # the request before it has seen to them
     elif frame.headers.get("more") == "true":
         named = offsets_in(frame, wish.get("starting"), "starting in the body")
-        among = [addresses[full] for full in map(connection.names.placed, named) if full in addresses]
+        among = [addresses[full] for full in map(connection.names.qualified, named) if full in addresses]
     return [address async for address in in_turns(connection.broker.turns, among) if is_read(address.name)]
 
 
@@ -141,35 +141,35 @@ async def starting_at(broker: RequestsCore, text: str, addresses: list[Address])
     return lambda address: at.get(address, address.log.next)
 
 
-async def group_commit(connection: Asker, frame: Frame) -> Answer:
+async def group_commit(connection: Asker, frame: Frame) -> Reply:
     """What cannot be moved is named with a code; the rest is."""
     given = offsets_in(frame, json_object(frame, frame.body, "the body"), "the body")
-    offsets = {connection.names.placed(name): position for name, position in given.items()}
+    offsets = {connection.names.qualified(name): position for name, position in given.items()}
     for name in offsets:
         connection.broker.permissions.require(connection.user, Right.CONSUME, name)
-    name = placed(connection, frame, "group")
+    name = qualified(connection, frame, "group")
     _require_own(connection, name)
     refused = readers.commit_group(connection.broker.engine, name, offsets)
     await durable(connection)
-    return json_answer({"refused": {local(name): code for name, code in refused.items()}} if refused else {})
+    return json_reply({"refused": {local(name): code for name, code in refused.items()}} if refused else {})
 
 
-async def group_delete(connection: Asker, frame: Frame) -> Answer:
-    name = placed(connection, frame, "group")
+async def group_delete(connection: Asker, frame: Frame) -> Reply:
+    name = qualified(connection, frame, "group")
     await _require_all(connection, name)
     await delete(connection.broker, name)
     await durable(connection)
-    return json_answer({})
+    return json_reply({})
 
 
-async def group_reset(connection: Asker, frame: Frame) -> Answer:
+async def group_reset(connection: Asker, frame: Frame) -> Reply:
     """Puts the group elsewhere, on all of its addresses or on one."""
-    name = placed(connection, frame, "group")
+    name = qualified(connection, frame, "group")
     await _require_all(connection, name)
-    only = placed(connection, frame, "address") if "address" in frame.headers else ""
+    only = qualified(connection, frame, "address") if "address" in frame.headers else ""
     moved = await reset(connection.broker, name, header(frame, "starting"), only)
     await durable(connection)
-    return json_answer({"moved": moved})
+    return json_reply({"moved": moved})
 
 
 async def _require_all(connection: Asker, name: str) -> None:
@@ -216,9 +216,9 @@ async def reset(broker: RequestsCore, name: str, text: str, only: str = "") -> i
     return moved
 
 
-async def group_list(connection: Asker, frame: Frame) -> Answer:
+async def group_list(connection: Asker, frame: Frame) -> Reply:
     """Each group, or the one that is named: where it is and how far behind."""
-    wanted = placed(connection, frame, "group") if "group" in frame.headers else None
+    wanted = qualified(connection, frame, "group") if "group" in frame.headers else None
     engine = connection.broker.engine
     found: dict[str, dict[str, Any]] = {
         name: {"destinations": [local(pattern) for pattern in patterns], "addresses": {}}
@@ -232,4 +232,4 @@ async def group_list(connection: Asker, frame: Frame) -> Answer:
             for name in address.groups.keys() & found.keys():
                 found[name]["addresses"][local(address.name)] = readers.lag(address, name)
     shown = {local(name): group for name, group in found.items() if group["addresses"] or not connection.user.name}
-    return json_answer({"groups": shown})
+    return json_reply({"groups": shown})

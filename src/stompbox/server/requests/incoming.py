@@ -28,7 +28,7 @@ _PLAIN: Final = bytes(octet for octet in range(0x20, 0x7F) if octet not in b":\\
 _CODE: Final = "bad-chunk"
 
 
-class Kind(NamedTuple):
+class Alike(NamedTuple):
     """Messages of one shape: how many, octets of their bodies, and of the last one."""
 
     shape: Shape
@@ -51,14 +51,14 @@ def runs_of(blob: bytes, options: ListenerOptions | None = None) -> list[Run]:
     return found
 
 
-def kinds_of(blob: bytes, options: ListenerOptions) -> list[Kind]:
+def kinds_of(blob: bytes, options: ListenerOptions) -> list[Alike]:
     """What messages there are in a chunk, without a look at single ones. Raises as `runs_of` does."""
-    found: dict[Shape, Kind] = {}
+    found: dict[Shape, Alike] = {}
     for portion, stretches in _looked_at(blob, options):
         for shape, _, first, stop in stretches:
             sizes = portion.bodies.lengths[first:stop]
             _, messages, size, _ = found.get(shape) or (shape, 0, 0, 0)
-            found[shape] = Kind(shape, messages + len(sizes), size + sum(sizes), sizes[-1])
+            found[shape] = Alike(shape, messages + len(sizes), size + sum(sizes), sizes[-1])
     return list(found.values())
 
 

@@ -18,7 +18,7 @@ from msgspec import Meta, Struct
 from stompbox.broker.subscriptions import readers
 from stompbox.errors import IllegalFrame, Refused
 from stompbox.security import Right
-from stompbox.server.requests.replies import Answer, json_answer
+from stompbox.server.requests.replies import Reply, json_reply
 from stompbox.stomp.frames import Frame
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ MOST_SIZE: Final = 64 << 10  # bytes of one report
 KEPT: Final = 86_400_000  # ms from the last word of a step until it is forgotten: a nightly run is still there the next day
 
 
-class State(Enum):
+class StepState(Enum):
     WAITING = "waiting"  # its turn has not come, or it has read all there is
     RUNNING = "running"
     DONE = "done"
@@ -38,7 +38,7 @@ class State(Enum):
     STOPPED = "stopped"  # before its end; it goes on at the next start
 
 
-_GOING: Final = frozenset((State.WAITING, State.RUNNING))
+_GOING: Final = frozenset((StepState.WAITING, StepState.RUNNING))
 LOST: Final = "lost"  # what a step is that was going when its connection went
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -52,7 +52,7 @@ class Step(Struct, frozen=True, forbid_unknown_fields=True):
 
     step: Name
     kind: Name
-    state: State
+    state: StepState
     reason: Annotated[str, Meta(max_length=1000)] = ""
     groups: Annotated[tuple[Name, ...], Meta(max_length=50)] = ()
     rows: Count = 0
@@ -136,21 +136,21 @@ class Progress:
         return f"<Progress of {len(self.told)} steps>"
 
 
-async def progress(connection: Asker, frame: Frame) -> Answer:
+async def progress(connection: Asker, frame: Frame) -> Reply:
     """The handler of the request."""
     report = _report(frame)
     broker, names = connection.broker, connection.names
-    pipeline, user = names.placed(report.pipeline), connection.user.name
+    pipeline, user = names.qualified(report.pipeline), connection.user.name
     kept = broker.progress = broker.progress or Progress()
     found = []
     for step in report.steps:
-        placed = tuple([names.placed(group) for group in step.groups])
+        qualified = tuple([names.qualified(group) for group in step.groups])
         before = kept.told.get((user, pipeline, step.step))
-        if before is None or before.groups != placed:
-            _require(connection, placed)
-        found.append(Told(user, pipeline, step, placed, connection.session_id, broker.now()))
+        if before is None or before.groups != qualified:
+            _require(connection, qualified)
+        found.append(Told(user, pipeline, step, qualified, connection.session_id, broker.now()))
     kept.tell(pipeline, found, {one.session_id for one in broker.connections})
-    return json_answer({})
+    return json_reply({})
 
 
 def _report(frame: Frame) -> Report:
@@ -162,8 +162,8 @@ def _report(frame: Frame) -> Report:
         raise IllegalFrame("bad-json", f"the body of request progress is not what it should be: {error}") from None
 
 
-def _require(connection: Asker, placed: tuple[str, ...]) -> None:
+def _require(connection: Asker, qualified: tuple[str, ...]) -> None:
     """Who tells of a group may consume what it reads."""
-    for group in placed:
+    for group in qualified:
         for address in readers.positions(connection.broker.engine, group):
             connection.broker.permissions.require(connection.user, Right.CONSUME, address)

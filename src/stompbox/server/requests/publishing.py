@@ -41,7 +41,7 @@ from stompbox.errors import IllegalFrame, StompboxError, StoreError
 from stompbox.message import Large, Run, Shape
 from stompbox.server.addressing.naming import Names
 from stompbox.server.addressing.routing import addressed, made_queue, require_all
-from stompbox.server.requests.incoming import Kind, runs_of
+from stompbox.server.requests.incoming import Alike, runs_of
 from stompbox.server.requests.replies import in_turns, stored
 from stompbox.store.base import PIECE
 from stompbox.store.chunks import EACH, decode, joined, shape_bytes, shape_of, split
@@ -71,7 +71,7 @@ _decode: Final = msgpack.Decoder(Summary).decode
 # What lies in the store
 
 
-def summary_of(kinds: Iterable[Kind]) -> bytes:
+def summary_of(kinds: Iterable[Alike]) -> bytes:
     found: dict[bytes, tuple[bytes, int, int, int]] = {}
     for kind in kinds:
         key = shape_bytes(kind.shape)
@@ -147,7 +147,7 @@ def _one(group: Sequence[Run]) -> Run:
 
 
 @dataclass(slots=True)
-class Look:
+class Inspection:
     """At all that a batch holds. `addresses`: where it goes; `temporary`: those among them that go with their connection."""
 
     connection: Asker
@@ -196,9 +196,9 @@ def routed(connection: Asker, run: Run) -> list[tuple[Address, Run]]:
     return addressed(connection, run.shape, route, run.bodies, run.columns)
 
 
-async def looked_at(connection: Asker, attempts: Sequence[Attempt]) -> Look:
+async def checked(connection: Asker, attempts: Sequence[Attempt]) -> Inspection:
     """Raises StompboxError for the first fault in all of it."""
-    broker, look = connection.broker, Look(connection)
+    broker, look = connection.broker, Inspection(connection)
     read, until = broker.committer.store.read_part, broker.turns.allowance()
     for first in range(0, len(attempts), LOOKED_AT):
         some = attempts[first : first + LOOKED_AT]
@@ -214,7 +214,7 @@ async def looked_at(connection: Asker, attempts: Sequence[Attempt]) -> Look:
     return look
 
 
-async def _closer(look: Look, attempt: Attempt) -> None:
+async def _closer(look: Inspection, attempt: Attempt) -> None:
     """At each message of an attempt that has some of which sizes do not say enough."""
     broker = look.connection.broker
     async for run in in_turns(broker.turns, _steps(await _read(broker, attempt))):
@@ -252,7 +252,7 @@ class Publications:
     def leave(self, sink: str) -> None:
         self.busy.pop(sink).set_result(None)
 
-    async def publish(self, connection: Asker, publication: Publication, look: Look) -> int:
+    async def publish(self, connection: Asker, publication: Publication, look: Inspection) -> int:
         """All of it, from a place that was entered, which it leaves: how many messages were sent. Raises StoreError when the disk has
         refused the first of it, and nothing was published then."""
         before = self.broker.sinks.published.get(publication.sink)

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 DESTINATION: Final = "stompbox.requests"  # of requests, and what their answers seem to come from
 
-Answer = tuple[dict[str, str], list[bytes]]
+Reply = tuple[dict[str, str], list[bytes]]
 """Headers, and the body in pieces."""
-Handler = Callable[["Asker", Frame], Awaitable[Answer]]
+Handler = Callable[["Asker", Frame], Awaitable[Reply]]
 
 MOST_JSON: Final = 1 << 20  # bytes of JSON in a request: reading it takes some 10 ms, in which others wait
 
@@ -37,7 +37,7 @@ async def in_turns(turns: Turns, items: Iterable[T]) -> AsyncIterator[T]:
             until = await turns.give_way()
 
 
-def json_answer(value: object) -> Answer:
+def json_reply(value: object) -> Reply:
     return {"content-type": "application/json"}, [json.dumps(value, separators=(",", ":")).encode()]
 
 
@@ -101,9 +101,9 @@ def destinations_of(connection: Asker, frame: Frame, wish: dict[str, Any]) -> li
     return [connection.names.parse_one(text.strip()) for text in given.split(",") if text.strip()]
 
 
-def placed(connection: Asker, frame: Frame, name: str) -> str:
+def qualified(connection: Asker, frame: Frame, name: str) -> str:
     """The name in a header, as the broker has it."""
-    return connection.names.placed(header(frame, name))
+    return connection.names.qualified(header(frame, name))
 
 
 async def durable(connection: Asker) -> None:

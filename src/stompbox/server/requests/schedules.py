@@ -16,7 +16,7 @@ from stompbox.errors import Refused
 from stompbox.security import Right
 from stompbox.server.addressing.brokerheaders import spelled
 from stompbox.server.owners import is_own, owner_of, require
-from stompbox.server.requests.replies import Answer, durable, header, in_turns, json_answer, placed
+from stompbox.server.requests.replies import Reply, durable, header, in_turns, json_reply, qualified
 from stompbox.stomp.frames import Frame
 
 if TYPE_CHECKING:
@@ -45,14 +45,14 @@ def attend(broker: RequestsCore) -> None:
     known.limit(broker.configuration.max_scheduled_bytes)
 
 
-async def schedules(connection: Asker, frame: Frame) -> Answer:
-    wanted = placed(connection, frame, "address") if "address" in frame.headers else None
+async def schedules(connection: Asker, frame: Frame) -> Reply:
+    wanted = qualified(connection, frame, "address") if "address" in frame.headers else None
     found: list[dict[str, object]] = []
     async for one in in_turns(connection.broker.turns, list(connection.broker.engine.schedules.known.values())):
         is_there = wanted in (None, one.address) and space_of(one.address) == connection.names.space
         if is_there and len(found) < MOST_LISTED and _is_seen(connection, one):
             found.append(_shown(one))
-    return json_answer({"schedules": found})
+    return json_reply({"schedules": found})
 
 
 def _is_seen(connection: Asker, one: Schedule) -> bool:
@@ -66,7 +66,7 @@ def _shown(one: Schedule) -> dict[str, object]:
     return {"id": one.id, "address": local(one.address), "user": one.owner, "next": one.next, "left": one.left, **times}
 
 
-async def unschedule(connection: Asker, frame: Frame) -> Answer:
+async def unschedule(connection: Asker, frame: Frame) -> Reply:
     id, known = header(frame, "id"), connection.broker.engine.schedules
     one = known.known.get(id)
     if one is None or space_of(one.address) != connection.names.space:
@@ -75,4 +75,4 @@ async def unschedule(connection: Asker, frame: Frame) -> Answer:
     require(connection, one.owner, f"schedule {id[:80]!r}", [one.address])
     known.end(one)
     await durable(connection)
-    return json_answer({})
+    return json_reply({})

@@ -22,9 +22,9 @@ from stompbox.message import Run, Shape
 from stompbox.server.addressing.routing import answered, require_all
 from stompbox.server.addressing.transforming import Transform, inward
 from stompbox.server.owners import owner_of
-from stompbox.server.requests.incoming import Kind, kinds_of, runs_of
-from stompbox.server.requests.publishing import Look, keep, looked_at, reading_of, summary_of
-from stompbox.server.requests.replies import DESTINATION, Answer, durable, json_answer, json_object, number, placed
+from stompbox.server.requests.incoming import Alike, kinds_of, runs_of
+from stompbox.server.requests.publishing import Inspection, checked, keep, reading_of, summary_of
+from stompbox.server.requests.replies import DESTINATION, Reply, durable, json_object, json_reply, number, qualified
 from stompbox.stomp.frames import Frame
 from stompbox.stomp.shapes import shape_of
 from stompbox.store.chunks import encode
@@ -38,7 +38,7 @@ ONCE_PER: Final = ("batch", "destination")
 
 def _sink(connection: Asker, frame: Frame) -> str:
     """The sink's name, which is its user's own: nobody publishes, discards or forgets what another one's sink has staged."""
-    name, user = placed(connection, frame, "sink"), connection.user.name
+    name, user = qualified(connection, frame, "sink"), connection.user.name
     if "@" in name:  # so that no other two give the same
         return json.dumps([name, user])
     return f"{name}@{user}" if user else name
@@ -52,12 +52,12 @@ def _is_by_destination(frame: Frame) -> bool:
     return given == ONCE_PER[1]
 
 
-async def stage(connection: Asker, frame: Frame) -> Answer:
+async def stage(connection: Asker, frame: Frame) -> Reply:
     broker, sinks = connection.broker, connection.broker.sinks
     sink, batch, part = _sink(connection, frame), number(frame, "batch"), (number(frame, "partition"), number(frame, "attempt"))
     run, is_by_destination = frame.headers.get("run", ""), _is_by_destination(frame)
     if sinks.is_published(sink, batch, by_destination=is_by_destination):
-        return json_answer({"staged": 0})
+        return json_reply({"staged": 0})
     sinks.begin_run(sink, run)
     chunk, kinds = await _looked_at(connection, frame)
     body = broker.engine.bodies.new()
@@ -74,14 +74,14 @@ async def stage(connection: Asker, frame: Frame) -> Answer:
     broker.set_time()
     if sinks.is_published(sink, batch, by_destination=is_by_destination):
         sinks.release(attempt)
-        return json_answer({"staged": 0})
+        return json_reply({"staged": 0})
     sinks.stage(attempt)
     try:
         await durable(connection)
     except StoreError:
         sinks.take_back(attempt)
         raise
-    return json_answer({"staged": count})
+    return json_reply({"staged": count})
 
 
 def _require_disk(connection: Asker) -> None:
@@ -90,27 +90,27 @@ def _require_disk(connection: Asker) -> None:
         raise Refused(trouble.code, trouble.text)
 
 
-async def _looked_at(connection: Asker, frame: Frame) -> tuple[bytes, list[Kind]]:
+async def _looked_at(connection: Asker, frame: Frame) -> tuple[bytes, list[Alike]]:
     """The chunk that is kept, which is the client's own where its messages stay as they are, and what is in it."""
     beside = partial(asyncio.get_running_loop().run_in_executor, None)
-    if connection.transform is None and connection.stamps is None:
+    if connection.transform is None and connection.added_headers is None:
         kinds = await beside(kinds_of, frame.body, connection.options)
-        with connection.looking("what a client stages was looked at"):
+        with connection.changing_nothing("what a client stages was looked at"):
             if not await _has_replies(connection, [kind.shape for kind in kinds]):
                 return frame.body, kinds
     runs = await beside(runs_of, frame.body, connection.options)
     if connection.transform is not None:
         runs = [run for given in runs async for run in _transformed(connection, connection.transform, given)]
-    with connection.looking("what a client stages was looked at"):
+    with connection.changing_nothing("what a client stages was looked at"):
         await _stamp(connection, runs)
     return await beside(_packed, runs)
 
 
-def _packed(runs: Sequence[Run]) -> tuple[bytes, list[Kind]]:
+def _packed(runs: Sequence[Run]) -> tuple[bytes, list[Alike]]:
     first = 0
     for run in runs:
         run.first, first = first, first + len(run)
-    return encode(runs, 0), [Kind(run.shape, len(run), run.size, len(run.bodies[-1])) for run in runs if run.bodies]
+    return encode(runs, 0), [Alike(run.shape, len(run), run.size, len(run.bodies[-1])) for run in runs if run.bodies]
 
 
 async def _has_replies(connection: Asker, shapes: Sequence[Shape]) -> bool:
@@ -137,7 +137,7 @@ async def _transformed(connection: Asker, transform: Transform, run: Run) -> Asy
 
 async def _stamp(connection: Asker, runs: Sequence[Run]) -> None:
     """Gives each run the shape that it is routed by. Raises for what the user may not send."""
-    stamps, stamped = connection.stamps, dict[Shape, Shape]()
+    stamps, stamped = connection.added_headers, dict[Shape, Shape]()
     for run in runs:
         shape = stamped.get(run.shape)
         if shape is None:
@@ -160,7 +160,7 @@ def _check(connection: Asker, shape: Shape) -> None:
     require_all(connection, connection.names.route(shape))
 
 
-async def publish(connection: Asker, frame: Frame) -> Answer:
+async def publish(connection: Asker, frame: Frame) -> Reply:
     wish = json_object(frame, frame.body, "the body").get("attempts")
     if not isinstance(wish, list) or not all(_is_part(part) for part in wish):
         raise IllegalFrame("bad-json", "request publish needs attempts: a list of [partition, attempt]")
@@ -173,7 +173,7 @@ async def publish(connection: Asker, frame: Frame) -> Answer:
         publication, look = await _wanted(connection, sink, batch, parts, is_by_destination=is_by_destination)
         if publication is None:
             connection.broker.sinks.discard_parts(sink, batch, parts)
-            return json_answer({"published": 0, "already": True})
+            return json_reply({"published": 0, "already": True})
         if frame.headers.get("single") == "true":
             publication.after = replace(publication.after, until=connection.broker.now() + connection.broker.sinks.timeout)
         is_left = True
@@ -181,23 +181,23 @@ async def publish(connection: Asker, frame: Frame) -> Answer:
     finally:
         if not is_left:
             publications.leave(sink)
-    return json_answer({"published": sent, "already": False})
+    return json_reply({"published": sent, "already": False})
 
 
 async def _wanted(
     connection: Asker, sink: str, batch: int, parts: Sequence[tuple[int, int]], *, is_by_destination: bool
-) -> tuple[Publication | None, Look]:
+) -> tuple[Publication | None, Inspection]:
     """What is to be published; None when it was. Raises for what may not be."""
     sinks, user = connection.broker.sinks, owner_of(connection)
     if sinks.is_published(sink, batch, by_destination=is_by_destination):
-        return None, Look(connection)
+        return None, Inspection(connection)
     sinks.require_known(sink, user)
     last = sinks.published.get(sink)
     is_again = last is not None and last.batch == batch
     if is_again and not parts:
-        return None, Look(connection)
+        return None, Inspection(connection)
     attempts = sinks.chosen(sink, batch, parts)
-    look = await looked_at(connection, attempts)
+    look = await checked(connection, attempts)
     addresses = frozenset(look.addresses) if is_by_destination else None
     after = _after(user, batch, addresses)
     if last is not None and is_again and addresses is not None:
@@ -217,12 +217,12 @@ def _is_part(value: object) -> bool:
     return isinstance(value, list) and len(value) == 2 and all(type(one) is int for one in value)
 
 
-async def discard(connection: Asker, frame: Frame) -> Answer:
+async def discard(connection: Asker, frame: Frame) -> Reply:
     connection.broker.sinks.discard(_sink(connection, frame), number(frame, "batch"))
-    return json_answer({})
+    return json_reply({})
 
 
-async def sink_delete(connection: Asker, frame: Frame) -> Answer:
+async def sink_delete(connection: Asker, frame: Frame) -> Reply:
     """A sink that will write no more: which batch it published last need not be remembered."""
     sink, publications = _sink(connection, frame), connection.broker.publications
     await publications.enter(sink)
@@ -231,4 +231,4 @@ async def sink_delete(connection: Asker, frame: Frame) -> Answer:
     finally:
         publications.leave(sink)
     await durable(connection)
-    return json_answer({})
+    return json_reply({})

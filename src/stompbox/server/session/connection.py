@@ -28,7 +28,7 @@ from stompbox.errors import BrokerFault, FrameError, IllegalFrame, Refused, Stom
 from stompbox.message import Shape
 from stompbox.security import Right, User
 from stompbox.server import notifications
-from stompbox.server.addressing.brokerheaders import Stamps
+from stompbox.server.addressing.brokerheaders import AddedHeaders
 from stompbox.server.frames.commands import CHANGE_NOTHING, COMMANDS
 from stompbox.server.frames.speaker import FramesCore, Upload
 from stompbox.server.ledger import Account
@@ -38,21 +38,21 @@ from stompbox.server.session.receipts import Pending, Receipts
 from stompbox.server.session.unread import Unread
 from stompbox.server.stopping import last_word
 from stompbox.stomp import encode
-from stompbox.stomp.codec import Decoder, Limits, escape, unescape
+from stompbox.stomp.codec import Decoder, FrameLimits, escape, unescape
 from stompbox.stomp.codec import encode as encode_frame
 from stompbox.stomp.frames import Frame
 from stompbox.stomp.heartbeat import Action, Agreement, Pulse
 from stompbox.stomp.runs import Acks, Sends
-from stompbox.stomp.session import Session, State
+from stompbox.stomp.session import Session, SessionState
 from stompbox.stomp.versions import SUPPORTED
 
 if TYPE_CHECKING:
     from stompbox.config import ListenerOptions
     from stompbox.server.addressing.naming import Names
     from stompbox.server.addressing.transforming import Transform
-    from stompbox.server.refusals import Refusals
-    from stompbox.server.requests.asker import Waiting
+    from stompbox.server.requests.asker import Asked
     from stompbox.server.seam import FrameLog, Transport
+    from stompbox.server.summaries import Refusals
 
 log = logging.getLogger("stompbox.connection")
 
@@ -80,10 +80,49 @@ class Connection:
     """`peer` is the client's address for logs and limits."""
 
     __slots__ = (
-        "__weakref__", "_afterwards", "_timer", "account", "allowance", "answered", "broker", "client_id", "consumers", "decoder",
-        "doubtful", "frames", "host", "is_ended", "is_entered", "is_gone", "is_leaving", "is_lost", "listener", "names", "options",
-        "out", "outgoing", "peer", "pending", "proof", "pulse", "reading", "requests", "session", "session_id", "since", "stamps",
-        "temporaries", "timed_out", "transacted", "transactions", "transform", "transport", "unflushed", "unread", "upload", "user",
+        "__weakref__",
+        "_afterwards",
+        "_timer",
+        "account",
+        "added_headers",
+        "allowance",
+        "answered",
+        "broker",
+        "client_id",
+        "consumers",
+        "decoder",
+        "doubtful",
+        "frames",
+        "host",
+        "is_ended",
+        "is_entered",
+        "is_gone",
+        "is_leaving",
+        "is_lost",
+        "listener",
+        "names",
+        "options",
+        "out",
+        "outgoing",
+        "peer",
+        "pending",
+        "proof",
+        "pulse",
+        "reading",
+        "requests",
+        "session",
+        "session_id",
+        "since",
+        "temporaries",
+        "timed_out",
+        "transacted",
+        "transactions",
+        "transform",
+        "transport",
+        "unflushed",
+        "unread",
+        "upload",
+        "user",
     )  # fmt: skip
 
     def __init__(self, broker: SessionCore, listener: Listener, transport: Transport, peer: str) -> None:
@@ -108,7 +147,7 @@ class Connection:
         self.is_entered = False  # logged in, and counted
         self.names = broker.names_of(options)
         self.transform = broker.transform_of(options)
-        self.stamps: Stamps | None = None  # None: what it sends is routed as it is
+        self.added_headers: AddedHeaders | None = None  # None: what it sends is routed as it is
         self.temporaries = Temporaries(broker.engine, self.session_id, token_hex(8), options.max_subscriptions)
         self.answered: dict[Shape, Shape] = {}  # shapes by those whose reply-to is one of these temporaries
         self.out: list[bytes] = []
@@ -132,7 +171,7 @@ class Connection:
         self.is_lost = False  # the socket is gone,
         self.is_gone = False  # and all that came is obeyed
         self.pulse: Pulse | None = None
-        self.requests: Waiting | None = None  # that wait for their answers
+        self.requests: Asked | None = None  # that wait for their answers
         self.frames: FrameLog | None = None  # where they are logged
         self._timer: TimerHandle | None = None  # of heart-beats and the time to live, once it is logged in
         broker.arrive(self)
@@ -188,7 +227,7 @@ class Connection:
             self.contain(f"{frame.command} was obeyed", error, frame)
 
     @contextmanager
-    def looking(self, doing: str) -> Iterator[None]:
+    def changing_nothing(self, doing: str) -> Iterator[None]:
         """What is done in here changes nothing: a fault in it ends this connection alone."""
         try:
             yield
@@ -401,7 +440,7 @@ class Connection:
     def end(self, *, is_failure: bool, then: Callable[[], None] | None = None) -> None:
         """Nothing more is obeyed; what it held goes back, and `then` is called. The socket closes when all is said."""
         self.is_ended = True
-        self.session.state = State.ENDING
+        self.session.state = SessionState.ENDING
         self.reading.clear()
         self.broker.leave_user(self)
         self._leave(is_failure=is_failure, then=then)
@@ -562,8 +601,8 @@ class Connection:
         )
 
 
-def limits_of(options: ListenerOptions) -> Limits:
-    return Limits(
+def limits_of(options: ListenerOptions) -> FrameLimits:
+    return FrameLimits(
         options.max_header_size, options.max_headers, options.max_body_size,
         options.max_control_body_size, options.max_frame_size_before_login,
     )  # fmt: skip

@@ -18,12 +18,12 @@ from stompbox.message import Run
 from stompbox.store import patient, schema, stranded
 from stompbox.store.base import Commit, Store
 from stompbox.store.folder import DATABASE, LOCK, lock_folder
+from stompbox.store.folderstore import FolderStore
 from stompbox.store.journal import Journal
 from stompbox.store.journaled import JournaledStore
 from stompbox.store.losses import Losses
-from stompbox.store.patient import PatientStore
+from stompbox.store.readonly import ReadOnlyStore
 from stompbox.store.sqlite import SqliteStore
-from stompbox.store.stranded import Stranded
 from tests.crash.commits import END, LOGS, Commits, contents
 from tests.store.runs import run
 
@@ -57,7 +57,7 @@ def copied(folder: Path, to: Path) -> Path:
     return to
 
 
-def answers(store: Store | Stranded) -> dict[str, Any]:
+def answers(store: Store | ReadOnlyStore) -> dict[str, Any]:
     """What is asked without a message being read."""
     return {
         "messages": {log: messages for log, (messages, _) in store.sizes(range(1, LOGS + 1)).items()},
@@ -67,7 +67,7 @@ def answers(store: Store | Stranded) -> dict[str, Any]:
     }
 
 
-def check_times(found: Stranded) -> None:
+def check_times(found: ReadOnlyStore) -> None:
     """By chunk: nothing that came then or later lies before the place, and the first such message not before the next chunk."""
     for log in found.recover().logs:
         came = arrivals(found, log.id)
@@ -77,7 +77,7 @@ def check_times(found: Stranded) -> None:
             assert place <= next((offset for offset, arrived in came if arrived >= time), log.next)
 
 
-def arrivals(found: Stranded, log: int) -> list[tuple[int, int]]:
+def arrivals(found: ReadOnlyStore, log: int) -> list[tuple[int, int]]:
     runs = [one for chunk in found.read(log, 0, END, END) for one in stranded.decode(chunk.blob, chunk.first)]
     return [(offset, one.arrived) for one in runs for offset in range(one.first, one.stop)]
 
@@ -88,7 +88,7 @@ def test_it_says_what_the_store_said_with_what_is_in_the_journal(tmp_path: Path,
         folder = copied(tmp_path / "data", tmp_path / "killed")
         journal = Journal(folder).file
         before = journal.read_bytes()
-        with closing(Stranded(folder)) as found:
+        with closing(ReadOnlyStore(folder)) as found:
             assert contents(found) == contents(store)  # type: ignore[arg-type]
             assert answers(found) == answers(store)
             check_times(found)
@@ -100,7 +100,7 @@ def test_a_reader_gets_portions_that_are_complete(tmp_path: Path) -> None:
     with closing(written(tmp_path / "data", 3)) as store:
         folder = copied(tmp_path / "data", tmp_path / "killed")
         whole = {log: messages for log, messages in contents(store)["messages"].items() if messages}
-        with closing(Stranded(folder)) as found:
+        with closing(ReadOnlyStore(folder)) as found:
             for log, messages in whole.items():
                 at, offsets = messages[0][0], []
                 while chunks := found.read(log, at, END, 1):
@@ -116,7 +116,7 @@ def test_what_fills_a_gap_of_a_chunk_is_found_in_it(tmp_path: Path) -> None:
         store.apply(Commit(runs={1: [run(9, 1)]}))
         store.apply(Commit(runs={1: [run(3, 1), run(12, 1)]}))
         assert store._waiting
-        with closing(Stranded(copied(tmp_path / "data", tmp_path / "killed"))) as found:
+        with closing(ReadOnlyStore(copied(tmp_path / "data", tmp_path / "killed"))) as found:
             chunks = found.read(1, 0, END, END)
             assert (chunks[0].first, chunks[0].stop) == (0, 7)
             assert [offset for chunk in chunks for offset in offsets_of(chunk.blob, chunk.first)] == [0, 1, 3, 5, 6, 9, 12]
@@ -137,7 +137,7 @@ def test_damage_of_the_journal_is_named(tmp_path: Path) -> None:
     data[4096 + 40 : 4096 + 80] = bytes(40)
     journal.write_bytes(data)
     with pytest.raises(StoreError) as caught:
-        Stranded(folder)
+        ReadOnlyStore(folder)
     assert caught.value.code == "data-corrupt"
     assert str(journal) in caught.value.message
 
@@ -171,7 +171,7 @@ def refusing(monkeypatch: pytest.MonkeyPatch) -> Refusing:
 def test_a_store_is_opened_when_the_disk_lets_it(tmp_path: Path, refusing: Refusing) -> None:
     with closing(written(tmp_path / "data", 2)) as store:
         folder, expected = copied(tmp_path / "data", tmp_path / "killed"), contents(store)
-    with closing(PatientStore(folder)) as found:
+    with closing(FolderStore(folder)) as found:
         assert contents(found) == expected
         for _ in range(2):
             with pytest.raises(StoreError) as caught:
@@ -194,7 +194,7 @@ def test_a_store_is_opened_when_the_disk_lets_it(tmp_path: Path, refusing: Refus
 def test_the_folder_is_free_when_it_is_closed(tmp_path: Path, refusing: Refusing) -> None:
     with closing(written(tmp_path / "data", 2)):
         pass
-    store = PatientStore(tmp_path / "data")
+    store = FolderStore(tmp_path / "data")
     store.close()
     with pytest.raises(StoreError) as caught:
         store.recover()
@@ -215,7 +215,7 @@ def test_where_nothing_was_stored_the_refusal_is_said(tmp_path: Path, refusing: 
         (folder / file).touch()
     for _ in range(2):
         with pytest.raises(StoreError) as caught:
-            PatientStore(folder)
+            FolderStore(folder)
         assert (caught.value.code, caught.value.message) == ("disk-full", f"{folder}: no room at all")
 
 
@@ -226,7 +226,7 @@ def test_damage_is_said_rather_than_a_full_disk(tmp_path: Path, refusing: Refusi
     data[3 * schema.PAGE : 4 * schema.PAGE] = bytes(schema.PAGE)
     file.write_bytes(data)
     with pytest.raises(StoreError) as caught:
-        PatientStore(tmp_path / "data")
+        FolderStore(tmp_path / "data")
     assert caught.value.code == "data-corrupt"
     assert refusing.asked == 1
 
@@ -236,7 +236,7 @@ def test_a_store_of_an_older_version_is_not_read_as_if_it_were_one_of_this(tmp_p
     with closing(sqlite3.connect(tmp_path / "data" / DATABASE)) as connection:
         connection.execute(f"PRAGMA user_version = {schema.SCHEMA_VERSION - 1}")
     with pytest.raises(StoreError) as caught:
-        PatientStore(tmp_path / "data")
+        FolderStore(tmp_path / "data")
     assert caught.value.code == "disk-full"
     assert refusing.asked == 1
 

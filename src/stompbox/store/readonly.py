@@ -5,7 +5,7 @@
 | full      | 32 KiB for the index of its write-ahead log | the index is in memory, and the database is this process's alone |
 | read-only | a write-ahead log, where there was none    | the file is read as it is                                       |
 
-When it is opened for writing after all, and what is said until then, is decided in patient.py.
+When it is opened for writing after all, and what is said until then, is decided in folderstore.py.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from stompbox.store.rows import Rows
 CHUNK_BYTES: Final = 1 << 20
 
 
-class Stranded:
+class ReadOnlyStore:
     """The reading half of a Store in folder `path`, for one thread at a time. Raises StoreError when not even that can be done."""
 
     def __init__(self, path: Path) -> None:

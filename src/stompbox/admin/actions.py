@@ -28,7 +28,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from stompbox.admin.access import require, user_of
-from stompbox.admin.answers import json
+from stompbox.admin.responses import json
 from stompbox.broker import transactions
 from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.redrive import Move, Redrive

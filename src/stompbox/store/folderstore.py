@@ -1,6 +1,6 @@
 """The store of a data folder, also where its disk is full or read-only from the start.
 
-Then what is there is read (stranded.py), and each commit tries first to open it for writing: until that works it is refused with what
+Then what is there is read (readonly.py), and each commit tries first to open it for writing: until that works it is refused with what
 the disk says. The folder stays locked all the while. Where nothing is there to be read the broker cannot start.
 """
 
@@ -17,20 +17,20 @@ from stompbox.store.base import NOWHERE, REFUSALS, Commit, Part, Recovered, Stor
 from stompbox.store.folder import lock_folder
 from stompbox.store.journaled import JournaledStore
 from stompbox.store.losses import Losses
+from stompbox.store.readonly import ReadOnlyStore
 from stompbox.store.sqlite import SqliteStore
-from stompbox.store.stranded import Stranded
 
 T = TypeVar("T")
 
 
-class PatientStore:
+class FolderStore:
     """The Store of the data folder `path`; `losses`: what to do about damage. Raises StoreError when it can neither be opened nor read."""
 
     def __init__(self, path: Path, losses: Losses | None = None) -> None:
         self.path = path
         self._losses = losses or Losses()
         self._turn = RLock()
-        self._stranded: Stranded | None = None
+        self._stranded: ReadOnlyStore | None = None
         self._lock = -1  # of the folder, while stranded
         try:
             self._store: Store | None = JournaledStore(SqliteStore(path, losses=self._losses))
@@ -47,7 +47,7 @@ class PatientStore:
         except StoreError:
             raise refusal from None
         try:
-            self._stranded = Stranded(self.path)
+            self._stranded = ReadOnlyStore(self.path)
         except StoreError as error:
             os.close(self._lock)
             raise (error if error.code in ("data-corrupt", "data-missing") else refusal) from error
@@ -63,20 +63,20 @@ class PatientStore:
         try:
             self._store = JournaledStore(SqliteStore(self.path, lock=os.dup(self._lock), losses=self._losses))
         except StoreError as error:
-            self._stranded = Stranded(self.path)  # anew: some of the journal may be in the database by now
+            self._stranded = ReadOnlyStore(self.path)  # anew: some of the journal may be in the database by now
             raise StoreError(error.code, error.message) from error
         os.close(self._lock)
         self._lock = -1
         return self._store
 
-    def _ask(self, asked: Callable[[Store | Stranded], T]) -> T:
+    def _ask(self, asked: Callable[[Store | ReadOnlyStore], T]) -> T:
         if self._store is not None:
             return asked(self._store)
         with self._turn:
             if self._store is None and self._stranded is None:  # it could not even be read the last time
                 self._refuse_closed()
-                self._stranded = Stranded(self.path)
-            found: Store | Stranded | None = self._store or self._stranded
+                self._stranded = ReadOnlyStore(self.path)
+            found: Store | ReadOnlyStore | None = self._store or self._stranded
             assert found is not None
             return asked(found)
 

@@ -302,13 +302,13 @@ def test_an_operation_that_raises_stops_the_broker_and_a_page_does_not(start: St
 
 
 BREAKING = """
-from stompbox.admin import app, operations
+from stompbox.admin import actions, app
 
 def broken(*given):
     raise IndexError("list index out of range")
 
 app.status_of = broken
-operations.find_queue = broken
+actions.find_queue = broken
 
 def transform(letter):
     pass

@@ -1,0 +1,108 @@
+"""What the log says of what may happen very often: refusals, and messages that were not delivered.
+
+A client can be refused as often as it likes, and the log must not grow with it: beyond `max-refusals-logged` lines in a minute one line
+says how many there were of which code. Messages that were dropped, or are dead letters, have a line for each queue, reason and fate, with
+the count: what happens within GATHER goes together, and the next lines come no sooner than PERIOD later. At most LINES at a time; what is
+left is summed up in one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from stompbox.broker.undelivered import OTHERS, Fate, Loss
+
+if TYPE_CHECKING:
+    from stompbox.errors import StompboxError
+    from stompbox.server.seam import Core
+
+log = logging.getLogger("stompbox.connection")
+
+SPAN: Final = 60.0  # seconds
+
+
+class Refusals:
+    def __init__(self, broker: Core) -> None:
+        self.broker = broker
+        self.unsaid: Counter[str] = Counter()
+        self._said = 0
+        self._ends = 0.0  # when this minute is over
+
+    def tell(self, who: str, error: StompboxError, *, closes: bool) -> bool:
+        """False: it is one of too many, and not said by itself."""
+        self.broker.errors[error.code] += 1
+        now = self.broker.loop.time()
+        if now >= self._ends and not self.unsaid:
+            self._said, self._ends = 0, now + SPAN
+        if self._said < self.broker.configuration.max_refusals_logged:
+            self._said += 1
+            log.info("%s: %s (%s)%s", who, error.message, error.code, ", closed" if closes else "", extra={"code": error.code})
+            return True
+        if not self.unsaid:
+            self.broker.loop.call_at(self._ends, self._sum_up)
+        self.unsaid[error.code] += 1
+        return False
+
+    def _sum_up(self) -> None:
+        unsaid, self.unsaid = self.unsaid, Counter()
+        counts = ", ".join([f"{code} {count}" for code, count in sorted(unsaid.items())])
+        log.warning("%d more were refused within a minute (max-refusals-logged): %s", unsaid.total(), counts)
+
+    def __repr__(self) -> str:
+        return f"<Refusals said={self._said} unsaid={self.unsaid.total()}>"
+
+
+# Messages that were not delivered
+
+
+messages = logging.getLogger("stompbox.messages")
+
+GATHER: Final = 0.25  # s
+PERIOD: Final = 5.0  # s
+LINES: Final = 20
+NAME: Final = 200  # characters of a queue's name
+
+
+class Losses:
+    """Of one broker."""
+
+    def __init__(self, broker: Core) -> None:
+        self._broker = broker
+        self._timer: asyncio.TimerHandle | None = None
+        self._told = -PERIOD  # when it was last, by the loop's clock
+
+    def plan(self) -> None:
+        """There is something to tell."""
+        if self._timer is None:
+            loop = self._broker.loop
+            self._timer = loop.call_at(max(loop.time() + GATHER, self._told + PERIOD), self.tell)
+
+    def tell(self) -> None:
+        """All that there is, now."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        found = self._broker.engine.undelivered.take()
+        if not found:
+            return
+        self._told = self._broker.loop.time()
+        for loss, count in found[:LINES]:
+            level = logging.INFO if loss.fate is Fate.EXPIRED else logging.WARNING  # it went where the settings send it
+            messages.log(level, "%s: %s %s (%s)", _name(loss), _messages(count), loss.fate.value, loss.reason, extra={"code": loss.reason})
+        rest = found[LINES:]
+        if rest:
+            messages.warning("%d more queues and reasons: %s not delivered", len(rest), _messages(sum(count for _, count in rest)))
+
+    def __repr__(self) -> str:
+        return f"<Losses {self._broker.engine.undelivered!r}>"
+
+
+def _name(loss: Loss) -> str:
+    return "other queues" if loss.queue == OTHERS else f"queue {loss.queue[:NAME]!r}"
+
+
+def _messages(count: int) -> str:
+    return "1 message" if count == 1 else f"{count} messages"
