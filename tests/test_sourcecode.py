@@ -261,3 +261,17 @@ def test_nothing_is_tracked_that_is_large_or_that_nobody_needs() -> None:
 )
 def test_what_is_not_to_be_tracked_is_named(name: str, content: bytes) -> None:
     assert (unneeded(name, content) or "").startswith(name)
+
+
+FRAGMENT = re.compile(r"Of [^.:;,]*[.:]")  # "Of one queue." has neither subject nor verb
+
+
+def test_docstrings_are_sentences() -> None:
+    found = []
+    for source in read("src"):
+        if source.room == "broker":
+            continue
+        for node in source.nodes:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and FRAGMENT.match(ast.get_docstring(node) or ""):
+                found.append(f"{source.name}:{node.lineno} {node.name}")
+    assert found == []

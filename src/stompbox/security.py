@@ -315,7 +315,7 @@ def _too_many(whose: str, seconds: float) -> Refused:
 
 
 def _key(*texts: str) -> bytes:
-    """Of texts of any length: what is remembered of a stranger has a bound."""
+    """A digest for texts of any length: what is remembered of a stranger has a bound."""
     from hashlib import blake2b
 
     return blake2b("\0".join(texts).encode("utf-8", "surrogatepass"), digest_size=16).digest()

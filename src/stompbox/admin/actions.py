@@ -67,7 +67,7 @@ class OfAddress(Struct, forbid_unknown_fields=True):
 
 
 class Deletion(Struct, forbid_unknown_fields=True):
-    """Of a queue or an address. `is_forced`: also with what it holds, and from under its consumers."""
+    """An order to delete a queue or an address. `is_forced`: also with what it holds, and from under its consumers."""
 
     queue: str = ""
     address: str = ""

@@ -93,7 +93,7 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 
 async def _fault(request: Request, error: Exception) -> Response:
-    """Of ours. Reading changes nothing; an operation may have been in the middle of something."""
+    """The answer to a fault of ours. Reading changes nothing; an operation may have been in the middle of something."""
     broker: Broker = request.app.state.broker
     if request.method == "POST":
         broker.faults.stop(f"{request.scope['path'][:200]!r} was done", error)

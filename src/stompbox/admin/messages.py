@@ -39,7 +39,7 @@ class MessageView(Struct, frozen=True):
 
 
 async def first_messages(broker: Broker, queue: Queue, count: int) -> list[MessageView]:
-    """In the order of offsets."""
+    """The messages in the order of their offsets."""
     with_consumers = [(segment.first, segment.stop) for binding in queue.bindings for segment in binding.taken()]
     found = list(islice(((offset, run) for first, stop, run in held(queue) for offset in range(first, stop)), count))
     if len(found) < count and queue.paged_from >= 0:

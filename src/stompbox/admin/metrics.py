@@ -61,7 +61,7 @@ class Snapshot:
 
 
 class Metrics(Collector):
-    """Of one broker. `text` is what /metrics answers."""
+    """The metrics of one broker. `text` is what /metrics answers."""
 
     content_type = CONTENT_TYPE_PLAIN_0_0_4
 

@@ -47,7 +47,7 @@ def told_of(broker: Broker) -> list[Told]:
 
 
 async def entries_of(broker: Broker, user: str | None) -> list[Entry]:
-    """Of one user; None: of all. By pipeline and step."""
+    """What one user's pipelines have told, by pipeline and step; None: all users'."""
     found = [told for told in told_of(broker) if user in (None, told.user)]
     sessions = {connection.session_id for connection in broker.connections}
     lags = await _lags(broker) if any(told.groups for told in found) else Counter()

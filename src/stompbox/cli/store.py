@@ -130,7 +130,7 @@ def _copy(source: Path, target: Path, done: str, *, as_json: bool) -> None:
 
 
 def _folder(data: Path | None, config: Path | None, *, is_new: bool = False) -> Path:
-    """Of the store that is meant, as `stompbox serve` would find it. `is_new`: it need not be there."""
+    """The folder of the store that is meant, as `stompbox serve` would find it. `is_new`: it need not be there."""
     from stompbox.config import load
 
     if data is not None:

@@ -73,7 +73,7 @@ class BrokerConnection(asyncio.Protocol):
 
     @property
     def options(self) -> Options:
-        """With what the URL of this connection adds."""
+        """The options with what the URL of this connection adds."""
         return self.protocol.options
 
     @property

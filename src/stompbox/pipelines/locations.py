@@ -67,7 +67,7 @@ class Location(Protocol):
     def filesystem(self) -> Any: ...
 
     def uri_of(self, path: PurePath) -> str:
-        """Of a file of the table, as other readers name it."""
+        """The name of a file of the table, as other readers name it."""
 
     def locked(self) -> AbstractContextManager[None]:
         """Nobody else changes the table meanwhile, where that can be had."""
@@ -246,7 +246,7 @@ def is_url(text: str) -> bool:
 
 
 def path_of(uri: str) -> PurePath:
-    """Of a file or a folder, as Arrow's file systems name it. pyiceberg takes the path of a URI as it stands."""
+    """The path of a file or a folder, as Arrow's file systems name it. pyiceberg takes the path of a URI as it stands."""
     parts = urlsplit(uri) if is_url(uri) or uri.startswith("file:") else None
     if parts is None or parts.scheme == "file":
         return Path(parts.path if parts else uri)

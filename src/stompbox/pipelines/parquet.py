@@ -86,7 +86,7 @@ class ParquetFiles:
         return None
 
     def schema(self) -> Any:
-        """Of the newest file: the log has none."""
+        """The schema of the newest file, because the log has none."""
         return parquet.read_schema(self._read().files[-1].path)
 
     def attempt(self, name: str, schema: Any, partition_by: str) -> Attempt:

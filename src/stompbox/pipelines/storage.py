@@ -107,7 +107,7 @@ class Azure:
     endpoint: str = ""
 
     def of(self, authority: str) -> Azure:
-        """Of the account that a URL names, `container@account.dfs.core.windows.net`."""
+        """The account that a URL names, `container@account.dfs.core.windows.net`."""
         host = authority.partition("@")[2]
         return replace(self, account=host.partition(".")[0]) if host else self
 

@@ -20,7 +20,7 @@ _IN_HEADERS: Final = frozenset(("correlation_id", "type", "reply_to", "group_id"
 
 
 def key_of(root: Node) -> Key | None:
-    """Of the first `header = 'text'` that must hold: the headers, and the text."""
+    """The headers and the text of the first `header = 'text'` that must hold."""
     for node in _terms(root):
         if isinstance(node, Comparison) and node.operator == "=":
             found = _equal(node.left, node.right) or _equal(node.right, node.left)
@@ -30,8 +30,8 @@ def key_of(root: Node) -> Key | None:
 
 
 def bounds_of(root: Node) -> Bounds | None:
-    """Of the first comparison of a header with a number that must hold: the headers, and between which numbers all such comparisons of
-    them leave room. It may be too wide (`<` is taken for `<=`), never too narrow: a text that is no number makes each of them FALSE."""
+    """The headers of the first comparison with a number that must hold, and between which numbers all such comparisons of them leave room.
+    It may be too wide (`<` is taken for `<=`), never too narrow: a text that is no number makes each of them FALSE."""
     found: Bounds | None = None
     for node in _terms(root):
         bounds = _bounds(node)
@@ -80,7 +80,7 @@ def _interval(operator: str, number: Number) -> Interval:
 
 
 def _number(node: Node) -> Number | None:
-    """Of a literal, with or without a sign."""
+    """The number of a literal, with or without a sign."""
     sign = 1
     while isinstance(node, Unary) and node.operator in ("+", "-"):
         sign, node = -sign if node.operator == "-" else sign, node.operand
@@ -90,7 +90,7 @@ def _number(node: Node) -> Number | None:
 
 
 def _names(node: Node) -> Names:
-    """Of a header that the sender says; empty for all else."""
+    """The names under which a sender may say this header; empty for all else."""
     if not isinstance(node, Identifier):
         return ()
     fact = BY_SPECIAL_NAME.get(node.name)

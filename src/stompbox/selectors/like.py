@@ -176,7 +176,7 @@ def _parts(pattern: str, escape: str | None) -> list[Fragment | str]:
 
 
 def _part(pieces: list[str]) -> Fragment | str:
-    """Of the pieces between its `_`."""
+    """What a text between two `%` stands for, given the pieces between its `_`."""
     if len(pieces) == 1:
         return pieces[0]
     at, placed = 0, []

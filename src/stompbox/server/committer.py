@@ -104,7 +104,7 @@ class Committer:
         return self._whole(self.store.read(log_id, start, stop, max_bytes), max_bytes, most)
 
     def _whole(self, chunks: Iterable[StoredChunk], max_bytes: int, most: int) -> list[StoredChunk]:
-        """With large bodies in place, as many as go into max_bytes."""
+        """The runs with large bodies in place, as many as go into max_bytes."""
         found: list[StoredChunk] = []
         size = 0
         for chunk in chunks:

@@ -34,7 +34,7 @@ OUTPUTS: Final = 256  # runs, after which it is the same: each may have a head t
 
 
 class Deliveries:
-    """Of all connections."""
+    """Messages on their way out of the engine, to the subscriptions of all connections."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker

@@ -44,7 +44,8 @@ R = TypeVar("R")
 
 
 class Faults:
-    """Of one broker. `folder`: its data, None without a disk. `last`: what stopped it; `on_stop` is called then."""
+    """What one broker does about its own faults. `folder`: its data, None without a disk. `last`: what stopped it; `on_stop` is called
+    then."""
 
     def __init__(self, broker: Core, folder: Path | None) -> None:
         self.broker = broker

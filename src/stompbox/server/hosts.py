@@ -14,7 +14,7 @@ from stompbox.security import User
 
 
 class Hosts:
-    """Of one broker. Without any, `host` means nothing."""
+    """The virtual hosts of one broker. Where there are none, `host` means nothing."""
 
     def __init__(self, tables: Sequence[VirtualHostTable]) -> None:
         self.by_name = {table.name: table for table in tables}

@@ -55,7 +55,7 @@ _NOTHING: Final[Sizes] = (0, 0, 0, 0, 0, 0, 0)
 
 
 class Account:
-    """Of one connection, as it was when it was looked at last."""
+    """What is kept for one connection, as it was when it was counted last."""
 
     __slots__ = ("is_stale", "passing", "size", "sizes", "user")
 
@@ -153,7 +153,7 @@ def _sizes_of(connection: ClientConnection) -> Sizes:
 
 
 class Ledger:
-    """Of one broker. `most`: what all clients together may have kept for them; -1: any."""
+    """What one broker keeps for all its clients. `most`: octets that they may have together; -1: any."""
 
     def __init__(self, broker: Core, most: int) -> None:
         self.broker = broker

@@ -53,7 +53,7 @@ class _Attempt:
 
 
 class Logins:
-    """Of one broker."""
+    """The logins of one broker that are looked at, or wait for it."""
 
     def __init__(self, broker: Core) -> None:
         self.broker = broker
@@ -66,7 +66,7 @@ class Logins:
         self._judged: dict[_Attempt, int] = {}  # in the pool, and the memory that they take there
 
     def obey(self, configuration: Configuration) -> None:
-        """At the start and at a reload. Failures are forgotten when their limits are others."""
+        """Limits are these from now on. Failures are forgotten when theirs have changed."""
         limits = (
             configuration.failed_login_delay, configuration.max_failed_login_delay, configuration.max_failed_logins,
             configuration.max_failed_logins_per_user, configuration.failed_login_window,
@@ -111,7 +111,8 @@ class Logins:
             self._forget(attempt)
 
     def _make_room(self, attempt: _Attempt) -> None:
-        """For one more. Raises Refused when it is its own address that has most of those who wait."""
+        """Ends the wait of another login so that this one may wait. Raises Refused when it is its own address that has most of those who
+        wait."""
         if self.waiting < self.broker.configuration.max_waiting_logins:
             return
         most = max(self._waiting.values(), key=len)

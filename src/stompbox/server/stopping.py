@@ -66,7 +66,7 @@ def has_work(connection: ClientConnection) -> bool:
 
 
 def refusal() -> Refused:
-    """Of what would begin something new, and of all in the end."""
+    """The error for whatever would begin something new, and for all clients in the end."""
     return Refused("shutting-down", "the broker stops")
 
 

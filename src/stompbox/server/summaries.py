@@ -67,7 +67,7 @@ NAME: Final = 200  # characters of a queue's name
 
 
 class Losses:
-    """Of one broker."""
+    """Tells the log of one broker's messages that were not delivered."""
 
     def __init__(self, broker: Core) -> None:
         self._broker = broker

@@ -30,7 +30,7 @@ _STATM: Final = Path("/proc/self/statm")
 
 
 class Trimming:
-    """Of one process. `resident` is its size in octets now, `trim` gives back what is free."""
+    """Memory that one process gives back. `resident` is its size in octets now, `trim` gives back what is free."""
 
     def __init__(self, broker: Core, resident: Callable[[], int], trim: Callable[[], object]) -> None:
         self.broker = broker
@@ -80,7 +80,7 @@ def _resident() -> int:
 
 
 def _malloc_trim() -> Callable[[], object] | None:
-    """Of glibc: malloc_trim(3)."""
+    """glibc's malloc_trim(3), where there is one."""
     try:
         import ctypes
 

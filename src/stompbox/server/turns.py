@@ -58,7 +58,7 @@ class Served(Protocol):
 
 
 class Turns:
-    """Of one broker. `clock` in seconds; it must go on within one turn, which the loop's own time does not."""
+    """The turns of one broker's loop. `clock` in seconds; it must go on within one turn, which the loop's own time does not."""
 
     def __init__(self, broker: Served, configuration: Configuration, clock: Callable[[], float] = perf_counter) -> None:
         self.broker = broker

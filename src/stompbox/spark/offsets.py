@@ -198,7 +198,7 @@ def advance(start: Offsets, extents: Mapping[str, Extent], *, max_rows: int = 0,
 
 
 def _unmoved(value: Offset, extent: Extent) -> Offset:
-    """Of an address of which nothing is taken."""
+    """The end of an address of which nothing is taken."""
     if not extent.incarnations.entries:
         return value
     if _is_elsewhere(value, extent):

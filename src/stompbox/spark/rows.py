@@ -101,7 +101,7 @@ class Values:
 
 
 def _values(column: Any) -> Values:
-    """Of a binary column, whose NULLs are empty: its own buffers."""
+    """The values of a binary column, whose NULLs are empty: its own buffers."""
     octets = column.buffers()[2]
     return Values(_edges(column), memoryview(octets).cast("B") if octets is not None else memoryview(b""))
 

@@ -152,7 +152,7 @@ def size(connection: sqlite3.Connection) -> Size:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Of a log: which it is, and the offset that comes next."""
+    """What the catalogue says of a log: which it is, and the offset that comes next."""
 
     name: str
     next: int
@@ -160,7 +160,7 @@ class Identity:
 
 
 def identities(connection: sqlite3.Connection, file: Path) -> list[Identity]:
-    """Of the logs that are there, as far as the database has them: a log that is still in the journal comes later."""
+    """The identities of the logs that are there, as far as the database has them: a log that is still in the journal comes later."""
     found = Rows(connection, file).recovered()
     known = {key: incarnations_of(json.loads(value)) for (kind, key), value in found.entries.items() if kind == INCARNATIONS}
     return [Identity(log.name, log.next, known.get(str(log.id), UNTOLD)) for log in sorted(found.logs, key=lambda log: log.name)]
@@ -196,7 +196,7 @@ def _length(connection: sqlite3.Connection, file: Path) -> Iterator[str]:
 
 
 def _pages(connection: sqlite3.Connection, table: str) -> Iterator[str]:
-    """Of a table with its indices, or of the whole file."""
+    """What SQLite finds wrong with a table and its indices, or with the whole file."""
     for (text,) in connection.execute(f"PRAGMA integrity_check({table})" if table else "PRAGMA integrity_check"):
         if text != "ok":
             yield text

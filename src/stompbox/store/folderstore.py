@@ -53,7 +53,8 @@ class FolderStore:
             raise (error if error.code in ("data-corrupt", "data-missing") else refusal) from error
 
     def _open(self) -> Store:
-        """For writing, when the disk lets us now. What was opened to be read is closed before: the database may be that one's alone."""
+        """Opens the store for writing, when the disk lets us now. What was opened to be read is closed before: the database may be that
+        one's alone."""
         if self._store is not None:
             return self._store
         self._refuse_closed()

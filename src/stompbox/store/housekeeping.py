@@ -26,7 +26,7 @@ VACUUM_MOST: Final = 1024  # pages; the file system needs time too, to cut a fil
 
 
 class Housekeeping:
-    """For the writer's connection and its thread."""
+    """Gives free pages of the database back, in the writer's thread."""
 
     def __init__(self, connection: sqlite3.Connection, parts: Parts, counted: Counted) -> None:
         self._parts = parts

@@ -82,7 +82,8 @@ def _uncached(file: Path) -> bytes:
 
 
 class Journal:
-    """Of the data folder `path`; there is no file before `begin`. Raises StoreError `io-error`, `disk-full`, `data-not-writable`."""
+    """The journal of the data folder `path`; there is no file before `begin`. Raises StoreError `io-error`, `disk-full`,
+    `data-not-writable`."""
 
     def __init__(self, path: Path) -> None:
         self.file = path / JOURNAL

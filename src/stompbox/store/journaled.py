@@ -383,7 +383,7 @@ def _runs_of(stored: bytes | list[Stored]) -> list[Run]:
 
 
 def _sequence_in(entries: Mapping[tuple[str, str], bytes]) -> int:
-    """Of the last record that a database with these entries has."""
+    """The number of the last record that a database with these entries has."""
     return int.from_bytes(entries.get(_SEQUENCE, b"\0"), "little")
 
 

@@ -23,7 +23,7 @@ def log_of(path: Path) -> Path:
 
 
 def mend_log(path: Path, losses: Losses, lacks_confirmed: Callable[[], bool]) -> Path | None:
-    """For who has the folder to himself. Returns a copy that was kept of what may be damage, or what a crash cut short.
+    """Mends the log, for who has the folder to himself. Returns a copy that was kept of what may be damage, or what a crash cut short.
 
     `lacks_confirmed`: whether SQLite, left alone, finds less than was confirmed. Only then is anything mended: after a loss of power a
     frame may be one bit away from an older one, of before a checkpoint, which must not be made whole again and undo what came after it.

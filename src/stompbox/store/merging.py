@@ -32,7 +32,7 @@ _BLOBS: Final = "SELECT first, blob FROM chunk WHERE log = ? AND first BETWEEN ?
 
 
 class Merging:
-    """For the writer's connection and its thread. Counts what was written since the store was opened; `compact` looks at everything."""
+    """Joins small chunks, in the writer's thread. It counts what was written since the store was opened; `compact` looks at everything."""
 
     def __init__(self, connection: sqlite3.Connection, file: Path, counted: Counted) -> None:
         self._db = connection

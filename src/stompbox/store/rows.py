@@ -116,7 +116,7 @@ class Rows:
         self._execute("DELETE FROM delivery WHERE cursor = ? AND first < ? AND stop <= ?", (cursor, below, below))
 
     def _forget_deliveries(self, cursor: int, held: CursorState, acknowledged: Iterable[tuple[int, int]]) -> None:
-        """Of what is acknowledged; also ahead of a message that somebody keeps for long."""
+        """Forgets how often messages were delivered that are acknowledged now, also ahead of one that somebody keeps for long."""
         if self._execute("SELECT 1 FROM delivery WHERE cursor = ? LIMIT 1", (cursor,)).fetchone() is None:
             return
         self.drop_deliveries(cursor, held.position)

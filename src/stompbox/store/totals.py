@@ -32,7 +32,7 @@ _PUT_PART: Final = "INSERT INTO part (rowid, body, number, checksum, data) VALUE
 
 
 class Totals(Struct, array_like=True):
-    """Of all rows."""
+    """Sums over all rows."""
 
     chunks: list[int] = field(default_factory=lambda: [0] * 12)
     parts: list[int] = field(default_factory=lambda: [0] * 7)

@@ -47,7 +47,7 @@ class Reading:
 
     @property
     def is_damaged(self) -> bool:
-        """Of what was committed. Nobody waits for frames of a transaction that never came to its end."""
+        """Whether anything that was committed is damaged. Nobody waits for frames of a transaction that never came to its end."""
         return self.is_headless or bool(self.flipped) or any(frame <= self.commits for frame in self.spoiled)
 
 
@@ -119,7 +119,7 @@ def _put_right(walk: Walk, at: int, after: Sums, flips: list[tuple[int, int]], f
 
 
 def _header(data: bytes, found: Reading) -> bytes | None:
-    """With the bit turned over that makes it right, and with it the first frame."""
+    """The header of the log, with the bit turned over that makes it right, and with it the first frame."""
     header = data[:HEADER]
     if _is_header(header):
         return header
@@ -145,7 +145,7 @@ def _is_header(header: bytes) -> bool:
 
 
 def turned(data: bytes, at: int, bit: int) -> bytes:
-    """With one bit turned over."""
+    """The same octets with one bit turned over."""
     return data[:at] + bytes((data[at] ^ 1 << bit,)) + data[at + 1 :]
 
 

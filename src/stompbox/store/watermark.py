@@ -34,7 +34,7 @@ class Mark(NamedTuple):
 
 
 class Watermark:
-    """Of the data folder `path`. Where there is no room for its file it keeps nothing, and `found` is what was there."""
+    """The watermark of the data folder `path`. Where there is no room for its file it keeps nothing, and `found` is what was there."""
 
     def __init__(self, path: Path, losses: Losses) -> None:
         self.file = path / WATERMARK

@@ -113,7 +113,7 @@ class _Grammar:
         return found
 
     def _level(self) -> int:
-        """Of the operator that is next, the loosest 0; -1: it is none."""
+        """How tightly the operator that is next binds, the loosest 0; -1: it is none."""
         token = self._tokens[self._at]
         return _LEVEL.get(token.text, -1) if token.kind in _OPERATORS else -1
 

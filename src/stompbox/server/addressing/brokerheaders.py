@@ -6,9 +6,8 @@
     names        must be property names of JMS, where the listener has `checkPropertyNames`
     amqMessageId a number that no other message has, where the listener has `stompEnableMessageId`; a sender's own is not passed on then
 
-A shape is stamped once for each connection that sends it; only `expires` depends on the time, and `amqMessageId` is a column: it belongs
-to the message and goes where the message goes. Connections that have nothing to
-stamp (the rule) never come here.
+Headers are added to a shape once for each connection that sends it; only `expires` depends on the time, and `amqMessageId` is a column:
+it belongs to the message and goes where the message goes. Connections that have nothing to stamp (the rule) never come here.
 """
 
 from __future__ import annotations
@@ -50,8 +49,8 @@ def spelled(number: int) -> bytes:
 
 
 class AddedHeaders:
-    """Of one connection. `user` is its login, which MESSAGE carries where `shows_user`; without one it may not send where `needs_user`.
-    `numbers` are the broker's, each given once."""
+    """What the broker adds to the SENDs of one connection. `user` is its login, which MESSAGE carries where `shows_user`; without one it
+    may not send where `needs_user`. `numbers` are the broker's, each given once."""
 
     def __init__(self, options: ListenerOptions, user: str, numbers: Iterator[int], *, shows_user: bool, needs_user: bool) -> None:
         self.options = options
@@ -74,7 +73,7 @@ class AddedHeaders:
         or Refused."""
         known = self.known.get(shape)
         if known is None:
-            known = self._stamp(shape)
+            known = self._added(shape)
             if len(self.known) >= REMEMBERED:
                 self.known.clear()
             self.known[shape] = known
@@ -84,7 +83,7 @@ class AddedHeaders:
         return known
 
     def with_ids(self, shape: Shape, columns: Columns, count: int) -> tuple[Shape, Columns]:
-        """A stamped shape and the columns of `count` messages with an id for each of them, where the listener wants it."""
+        """A shape with added headers and the columns of `count` messages with an id for each of them, where the listener wants it."""
         if not self.options.stomp_enable_message_id:
             return shape, columns
         known = self._with_ids.get(shape)
@@ -96,7 +95,7 @@ class AddedHeaders:
         kept = [column for name, column in zip(shape.holes, columns, strict=True) if name != NUMBER]
         return known, (*kept, list(map(spelled, islice(self.numbers, count))))
 
-    def _stamp(self, shape: Shape) -> Shape:
+    def _added(self, shape: Shape) -> Shape:
         if self.is_refused:
             raise Refused("nameless-sender", "this broker takes messages only from clients that have logged in by name")
         if self.options.check_property_names:

@@ -29,7 +29,8 @@ class Route:
 
 
 class Names:
-    """Of one listener and virtual host, whose `space` all names get inside the broker. Compared by identity."""
+    """What destinations mean on one listener and in one virtual host, whose `space` all names get inside the broker. Compared by
+    identity."""
 
     def __init__(
         self,

@@ -31,7 +31,7 @@ def is_browser(frame: Frame) -> bool:
 
 
 def only_looks(frame: Frame) -> bool:
-    """At what is there now."""
+    """Whether the SUBSCRIBE wants what is there now, and nothing that comes."""
     return is_browser(frame) and (frame.headers.get("browser-end") is None or truth(frame, "browser-end"))
 
 

@@ -1,7 +1,7 @@
 """SEND: messages of a client, to where routing.py says.
 
 A run of equal frames to one destination is one call of the engine. What needs more care (several destinations, temporary ones,
-answers to temporary ones, retained messages, headers to be stamped) takes the longer way.
+answers to temporary ones, retained messages, headers to be added) takes the longer way.
 """
 
 from __future__ import annotations

@@ -186,7 +186,7 @@ def _lines(numbered: list[str], is_timed: bool, run: Run, index: int) -> bytes:
 
 
 def _may_subscribe(connection: Speaker, destination: Destination, frame: Frame) -> None:
-    """Of a wildcard each address that it reaches is asked for by itself (`_may_reach`)."""
+    """Each address that a wildcard reaches is asked for by itself (`_may_reach`)."""
     if destination.is_wild or destination.is_temporary:
         return
     permissions, engine, name = connection.broker.permissions, connection.broker.engine, destination.address

@@ -165,7 +165,7 @@ class Timeouts:
             self._alarm.by(until)
 
     def change(self, timeout: int) -> None:
-        """For transactions that begin from now on."""
+        """Transactions that begin from now on have this timeout."""
         self.timeout = timeout
 
     def ended(self, transaction: Transaction) -> None:

@@ -92,7 +92,7 @@ def _since(frame: Frame, wish: dict[str, Any]) -> dict[str, int] | None:
 
 
 async def _describe_named(connection: Asker, frame: Frame, wanted: dict[str, Position]) -> Reply:
-    """Of these, with sizes; and where those that are gone had ended, as far as that is remembered."""
+    """The answer about these addresses, with sizes; and where those that are gone had ended, as far as that is remembered."""
     engine, permissions = connection.broker.engine, connection.broker.permissions
     found, ended = [], {}
     async for name in in_turns(connection.broker.turns, list(wanted)):
@@ -195,7 +195,7 @@ async def _require_some(connection: Asker, destinations: list[Destination], foun
 
 
 def _require_one(connection: Asker, destination: Destination) -> None:
-    """Of addresses that a wildcard names some must be readable: who may read none would take them for empty."""
+    """Some of the addresses that a wildcard names must be readable: who may read none would take them for empty."""
     names = connection.broker.engine.addresses
     permissions, user = connection.broker.permissions, connection.user
     if not any(destination.covers(name) and permissions.may(user, Right.CONSUME, name) for name in names) and any(

@@ -23,7 +23,7 @@ log = logging.getLogger("stompbox.operators")
 
 
 def _address(connection: Asker, frame: Frame) -> Address:
-    """Of an operator's request, of which the log tells."""
+    """The address that an operator's request names. Raises Refused where it may not be managed; the log tells of the request."""
     name = qualified(connection, frame, "address")
     connection.broker.permissions.require(connection.user, Right.MANAGE, name)
     address = connection.broker.engine.addresses.get(name)

@@ -93,7 +93,7 @@ Key = tuple[str, str, str]  # user, pipeline as the broker has it, step
 
 
 class Progress:
-    """Of all pipelines."""
+    """What the pipelines have told of their steps."""
 
     def __init__(self, *, most: int = MOST, most_of_user: int = MOST_OF_USER) -> None:
         self.told: dict[Key, Told] = {}  # in the order in which they were last told of

@@ -148,7 +148,8 @@ def _one(group: Sequence[Run]) -> Run:
 
 @dataclass(slots=True)
 class Inspection:
-    """At all that a batch holds. `addresses`: where it goes; `temporary`: those among them that go with their connection."""
+    """The check of all that a batch holds, before any of it is sent. `addresses`: where it goes; `temporary`: those among them that go
+    with their connection."""
 
     connection: Asker
     fitting: Fitting = field(default_factory=Fitting)
@@ -215,7 +216,7 @@ async def checked(connection: Asker, attempts: Sequence[Attempt]) -> Inspection:
 
 
 async def _closer(look: Inspection, attempt: Attempt) -> None:
-    """At each message of an attempt that has some of which sizes do not say enough."""
+    """Checks each message of an attempt that has some of which sizes do not say enough."""
     broker = look.connection.broker
     async for run in in_turns(broker.turns, _steps(await _read(broker, attempt))):
         special = run.shape.special
@@ -228,7 +229,7 @@ async def _closer(look: Inspection, attempt: Attempt) -> None:
 
 
 class Publications:
-    """Of one broker. `busy`: sinks of which one batch is looked at or published; another one waits for it."""
+    """The batches that one broker publishes. `busy`: sinks of which one batch is looked at or published; another one waits for it."""
 
     def __init__(self, broker: RequestsCore) -> None:
         self.broker = broker
@@ -435,7 +436,7 @@ class _Way:
                 self._pass_over(publication.done)
 
     def _lose(self, attempt: Attempt, error: StompboxError) -> None:
-        """Of a batch that others may have read some of: it cannot be taken back, and no other reading of this attempt will be better."""
+        """Goes on without an attempt that cannot be read. Others may have read some of its batch, which cannot be taken back."""
         engine, publication = self.publications.broker.engine, self.publication
         is_begun = attempt is publication.attempts[publication.published - publication.stored]
         count = attempt.count - (publication.done if is_begun else 0)

@@ -1,8 +1,9 @@
 """Requests of sinks: messages staged by many, published by one, each batch once.
 
-What is staged is checked as a SEND is (incoming.py), seen by the listener's transformer, stamped as a SEND's headers are and routed by
-the listener's names; only `expires` is a date everywhere. Staging needs the right `send` on each destination, publishing all the rights
-that SENDs would need. How a batch is published is in publishing.py, what is remembered of it in broker/subscriptions/staging.py.
+What is staged is checked as a SEND is (incoming.py), seen by the listener's transformer, given the headers that the broker adds to a
+SEND, and routed by the listener's names; only `expires` is a date everywhere. Staging needs the right `send` on each destination,
+publishing all the rights that SENDs would need. How a batch is published is in publishing.py, what is remembered of it in
+broker/subscriptions/staging.py.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class Wish:
 
 
 class FrameLogs:
-    """Of a broker: what is wished, and who is followed because of it."""
+    """The broker knows here which frames are wished to be logged, and follows connections because of it."""
 
     def __init__(self, broker: SessionCore) -> None:
         self.broker = broker
@@ -99,7 +99,7 @@ class FrameLogs:
 
 
 class FrameLog:
-    """Of one connection. `addresses`: only frames that name one of these patterns; None: all."""
+    """The log of one connection's frames. `addresses`: only frames that name one of these patterns; None: all."""
 
     def __init__(self, connection: Sender) -> None:
         self.connection = connection

@@ -36,7 +36,7 @@ SLACK: Final = 4  # octets beyond the limit of a stranger's frame, by which the 
 
 
 class Reading:
-    """Of one connection."""
+    """Whether one connection is read, and what has come on it and waits to be obeyed."""
 
     __slots__ = (
         "_before_login", "_frame", "connection", "events", "has_sent", "holding", "is_held", "is_paused", "is_waiting", "left", "steps",
@@ -142,7 +142,7 @@ class Reading:
         self.connection.broker.was_read(size)
 
     def _put_off(self, data: bytes, *, is_next: bool = False) -> None:
-        """For later, behind what waits already; `is_next`: before it."""
+        """Keeps octets for later, behind what waits already; `is_next`: before it."""
         if self.left is None:
             self.left = deque()
         if is_next:
@@ -200,7 +200,7 @@ class Reading:
         self._obey_all(events, until)
 
     def _feed_first(self, data: bytes, until: float) -> None:
-        """Of a stranger no more is looked at than one frame may have, however it comes: as EOLs, in pieces, in many messages."""
+        """No more of a stranger is looked at than one frame may have, however it comes: as EOLs, in pieces, in many messages."""
         connection = self.connection
         limit = connection.options.max_frame_size_before_login
         most = limit + SLACK

@@ -48,7 +48,7 @@ class Pending:
 
 
 class Receipts:
-    """Of one connection. `size`: octets of memory, about; 0: it waits for nothing."""
+    """What one connection is told when the disk has it. `size`: octets of memory, about; 0: it waits for nothing."""
 
     __slots__ = ("_items", "size")
 

@@ -28,7 +28,7 @@ PROBED: Final = 4  # times within a time to live that a host is asked whether it
 
 
 class Unread:
-    """Of one connection. `encoded`: octets of messages that are not written yet."""
+    """What one connection was told and its peer has not read. `encoded`: octets of messages that are not written yet."""
 
     __slots__ = ("_probes", "_sign", "_unsent", "encoded", "has_drained", "is_much", "waiting")
 

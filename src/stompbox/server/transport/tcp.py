@@ -309,7 +309,7 @@ class Acceptor:
         return listener, tls_context(listener) if listener.is_tls else None
 
     def change(self, listener: Listener, context: ssl.SSLContext | None) -> None:
-        """For those who come from now on."""
+        """Those who come from now on are accepted with these options and certificates."""
         self.listener, self.context = replace(listener, port=self.listener.port), context
 
     def opened(self, port: int) -> None:

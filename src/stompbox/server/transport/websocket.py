@@ -211,7 +211,7 @@ class WebSocket:
             self.socket.close()
 
     def _refuse_size(self, connection: Connection) -> None:
-        """Of a message whose fragments together, or whose octets when they are inflated, are more than it may have."""
+        """Ends the connection for a message whose fragments together, or whose octets when they are inflated, are more than it may have."""
         name, limit = "webSocketMaxFramePayloadLength", self.listener.options.web_socket_max_frame_payload_length
         if self._is_strange:
             name, limit = "maxFrameSizeBeforeLogin", self.listener.options.max_frame_size_before_login
