@@ -15,7 +15,7 @@ import pytest
 
 from stompbox.errors import StoreError
 from stompbox.message import Run
-from stompbox.store import patient, schema, stranded
+from stompbox.store import folderstore, readonly, schema
 from stompbox.store.base import Commit, Store
 from stompbox.store.folder import DATABASE, LOCK, lock_folder
 from stompbox.store.folderstore import FolderStore
@@ -78,7 +78,7 @@ def check_times(found: ReadOnlyStore) -> None:
 
 
 def arrivals(found: ReadOnlyStore, log: int) -> list[tuple[int, int]]:
-    runs = [one for chunk in found.read(log, 0, END, END) for one in stranded.decode(chunk.blob, chunk.first)]
+    runs = [one for chunk in found.read(log, 0, END, END) for one in readonly.decode(chunk.blob, chunk.first)]
     return [(offset, one.arrived) for one in runs for offset in range(one.first, one.stop)]
 
 
@@ -105,7 +105,7 @@ def test_a_reader_gets_portions_that_are_complete(tmp_path: Path) -> None:
                 at, offsets = messages[0][0], []
                 while chunks := found.read(log, at, END, 1):
                     assert len(chunks) == 1
-                    offsets += [offset for one in stranded.decode(chunks[0].blob, chunks[0].first) for offset in range(one.first, one.stop)]
+                    offsets += [offset for one in readonly.decode(chunks[0].blob, chunks[0].first) for offset in range(one.first, one.stop)]
                     at = chunks[0].stop
                 assert [offset for offset in offsets if offset >= messages[0][0]] == [message[0] for message in messages]
 
@@ -124,7 +124,7 @@ def test_what_fills_a_gap_of_a_chunk_is_found_in_it(tmp_path: Path) -> None:
 
 
 def offsets_of(blob: bytes, first: int) -> Iterator[int]:
-    runs: list[Run] = stranded.decode(blob, first)
+    runs: list[Run] = readonly.decode(blob, first)
     for one in runs:
         yield from range(one.first, one.stop)
 
@@ -164,7 +164,7 @@ class Refusing:
 @pytest.fixture
 def refusing(monkeypatch: pytest.MonkeyPatch) -> Refusing:
     found = Refusing()
-    monkeypatch.setattr(patient, "SqliteStore", found)
+    monkeypatch.setattr(folderstore, "SqliteStore", found)
     return found
 
 

@@ -129,4 +129,4 @@ class FolderStore:
                 self._lock = -1
 
     def __repr__(self) -> str:
-        return f"<PatientStore {self._store or self._stranded!r}>"
+        return f"<FolderStore {self._store or self._stranded!r}>"

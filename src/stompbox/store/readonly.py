@@ -140,7 +140,7 @@ class ReadOnlyStore:
         self._connection.close()
 
     def __repr__(self) -> str:
-        return f"<Stranded {self.file} journal={sum(map(len, self._runs.values()))} runs>"
+        return f"<ReadOnlyStore {self.file} journal={sum(map(len, self._runs.values()))} runs>"
 
 
 def connected(file: Path) -> sqlite3.Connection:

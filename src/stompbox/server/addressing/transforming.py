@@ -1,6 +1,6 @@
 """Message transformers: functions of users that see each message on its way in and out, and may change it.
 
-    def transform(message: Letter) -> None
+    def transform(message: TransformedMessage) -> None
 
 A `messageTransformer` of a listener sees what its clients send and what they get; the `transformer` of a divert sees each copy.
 A function that raises gives an ERROR, and the message stays where it was: a SEND is refused, a delivery counts as failed and
