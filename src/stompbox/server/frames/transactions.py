@@ -85,7 +85,7 @@ def abort(connection: Speaker, frame: Frame) -> Iterator[None]:
     connection.answer(frame, waits=False)
 
 
-def _time_out(connection: Speaker, transaction: Transaction) -> None:
+def time_out(connection: Speaker, transaction: Transaction) -> None:
     """The broker aborts it; the client is told when it comes back to it."""
     connection.broker.turns.run(_undoing(connection, transaction), lambda: None)
     if len(connection.timed_out) >= connection.options.max_transactions:
@@ -180,7 +180,7 @@ class Timeouts:
                 return
             text = "%s: transaction %r was open for %d ms and is aborted (transaction-timeout)"
             log.warning(text, connection.name, transaction.name, self.timeout, extra={"code": "transaction-timeout"})
-            _time_out(connection, transaction)
+            time_out(connection, transaction)
 
     def __repr__(self) -> str:
         return f"<Timeouts {len(self._open)} open, {self.timeout} ms>"

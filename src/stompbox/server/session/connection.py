@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import logging
 from asyncio import TimerHandle
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from secrets import token_hex
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from stompbox.broker import transactions
 from stompbox.broker.addresses.address import Address
@@ -30,7 +30,7 @@ from stompbox.security import Right, User
 from stompbox.server import notifications
 from stompbox.server.addressing.brokerheaders import AddedHeaders
 from stompbox.server.frames.commands import CHANGE_NOTHING, COMMANDS
-from stompbox.server.frames.speaker import FramesCore, Upload
+from stompbox.server.frames.speaker import Upload
 from stompbox.server.ledger import Account
 from stompbox.server.outgoing import GRACE, Outgoing, Stream
 from stompbox.server.session.reading import Reading
@@ -48,32 +48,13 @@ from stompbox.stomp.versions import SUPPORTED
 
 if TYPE_CHECKING:
     from stompbox.config import ListenerOptions
-    from stompbox.server.addressing.naming import Names
-    from stompbox.server.addressing.transforming import Transform
     from stompbox.server.requests.asker import Asked
     from stompbox.server.seam import FrameLog, Transport
-    from stompbox.server.summaries import Refusals
+    from stompbox.server.session.core import SessionCore
 
 log = logging.getLogger("stompbox.connection")
 
 E = TypeVar("E")  # a frame or a run
-
-
-class SessionCore(FramesCore, Protocol):
-    """What the broker is to a connection."""
-
-    refusals: Refusals
-
-    @property
-    def connections(self) -> Collection[Connection]: ...
-    def arrive(self, connection: Connection) -> None: ...
-    def leave(self, connection: Connection) -> None: ...
-    def leave_user(self, connection: Connection) -> None: ...
-    def names_of(self, options: ListenerOptions, space: str = "") -> Names: ...
-    def transform_of(self, options: ListenerOptions) -> Transform | None: ...
-    def was_read(self, octets: int) -> None: ...
-    def deliver_on(self, consumers: Iterable[Consumer]) -> None: ...
-    def want_commit(self, connection: Connection) -> int: ...
 
 
 class Connection:

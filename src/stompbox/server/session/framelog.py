@@ -23,7 +23,7 @@ from stompbox.stomp.frames import STARS, is_secret
 
 if TYPE_CHECKING:
     from stompbox.server.addressing.sender import Sender
-    from stompbox.server.session.connection import SessionCore
+    from stompbox.server.session.core import SessionCore
 
 log = logging.getLogger("stompbox.frames")
 

@@ -1,0 +1,33 @@
+"""What the broker is to one client's connection, beyond what its frames and requests ask of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, Protocol
+
+from stompbox.server.frames.speaker import FramesCore
+
+if TYPE_CHECKING:
+    from stompbox.broker.queues.consumer import Consumer
+    from stompbox.config import ListenerOptions
+    from stompbox.server.addressing.naming import Names
+    from stompbox.server.addressing.transforming import Transform
+    from stompbox.server.session.connection import Connection
+    from stompbox.server.summaries import Refusals
+
+
+class SessionCore(FramesCore, Protocol):
+    """What the broker is to a connection."""
+
+    refusals: Refusals
+
+    @property
+    def connections(self) -> Collection[Connection]: ...
+    def arrive(self, connection: Connection) -> None: ...
+    def leave(self, connection: Connection) -> None: ...
+    def leave_user(self, connection: Connection) -> None: ...
+    def names_of(self, options: ListenerOptions, space: str = "") -> Names: ...
+    def transform_of(self, options: ListenerOptions) -> Transform | None: ...
+    def was_read(self, octets: int) -> None: ...
+    def deliver_on(self, consumers: Iterable[Consumer]) -> None: ...
+    def want_commit(self, connection: Connection) -> int: ...
