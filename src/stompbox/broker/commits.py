@@ -23,9 +23,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stompbox.broker.addresses import fanout, lifetimes
+from stompbox.broker.addresses.contracts import address_of
 from stompbox.broker.addresses.unitofwork import Restore, UnitOfWork
 from stompbox.broker.logs.log import UNUSED
 from stompbox.broker.queues import paging
@@ -151,7 +152,7 @@ class Commits:
     def add_cursor(self, queue: Queue) -> None:
         self.add_log(queue.address.log)
         self._next.cursors[queue.id] = (queue.address.log.id, queue.cursor.position)
-        self.dirty[queue.address] = None  # offsets below its position must not be given out again
+        self.dirty[address_of(queue)] = None  # offsets below its position must not be given out again
 
     def put_cursor(self, queue: Queue) -> None:
         """It is elsewhere now; what it had acknowledged counts no more."""
@@ -166,7 +167,7 @@ class Commits:
             self._next.acknowledged.pop(queue.id, None)
             self._next.delivered.pop(queue.id, None)
             self._next.dropped_cursors.append(queue.id)
-            self.dirty[queue.address] = None
+            self.dirty[address_of(queue)] = None
 
     def drop_log(self, address: Address) -> None:
         log = address.log
@@ -208,8 +209,9 @@ class Commits:
         commit, self._next = self._next, Commit()
         self.engine.bodies.give(commit)
         acked, self.acked = self.acked, {}
+        dirty: dict[Any, None] = self.dirty
         for queue in acked:
-            self.dirty[queue.address] = None
+            dirty[queue.address] = None
         for queue, told in self.delivered.items():
             commit.delivered[queue.id] = commit.delivered.get(queue.id, []) + told
         self.delivered = {}

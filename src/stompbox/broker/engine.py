@@ -21,6 +21,7 @@ from stompbox.broker import transactions
 from stompbox.broker.addresses import diverts, duplicates, fanout, lifetimes, limits, makers, redelivery, retained
 from stompbox.broker.addresses.address import Address, Groups, Targets
 from stompbox.broker.addresses.configuration import apply_retention
+from stompbox.broker.addresses.contracts import address_of
 from stompbox.broker.addresses.fanout import FEW
 from stompbox.broker.addresses.lifetimes import Watcher
 from stompbox.broker.addresses.makers import Maker, Makers
@@ -256,17 +257,18 @@ class Engine:
     def add_queue(self, queue: Queue) -> None:
         self.queues[queue.id] = queue
         limits.meter(queue)
-        queue.address.add(queue)
+        address_of(queue).add(queue)
 
     def note_queue(self, queue: Queue) -> None:
         """Its entry in the catalogue; what is not stored has none."""
         if not queue.is_durable:
             return
-        self.note_address(queue.address)
+        address = address_of(queue)
+        self.note_address(address)
         entry: dict[str, object] = {"name": queue.name, "kind": queue.kind.value, "owner": queue.owner, "auto": queue.is_auto}
         entry |= makers.entry(queue.maker)
-        if queue.kind is Kind.ANYCAST and queue.name in queue.address.arguments:
-            entry["arguments"] = dict(queue.address.arguments[queue.name])
+        if queue.kind is Kind.ANYCAST and queue.name in address.arguments:
+            entry["arguments"] = dict(address.arguments[queue.name])
         self.put("queue", str(queue.id), {**entry, **selector_entry(queue.selector)})
 
     def drop_queue(self, queue: Queue) -> None:
@@ -275,9 +277,10 @@ class Engine:
             queue.unbind(binding)
         del self.queues[queue.id]
         self.makers.made_queue(queue, None)
-        if queue.id in queue.address.log.cursors:
-            self.commits.dirty[queue.address] = None
-        queue.address.remove(queue)
+        address = address_of(queue)
+        if queue.id in address.log.cursors:
+            self.commits.dirty[address] = None
+        address.remove(queue)
         if queue.redrive is not None:
             queue.redrive.give_up()
         reclaim.drop(queue)

@@ -14,6 +14,7 @@ from typing import Final
 from stompbox.broker import transactions
 from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.configuration import Sizes, diverting, obeying
+from stompbox.broker.addresses.contracts import address_of
 from stompbox.broker.addresses.diverts import PASS, STRIP, Divert
 from stompbox.broker.engine import Engine
 from stompbox.broker.kinds import Kind, Rules, rules_of
@@ -196,7 +197,7 @@ def _configure_queue(engine: Engine, address: Address, table: QueueTable, *, sev
 
 def _change(engine: Engine, queue: Queue, table: QueueTable, *, is_auto: bool) -> None:
     """The filter decides about messages that come; what is there stays."""
-    address = queue.address
+    address = address_of(queue)
     address.remove(queue)
     queue.selector = filter_of(table)
     queue.stay(is_auto=is_auto)

@@ -93,8 +93,8 @@ def require_still(connection: ClientConnection, transaction: Transaction) -> Non
     for address, _ in transaction.sends:
         _require(connection, Right.SEND, address.name, owner=address.owner)
     for consumer, sent in transaction.answered:
-        for address in {binding.queue.address for binding, _ in sent}:
-            _require(connection, _right(consumer), address.name, owner=address.owner)
+        for used in {binding.queue.address for binding, _ in sent}:
+            _require(connection, _right(consumer), used.name, owner=used.owner)
 
 
 def _right(consumer: Consumer) -> Right:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from stompbox.broker.queues import contracts
 
@@ -91,3 +91,8 @@ class Engine(contracts.Engine, Protocol):
     def route(self, address: Address, run: Run) -> bool: ...
     def append(self, address: Address, run: Run) -> bool: ...
     def forward(self, name: str, run: Run, routing: int = 0) -> bool: ...
+
+
+def address_of(queue: Queue) -> Address:
+    """The address that a queue is of, with all that queues need not know of it."""
+    return cast("Address", queue.address)

@@ -29,6 +29,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from stompbox.broker.addresses import lifetimes
+from stompbox.broker.addresses.contracts import address_of
 from stompbox.broker.logs.cursor import FAR
 from stompbox.broker.logs.segments import cost_of
 from stompbox.broker.queues import paging
@@ -159,7 +160,7 @@ def _showing(address: Address) -> Iterator[None]:
 
 def _show_to(queue: Queue, run: Run, before: int, limit: int) -> None:
     start = max(run.first, queue.cursor.position)
-    ranges = [(max(first, start), stop) for first, stop in queue.address.of_reader(queue, run, limit) if stop > start]
+    ranges = [(max(first, start), stop) for first, stop in address_of(queue).of_reader(queue, run, limit) if stop > start]
     at = before
     for first, stop in ranges:
         _pass_over(queue, at, first)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from stompbox.broker.addresses.contracts import address_of
 from stompbox.broker.addresses.notifications import Event
 from stompbox.broker.kinds import Kind
 from stompbox.broker.logs.log import Log
@@ -54,7 +55,7 @@ def queue_left(engine: Engine, queue: Queue) -> None:
 
 def queue_gone(engine: Engine, queue: Queue) -> None:
     engine.notifications.of_queue(Event.BINDING_REMOVED, queue)
-    address_left(engine, queue.address)
+    address_left(engine, address_of(queue))
 
 
 def _queue_due(engine: Engine, queue: Queue, uses: int) -> None:
@@ -70,11 +71,11 @@ def _may_go(engine: Engine, queue: Queue) -> bool:
         return False
     if not (settings.auto_delete_queues if queue.is_auto else settings.auto_delete_created_queues):
         return False
-    is_asked = queue.kind is Kind.ANYCAST and queue.name in queue.address.arguments
+    is_asked = queue.kind is Kind.ANYCAST and queue.name in address_of(queue).arguments
     if is_asked and not queue.uses and not settings.auto_delete_queues_skip_usage_check:
         return False  # it goes with its last consumer, and a restart is none
     most = settings.auto_delete_queues_message_count
-    fanout = queue.address.fanout if most >= 0 and queue.kind is Kind.DURABLE else None
+    fanout = address_of(queue).fanout if most >= 0 and queue.kind is Kind.DURABLE else None
     if fanout is not None:  # what waits there may be for it
         fanout.leaving[queue] = None
         return False

@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
+from stompbox.broker.addresses.contracts import address_of
 from stompbox.broker.addresses.duplicates import new_ones
 from stompbox.broker.kinds import Kind
 from stompbox.broker.logs.segments import Segment, octets_of
@@ -173,7 +174,7 @@ def end(address: Address) -> None:
 
 def meter(queue: Queue) -> None:
     """A queue of an address counts what it has, if that is limited."""
-    if queue.address.limits is None or queue.kind not in METERED:
+    if address_of(queue).limits is None or queue.kind not in METERED:
         queue.measure(None)
     elif queue.tally is None:
         queue.measure(Tally())

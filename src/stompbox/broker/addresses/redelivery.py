@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
+from stompbox.broker.addresses.contracts import address_of
 from stompbox.broker.kinds import Kind
 from stompbox.broker.logs.segments import Segment
 from stompbox.broker.queues import dispatch, paging
@@ -172,7 +173,7 @@ def is_spent(queue: Queue, segment: Segment) -> bool:
 
 
 def _fail_for_good(queue: Queue, segment: Segment) -> None:
-    engine, settings = queue.address.engine, queue.settings
+    engine, settings = address_of(queue).engine, queue.settings
     if not is_last_stop(queue):
         queue.die(segment, TOO_OFTEN)
         return
@@ -183,7 +184,7 @@ def _fail_for_good(queue: Queue, segment: Segment) -> None:
 
 def _delay(queue: Queue, segment: Segment) -> None:
     """Each message for itself where they are to be spread: those that failed together would come together again."""
-    settings, chance = queue.settings, queue.address.engine.chance
+    settings, chance = queue.settings, address_of(queue).engine.chance
     each = 1 if settings.redelivery_collision_avoidance_factor else len(segment)
     while len(segment) > each:
         queue.set_aside(segment.cut(segment.first + each), redelivery_delay(settings, segment.failures, chance))
@@ -197,21 +198,21 @@ _TIMES: Final = frozenset(("expires", EXPIRATION, *SCHEDULED))  # asked for once
 
 def is_last_stop(queue: Queue) -> bool:
     """Its dead letters would come to its own address."""
-    return queue.address.name == _placed(queue.address, queue.settings.dead_letter_address)
+    return queue.address.name == _placed(address_of(queue), queue.settings.dead_letter_address)
 
 
 def expired(engine: Engine, queue: Queue, segment: Segment) -> None:
     settings = queue.settings
     why = {REASON: EXPIRED, ACTUAL_EXPIRY: str(engine.now)}
-    own = _own_queue(settings, "expiry", queue.address)
-    gone, _ = _send(engine, queue.address, segment, why, to=(settings.expiry_address, own), queue=queue)
+    own = _own_queue(settings, "expiry", address_of(queue))
+    gone, _ = _send(engine, address_of(queue), segment, why, to=(settings.expiry_address, own), queue=queue)
     _note(engine, Loss(queue.name, EXPIRED, Fate.EXPIRED), len(segment) - gone, gone)
 
 
 def dead(engine: Engine, queue: Queue, segment: Segment, reason: str) -> None:
     settings = queue.settings
-    own = _own_queue(settings, "dead_letter", queue.address)
-    gone, _ = _send(engine, queue.address, segment, {REASON: reason}, to=(settings.dead_letter_address, own), queue=queue)
+    own = _own_queue(settings, "dead_letter", address_of(queue))
+    gone, _ = _send(engine, address_of(queue), segment, {REASON: reason}, to=(settings.dead_letter_address, own), queue=queue)
     _note(engine, Loss(queue.name, reason, Fate.DEAD_LETTER), len(segment) - gone, gone)
 
 

@@ -23,7 +23,7 @@ from stompbox.broker.logs.segments import Segment, octets_of, values_of
 from stompbox.broker.queues import paging
 
 if TYPE_CHECKING:
-    from stompbox.broker.addresses.address import Address
+    from stompbox.broker.queues.contracts import Address
     from stompbox.broker.queues.queue import Queue
     from stompbox.message import Run
     from stompbox.ranges import Ranges

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections import Counter
 
+    from stompbox.broker.kinds import Rules
     from stompbox.broker.logs.cursor import Cursor
+    from stompbox.broker.logs.log import Log
     from stompbox.broker.logs.segments import Segment
     from stompbox.broker.queues.consumer import Consumer
     from stompbox.broker.queues.depth import Slow
@@ -18,7 +20,9 @@ if TYPE_CHECKING:
     from stompbox.broker.timers import Alarm, Timers
     from stompbox.broker.undelivered import Undelivered
     from stompbox.broker.work import Turns, Work
+    from stompbox.config.settings import AddressSettings
     from stompbox.message import Run
+    from stompbox.selectors import Selector
 
 
 class Taking(Protocol):
@@ -44,6 +48,57 @@ class Commits(Protocol):
 
     def restore_if_any_refused(self, restore: Callable[..., object], /) -> None:
         """The same for each unit of work that is not stored yet, and may never be."""
+
+
+class Fanout(Protocol):
+    """Messages that go to some of very many queues at a time."""
+
+    def end_for(self, queue: Any, /) -> int:
+        """The offset behind the last message that the queue has had."""
+
+
+class Address(Protocol):
+    """What a queue is of. It says what became of the messages that came, for all its queues."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def log(self) -> Log: ...
+    @property
+    def memory(self) -> Memory: ...
+    @property
+    def engine(self) -> Engine: ...
+    @property
+    def settings(self) -> AddressSettings: ...
+    @property
+    def rules(self) -> Rules: ...
+    @property
+    def owner(self) -> int: ...
+    @property
+    def topics(self) -> Container[int]: ...
+    @property
+    def fanout(self) -> Fanout | None: ...
+
+    def settings_of(self, queue: str, /) -> AddressSettings:
+        """Those of one of its queues, which a frame may have made with arguments."""
+
+    def queues(self) -> Iterable[Queue]:
+        """All of them."""
+
+    def is_volatile(self, run: Run, /) -> bool:
+        """Whether the messages end with the broker."""
+
+    def wanted_of(self, selector: Selector, segment: Segment, queue: int, /) -> list[tuple[int, int]]:
+        """Which of the messages a selector takes, as far as that is known or can be asked at once."""
+
+    def verdicts(self, queue: Any, run: Run, first: int, stop: int, /) -> Iterator[tuple[int, int, bool]]:
+        """What was decided of messages in the log when they came: parts, and whether the queue was to have them."""
+
+    def leave_out(self, queue: Any, before: int, session: int, /) -> None:
+        """The queue gets nothing that this session sends from now on."""
+
+    def rules_changed(self, queue: Any, /) -> None:
+        """The queue became one of those that are asked about each message, or is one no more."""
 
 
 class Engine(Protocol):

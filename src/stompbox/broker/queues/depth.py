@@ -19,9 +19,8 @@ from stompbox.broker.kinds import Kind
 from stompbox.config.settings import SlowConsumerPolicy, SlowConsumerUnit
 
 if TYPE_CHECKING:
-    from stompbox.broker.addresses.address import Address
     from stompbox.broker.queues.consumer import Consumer
-    from stompbox.broker.queues.contracts import Engine
+    from stompbox.broker.queues.contracts import Address, Engine
     from stompbox.broker.queues.queue import Queue
 
 _HOLDS: Final = frozenset((Kind.ANYCAST, Kind.DURABLE, Kind.TOPIC))  # kinds whose messages are theirs

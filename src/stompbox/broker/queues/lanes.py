@@ -29,8 +29,8 @@ from stompbox.broker.work import MESSAGE
 from stompbox.selectors import Selector
 
 if TYPE_CHECKING:
-    from stompbox.broker.addresses.address import Address
     from stompbox.broker.queues.consumer import Binding
+    from stompbox.broker.queues.contracts import Address
 
 Head = tuple[int, int]
 

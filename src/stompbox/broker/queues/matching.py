@@ -26,7 +26,7 @@ from stompbox.selectors.intervals import Interval, Intervals
 from stompbox.selectors.values import number_of_text
 
 if TYPE_CHECKING:
-    from stompbox.broker.addresses.address import Address
+    from stompbox.broker.queues.contracts import Address
     from stompbox.broker.queues.queue import Queue
     from stompbox.config.settings import AddressSettings
 

@@ -26,8 +26,7 @@ from stompbox.message import Run
 from stompbox.selectors import Selector
 
 if TYPE_CHECKING:
-    from stompbox.broker.addresses.address import Address
-    from stompbox.broker.queues.contracts import Engine
+    from stompbox.broker.queues.contracts import Address, Engine
 
 
 class Queue(QueueState):

@@ -24,10 +24,9 @@ from stompbox.ranges import Ranges
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stompbox.broker.addresses.address import Address
     from stompbox.broker.logs.cursor import Counts
     from stompbox.broker.queues.admission import Admission
-    from stompbox.broker.queues.contracts import Engine, Taking
+    from stompbox.broker.queues.contracts import Address, Engine, Taking
     from stompbox.broker.queues.dispatch import Groups
     from stompbox.broker.queues.memory import Tally
     from stompbox.broker.queues.paging import Room, Unread

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from stompbox.broker.addresses.address import Address
+from stompbox.broker.addresses.contracts import address_of
 from stompbox.broker.addresses.lifetimes import matcher
 from stompbox.broker.addresses.makers import Maker, entry
 from stompbox.broker.engine import Engine
@@ -205,7 +206,7 @@ def to_named_reader(engine: Engine, consumer: Consumer, address: Address, reader
 
 
 def _come(queue: Queue, consumer: Consumer) -> None:
-    address, cursor = queue.address, queue.cursor
+    address, cursor = address_of(queue), queue.cursor
     queue.come_back(consumer.selector)
     address.add_reader(queue)
     if cursor.position < queue.log_end:
@@ -215,7 +216,7 @@ def _come(queue: Queue, consumer: Consumer) -> None:
 
 def _leave(queue: Queue) -> None:
     """What is in memory goes; the log has it, from the position on."""
-    queue.address.remove_reader(queue)
+    address_of(queue).remove_reader(queue)
     reclaim.let_go(queue)
     queue.go_away()
 
