@@ -23,9 +23,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from stompbox.broker.addresses import fanout, lifetimes
+from stompbox.broker.addresses import contracts, fanout, lifetimes
 from stompbox.broker.addresses.contracts import address_of
 from stompbox.broker.addresses.unitofwork import Restore, UnitOfWork
 from stompbox.broker.logs.log import UNUSED
@@ -36,7 +36,7 @@ from stompbox.store.base import Commit, Delivered
 if TYPE_CHECKING:
     from stompbox.broker.addresses.address import Address
     from stompbox.broker.addresses.duplicates import Duplicates
-    from stompbox.broker.engine import Engine
+    from stompbox.broker.logs.bodies import Bodies
     from stompbox.broker.logs.log import Log
     from stompbox.broker.queues.consumer import Consumer, Sent
     from stompbox.broker.queues.queue import Queue
@@ -44,6 +44,17 @@ if TYPE_CHECKING:
 
 
 """What puts back what made room for something, given all that is withdrawn."""
+
+
+class Engine(contracts.Engine, Protocol):
+    """What commits ask of the engine above them."""
+
+    @property
+    def bodies(self) -> Bodies: ...
+    @property
+    def trouble(self) -> object | None: ...
+
+    def unhold(self, consumer: Consumer, sent: list[Sent]) -> None: ...
 
 
 class Commits:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from stompbox.broker import transactions
 from stompbox.broker.addresses import diverts, duplicates, fanout, lifetimes, limits, makers, redelivery, retained
@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     from stompbox.broker.addresses.diverts import Divert
     from stompbox.broker.addresses.limits import AddressLimits
     from stompbox.broker.queues.depth import Slow
-    from stompbox.broker.subscriptions.durables import DurableSubscription
 
 PAGE_SIZE: Final = 32 << 20  # octets of one queue in memory before the rest stays in the log
 EPOCH_IDS: Final = 1_000_000  # ids of queues in memory: epoch * this + n, so that they differ from run to run
@@ -94,7 +93,7 @@ class Engine:
         self.touched: list[Consumer] = []
         self.loads: list[Load] = []
         self.watchers: dict[Watcher, None] = {}  # wildcard subscriptions, which join addresses and queues as they are made
-        self.durables: dict[tuple[str, str], DurableSubscription] = {}  # by identity
+        self.durables: dict[tuple[str, str], Any] = {}  # subscriptions/durables.py: DurableSubscriptions by identity
         self.named_readers: dict[str, dict[Address, None]] = {}  # where each name has one
         self.group_patterns: dict[str, list[str]] = {}  # reader groups, by name
         self.group_owners: dict[str, str] = {}  # the users whose they are

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
+from stompbox.broker import commits
 from stompbox.broker.addresses import lifetimes, limits, retained
 from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.fanout import finishing
@@ -30,9 +31,26 @@ from stompbox.errors import StompboxError
 from stompbox.message import ANYCAST, Run
 
 if TYPE_CHECKING:
-    from stompbox.broker.engine import Engine
+    from stompbox.broker.addresses.repeating import Schedules
+    from stompbox.broker.queues.memory import Unacknowledged
 
 EMPTY: Final = 512  # octets of memory that one takes which holds nothing
+
+
+class Engine(commits.Engine, Protocol):
+    """What transactions ask of the engine above them."""
+
+    @property
+    def commits(self) -> commits.Commits: ...
+    @property
+    def schedules(self) -> Schedules: ...
+    @property
+    def unacknowledged(self) -> Unacknowledged: ...
+
+    def acknowledge(self, consumer: Consumer, sent: list[Sent]) -> None: ...
+    def refuse(self, consumer: Consumer, sent: list[Sent], *, is_final: bool = False) -> None: ...
+    def refusing(self, consumer: Consumer, sent: list[Sent], outcome: Outcome) -> Iterator[None]: ...
+    def abort(self, transaction: Transaction, *, is_failure: bool = False) -> None: ...
 
 
 class Transaction:

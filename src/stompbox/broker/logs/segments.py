@@ -5,12 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 from stompbox.message import Run, Shape
-
-if TYPE_CHECKING:
-    from stompbox.broker.queues.backlog import Backlog
 
 EACH: Final = 64  # octets of memory that a message costs beside its body, at a guess
 VALUE: Final = 48  # and that the value of a hole costs beside its octets
@@ -54,7 +51,7 @@ class Segment:
         self.failures = failures  # of those, how many count towards max-delivery-attempts
         self.is_suspect = is_suspect  # may have been delivered before, which `deliveries` does not say
         self.turn = 0  # its place in what its consumer was given
-        self.home: Backlog | None = None  # where it waits
+        self.home: Any = None  # the backlog where it waits
         self._size = -1  # not looked at yet
 
     def __len__(self) -> int:

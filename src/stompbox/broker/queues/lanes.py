@@ -266,7 +266,7 @@ class Lanes:
 
     def remove(self, segment: Segment) -> Segment:
         """Takes out a segment that waits in one of the lanes; what is returned is to be used in its place."""
-        home = segment.home
+        home: Backlog | None = segment.home
         assert home is not None
         self._went(home, segment)
         return home.remove(segment)

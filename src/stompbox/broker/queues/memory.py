@@ -17,14 +17,13 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from stompbox.broker.logs.segments import EACH, Segment, cost_of, octets_of
 from stompbox.errors import Refused
 from stompbox.message import Run, Shape
 
 if TYPE_CHECKING:
-    from stompbox.broker.addresses.makers import Maker
     from stompbox.broker.logs.segments import Segment
     from stompbox.broker.queues.consumer import Consumer
     from stompbox.broker.queues.queue import Queue
@@ -88,9 +87,9 @@ class Allowance:
         self.bindings = 0
         self.most_bindings = most_bindings
         self.user = ""
-        self.maker: Maker | None = None
+        self.maker: Any = None  # a Maker (addresses/makers.py), or none
 
-    def enter(self, maker: Maker) -> None:
+    def enter(self, maker: Any) -> None:
         """The session is this user's from now on."""
         self.user, self.maker = maker.user, maker
 

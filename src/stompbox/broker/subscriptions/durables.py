@@ -321,7 +321,7 @@ def _dropping(engine: Engine, durable: DurableSubscription) -> Iterator[None]:
 
 
 def find_durable(engine: Engine, client_id: str, name: str) -> DurableSubscription:
-    found = engine.durables.get((client_id, name))
+    found: DurableSubscription | None = engine.durables.get((client_id, name))
     if found is None or found.is_ending:
         whose = "user" if client_id.startswith(USER) else "client-id"
         raise IllegalFrame("no-such-subscription", f"{whose} {shown(client_id)!r} has no durable subscription {name!r}")
