@@ -39,9 +39,9 @@ _COMMANDS = (
     (_OPERATING, "frames", "frames:app", "Log the frames of a connection, a user or an address of a running broker."),
     (_OPERATING, "groups", "queues:groups_app", "List reader groups, such as Spark's, and how far they are behind; delete or move them."),
     (_OPERATING, "sinks", "queues:sinks_app", "List the sinks that are remembered, such as Spark's; delete them."),
-    (_OPERATING, "purge", "operations:purge_app", "Drop the messages of a queue."),
-    (_OPERATING, "move", "operations:move_app", "Move messages of a queue to another address."),
-    (_OPERATING, "redrive", "operations:redrive_app", "Send dead letters back to where they came from."),
+    (_OPERATING, "purge", "moving:purge_app", "Drop the messages of a queue."),
+    (_OPERATING, "move", "moving:move_app", "Move messages of a queue to another address."),
+    (_OPERATING, "redrive", "moving:redrive_app", "Send dead letters back to where they came from."),
 )
 
 app = App(name="stompbox", version=stompbox.__version__, help="A fast STOMP message broker, its client and its Spark pipeline.")
