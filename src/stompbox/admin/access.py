@@ -23,6 +23,7 @@ from stompbox.admin.responses import refusal
 from stompbox.config import AdminTable, host_of, is_own_host
 from stompbox.errors import Refused, StompboxError
 from stompbox.security import Right, User
+from stompbox.server import stopping
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -77,7 +78,7 @@ class Guard:
             await app(scope, receive, send_with_headers)
         except asyncio.CancelledError:  # the broker ends, and no request outlives it
             if not is_answered:
-                await refusal(Refused("shutting-down", "the broker stops"))(scope, receive, send_with_headers)
+                await refusal(stopping.refusal())(scope, receive, send_with_headers)
 
     def _check_host(self, request: Request) -> None:
         header = ", ".join(request.headers.getlist("host"))  # with two of them nobody knows which one counts
