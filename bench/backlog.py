@@ -74,7 +74,16 @@ def main(arguments: Sequence[str]) -> int:
 def measure(broker: Stompbox, load: Path, options: argparse.Namespace) -> int:
     each = options.messages // options.producers
     count = each * options.producers
-    common = ["--dest", "/queue/bench.backlog", "--msgs", str(each), "--size", str(options.size), "--producers", str(options.producers)]
+    common = [
+        "--dest",
+        "/queue/bench.backlog",
+        "--msgs",
+        str(each),
+        "--size",
+        str(options.size),
+        "--producers",
+        str(options.producers),
+    ]
     watch = Watch(broker.pid)
     print(f"{count:,} messages of {options.size} bytes, {options.producers} producers")
     print("\n| | messages/s | resident at most, MiB | on disk afterwards, MiB |\n|---|---|---|---|")
@@ -100,7 +109,11 @@ def measure(broker: Stompbox, load: Path, options: argparse.Namespace) -> int:
 
 def wait_until_taken(broker: Stompbox, load: Path, size: int) -> None:
     """A SEND with a receipt, behind all the others' bytes: the disk has them."""
-    run_stompload(load, broker, ["--dest", "/queue/bench.marker", "--msgs", "1", "--size", str(size), "--window", "1", "--send-only"])
+    run_stompload(
+        load,
+        broker,
+        ["--dest", "/queue/bench.marker", "--msgs", "1", "--size", str(size), "--window", "1", "--send-only"],
+    )
 
 
 def say(phase: str, rate: float, watch: Watch, broker: Stompbox) -> None:

@@ -76,12 +76,27 @@ class Stompbox:
     def start(self) -> None:
         """Returns once it said `ready`; `start_seconds` is the time from the launch to that line."""
         self._data = tempfile.mkdtemp(prefix="stompbox-bench-")
-        serve = [sys.executable, "-m", "stompbox", "serve", "--listen", "tcp://127.0.0.1:0", "--data", self._data]
-        command = [*serve, *(("--admin", f"127.0.0.1:{self.admin}") if self.admin else ("--no-admin",)), *self.options]
+        serve = [
+            sys.executable,
+            "-m",
+            "stompbox",
+            "serve",
+            "--listen",
+            "tcp://127.0.0.1:0",
+            "--data",
+            self._data,
+        ]
+        command = [
+            *serve,
+            *(("--admin", f"127.0.0.1:{self.admin}") if self.admin else ("--no-admin",)),
+            *self.options,
+        ]
         environment = None if self.source is None else {**os.environ, "PYTHONPATH": str(self.source)}
         launched = time.monotonic()
         with self.log.open("w") as log:
-            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
+            self._process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment
+            )
         self.pid = self._process.pid
         try:
             self.port = self._wait_ready(self._process)
@@ -98,7 +113,9 @@ class Stompbox:
             port = int(listener[1]) if listener and not port else port
             if line.strip() == "ready" and port:
                 return port
-        raise BenchError(f"stompbox serve ended with status {process.wait()} before `ready`; its log is {self.log}")
+        raise BenchError(
+            f"stompbox serve ended with status {process.wait()} before `ready`; its log is {self.log}"
+        )
 
     def stop(self) -> None:
         if self._process is None:
@@ -145,7 +162,9 @@ def peers_sh(verb: str, name: str) -> str:
     """One call of peers.sh; its last line. A failure is told with what the script said."""
     done = subprocess.run([str(HERE / "peers.sh"), verb, name], capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise BenchError(f"peers.sh {verb} {name} ended with status {done.returncode}: {done.stderr.strip()[-600:]}")
+        raise BenchError(
+            f"peers.sh {verb} {name} ended with status {done.returncode}: {done.stderr.strip()[-600:]}"
+        )
     return done.stdout.strip().rpartition("\n")[2]
 
 
@@ -167,7 +186,8 @@ def cpu_seconds(pid: int) -> float:
             fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
         except (FileNotFoundError, ProcessLookupError):
             continue
-        ticks += int(fields[11]) + int(fields[12])  # utime and stime; proc_pid_stat(5) counts from 1, and two come before the bracket
+        # utime and stime; proc_pid_stat(5) counts from 1, and two come before the bracket
+        ticks += int(fields[11]) + int(fields[12])
     return ticks / os.sysconf("SC_CLK_TCK")
 
 

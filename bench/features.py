@@ -51,7 +51,9 @@ def serving(*arguments: str) -> Iterator[Server]:
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
-        port = next(int(found[1]) for line in process.stdout if (found := re.search(r"127\.0\.0\.1:(\d+)", line)))
+        port = next(
+            int(found[1]) for line in process.stdout if (found := re.search(r"127\.0\.0\.1:(\d+)", line))
+        )
         next(line for line in process.stdout if line.strip() == "ready")
         yield Server(port, process.pid, time.monotonic() - launched)
     finally:
@@ -113,7 +115,9 @@ def sends(destination: str, lines: list[str]) -> bytes:
     return "".join([f"{head}{line}\n\nx\0" for line in lines]).encode()
 
 
-def each(server: Server, client: Client, frames: bytes, messages: int, consumer: Client | None = None) -> float:
+def each(
+    server: Server, client: Client, frames: bytes, messages: int, consumer: Client | None = None
+) -> float:
     """Microseconds of the broker for each message; where a consumer is to get all of them, until it has."""
     before, had = server.processor(), consumer.messages if consumer is not None else 0
     client.say(frames)
@@ -127,12 +131,18 @@ def each(server: Server, client: Client, frames: bytes, messages: int, consumer:
 
 
 def selectors(messages: int) -> None:
-    print(f"{'one topic, a header with a value of each message':58} {'1 selector':>12} {SUBSCRIPTIONS:>6} selectors {'factor':>7}")
+    print(
+        f"{'one topic, a header with a value of each message':58} {'1 selector':>12} {SUBSCRIPTIONS:>6} selectors {'factor':>7}"
+    )
     kinds = [
         ("values that come again, `k = 'v7'`", lambda n: f"k:v{n % SUBSCRIPTIONS}", lambda n: f"k = 'v{n}'"),
         ("values that never come again, `k = 'v7'`", lambda n: f"k:v{n}", lambda n: f"k = 'v{n}'"),
         ("values that never come again, `k < -7`", lambda n: f"k:{n}", lambda n: f"k < {-n}"),
-        ("the same, `k BETWEEN 7 AND 8`", lambda n: f"k:{n % SUBSCRIPTIONS}.{n}", lambda n: f"k BETWEEN {n} AND {n + 1}"),
+        (
+            "the same, `k BETWEEN 7 AND 8`",
+            lambda n: f"k:{n % SUBSCRIPTIONS}.{n}",
+            lambda n: f"k BETWEEN {n} AND {n + 1}",
+        ),
         ("all alike, nothing taken, `k > 7`", lambda _: "k:3", lambda n: f"k > {n + 3}"),
     ]
     for title, line, selector in kinds:
@@ -140,13 +150,18 @@ def selectors(messages: int) -> None:
         print(f"{title:58} {one:9.2f} us {many:14.2f} us {many / one:7.1f}")
 
 
-def selecting(messages: int, how_many: int, line: Callable[[int], str], selector: Callable[[int], str]) -> float:
+def selecting(
+    messages: int, how_many: int, line: Callable[[int], str], selector: Callable[[int], str]
+) -> float:
     with serving("--memory") as server:
         consumer, producer = Client(server.port), Client(server.port)
         for n in range(how_many):
-            consumer.say(f"SUBSCRIBE\nid:{n}\ndestination:/topic/bench\nselector:{selector(n)}\n\n\0".encode())
+            consumer.say(
+                f"SUBSCRIBE\nid:{n}\ndestination:/topic/bench\nselector:{selector(n)}\n\n\0".encode()
+            )
         consumer.settle()
-        each(server, producer, sends("/topic/bench", [line(n) for n in range(2000)]), 2000)  # the broker learns the form of the frames
+        # the broker learns the form of the frames
+        each(server, producer, sends("/topic/bench", [line(n) for n in range(2000)]), 2000)
         frames = sends("/topic/bench", [line(n) for n in range(messages)])
         return each(server, producer, frames, messages)
 
@@ -155,7 +170,9 @@ def selecting(messages: int, how_many: int, line: Callable[[int], str], selector
 
 
 def waiting(messages: int, how_many: int) -> None:
-    print(f"{'messages through one queue while others wait in it':58} {'none waits':>12} {how_many:>9} wait {'factor':>7}")
+    print(
+        f"{'messages through one queue while others wait in it':58} {'none waits':>12} {how_many:>9} wait {'factor':>7}"
+    )
     now = int(time.time() * 1000)
     kinds: list[tuple[str, Callable[[int], str]]] = [
         ("scheduled, in an hour", lambda _: f"AMQ_SCHEDULED_DELAY:{HOUR}"),
@@ -173,7 +190,9 @@ def waiting(messages: int, how_many: int) -> None:
             without = each(server, producer, frames, messages, consumer)
             into = each(server, producer, sends("/queue/bench", [line(n) for n in range(how_many)]), how_many)
             beside = each(server, producer, frames, messages, consumer)
-            print(f"{title:58} {without:9.2f} us {beside:11.2f} us {beside / without:7.1f}    ({into:.2f} us to get in)")
+            print(
+                f"{title:58} {without:9.2f} us {beside:11.2f} us {beside / without:7.1f}    ({into:.2f} us to get in)"
+            )
 
 
 # Starting
@@ -185,18 +204,25 @@ def starting(many: int) -> None:
         with serving("--data", folder) as server:
             client = Client(server.port, "client-id:bench\n")
             topics = [
-                f"SUBSCRIBE\nid:{n}\ndestination:/topic/bench.{n}\nack:client\ndurable-subscriber-name:d{n}\n\n\0" for n in range(many)
+                f"SUBSCRIBE\nid:{n}\ndestination:/topic/bench.{n}\nack:client\ndurable-subscriber-name:d{n}\n\n\0"
+                for n in range(many)
             ]
             client.say("".join(topics).encode())
             client.settle()
             client.close()
             client = Client(server.port)
             for kind in ("topic", "queue"):
-                client.say("".join([f"SEND\ndestination:/{kind}/bench.{n}\npersistent:true\n\nx\0" for n in range(many)]).encode())
+                client.say(
+                    "".join(
+                        [f"SEND\ndestination:/{kind}/bench.{n}\npersistent:true\n\nx\0" for n in range(many)]
+                    ).encode()
+                )
             client.say(b"SEND\ndestination:/queue/bench.last\npersistent:true\nreceipt:last\n\n\0")
             client.settle(2)
         with serving("--data", folder) as server:
-            print(f"start with {many} addresses, {many} durable subscriptions and {many} queues, a message in each: {server.seconds:.2f} s")
+            print(
+                f"start with {many} addresses, {many} durable subscriptions and {many} queues, a message in each: {server.seconds:.2f} s"
+            )
 
 
 def main() -> None:
@@ -204,7 +230,9 @@ def main() -> None:
     parser.add_argument("what", nargs="*", choices=[[], "selectors", "waiting", "start"], help="default: all")
     parser.add_argument("--messages", type=int, default=20_000, help="that are counted (default 20000)")
     parser.add_argument("--waiting", type=int, default=100_000, help="that wait (default 100000)")
-    parser.add_argument("--many", type=int, default=10_000, help="addresses and durable subscriptions (default 10000)")
+    parser.add_argument(
+        "--many", type=int, default=10_000, help="addresses and durable subscriptions (default 10000)"
+    )
     options = parser.parse_args()
     what = options.what or ["selectors", "waiting", "start"]
     if "selectors" in what:

@@ -35,7 +35,10 @@ def main() -> int:
         rows = chosen_rows(options.rows)
         load = build_stompload()
         with checked_out(options.base) as base, checked_out(options.change) as change:
-            measured = [one_round(load, {"base": base, "change": change}, rows, turn, options) for turn in range(options.rounds)]
+            measured = [
+                one_round(load, {"base": base, "change": change}, rows, turn, options)
+                for turn in range(options.rounds)
+            ]
     except BenchError as e:
         print(f"bench.guard: {e}", file=sys.stderr)
         return 2
@@ -44,12 +47,22 @@ def main() -> int:
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="bench.guard", description="CPU of the broker for a message, beside another commit's.")
+    parser = argparse.ArgumentParser(
+        prog="bench.guard", description="CPU of the broker for a message, beside another commit's."
+    )
     parser.add_argument("--base", default="HEAD~1", help="the commit to compare with (default HEAD~1)")
-    parser.add_argument("--change", default="HEAD", help="the commit that is looked at (default HEAD); what is not committed is not seen")
-    parser.add_argument("--rounds", type=int, default=5, help="broker starts of each; the median counts (default 5)")
+    parser.add_argument(
+        "--change",
+        default="HEAD",
+        help="the commit that is looked at (default HEAD); what is not committed is not seen",
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="broker starts of each; the median counts (default 5)"
+    )
     parser.add_argument("--rows", default=",".join(LOADS), help=f"of {', '.join(row.key for row in ROWS)}")
-    parser.add_argument("--scale", type=float, default=1.0, help="multiplies the messages of each load (default 1)")
+    parser.add_argument(
+        "--scale", type=float, default=1.0, help="multiplies the messages of each load (default 1)"
+    )
     return parser.parse_args(arguments)
 
 
@@ -70,11 +83,15 @@ def git(*arguments: str) -> None:
         raise BenchError(f"git {' '.join(arguments)}: {done.stderr.strip()[-300:]}")
 
 
-def one_round(load: Path, sources: dict[str, Path], rows: Sequence[Row], turn: int, options: argparse.Namespace) -> dict[str, float]:
+def one_round(
+    load: Path, sources: dict[str, Path], rows: Sequence[Row], turn: int, options: argparse.Namespace
+) -> dict[str, float]:
     """CPU of the change divided by that of the base, by row."""
     costs: dict[tuple[str, str], float] = {}
     with ExitStack() as running:
-        brokers = {name: Stompbox(OUT / f"guard-{name}.log", name, source=source) for name, source in sources.items()}
+        brokers = {
+            name: Stompbox(OUT / f"guard-{name}.log", name, source=source) for name, source in sources.items()
+        }
         for broker in brokers.values():
             broker.start()
             running.callback(broker.stop)
@@ -112,7 +129,9 @@ def table(rows: Sequence[Row], measured: Sequence[dict[str, float]]) -> str:
     for row in rows:
         found = [one[row.key] for one in measured]
         verdict = f"**more than {LIMIT:.2f}**" if row.key in too_dear(rows, measured) else ""
-        lines.append(f"| {row.title} | {median(found):.2f} | {min(found):.2f} to {max(found):.2f} | {verdict} |")
+        lines.append(
+            f"| {row.title} | {median(found):.2f} | {min(found):.2f} to {max(found):.2f} | {verdict} |"
+        )
     return "\n".join(lines)
 
 

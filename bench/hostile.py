@@ -63,7 +63,10 @@ class Row:
 
     @property
     def is_small(self) -> bool:
-        return self.highest <= self.most and self.afterwards <= (self.idle + ATTACKS[self.attack].stays) * MARGIN + LEFT
+        return (
+            self.highest <= self.most
+            and self.afterwards <= (self.idle + ATTACKS[self.attack].stays) * MARGIN + LEFT
+        )
 
 
 def main() -> int:
@@ -75,7 +78,9 @@ def main() -> int:
             return 2
     peers = [name for name in options.peers.split(",") if name]
     rows: list[Row] = []
-    print("| attack | broker | quiet p99 ms | p99 ms | longest wait ms | took s | MiB idle | MiB highest | of at most | MiB 10 s after | |")
+    print(
+        "| attack | broker | quiet p99 ms | p99 ms | longest wait ms | took s | MiB idle | MiB highest | of at most | MiB 10 s after | |"
+    )
     print("|---|---|---|---|---|---|---|---|---|---|---|")
     for name in names:
         for broker in ("stompbox", *(() if ATTACKS[name].is_ours else peers)):
@@ -83,24 +88,37 @@ def main() -> int:
             rows.append(row)
             times = f"{row.quiet_p99:.2f} | {row.p99:.2f} | {row.worst:.0f} | {row.seconds:.1f}"
             memory = f"{row.idle:.0f} | {row.highest:.0f} | {row.most:.0f} | {row.afterwards:.0f}"
-            print(f"| {ATTACKS[name].what} (`{name}`) | {row.broker} | {times} | {memory} | {row.outcome} |", flush=True)
+            print(
+                f"| {ATTACKS[name].what} (`{name}`) | {row.broker} | {times} | {memory} | {row.outcome} |",
+                flush=True,
+            )
     if options.json:
         Path(options.json).write_text(json.dumps([asdict(row) for row in rows], indent=1))
     return 0 if all(row.is_good for row in rows if row.broker == "stompbox") else 1
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="bench.hostile", description="What others feel beside a hostile client.")
+    parser = argparse.ArgumentParser(
+        prog="bench.hostile", description="What others feel beside a hostile client."
+    )
     parser.add_argument("--rows", default="", help=f"only these, with commas: {', '.join(ATTACKS)}")
     parser.add_argument("--peers", default="", help=f"also these brokers, with commas: {', '.join(PEERS)}")
-    parser.add_argument("--quiet-seconds", type=float, default=3.0, help="how long the pair is measured alone first (default 3)")
+    parser.add_argument(
+        "--quiet-seconds",
+        type=float,
+        default=3.0,
+        help="how long the pair is measured alone first (default 3)",
+    )
     parser.add_argument("--json", default="", help="a file for the figures")
     return parser.parse_args()
 
 
 def measured(name: str, broker_name: str, quiet: float) -> Row:
     """One attack on one broker."""
-    with tempfile.TemporaryDirectory() as folder, _running(broker_name, ATTACKS[name], Path(folder)) as broker:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        _running(broker_name, ATTACKS[name], Path(folder)) as broker,
+    ):
         idle = memory_mib(broker.pid, "VmRSS")
         port = broker.admin if isinstance(broker, Stompbox) and broker.admin else broker.port
         with Pair(broker.port) as pair:
@@ -110,7 +128,10 @@ def measured(name: str, broker_name: str, quiet: float) -> Row:
             quiet_p99, _ = pair.taken()
             begun = time.monotonic()
             attacker = subprocess.Popen(
-                [sys.executable, "-m", "bench.attacks", name, str(port)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+                [sys.executable, "-m", "bench.attacks", name, str(port)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
             )
             highest = _wait(attacker, broker, begun)
             seconds = time.monotonic() - begun
@@ -166,7 +187,10 @@ class Pair:
 
     def __init__(self, port: int) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "bench.hostile", "--pair", str(port)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-m", "bench.hostile", "--pair", str(port)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
 
     def __enter__(self) -> Pair:
@@ -208,7 +232,8 @@ def pair(port: int) -> None:
     link.setblocking(False)
     print("ready", flush=True)
     waits: list[float] = []
-    due, waiting, rest = time.monotonic(), {}, b""  # what is under way, by number: when it should have been sent
+    # what is under way, by number: when it should have been sent
+    due, waiting, rest = time.monotonic(), {}, b""
     number = 0
     while True:
         now = time.monotonic()

@@ -36,8 +36,12 @@ FRAMES = (
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="bench.recovery", description="How long a broker takes to be ready with a full store.")
-    parser.add_argument("--counts", default="100000,1000000,10000000", help="messages stored (default 0.1, 1 and 10 million)")
+    parser = argparse.ArgumentParser(
+        prog="bench.recovery", description="How long a broker takes to be ready with a full store."
+    )
+    parser.add_argument(
+        "--counts", default="100000,1000000,10000000", help="messages stored (default 0.1, 1 and 10 million)"
+    )
     parser.add_argument("--size", type=int, default=1024, help="bytes of a body (default 1024)")
     parser.add_argument("--per-chunk", type=int, default=1000, help="messages of a commit (default 1000)")
     parser.add_argument("--keep-small", action="store_true", help="small chunks stay as they are")
@@ -46,7 +50,9 @@ def main() -> None:
     options = parser.parse_args()
     if options.keep_small:
         merging.WAITING = options.per_chunk << 40  # type: ignore[misc]
-    print("| messages | in chunks of | bytes | file | start to ready | first message | resident then | drained |")
+    print(
+        "| messages | in chunks of | bytes | file | start to ready | first message | resident then | drained |"
+    )
     print("|---|---|---|---|---|---|---|---|")
     for count in map(int, options.counts.split(",")):
         with tempfile.TemporaryDirectory(dir=options.folder, prefix="stompbox-bench-") as folder:
@@ -57,14 +63,18 @@ def main() -> None:
             ready, first, resident = measure(data)
             drained = f"{messages_left(count) / drain(data, count):,.0f}/s" if options.drain else ""
             sizes = f"{count:,} | {options.per_chunk:,} | {options.size} | {file:,} MiB"
-            print(f"| {sizes} | {ready:.2f} s | {first:.2f} s | {resident >> 10} MiB | {drained} |", flush=True)
+            print(
+                f"| {sizes} | {ready:.2f} s | {first:.2f} s | {resident >> 10} MiB | {drained} |", flush=True
+            )
 
 
 def fill(data: Path, count: int, size: int, per_chunk: int) -> None:
     """Without fsync: only what comes after is measured."""
     with closing(SqliteStore(data, synchronous=False)) as store:
         entries = {("address", "1"): {"kinds": 1, "auto": False}, ("queue", "1"): QUEUE}
-        packed: dict[tuple[str, str], bytes | None] = {place: json.dumps(value).encode() for place, value in entries.items()}
+        packed: dict[tuple[str, str], bytes | None] = {
+            place: json.dumps(value).encode() for place, value in entries.items()
+        }
         store.apply(Commit(logs={1: "bench"}, cursors={1: (1, 0)}, entries=packed))
         bodies = [b"%0*d" % (size, n) for n in range(per_chunk)]
         for first in range(0, count, per_chunk):
@@ -74,7 +84,10 @@ def fill(data: Path, count: int, size: int, per_chunk: int) -> None:
 
 def done(count: int) -> list[tuple[int, int]]:
     """What was acknowledged: here and there one message, and a tenth of all in the middle."""
-    return [*((at, at + 1) for at in range(10, min(100_000, count // 2), 10)), (count // 2, count // 2 + count // 10)]
+    return [
+        *((at, at + 1) for at in range(10, min(100_000, count // 2), 10)),
+        (count // 2, count // 2 + count // 10),
+    ]
 
 
 def messages_left(count: int) -> int:
@@ -83,7 +96,17 @@ def messages_left(count: int) -> int:
 
 def launch(data: Path) -> tuple[subprocess.Popen[bytes], int]:
     """Returns when it is ready."""
-    command = [sys.executable, "-m", "stompbox", "serve", "--data", str(data), "--no-admin", "--listen", "tcp://127.0.0.1:0"]
+    command = [
+        sys.executable,
+        "-m",
+        "stompbox",
+        "serve",
+        "--data",
+        str(data),
+        "--no-admin",
+        "--listen",
+        "tcp://127.0.0.1:0",
+    ]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=data.parent)
     assert process.stdout is not None
     port = 0

@@ -13,7 +13,8 @@ from bench.rows import Figure, Row
 
 Result = Mapping[str, float]  # what stompload printed, and `drained_*` of the reading back
 
-KEYS = {Figure.RATE: "msgs_per_s", Figure.LATENCY: "lat_ms_p99", Figure.CPU: "cpu_us"}  # of a result: what is compared
+# of a result: what is compared
+KEYS = {Figure.RATE: "msgs_per_s", Figure.LATENCY: "lat_ms_p99", Figure.CPU: "cpu_us"}
 REFERENCE = "artemis"  # what the last column compares with
 LABELS = {"stompbox": "Stompbox", "artemis": "Artemis", "classic": "ActiveMQ Classic", "rabbitmq": "RabbitMQ"}
 
@@ -98,12 +99,20 @@ def table(machine: Machine, rows: Sequence[Row], measured: Mapping[str, Measured
     """The whole table as Markdown, with the machine above it and the noisy rows named below it."""
     brokers = list(measured)
     compared = REFERENCE in measured and "stompbox" in measured and len(brokers) > 1
-    head = ["messages/s", *(LABELS[b] for b in brokers), *([f"Stompbox to {LABELS[REFERENCE]}"] if compared else [])]
+    head = [
+        "messages/s",
+        *(LABELS[b] for b in brokers),
+        *([f"Stompbox to {LABELS[REFERENCE]}"] if compared else []),
+    ]
     lines = [_line(head), _line(["---", *["---:"] * (len(head) - 1)])]
     for row in rows:
         cells = [cell(row, measured[b].runs.get(row.key, [])) for b in brokers]
         if compared:
-            cells.append(ratio(row, measured["stompbox"].runs.get(row.key, []), measured[REFERENCE].runs.get(row.key, [])))
+            cells.append(
+                ratio(
+                    row, measured["stompbox"].runs.get(row.key, []), measured[REFERENCE].runs.get(row.key, [])
+                )
+            )
         lines.append(_line([row.title, *cells]))
     for title, text in _resources(measured):
         lines.append(_line([title, *text, *([""] if compared else [])]))
@@ -138,4 +147,8 @@ def _noise(rows: Sequence[Row], measured: Mapping[str, Measured], *, limit: floa
         for name, m in measured.items()
         if row.key in m.runs and spread(m.runs[row.key], KEYS[row.figure]) > limit
     ]
-    return ["", f"Runs that differ by more than {limit:.0%} of their median: {'; '.join(noisy)}."] if noisy else []
+    return (
+        ["", f"Runs that differ by more than {limit:.0%} of their median: {'; '.join(noisy)}."]
+        if noisy
+        else []
+    )

@@ -59,16 +59,30 @@ class Row:
 ACK_EACH = ("--ack", "client-individual")
 RECEIPT_EACH = ("--window", "1000")  # at most 1000 receipts outstanding
 WAIT_FOR_EACH = ("--window", "1", "--batch", "1")
-SENSORS = ("--producers", "192", "--rate", "50", "--ndest", "16", "--consumers", "16")  # one frame in one write, each 20 ms
+# one frame in one write, each 20 ms
+SENSORS = ("--producers", "192", "--rate", "50", "--ndest", "16", "--consumers", "16")
 
 ROWS: tuple[Row, ...] = (
     Row("queue", "one queue, auto ack, not persistent", 400_000),
     Row("queue-1k", "the same, 1 KB", 300_000, ("--size", "1024")),
-    Row("queues-16", "16 queues, 16 producers, 16 consumers", 40_000, ("--ndest", "16", "--producers", "16", "--consumers", "16")),
-    Row("topic", "topic, 1 producer to 4 consumers (deliveries/s)", 200_000, ("--consumers", "4"), topic=True),
+    Row(
+        "queues-16",
+        "16 queues, 16 producers, 16 consumers",
+        40_000,
+        ("--ndest", "16", "--producers", "16", "--consumers", "16"),
+    ),
+    Row(
+        "topic", "topic, 1 producer to 4 consumers (deliveries/s)", 200_000, ("--consumers", "4"), topic=True
+    ),
     Row("ack", "client-individual ACK of each message", 400_000, ACK_EACH),
     Row("receipt", "a receipt for each, 1000 outstanding, not persistent", 400_000, RECEIPT_EACH),
-    Row("persistent", "persistent, receipt and ACK for each", 200_000, (*RECEIPT_EACH, *ACK_EACH), persistent=True),
+    Row(
+        "persistent",
+        "persistent, receipt and ACK for each",
+        200_000,
+        (*RECEIPT_EACH, *ACK_EACH),
+        persistent=True,
+    ),
     Row(
         "persistent-8",
         "persistent, 8 producers, 1 KB, receipt and ACK for each",
@@ -76,11 +90,31 @@ ROWS: tuple[Row, ...] = (
         ("--producers", "8", "--size", "1024", *RECEIPT_EACH, *ACK_EACH),
         persistent=True,
     ),
-    Row("sync", "persistent, one sender that waits for each receipt", 10_000, WAIT_FOR_EACH, persistent=True, send_only=True),
-    Row("sync-16", "the same, 16 senders", 3_000, ("--producers", "16", *WAIT_FOR_EACH), persistent=True, send_only=True),
+    Row(
+        "sync",
+        "persistent, one sender that waits for each receipt",
+        10_000,
+        WAIT_FOR_EACH,
+        persistent=True,
+        send_only=True,
+    ),
+    Row(
+        "sync-16",
+        "the same, 16 senders",
+        3_000,
+        ("--producers", "16", *WAIT_FOR_EACH),
+        persistent=True,
+        send_only=True,
+    ),
     Row("unique", "headers with a new value in each message", 400_000, ("--unique",)),
     Row("producers-32", "32 producers, one frame per write", 12_000, ("--producers", "32", "--batch", "1")),
-    Row("transactions", "transactions of 100, persistent", 200_000, ("--txn", "--batch", "100"), persistent=True),
+    Row(
+        "transactions",
+        "transactions of 100, persistent",
+        200_000,
+        ("--txn", "--batch", "100"),
+        persistent=True,
+    ),
     Row(
         "waiting-16",
         "16 clients that wait for each receipt, not persistent, 16 queues",
@@ -94,7 +128,13 @@ ROWS: tuple[Row, ...] = (
         ("--producers", "16", "--ndest", "16", "--consumers", "16", *WAIT_FOR_EACH, *ACK_EACH),
         persistent=True,
     ),
-    Row("sensors", "192 producers x 50/s to 16 queues (us of CPU for a delivery)", 200, SENSORS, figure=Figure.CPU),
+    Row(
+        "sensors",
+        "192 producers x 50/s to 16 queues (us of CPU for a delivery)",
+        200,
+        SENSORS,
+        figure=Figure.CPU,
+    ),
     Row(
         "sensors-stored",
         "the same, persistent, receipt and ACK for each (us)",
@@ -103,8 +143,21 @@ ROWS: tuple[Row, ...] = (
         persistent=True,
         figure=Figure.CPU,
     ),
-    Row("ticker", "topic, 100/s to 200 consumers (us)", 400, ("--rate", "100", "--consumers", "200"), topic=True, figure=Figure.CPU),
-    Row("latency", "latency p50 / p99 at 20,000/s, one frame per write (ms)", 100_000, ("--rate", "20000"), figure=Figure.LATENCY),
+    Row(
+        "ticker",
+        "topic, 100/s to 200 consumers (us)",
+        400,
+        ("--rate", "100", "--consumers", "200"),
+        topic=True,
+        figure=Figure.CPU,
+    ),
+    Row(
+        "latency",
+        "latency p50 / p99 at 20,000/s, one frame per write (ms)",
+        100_000,
+        ("--rate", "20000"),
+        figure=Figure.LATENCY,
+    ),
 )
 
 WARM_UP: tuple[Row, ...] = (  # not counted: a virtual machine compiles its hot path, files grow to their size

@@ -51,9 +51,15 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The command line; peers and rows stay comma lists, checked where they are used."""
     parser = argparse.ArgumentParser(prog="bench.run", description="Stompbox's speed, beside other brokers'.")
     parser.add_argument("--peers", default="", help=f"also measure these, with commas: {', '.join(PEERS)}")
-    parser.add_argument("--rows", default="", help=f"only these, with commas: {', '.join(row.key for row in ROWS)}")
-    parser.add_argument("--runs", type=int, default=3, help="runs of each row; the median is shown (default 3)")
-    parser.add_argument("--messages-scale", type=float, default=1.0, help="multiplies the messages of each run (default 1)")
+    parser.add_argument(
+        "--rows", default="", help=f"only these, with commas: {', '.join(row.key for row in ROWS)}"
+    )
+    parser.add_argument(
+        "--runs", type=int, default=3, help="runs of each row; the median is shown (default 3)"
+    )
+    parser.add_argument(
+        "--messages-scale", type=float, default=1.0, help="multiplies the messages of each run (default 1)"
+    )
     parser.add_argument("--only-peers", action="store_true", help="leave Stompbox itself out")
     return parser.parse_args(arguments)
 
@@ -94,7 +100,10 @@ def build_stompload() -> Path:
 def measure(load: Path, rows: Sequence[Row], options: argparse.Namespace) -> dict[str, Measured]:
     """All rows on all brokers; every broker started here is stopped again."""
     measured: dict[str, Measured] = {}
-    brokers: list[Broker] = [*([] if options.only_peers else [Stompbox(OUT / "stompbox.log")]), *chosen_peers(options.peers)]
+    brokers: list[Broker] = [
+        *([] if options.only_peers else [Stompbox(OUT / "stompbox.log")]),
+        *chosen_peers(options.peers),
+    ]
     with ExitStack() as running:
         for broker in brokers:
             say(f"starting {broker.name}")
@@ -113,7 +122,13 @@ def measure(load: Path, rows: Sequence[Row], options: argparse.Namespace) -> dic
     return measured
 
 
-def measure_row(load: Path, brokers: Sequence[Broker], row: Row, measured: dict[str, Measured], options: argparse.Namespace) -> None:
+def measure_row(
+    load: Path,
+    brokers: Sequence[Broker],
+    row: Row,
+    measured: dict[str, Measured],
+    options: argparse.Namespace,
+) -> None:
     for turn in range(1, options.runs + 1):
         for broker in brokers:
             time.sleep(PAUSE_SECONDS)
@@ -127,13 +142,20 @@ def measure_row(load: Path, brokers: Sequence[Broker], row: Row, measured: dict[
 def run_row(load: Path, broker: Broker, row: Row, turn: str, *, scale: float) -> Result:
     """One run of one row. What a send-only row left in its queue is read back, not timed, and counted."""
     before = cpu_seconds(broker.pid)
-    result = run_stompload(load, broker, row.arguments(turn, scale=scale, not_persistent=broker.not_persistent))
+    result = run_stompload(
+        load, broker, row.arguments(turn, scale=scale, not_persistent=broker.not_persistent)
+    )
     result["cpu_us"] = (cpu_seconds(broker.pid) - before) * 1e6 / max(1, result["expected"], result["sent"])
     if not row.send_only or result["failed"]:
         return result
     drained = run_stompload(load, broker, row.drain_arguments(turn, scale=scale))
     lost = drained["expected"] - drained["received"]
-    return {**result, "drained_lost": lost, "drained_duplicates": drained["duplicates"], "drained_disorder": drained["disorder"]}
+    return {
+        **result,
+        "drained_lost": lost,
+        "drained_duplicates": drained["duplicates"],
+        "drained_disorder": drained["disorder"],
+    }
 
 
 def run_stompload(load: Path, broker: Broker, arguments: Sequence[str]) -> dict[str, float]:
@@ -145,12 +167,16 @@ def run_stompload(load: Path, broker: Broker, arguments: Sequence[str]) -> dict[
     try:
         result: dict[str, float] = json.loads(done.stdout)
     except json.JSONDecodeError as e:
-        raise BenchError(f"stompload ended with status {done.returncode} on {broker.name}: {' '.join(arguments)}") from e
+        raise BenchError(
+            f"stompload ended with status {done.returncode} on {broker.name}: {' '.join(arguments)}"
+        ) from e
     return result
 
 
 def about_machine() -> Machine:
-    asked = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=HERE, capture_output=True, text=True, check=False)
+    asked = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=HERE, capture_output=True, text=True, check=False
+    )
     commit = asked.stdout.strip() or "unknown"
     return Machine(os.cpu_count() or 0, platform.python_version(), commit, fdatasync_ms(OUT / "fdatasync"))
 

@@ -31,7 +31,8 @@ TOPICS = 100
 RATE = 100  # messages a second, of one sender
 BODY = b"x" * 500
 SLOW = 256  # octets that a slow reader takes in a second, less than it is told
-BEAT = 20  # seconds within which each connection says something, if only a line feed: who is silent for 60 is taken for dead
+# seconds within which each connection says something, if only a line feed: who is silent for 60 is taken for dead
+BEAT = 20
 SPAN = 10.0  # seconds of one line
 QUIET = 3.0
 EACH = 64.0 / 1024  # MiB that a slow reader may have of what it was told, beside the system's buffers
@@ -49,7 +50,9 @@ class Span:
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="bench.hostile soak", description="Thousands of connections, half of them slow readers.")
+    parser = argparse.ArgumentParser(
+        prog="bench.hostile soak", description="Thousands of connections, half of them slow readers."
+    )
     parser.add_argument("--connections", type=int, default=5000)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--json", default="", help="a file for the figures")
@@ -87,11 +90,21 @@ def _soaked(broker: Stompbox, options: argparse.Namespace) -> int:
     highest = max(span.memory for span in spans)
     is_good = all(span.p99 <= max(FACTOR * quiet, 2.0) and span.worst <= WORST for span in spans)
     is_small = highest <= limit and afterwards <= idle * 1.1 + LEFT
-    memory = f"idle {idle:.0f} MiB, highest {highest:.0f} of {limit:.0f}, 10 s after all went {afterwards:.0f}"
+    memory = (
+        f"idle {idle:.0f} MiB, highest {highest:.0f} of {limit:.0f}, 10 s after all went {afterwards:.0f}"
+    )
     print(f"quiet p99 {quiet:.2f} ms; {memory}; {told}")
     if options.json:
-        figures = {"quiet_p99": quiet, "idle": idle, "highest": highest, "limit": limit, "afterwards": afterwards}
-        Path(options.json).write_text(json.dumps({**figures, "spans": [asdict(span) for span in spans]}, indent=1))
+        figures = {
+            "quiet_p99": quiet,
+            "idle": idle,
+            "highest": highest,
+            "limit": limit,
+            "afterwards": afterwards,
+        }
+        Path(options.json).write_text(
+            json.dumps({**figures, "spans": [asdict(span) for span in spans]}, indent=1)
+        )
     return 0 if is_good and is_small else 1
 
 
@@ -138,7 +151,9 @@ class Crowd:
         while True:
             now = time.monotonic()
             if now >= due:
-                self.sender.sendall(send(f"/topic/soak.{number % TOPICS}", BODY, headers="persistent:false\n"))
+                self.sender.sendall(
+                    send(f"/topic/soak.{number % TOPICS}", BODY, headers="persistent:false\n")
+                )
                 number, due = number + 1, due + 1 / RATE
             if now >= slow_due:
                 self.slow = [link for link in self.slow if self._took(link, SLOW)]

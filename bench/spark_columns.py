@@ -36,7 +36,8 @@ def chunks(holes: int, run: int, chunk: int) -> list[bytes]:
         for at in range(first, first + chunk, run):
             fixed = dict.fromkeys(names[: 3 - holes], "UA")
             shape = Shape(
-                {"destination": "/topic/flights.UA" if run > 1 or at % 2 else "/topic/flights.DL", **fixed}, holes=names[3 - holes :]
+                {"destination": "/topic/flights.UA" if run > 1 or at % 2 else "/topic/flights.DL", **fixed},
+                holes=names[3 - holes :],
             )
             columns = tuple([[b"%012d" % (at + i) for i in range(run)] for _ in range(holes)])
             runs.append(Run(shape, [b"x" * BODY] * run, columns, first=at, arrived=1_700_000_000_000 + at))

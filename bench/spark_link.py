@@ -31,24 +31,46 @@ STARTS = 10
 WAYS = ("link", "blocking", "asyncio")
 ROWS = ("fetch", "stage", "ask", "start")
 
-Ask = Callable[[str, Mapping[str, str], bytes], tuple[Mapping[str, str], int]]  # -> headers of the answer, bytes of its body
+# -> headers of the answer, bytes of its body
+Ask = Callable[[str, Mapping[str, str], bytes], tuple[Mapping[str, str], int]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="bench.spark_link", description="Spark's own link beside the client library.")
+    parser = argparse.ArgumentParser(
+        prog="bench.spark_link", description="Spark's own link beside the client library."
+    )
     parser.add_argument("--rounds", type=int, default=5, help="of which the medians are printed (default 5)")
-    parser.add_argument("--one", nargs=3, metavar=("WAY", "ROW", "URL"), help="measure this, in this process, and print JSON")
+    parser.add_argument(
+        "--one", nargs=3, metavar=("WAY", "ROW", "URL"), help="measure this, in this process, and print JSON"
+    )
     options = parser.parse_args()
     if options.one:
         print(json.dumps(measured(*options.one)))
         return
     from bench.spark_pipeline import fill, hold
 
-    command = [sys.executable, "-m", "stompbox", "serve", "--memory", "--no-admin", "--listen", "tcp://127.0.0.1:0", "--log-level", "error"]
-    with tempfile.TemporaryDirectory() as folder, subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder) as broker:
+    command = [
+        sys.executable,
+        "-m",
+        "stompbox",
+        "serve",
+        "--memory",
+        "--no-admin",
+        "--listen",
+        "tcp://127.0.0.1:0",
+        "--log-level",
+        "error",
+    ]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder) as broker,
+    ):
         assert broker.stdout is not None
         try:
-            url = "stomp://" + next(line for line in broker.stdout if "tcp://" in line).split("tcp://")[1].split()[0]
+            url = (
+                "stomp://"
+                + next(line for line in broker.stdout if "tcp://" in line).split("tcp://")[1].split()[0]
+            )
             hold(url, TOPIC)
             fill(url, MESSAGES, TOPIC)
             table(url, options.rounds)
@@ -63,13 +85,18 @@ def table(url: str, rounds: int) -> None:
         for _ in range(rounds):
             for way in WAYS:
                 found[way].append(started(way, url) if row == "start" else one(way, row, url))
-        cells = [", ".join(f"{statistics.median(figures):.0f}" for figures in zip(*found[way], strict=True)) for way in WAYS]
+        cells = [
+            ", ".join(f"{statistics.median(figures):.0f}" for figures in zip(*found[way], strict=True))
+            for way in WAYS
+        ]
         print(f"| {row} | " + " | ".join(cells) + " |", flush=True)
 
 
 def one(way: str, row: str, url: str) -> list[float]:
     command = [sys.executable, "-m", "bench.spark_link", "--one", way, row, url]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=Path(__file__).parent.parent)
+    done = subprocess.run(
+        command, check=True, capture_output=True, text=True, cwd=Path(__file__).parent.parent
+    )
     found: list[float] = json.loads(done.stdout)
     return found
 
@@ -85,7 +112,9 @@ def started(way: str, url: str) -> list[float]:
 
 def measured(way: str, row: str, url: str) -> list[float]:
     """Of this process: milliseconds, processor milliseconds, MiB at most."""
-    took = {"link": by_link, "blocking": by_blocking, "asyncio": by_asyncio}[way](url, {"start": first}.get(row) or WORK[row])
+    took = {"link": by_link, "blocking": by_blocking, "asyncio": by_asyncio}[way](
+        url, {"start": first}.get(row) or WORK[row]
+    )
     return [took[0] * 1e3, took[1] * 1e3, most_memory()]
 
 
@@ -152,7 +181,14 @@ def fetch(ask: Ask) -> None:
     at = taken = 0
     while at < MESSAGES:
         headers, length = ask(
-            "fetch", {"address": TOPIC.removeprefix("/topic/"), "start": str(at), "stop": str(MESSAGES), "max-bytes": str(ANSWER)}, b""
+            "fetch",
+            {
+                "address": TOPIC.removeprefix("/topic/"),
+                "start": str(at),
+                "stop": str(MESSAGES),
+                "max-bytes": str(ANSWER),
+            },
+            b"",
         )
         at = int(headers["next"])
         taken += length
@@ -163,7 +199,9 @@ def stage(ask: Ask) -> None:
     from stompbox.message import Run, Shape
     from stompbox.store.chunks import encode
 
-    blob = encode([Run(Shape({"destination": "/queue/staged"}), [b"x" * 200] * 20_000, first=0, arrived=0)], 0)
+    blob = encode(
+        [Run(Shape({"destination": "/queue/staged"}), [b"x" * 200] * 20_000, first=0, arrived=0)], 0
+    )
     for _ in range(20):  # the same attempt again: it takes the place of the one before
         ask("stage", {"sink": "bench", "batch": "0", "partition": "0", "attempt": "0"}, blob)
     ask("discard", {"sink": "bench", "batch": "0"}, b"")

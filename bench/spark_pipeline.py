@@ -105,16 +105,30 @@ class Bench:
         if goal.messages not in (0, self.messages):
             said = f"goal {goal} (of {goal.messages:,} messages)"
         else:
-            found = {kind: "reached" if goal.is_reached(figure) else "missed" for kind, figure in figures.items()}
+            found = {
+                kind: "reached" if goal.is_reached(figure) else "missed" for kind, figure in figures.items()
+            }
             said = f"goal {goal}: " + ", ".join(f"{kind} {word}" for kind, word in found.items())
-        values = ", ".join(f"{figure:,.{0 if figure >= 100 else 2}f} {kind}" for kind, figure in figures.items())
+        values = ", ".join(
+            f"{figure:,.{0 if figure >= 100 else 2}f} {kind}" for kind, figure in figures.items()
+        )
         self.summary.append(f"{name:40} {values:32} {said}")
         return f"  {said}"
 
 
 @contextmanager
 def broker(folder: Path) -> Any:
-    command = [sys.executable, "-m", "stompbox", "serve", "--no-admin", "--listen", "tcp://127.0.0.1:0", "--data", str(folder)]
+    command = [
+        sys.executable,
+        "-m",
+        "stompbox",
+        "serve",
+        "--no-admin",
+        "--listen",
+        "tcp://127.0.0.1:0",
+        "--data",
+        str(folder),
+    ]
     with subprocess.Popen([*command, "--log-level", "error"], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -145,7 +159,9 @@ def fill(url: str, messages: int, destination: str = "/topic/bench.%d") -> float
             head = b"SEND\ndestination:%b\npersistent:true\ncarrier:UA\norigin:EWR\nid:" % to
             last = b"\nreceipt:done" if first + FRAMES >= messages else b""
             tail = b"\ncontent-length:200\n\n%b\0" % BODY
-            link.sendall(b"".join([b"%b%012d%b" % (head, first + index, tail) for index in range(FRAMES - 1)]))
+            link.sendall(
+                b"".join([b"%b%012d%b" % (head, first + index, tail) for index in range(FRAMES - 1)])
+            )
             link.sendall(b"%b%012d%b%b" % (head, first + FRAMES - 1, last, tail))
         received = b""
         while b"receipt-id:done" not in received:
@@ -159,7 +175,8 @@ def processor_seconds() -> float:
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
             fields = path.read_text().rpartition(")")[2].split()
-            spent[int(path.parent.name)] = int(fields[1]), sum(map(int, fields[11:15]))  # parent; ticks, those of children that ended too
+            # parent; ticks, those of children that ended too
+            spent[int(path.parent.name)] = int(fields[1]), sum(map(int, fields[11:15]))
     ours = {os.getpid()}
     while more := {process for process, (parent, _) in spent.items() if parent in ours} - ours:
         ours |= more
@@ -179,7 +196,10 @@ def rate(name: str, bench: Bench, run: Callable[[Path], float | None]) -> None:
     cold, warm = bench.messages / took[0], bench.messages / min(took[1:])
     beside = f"{steady:10,.0f} steady" if steady else " " * 17
     cost, goal = min(costs) * 1e6 / bench.messages, bench.beside(name, cold=cold, warm=warm)
-    print(f"{name:36} {cold:10,.0f} cold {warm:10,.0f} warm {beside} rows/s {cost:6.2f} s per million{goal}", flush=True)
+    print(
+        f"{name:36} {cold:10,.0f} cold {warm:10,.0f} warm {beside} rows/s {cost:6.2f} s per million{goal}",
+        flush=True,
+    )
 
 
 def archive(bench: Bench, form: str, **more: str) -> Callable[[Path], float]:
@@ -201,7 +221,9 @@ def archive(bench: Bench, form: str, **more: str) -> Callable[[Path], float]:
 def steady(query: Any) -> float:
     """Rows a second of a query's micro-batches, without the first."""
     later = [json.loads(progress.json) for progress in query.recentProgress[1:]]
-    return float(sum(one["numInputRows"] for one in later) * 1000 / max(1, sum(one["batchDuration"] for one in later)))
+    return float(
+        sum(one["numInputRows"] for one in later) * 1000 / max(1, sum(one["batchDuration"] for one in later))
+    )
 
 
 def by_tasks(bench: Bench, more: str = "") -> Callable[[Path], float]:
@@ -212,7 +234,9 @@ def by_tasks(bench: Bench, more: str = "") -> Callable[[Path], float]:
         batches = [event for event in said if isinstance(event, Batch)]
         seen = sum(batch.rows for batch in batches)
         assert seen == bench.messages, f"{seen} rows instead of {bench.messages}"
-        return sum(batch.rows for batch in batches[1:]) / max(0.001, sum(batch.seconds for batch in batches[1:]))
+        return sum(batch.rows for batch in batches[1:]) / max(
+            0.001, sum(batch.seconds for batch in batches[1:])
+        )
 
     return run
 
@@ -220,14 +244,22 @@ def by_tasks(bench: Bench, more: str = "") -> Callable[[Path], float]:
 def source(bench: Bench) -> None:
     def batch(form: str, **more: str) -> Callable[[Path], None]:
         def run(folder: Path) -> None:
-            rows = bench.spark.read.format("stomp").options(url=bench.url, destination="/topic/bench.#", **more).load()
-            rows.write.format(form).mode("overwrite").save(*([str(folder / "table")] if form == "parquet" else []))
+            rows = (
+                bench.spark.read.format("stomp")
+                .options(url=bench.url, destination="/topic/bench.#", **more)
+                .load()
+            )
+            rows.write.format(form).mode("overwrite").save(
+                *([str(folder / "table")] if form == "parquet" else [])
+            )
 
         return run
 
     def export(**more: str) -> Callable[[Path], None]:
         def run(folder: Path) -> None:
-            written = to_parquet(bench.spark, folder / "table", url=bench.url, destination="/topic/bench.#", **more)
+            written = to_parquet(
+                bench.spark, folder / "table", url=bench.url, destination="/topic/bench.#", **more
+            )
             assert written == bench.messages, f"{written} rows instead of {bench.messages}"
 
         return run
@@ -251,7 +283,10 @@ def source(bench: Bench) -> None:
 def write(bench: Bench) -> Callable[[Path], None]:
     def run(folder: Path) -> None:
         rows = bench.spark.range(0, bench.messages, 1, 2)
-        rows = rows.selectExpr("repeat('x', 200) AS body", "map('id', CAST(id AS STRING), 'carrier', 'UA', 'origin', 'EWR') AS headers")
+        rows = rows.selectExpr(
+            "repeat('x', 200) AS body",
+            "map('id', CAST(id AS STRING), 'carrier', 'UA', 'origin', 'EWR') AS headers",
+        )
         rows.write.format("stomp").mode("append").options(url=bench.url, destination="/topic/sink").save()
 
     return run
@@ -259,7 +294,12 @@ def write(bench: Bench) -> Callable[[Path], None]:
 
 def sink(bench: Bench) -> None:
     def copy(folder: Path) -> float:
-        rows = bench.spark.readStream.format("stomp").options(url=bench.url, destination="/topic/bench.#").load().drop("destination")
+        rows = (
+            bench.spark.readStream.format("stomp")
+            .options(url=bench.url, destination="/topic/bench.#")
+            .load()
+            .drop("destination")
+        )
         writer = rows.writeStream.format("stomp").options(url=bench.url, destination="/topic/sink")
         query = writer.option("checkpointLocation", str(folder)).trigger(availableNow=True).start()
         query.awaitTermination()
@@ -275,11 +315,21 @@ def trigger(bench: Bench) -> None:
     hold(bench.url, "/topic/trickle")
     for form in ("noop", "parquet", "stomp"):
         with tempfile.TemporaryDirectory() as folder:
-            rows = bench.spark.readStream.format("stomp").options(url=bench.url, destination="/topic/trickle", maxRowsPerTrigger="1").load()
+            rows = (
+                bench.spark.readStream.format("stomp")
+                .options(url=bench.url, destination="/topic/trickle", maxRowsPerTrigger="1")
+                .load()
+            )
             rows = rows.drop("destination")
-            writer = rows.writeStream.format(form).option("checkpointLocation", f"{folder}/checkpoint").option("path", f"{folder}/table")
+            writer = (
+                rows.writeStream.format(form)
+                .option("checkpointLocation", f"{folder}/checkpoint")
+                .option("path", f"{folder}/table")
+            )
             fill(bench.url, 30, "/topic/trickle")  # by the thousand: more than enough
-            query = writer.options(**({"url": bench.url, "destination": "/topic/sink"} if form == "stomp" else {})).start()
+            query = writer.options(
+                **({"url": bench.url, "destination": "/topic/sink"} if form == "stomp" else {})
+            ).start()
             while not query.lastProgress or query.lastProgress["batchId"] < TRIGGERS:
                 assert query.isActive, query.exception()
                 time.sleep(0.05)
@@ -299,7 +349,17 @@ def neighbour(bench: Bench) -> None:
     alone = 0.0
 
     def latencies(name: str) -> float:
-        command = [load, "--port", port, "--dest", f"/queue/n-{uuid4().hex}", "--msgs", str(NEIGHBOUR_MESSAGES), "--rate", str(RATE)]
+        command = [
+            load,
+            "--port",
+            port,
+            "--dest",
+            f"/queue/n-{uuid4().hex}",
+            "--msgs",
+            str(NEIGHBOUR_MESSAGES),
+            "--rate",
+            str(RATE),
+        ]
         looks = []
         for _ in range(NEIGHBOUR_LOOKS):
             done = subprocess.run([*command, "--batch", "1"], capture_output=True, text=True, check=True)
@@ -308,14 +368,18 @@ def neighbour(bench: Bench) -> None:
         p99, p50 = sorted(looks)[NEIGHBOUR_LOOKS // 2]
         goal = bench.beside(f"neighbour, {name}", warm=p99 / alone) if alone else ""
         said = f"{p50:8.2f} ms p50 {p99:8.2f} ms p99 ({min(looks)[0]:.2f} to {max(looks)[0]:.2f})"
-        print(f"neighbour, {name:25} {said}{f' {p99 / alone:6.1f} times alone' if alone else ''}{goal}", flush=True)
+        print(
+            f"neighbour, {name:25} {said}{f' {p99 / alone:6.1f} times alone' if alone else ''}{goal}",
+            flush=True,
+        )
         return float(p99)
 
     def beside(name: str, work: Callable[[Path], object]) -> None:
         warm, over = threading.Event(), threading.Event()
 
         def again() -> None:
-            bench.spark.createDataFrame([], "n INT")  # makes the session that of this thread: Spark looks for the sink there
+            # makes the session that of this thread: Spark looks for the sink there
+            bench.spark.createDataFrame([], "n INT")
             while not over.is_set():
                 with tempfile.TemporaryDirectory() as folder:
                     work(Path(folder))
@@ -368,7 +432,14 @@ def steps_of(bench: Bench, file: Path, *names: str) -> list[Event]:
     """Runs these steps in this session, and returns what they said."""
     plan = read_plan(file, {})
     said: list[Event] = []
-    running.run(bench.spark, plan, running.chosen(plan, names, once=True)[0], said.append, threading.Event(), once=True)
+    running.run(
+        bench.spark,
+        plan,
+        running.chosen(plan, names, once=True)[0],
+        said.append,
+        threading.Event(),
+        once=True,
+    )
     return said
 
 
@@ -379,7 +450,17 @@ def pipeline(bench: Bench) -> None:
         file = lake(bench, Path(folder), "name = 'cold'")
         for name in ("archive", "report", "audit"):
             start = time.perf_counter()
-            command = [sys.executable, "-m", "stompbox", "pipeline", "run", str(file), "--once", "--step", name]
+            command = [
+                sys.executable,
+                "-m",
+                "stompbox",
+                "pipeline",
+                "run",
+                str(file),
+                "--once",
+                "--step",
+                name,
+            ]
             subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
             cold[name] = time.perf_counter() - start
     warm: dict[str, float] = {}
@@ -392,7 +473,10 @@ def pipeline(bench: Bench) -> None:
                 warm[name] = time.perf_counter() - start
     for name, seconds in cold.items():
         goal = bench.beside(name, cold=seconds, warm=warm[name])
-        print(f"{name} of {bench.messages:,} messages {seconds:10.1f} s cold, as a command {warm[name]:10.1f} s warm{goal}", flush=True)
+        print(
+            f"{name} of {bench.messages:,} messages {seconds:10.1f} s cold, as a command {warm[name]:10.1f} s warm{goal}",
+            flush=True,
+        )
 
 
 def peer(bench: Bench) -> None:
@@ -401,13 +485,20 @@ def peer(bench: Bench) -> None:
     import stomp
     from pyarrow import parquet
 
-    fields = [("destination", pa.string()), ("headers", pa.map_(pa.string(), pa.string())), ("body", pa.binary())]
+    fields = [
+        ("destination", pa.string()),
+        ("headers", pa.map_(pa.string(), pa.string())),
+        ("body", pa.binary()),
+    ]
     host, _, port = bench.url.removeprefix("stomp://").partition(":")
     messages = min(bench.messages, 100_000)
     fill(bench.url, messages, "/queue/peer")
     whole = threading.Event()
     rows: list[tuple[str, list[tuple[str, str]], bytes]] = []
-    with tempfile.TemporaryDirectory() as folder, parquet.ParquetWriter(f"{folder}/table.parquet", pa.schema(fields)) as table:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        parquet.ParquetWriter(f"{folder}/table.parquet", pa.schema(fields)) as table,
+    ):
 
         class Listener(stomp.ConnectionListener):  # type: ignore[misc]
             seen = 0
@@ -416,7 +507,11 @@ def peer(bench: Bench) -> None:
                 rows.append((frame.headers["destination"], [*frame.headers.items()], frame.body.encode()))
                 self.seen += 1
                 if len(rows) >= PEER_ROWS or self.seen == messages:
-                    table.write_table(pa.table([list(column) for column in zip(*rows, strict=True)], schema=pa.schema(fields)))
+                    table.write_table(
+                        pa.table(
+                            [list(column) for column in zip(*rows, strict=True)], schema=pa.schema(fields)
+                        )
+                    )
                     link.ack(frame.headers["ack"])
                     rows.clear()
                 if self.seen == messages:
@@ -434,17 +529,25 @@ def peer(bench: Bench) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", default=",".join(ROWS))
     parser.add_argument("--messages", type=int, default=2_000_000)
     parser.add_argument("--lake-messages", type=int, default=LAKE_MESSAGES)
     parser.add_argument("--runs", type=int, default=2, help="warm ones, after the first")
-    parser.add_argument("--nice", type=int, default=session.NICE, help="how much Spark gives way to the broker, 0 to 20")
+    parser.add_argument(
+        "--nice", type=int, default=session.NICE, help="how much Spark gives way to the broker, 0 to 20"
+    )
     given = parser.parse_args()
     wanted = given.rows.split(",")
     if unknown := set(wanted) - set(ROWS):
         parser.error(f"no row {unknown.pop()!r}; there are {', '.join(ROWS)}")
-    if min(given.messages, given.lake_messages) < FRAMES or given.messages % FRAMES or given.lake_messages % FRAMES:
+    if (
+        min(given.messages, given.lake_messages) < FRAMES
+        or given.messages % FRAMES
+        or given.lake_messages % FRAMES
+    ):
         parser.error(f"messages are sent {FRAMES} at a time: take a multiple of it")
     if given.runs < 1:
         parser.error("--runs: at least one run is warm")
@@ -464,7 +567,14 @@ def main() -> None:
 
 def measure(wanted: list[str], spark: Any, messages: int, runs: int, summary: list[str]) -> None:
     """These rows, with a broker that has so many messages."""
-    measures = {"source": source, "sink": sink, "trigger": trigger, "neighbour": neighbour, "peer": peer, "lake": pipeline}
+    measures = {
+        "source": source,
+        "sink": sink,
+        "trigger": trigger,
+        "neighbour": neighbour,
+        "peer": peer,
+        "lake": pipeline,
+    }
     with tempfile.TemporaryDirectory() as folder, broker(Path(folder) / "data") as url:
         hold(url, ",".join(f"/topic/bench.{topic}" for topic in range(TOPICS)))
         print(f"{f'{messages:,} sent to the broker':36} {fill(url, messages):10,.0f} messages/s", flush=True)

@@ -27,8 +27,12 @@ from stompbox.store.base import Commit
 from stompbox.store.journaled import JournaledStore
 from stompbox.store.sqlite import SqliteStore
 
-SHAPES = [Shape({"destination": "/queue/bench", "content-type": "application/json", "n": str(n)}) for n in range(2)]
-HOLES = Shape({"destination": "/queue/bench", "content-type": "application/json"}, holes=("correlation-id", "timestamp"))
+SHAPES = [
+    Shape({"destination": "/queue/bench", "content-type": "application/json", "n": str(n)}) for n in range(2)
+]
+HOLES = Shape(
+    {"destination": "/queue/bench", "content-type": "application/json"}, holes=("correlation-id", "timestamp")
+)
 COUNT = 1000  # messages in a commit
 ARRIVED = 1_700_000_000_000
 MAX_READ = 4 << 20
@@ -45,7 +49,12 @@ def main() -> None:
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench.store", description="What the store costs.")
     parser.add_argument("--seconds", type=float, default=2.0, help="for each kind of commit (default 2)")
-    parser.add_argument("--chunks", type=int, default=10_000, help=f"of {COUNT} messages, for recovery and draining (default 10000)")
+    parser.add_argument(
+        "--chunks",
+        type=int,
+        default=10_000,
+        help=f"of {COUNT} messages, for recovery and draining (default 10000)",
+    )
     parser.add_argument("--folder", type=Path, default=Path.cwd(), help="where the data goes (default here)")
     return parser.parse_args()
 
@@ -58,7 +67,9 @@ def bodies(size: int) -> list[bytes]:
 
 
 def encoding() -> None:
-    print(f"{'chunk of 1000 messages':42} {'encode':>10} {'decode':>10} {'parts':>10}   ns/message; {'bytes':>9}")
+    print(
+        f"{'chunk of 1000 messages':42} {'encode':>10} {'decode':>10} {'parts':>10}   ns/message; {'bytes':>9}"
+    )
     for size in (100, 1024):
         for name, runs in layouts(bodies(size)).items():
             line(f"{name}, {size} B", runs, COUNT)
@@ -67,7 +78,11 @@ def encoding() -> None:
 
 def line(name: str, runs: list[Run], messages: int) -> None:
     blob = chunks.encode(runs, 0)
-    times = [best(lambda: chunks.encode(runs, 0)), best(lambda: chunks.decode(blob, 0)), best(lambda: chunks.tables(blob))]
+    times = [
+        best(lambda: chunks.encode(runs, 0)),
+        best(lambda: chunks.decode(blob, 0)),
+        best(lambda: chunks.tables(blob)),
+    ]
     print(f"{name:42} " + " ".join(f"{time / messages * 1e9:10.0f}" for time in times) + f"{len(blob):26}")
 
 
@@ -76,8 +91,12 @@ def layouts(all: list[bytes]) -> dict[str, list[Run]]:
     return {
         "one run": [Run(SHAPES[0], all, first=0, arrived=ARRIVED)],
         "one run with two holes": [Run(HOLES, all, (column, column), first=0, arrived=ARRIVED)],
-        "1000 runs, one shape": [Run(SHAPES[0], [body], first=n, arrived=ARRIVED) for n, body in enumerate(all)],
-        "1000 runs, two shapes in turn": [Run(SHAPES[n % 2], [body], first=n, arrived=ARRIVED) for n, body in enumerate(all)],
+        "1000 runs, one shape": [
+            Run(SHAPES[0], [body], first=n, arrived=ARRIVED) for n, body in enumerate(all)
+        ],
+        "1000 runs, two shapes in turn": [
+            Run(SHAPES[n % 2], [body], first=n, arrived=ARRIVED) for n, body in enumerate(all)
+        ],
     }
 
 
@@ -98,7 +117,8 @@ STORES: dict[str, Callable[[SqliteStore], Store]] = {
     "SQLite alone": lambda database: database,
     "journal in front": JournaledStore,
 }
-SLICE = 64  # commits that one store makes before the other has its turn: what else the machine does meets both
+# commits that one store makes before the other has its turn: what else the machine does meets both
+SLICE = 64
 
 
 @dataclass(slots=True)
@@ -113,18 +133,27 @@ class Taken:
         count, ordered = len(self.seconds), sorted(self.seconds)
         times = [ordered[count * part // 100] * 1e3 for part in (50, 99)]
         rate = count / sum(ordered)
-        figures = f"{rate:9.0f} {rate * messages:10.0f} {times[0]:7.2f} {times[1]:7.2f} {ordered[-1] * 1e3:7.2f}"
+        figures = (
+            f"{rate:9.0f} {rate * messages:10.0f} {times[0]:7.2f} {times[1]:7.2f} {ordered[-1] * 1e3:7.2f}"
+        )
         return f"{figures} {self.cpu / count * 1e6:7.0f} {self.written / count / 1024:8.1f}"
 
 
 def commits(folder: Path, seconds: float) -> None:
     """What a broker has, beside the same database without the journal."""
-    print(f"\n{'commit with fsync':55} {'commits/s':>9} {'messages/s':>10} {'p50':>7} {'p99':>7} {'max':>7} {'CPU us':>7} {'KiB each':>8}")
+    print(
+        f"\n{'commit with fsync':55} {'commits/s':>9} {'messages/s':>10} {'p50':>7} {'p99':>7} {'max':>7} {'CPU us':>7} {'KiB each':>8}"
+    )
     for count, size in ((1, 100), (10, 100), (100, 100), (COUNT, 100), (COUNT, 1024)):
         lot = bodies(size)[:count]
-        for name, make in {"kept": partial(kept, lot), "acknowledged and trimmed": partial(passing, lot)}.items():
+        for name, make in {
+            "kept": partial(kept, lot),
+            "acknowledged and trimmed": partial(passing, lot),
+        }.items():
             report(f"{count} x {size} B, {name}", count, in_turns(folder, seconds, make))
-    report("acknowledgement only", 0, in_turns(folder, seconds, lambda n: Commit(acknowledged={1: [(n, n + 1)]})))
+    report(
+        "acknowledgement only", 0, in_turns(folder, seconds, lambda n: Commit(acknowledged={1: [(n, n + 1)]}))
+    )
 
 
 def kept(lot: list[bytes], n: int) -> Commit:
@@ -145,7 +174,10 @@ def in_turns(folder: Path, seconds: float, make: Callable[[int], Commit]) -> dic
     """Each store for `seconds`, a slice at a time."""
     taken = {name: Taken() for name in STORES}
     with ExitStack() as stack:
-        stores = {name: stack.enter_context(closing(opening(SqliteStore(folder / name)))) for name, opening in STORES.items()}
+        stores = {
+            name: stack.enter_context(closing(opening(SqliteStore(folder / name))))
+            for name, opening in STORES.items()
+        }
         for store in stores.values():
             store.apply(Commit(logs={1: "bench"}, cursors={1: (1, 0)}))
             store.apply(kept([b"first"], 0))  # which makes the journal
@@ -215,14 +247,19 @@ def backlog(folder: Path, count: int, size: int = 100) -> None:
     print(f"{'open, recover, close':42} {best_of_three(lambda: reopen(path)) * 1e3:10.1f} ms")
     with opened(path) as store:
         print(f"{'sizes of a log':42} {clock(lambda: store.sizes([1])) * 1e3:10.1f} ms")
-        print(f"{'find_time near the end':42} {clock(lambda: store.find_time(1, ARRIVED + count - 2)) * 1e3:10.1f} ms")
+        print(
+            f"{'find_time near the end':42} {clock(lambda: store.find_time(1, ARRIVED + count - 2)) * 1e3:10.1f} ms"
+        )
         read = clock(lambda: drain(store, count * COUNT, decoding=False))
         decoded = clock(lambda: drain(store, count * COUNT, decoding=True))
         print(f"{'read':42} {count * COUNT / read:10,.0f} messages/s, decoded {count * COUNT / decoded:,.0f}")
         trim = clock(lambda: store.apply(Commit(trims={1: count * COUNT})))
         portions = tidy(store)
         print(f"{'commit that trims all of it':42} {trim * 1e3:10.1f} ms")
-        print(f"{'deleting it, giving the space back':42} {sum(portions):10.1f} s in {len(portions):,} portions", end="")
+        print(
+            f"{'deleting it, giving the space back':42} {sum(portions):10.1f} s in {len(portions):,} portions",
+            end="",
+        )
         print(f", the longest {max(portions) * 1e3:.0f} ms; {megabytes(path)} MB left")
 
 

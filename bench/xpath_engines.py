@@ -24,7 +24,9 @@ Asked = Callable[[bytes], object]  # reads a body and asks the compiled expressi
 
 LIMIT = 102_400  # octets of a body
 FLIGHT = b"<flight carrier='UA'><origin>EWR</origin><dest>IAH</dest><delay>75</delay></flight>"
-ORDERS = b"<orders>%b</orders>" % b"".join([b"<order id='%d'><sku>A%d</sku><price>%d.50</price></order>" % (n, n, n) for n in range(200)])
+ORDERS = b"<orders>%b</orders>" % b"".join(
+    [b"<order id='%d'><sku>A%d</sku><price>%d.50</price></order>" % (n, n, n) for n in range(200)]
+)
 BODIES = {f"{len(FLIGHT)} octets": FLIGHT, f"{len(ORDERS)} octets": ORDERS}
 ASKED = (  # the first two are what ActiveMQ's pages and tests show
     "//title[@lang='eng']",
@@ -65,10 +67,16 @@ def with_elementpath(text: str) -> Asked:
 
 def with_lxml(text: str) -> Asked:
     xpath = etree.XPath(f"boolean({text})")
-    return lambda body: xpath(etree.ElementTree(etree.fromstring(body, etree.XMLParser(resolve_entities=False, no_network=True))))
+    return lambda body: xpath(
+        etree.ElementTree(etree.fromstring(body, etree.XMLParser(resolve_entities=False, no_network=True)))
+    )
 
 
-ENGINES: dict[str, Callable[[str], Asked]] = {"Stompbox": ours, "elementpath": with_elementpath, "lxml": with_lxml}
+ENGINES: dict[str, Callable[[str], Asked]] = {
+    "Stompbox": ours,
+    "elementpath": with_elementpath,
+    "lxml": with_lxml,
+}
 
 
 def main() -> None:
@@ -85,15 +93,28 @@ def main() -> None:
 
 def costs() -> None:
     """The best of several rounds; the bodies are told apart by a comment, so that no document is kept from the time before."""
-    print("| us for a message, its body read | body | " + " | ".join(ENGINES) + " |\n|---|---|" + "---:|" * len(ENGINES))
+    print(
+        "| us for a message, its body read | body | "
+        + " | ".join(ENGINES)
+        + " |\n|---|---|"
+        + "---:|" * len(ENGINES)
+    )
     for text in ASKED:
         for size, body in BODIES.items():
-            print(f"| `{text}` | {size} | " + " | ".join([f"{cost(engine(text), body):.0f}" for engine in ENGINES.values()]) + " |")
+            print(
+                f"| `{text}` | {size} | "
+                + " | ".join([f"{cost(engine(text), body):.0f}" for engine in ENGINES.values()])
+                + " |"
+            )
 
 
 def cost(asked: Asked, body: bytes) -> float:
     others = [body + b"<!--%d-->" % n for n in range(20)]
-    return min(timeit.repeat(lambda: [asked(other) for other in others], number=1, repeat=15)) / len(others) * 1e6
+    return (
+        min(timeit.repeat(lambda: [asked(other) for other in others], number=1, repeat=15))
+        / len(others)
+        * 1e6
+    )
 
 
 def agrees(engine: Callable[[str], Asked], text: str) -> bool:
@@ -104,7 +125,12 @@ def agrees(engine: Callable[[str], Asked], text: str) -> bool:
 
 
 def attacks() -> None:
-    print("| ms that one expression takes | body | " + " | ".join(ENGINES) + " |\n|---|---|" + "---:|" * len(ENGINES))
+    print(
+        "| ms that one expression takes | body | "
+        + " | ".join(ENGINES)
+        + " |\n|---|---|"
+        + "---:|" * len(ENGINES)
+    )
     for text, name, body in ATTACKS:
         took = [ended(engine, text, body) for engine in ENGINES]
         print(f"| `{text[:45]}` | {name} | " + " | ".join(took) + " |", flush=True)

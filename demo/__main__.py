@@ -26,11 +26,21 @@ LOG_LINES: Final = 15
 
 def arguments(words: list[str]) -> Settings:
     parser = argparse.ArgumentParser(prog="python -m demo", description=__doc__)
-    parser.add_argument("--flights", type=int, default=0, metavar="N", help="so many flights, spread over the year; default all 336,776")
-    parser.add_argument("--output", type=Path, default=Path("demo-output"), metavar="FOLDER", help="default demo-output")
+    parser.add_argument(
+        "--flights",
+        type=int,
+        default=0,
+        metavar="N",
+        help="so many flights, spread over the year; default all 336,776",
+    )
+    parser.add_argument(
+        "--output", type=Path, default=Path("demo-output"), metavar="FOLDER", help="default demo-output"
+    )
     given = parser.parse_args(words)
     if given.flights < 0 or 0 < given.flights < 1000:
-        parser.error(f"--flights is {given.flights}; allowed are 0 for all and numbers from 1000 on, or nothing is killed in the middle")
+        parser.error(
+            f"--flights is {given.flights}; allowed are 0 for all and numbers from 1000 on, or nothing is killed in the middle"
+        )
     return Settings(given.output.resolve(), given.flights)
 
 
@@ -49,7 +59,9 @@ def main(words: list[str]) -> int:
         _explain(failure, settings, console)
         return FAILED
     except (KeyboardInterrupt, asyncio.CancelledError):
-        console.print(f"\n[bold yellow]interrupted[/]; all processes of the demo are ended, their logs are in {settings.logs}")
+        console.print(
+            f"\n[bold yellow]interrupted[/]; all processes of the demo are ended, their logs are in {settings.logs}"
+        )
         return INTERRUPTED
 
 

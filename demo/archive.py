@@ -28,7 +28,12 @@ def start(spark: Any, url: str, table: str, checkpoint: str, rows: int) -> Any:
         .option("maxRowsPerTrigger", rows)
         .load()
     )
-    return flights.writeStream.format("parquet").option("path", table).option("checkpointLocation", checkpoint).start()
+    return (
+        flights.writeStream.format("parquet")
+        .option("path", table)
+        .option("checkpointLocation", checkpoint)
+        .start()
+    )
 
 
 def facts(progress: Any) -> dict[str, Any]:

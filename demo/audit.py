@@ -31,31 +31,62 @@ class Check:
 def checks(record: Record) -> list[Check]:
     total = record["published"]["count"]
     return [
-        Check("Published", "flights confirmed to the publisher, each by a receipt", record["flights"], record["published"]["confirmed"]),
+        Check(
+            "Published",
+            "flights confirmed to the publisher, each by a receipt",
+            record["flights"],
+            record["published"]["confirmed"],
+        ),
         *_stored(record, total),
         *_archived(record, total),
         *_board(record, total),
         *_control_room(record, total),
         *_late(record),
-        Check("Report", "result rows sent by Spark and read from /queue/report", record["report"]["sent"], len(record["report"]["rows"])),
+        Check(
+            "Report",
+            "result rows sent by Spark and read from /queue/report",
+            record["report"]["sent"],
+            len(record["report"]["rows"]),
+        ),
         Check("Report", "messages there after the last of them", 0, int(record["report"]["is_more"])),
     ]
 
 
 def _stored(record: Record, total: int) -> list[Check]:
-    described = {name: log["next"] - log["first"] for name, log in record["described"].items() if name.startswith("flights.")}
+    described = {
+        name: log["next"] - log["first"]
+        for name, log in record["described"].items()
+        if name.startswith("flights.")
+    }
     again = rows_of(record, "stored")
     note = f"{len(described)} addresses"
     return [
-        Check("Stored", "messages in the broker's logs, as it describes them", total, sum(described.values()), note),
-        Check("Stored", "addresses that hold as many as their carrier has flights", *_per_carrier(record, described)),
-        Check("Stored", "checksum of all bodies, read again from the logs", record["published"]["checksum"], _sum(again, "checksum")),
+        Check(
+            "Stored",
+            "messages in the broker's logs, as it describes them",
+            total,
+            sum(described.values()),
+            note,
+        ),
+        Check(
+            "Stored",
+            "addresses that hold as many as their carrier has flights",
+            *_per_carrier(record, described),
+        ),
+        Check(
+            "Stored",
+            "checksum of all bodies, read again from the logs",
+            record["published"]["checksum"],
+            _sum(again, "checksum"),
+        ),
     ]
 
 
 def _per_carrier(record: Record, described: Mapping[str, int]) -> tuple[int, int]:
     expected = record["published"]["by_carrier"]
-    return len(expected), sum(described.get(f"flights.{carrier}") == count for carrier, count in expected.items())
+    return len(expected), sum(
+        described.get(f"flights.{carrier}") == count for carrier, count in expected.items()
+    )
 
 
 def _archived(record: Record, total: int) -> list[Check]:
@@ -64,8 +95,18 @@ def _archived(record: Record, total: int) -> list[Check]:
     return [
         Check("Archived", "rows in the table", total, _sum(rows, "rows")),
         Check("Archived", "distinct (address, offset) pairs among them", total, _sum(rows, "distinct")),
-        Check("Archived", "addresses whose offsets begin at 0 and have no gap", len(record["published"]["by_carrier"]), len(whole)),
-        Check("Archived", "checksum of all bodies in the table", record["published"]["checksum"], _sum(rows, "checksum")),
+        Check(
+            "Archived",
+            "addresses whose offsets begin at 0 and have no gap",
+            len(record["published"]["by_carrier"]),
+            len(whole),
+        ),
+        Check(
+            "Archived",
+            "checksum of all bodies in the table",
+            record["published"]["checksum"],
+            _sum(rows, "checksum"),
+        ),
     ]
 
 
@@ -75,7 +116,12 @@ def _board(record: Record, total: int) -> list[Check]:
         Check("Delivered", "flights that the wildcard subscriber got", total, board["count"]),
         Check("Delivered", "of them twice", 0, board["duplicates"]),
         Check("Delivered", "of them out of order within their carrier", 0, board["out_of_order"]),
-        Check("Delivered", "checksum of all bodies that it got", record["published"]["checksum"], board["checksum"]),
+        Check(
+            "Delivered",
+            "checksum of all bodies that it got",
+            record["published"]["checksum"],
+            board["checksum"],
+        ),
     ]
 
 
@@ -83,9 +129,25 @@ def _control_room(record: Record, total: int) -> list[Check]:
     visits = record["control_room"]["visits"]
     note = f"{record['control_room']['missed']:,} while it was away"
     return [
-        Check("Durable", "flights that the control room got in its two visits", total, _sum(visits, "count"), note),
-        Check("Durable", "of them twice, or in the wrong visit", 0, _sum(visits, "duplicates") + _overlap(visits)),
-        Check("Durable", "checksum of all bodies that it got", record["published"]["checksum"], _sum(visits, "checksum")),
+        Check(
+            "Durable",
+            "flights that the control room got in its two visits",
+            total,
+            _sum(visits, "count"),
+            note,
+        ),
+        Check(
+            "Durable",
+            "of them twice, or in the wrong visit",
+            0,
+            _sum(visits, "duplicates") + _overlap(visits),
+        ),
+        Check(
+            "Durable",
+            "checksum of all bodies that it got",
+            record["published"]["checksum"],
+            _sum(visits, "checksum"),
+        ),
     ]
 
 
@@ -99,7 +161,13 @@ def _late(record: Record) -> list[Check]:
     log = record["described"]["late"]
     note = f"{late['twice']} twice, {late['again']} came again after the kill"
     return [
-        Check("Late", "flights more than an hour late that a worker saw to", late["expected"], late["handled"], note),
+        Check(
+            "Late",
+            "flights more than an hour late that a worker saw to",
+            late["expected"],
+            late["handled"],
+            note,
+        ),
         Check("Late", "seen to although they left not more than an hour late", 0, late["strangers"]),
         Check("Late", "seen to twice without being marked as redelivered", 0, late["unmarked"]),
         Check("Late", "messages left in /queue/late", 0, log["next"] - log["first"]),

@@ -27,7 +27,10 @@ class Board:
 
     def facts(self) -> dict[str, Any]:
         names = ("date", "time", "carrier", "flight", "origin", "dest", "dep_delay")
-        return {**self.tally.facts(), "last": [[message.headers.get(name, "") for name in names] for message in self._last]}
+        return {
+            **self.tally.facts(),
+            "last": [[message.headers.get(name, "") for name in names] for message in self._last],
+        }
 
 
 async def main(url: str, total: str) -> None:

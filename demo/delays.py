@@ -54,16 +54,25 @@ AS_MESSAGES: Final = "map('report', report) AS headers", "body", "'application/j
 
 def views(spark: Any, url: str, table: str) -> None:
     """The tables that the queries name: archived, stored, and flights, which is what the bodies of the archived ones say."""
-    archived = spark.read.parquet(table)  # by the query's commit log: files of a batch that was cut off do not count
+    # by the query's commit log: files of a batch that was cut off do not count
+    archived = spark.read.parquet(table)
     archived.createOrReplaceTempView("archived")
-    archived.selectExpr(f"from_json(CAST(body AS STRING), '{BODY}') AS flight").select("flight.*").createOrReplaceTempView("flights")
-    spark.read.format("stomp").option("url", url).option("destination", DESTINATION).load().createOrReplaceTempView("stored")
+    archived.selectExpr(f"from_json(CAST(body AS STRING), '{BODY}') AS flight").select(
+        "flight.*"
+    ).createOrReplaceTempView("flights")
+    spark.read.format("stomp").option("url", url).option(
+        "destination", DESTINATION
+    ).load().createOrReplaceTempView("stored")
 
 
 def results(spark: Any) -> list[Any]:
     """Rows of (report, body)."""
     found: list[Any] = []
-    for query in (DELAYS, COUNTS.format(report="archived", table="archived"), COUNTS.format(report="stored", table="stored")):
+    for query in (
+        DELAYS,
+        COUNTS.format(report="archived", table="archived"),
+        COUNTS.format(report="stored", table="stored"),
+    ):
         found += spark.sql(query).collect()
         say(rows=len(found))
     return found

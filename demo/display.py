@@ -11,7 +11,15 @@ from typing import Any, Final
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
@@ -43,7 +51,9 @@ class Display:
         )  # fmt: skip
         self._tasks: Final[dict[str, Any]] = {}
         self._departures: Sequence[Sequence[str]] = ()
-        self._live: Final = Live(console=console, get_renderable=self._render, refresh_per_second=5, transient=True)
+        self._live: Final = Live(
+            console=console, get_renderable=self._render, refresh_per_second=5, transient=True
+        )
 
     def __enter__(self) -> Display:
         if self.console.is_terminal:
@@ -62,7 +72,9 @@ class Display:
 
     def event(self, text: str, *, style: str = "") -> None:
         """One line, with the seconds since the beginning."""
-        self.console.print(f"   [dim]{monotonic() - self._began:6.1f} s[/]  [{style or 'default'}]{text}[/]", highlight=False)
+        self.console.print(
+            f"   [dim]{monotonic() - self._began:6.1f} s[/]  [{style or 'default'}]{text}[/]", highlight=False
+        )
 
     def done(self, text: str) -> None:
         self.event(f"[green]✓[/] {text}")
@@ -100,12 +112,21 @@ class Display:
 
 def board(flights: Sequence[Sequence[str]]) -> Table:
     """A departures board, the newest flight on top."""
-    table = Table(title="DEPARTURES", title_style="bold yellow on black", style="dim", box=None, padding=(0, 2), title_justify="left")
+    table = Table(
+        title="DEPARTURES",
+        title_style="bold yellow on black",
+        style="dim",
+        box=None,
+        padding=(0, 2),
+        title_justify="left",
+    )
     for heading in ("", "Date", "Time", "Flight", "From", "To", "Remark"):
         table.add_column(heading)
     for date, time, carrier, number, origin, dest, delay in reversed(flights):
         remark, style = remark_of(delay)
-        table.add_row("", date, f"{time[:2]}:{time[2:]}", f"{carrier} {number}", origin, dest, Text(remark, style=style))
+        table.add_row(
+            "", date, f"{time[:2]}:{time[2:]}", f"{carrier} {number}", origin, dest, Text(remark, style=style)
+        )
     return table
 
 

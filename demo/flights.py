@@ -62,9 +62,12 @@ class Timetable:
     """Flights in the order of their departure. `limit` takes that many, spread evenly over the year; 0 takes all."""
 
     def __init__(self, rows: list[Row], *, limit: int = 0) -> None:
-        ordered = sorted(rows, key=lambda row: row.departure)  # stable: flights of one minute stay as the table has them
+        # stable: flights of one minute stay as the table has them
+        ordered = sorted(rows, key=lambda row: row.departure)
         count = limit or len(ordered)
-        self._rows: Final = ordered if count >= len(ordered) else [ordered[at * len(ordered) // count] for at in range(count)]
+        self._rows: Final = (
+            ordered if count >= len(ordered) else [ordered[at * len(ordered) // count] for at in range(count)]
+        )
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -74,7 +77,8 @@ class Timetable:
 
 
 def message(number: int, row: Row) -> Flight:
-    left = _local(row.departure)  # headers have it as the timetable does, 2013-01-31 and 0515: nothing that STOMP must escape
+    # headers have it as the timetable does, 2013-01-31 and 0515: nothing that STOMP must escape
+    left = _local(row.departure)
     is_cancelled = row.dep_delay is None
     headers: dict[str, str | int] = {
         "number": number,
@@ -89,7 +93,11 @@ def message(number: int, row: Row) -> Flight:
     }
     if row.dep_delay is not None:
         headers["dep_delay"] = row.dep_delay
-    body = row._asdict() | {"number": number, "scheduled": _local(row.scheduled), "departure": None if is_cancelled else left}
+    body = row._asdict() | {
+        "number": number,
+        "scheduled": _local(row.scheduled),
+        "departure": None if is_cancelled else left,
+    }
     is_late = row.dep_delay is not None and row.dep_delay > LATE
     return Flight(number, row.carrier, headers, msgspec.json.encode(body), is_late, is_cancelled)
 
@@ -109,7 +117,8 @@ def load(limit: int = 0) -> Timetable:
 
 def rows_of(table: Any) -> list[Row]:
     """A pandas table as rows. A column in which something is not known holds floats there: they are whole, and NaN becomes None."""
-    hours = [int(datetime.fromisoformat(text).timestamp()) for text in table["time_hour"]]  # UTC, says the Z at its end
+    # UTC, says the Z at its end
+    hours = [int(datetime.fromisoformat(text).timestamp()) for text in table["time_hour"]]
     scheduled = [hour + 60 * minute for hour, minute in zip(hours, _numbers(table, "minute"), strict=True)]
     columns = [(_texts if name in TEXTS else _numbers)(table, name) for name in Row._fields[1:]]
     return list(map(Row._make, zip(scheduled, *columns, strict=True)))

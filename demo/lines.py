@@ -34,7 +34,9 @@ class Orders:
 
     async def _listen(self) -> None:
         reader = asyncio.StreamReader()
-        await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+        await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
+        )
         while line := await reader.readline():
             self._given.add(line.decode().strip())
             self._came.set()
@@ -60,7 +62,9 @@ def order_given(word: str) -> threading.Event:
     return given
 
 
-async def work_until(word: str, work: Coroutine[Any, Any, None], facts: Callable[[], Facts], orders: Orders) -> None:
+async def work_until(
+    word: str, work: Coroutine[Any, Any, None], facts: Callable[[], Facts], orders: Orders
+) -> None:
     """Runs `work` and reports `facts` until the parent says `word`. Raises what `work` raises."""
     working = asyncio.create_task(work)
     told = asyncio.create_task(orders.wait(word))

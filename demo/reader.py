@@ -14,7 +14,10 @@ REST: Final = 0.5  # s: nothing comes after the last
 
 def main(url: str, expected: str) -> None:
     rows: list[tuple[str, Any]] = []
-    with blocking.connect(url) as client, client.subscribe("/queue/report", ack="client-individual") as messages:
+    with (
+        blocking.connect(url) as client,
+        client.subscribe("/queue/report", ack="client-individual") as messages,
+    ):
         while len(rows) < int(expected) and (message := messages.receive(WITHIN)) is not None:
             rows.append((message.headers["report"], message.json()))
             message.ack(confirm=len(rows) == int(expected))

@@ -81,7 +81,9 @@ class Settings:
         """An empty output folder with the broker's configuration. Raises OutputRefused when the folder holds a stranger's files."""
         if self.output.exists() and any(self.output.iterdir()):
             if not (self.output / MARK).is_file():
-                raise OutputRefused(f"{self.output} is not empty, and the demo did not make it: name another folder with --output")
+                raise OutputRefused(
+                    f"{self.output} is not empty, and the demo did not make it: name another folder with --output"
+                )
             shutil.rmtree(self.output)
         self.logs.mkdir(parents=True)
         (self.output / MARK).touch()

@@ -28,7 +28,8 @@ STALL: Final = 120.0  # s without any progress
 
 BATCHES: Final = 8  # of the archive, about: the fewer, the less is spent on Spark's fixed cost of a batch
 LEAST_ROWS: Final = 500
-WORKER_DIES_AT: Final = 8  # the part of all late flights that it has seen to: the other one has, too, so a quarter is done
+# the part of all late flights that it has seen to: the other one has, too, so a quarter is done
+WORKER_DIES_AT: Final = 8
 ARCHIVE_DIES_AT: Final = 3  # the part of all flights that is in the table
 WATCH: Final = 0.005  # s between two looks at the checkpoint
 
@@ -71,11 +72,15 @@ class Stream:
         for name, level in levels.items():
             self.display.move(name, level)
 
-    async def _until(self, what: Callable[[], bool], step: int, expected: str, *, within: float = STALL) -> None:
+    async def _until(
+        self, what: Callable[[], bool], step: int, expected: str, *, within: float = STALL
+    ) -> None:
         await self.stage.until(what, step, expected, measure=self.levels.copy, within=within)
 
     async def _ready(self, child: Child, fact: str, expected: str) -> None:
-        await self.stage.until(lambda: fact in child.said, child.step, expected, measure=child.said.copy, within=START)
+        await self.stage.until(
+            lambda: fact in child.said, child.step, expected, measure=child.said.copy, within=START
+        )
 
     def _mark(self, kind: str, text: str) -> None:
         """An event for the page's curves: who goes, who comes, when."""
@@ -84,7 +89,9 @@ class Stream:
     # The acts
 
     async def play(self) -> None:
-        publisher = await self.stage.start("publisher", 2, "demo.publisher", self.url, self.settings.limit, self.settings.late)
+        publisher = await self.stage.start(
+            "publisher", 2, "demo.publisher", self.url, self.settings.limit, self.settings.late
+        )
         await self._ready(publisher, "total", "the publisher to read the flights")
         self.total, self.late = publisher.said["total"], publisher.said["late"]
         self._bars()
@@ -125,13 +132,19 @@ class Stream:
 
     async def _archive(self, name: str) -> Child:
         rows = max(LEAST_ROWS, -(-self.total // BATCHES))
-        return await self.stage.start(name, 4, "demo.archive", self.url, self.settings.table, self.settings.checkpoint, rows)
+        return await self.stage.start(
+            name, 4, "demo.archive", self.url, self.settings.table, self.settings.checkpoint, rows
+        )
 
     # The control room goes and comes back
 
     async def _control_room(self, publisher: Child, room: Child) -> Child:
         left_at = await self._paused(publisher, after=0)
-        await self._until(lambda: room.said.get("count", 0) >= left_at, 3, f"the control room to get the first {left_at:,} flights")
+        await self._until(
+            lambda: room.said.get("count", 0) >= left_at,
+            3,
+            f"the control room to get the first {left_at:,} flights",
+        )
         room.tell("leave")
         await self.stage.ended(room, "the control room to leave", within=STALL)
         self._visited = left_at
@@ -147,15 +160,31 @@ class Stream:
         self.display.note("control_room", "catches up")
         self._mark("comes", "control room is back")
         publisher.tell(f"go on from {back_at}")
-        await self._until(lambda: again.said.get("count", 0) >= missed, 3, f"the control room to get the {missed:,} flights that it missed")
+        await self._until(
+            lambda: again.said.get("count", 0) >= missed,
+            3,
+            f"the control room to get the {missed:,} flights that it missed",
+        )
         seconds = monotonic() - since
-        self.display.done(f"the control room has got the {missed:,} flights that it missed, in {seconds:.1f} s")
+        self.display.done(
+            f"the control room has got the {missed:,} flights that it missed, in {seconds:.1f} s"
+        )
         self.display.note("control_room", "")
-        self.facts["control_room"] = {"visits": [room.said], "missed": missed, "left_at": left_at, "back_at": back_at, "seconds": seconds}
+        self.facts["control_room"] = {
+            "visits": [room.said],
+            "missed": missed,
+            "left_at": left_at,
+            "back_at": back_at,
+            "seconds": seconds,
+        }
         return again
 
     async def _paused(self, publisher: Child, *, after: int) -> int:
-        await self._until(lambda: publisher.said.get("paused_at", 0) > after, 2, "the publisher to go on, confirmed, to its next pause")
+        await self._until(
+            lambda: publisher.said.get("paused_at", 0) > after,
+            2,
+            "the publisher to go on, confirmed, to its next pause",
+        )
         return int(publisher.said["paused_at"])
 
     # The kills
@@ -178,7 +207,9 @@ class Stream:
 
     async def _kill_archive(self, archive: Child) -> Child:
         share = self.total // ARCHIVE_DIES_AT
-        await self._until(lambda: self.levels["archived"] >= share, 4, f"Spark to put {share:,} rows into the table")
+        await self._until(
+            lambda: self.levels["archived"] >= share, 4, f"Spark to put {share:,} rows into the table"
+        )
         batch = await self._batch_in_flight(archive)
         archived, files = self.levels["archived"], self._files()
         killed = await self.stage.kill(archive)
@@ -192,7 +223,10 @@ class Stream:
         await self._until(lambda: "batch" in again.said, 4, f"Spark to do batch {batch} again")
         seconds = monotonic() - at
         if (done := self._first_batch(again)) != batch:
-            raise again.failed(f"batch {batch}, planned and not committed, to be done first after the restart", f"did batch {done}")
+            raise again.failed(
+                f"batch {batch}, planned and not committed, to be done first after the restart",
+                f"did batch {done}",
+            )
         self._mark("comes", "Spark is back")
         self.display.done(f"Spark is back and has done batch {batch} again, {seconds:.1f} s after the kill")
         self.display.note("archived", "")
@@ -224,14 +258,20 @@ class Stream:
         await self._until(lambda: "finished" in publisher.said, 2, "the broker to confirm every flight")
         await self.stage.ended(publisher, "the publisher to end", within=STALL)
         self.facts["published"] = publisher.said
-        self.display.done(f"{publisher.said['confirmed']:,} flights published, each confirmed, in {publisher.said['seconds']:.1f} s")
+        self.display.done(
+            f"{publisher.said['confirmed']:,} flights published, each confirmed, in {publisher.said['seconds']:.1f} s"
+        )
 
     async def _finish(self, board: Child, room: Child, worker: Child, archive: Child) -> None:
         """Everybody gets to the end of the stream, and leaves."""
         total, levels = self.total, self.levels
         await self._until(lambda: levels["board"] >= total, 3, f"the board to get all {total:,} flights")
-        await self._until(lambda: levels["control_room"] >= total, 3, f"the control room to get all {total:,} flights")
-        await self._until(lambda: levels["archived"] >= total, 4, f"Spark to put all {total:,} flights into the table")
+        await self._until(
+            lambda: levels["control_room"] >= total, 3, f"the control room to get all {total:,} flights"
+        )
+        await self._until(
+            lambda: levels["archived"] >= total, 4, f"Spark to put all {total:,} flights into the table"
+        )
         await self._until(self._books_are_full, 3, f"the workers to see to all {self.late:,} late flights")
         await self._queue_is_empty(worker)
         self.facts["ended"] = monotonic()
@@ -240,10 +280,15 @@ class Stream:
             await self.stage.ended(child, f"{child.name} to end", within=STALL)
         self.facts["board"] = board.said
         self.facts["control_room"]["visits"].append(room.said)
-        self.display.done(f"{total:,} flights on the board, in the control room and in the table; {self.late:,} late ones seen to")
+        self.display.done(
+            f"{total:,} flights on the board, in the control room and in the table; {self.late:,} late ones seen to"
+        )
 
     def books(self) -> dict[str, list[str]]:
-        return {path.stem: path.read_text().splitlines() for path in sorted(self.settings.output.glob("worker-*.txt"))}
+        return {
+            path.stem: path.read_text().splitlines()
+            for path in sorted(self.settings.output.glob("worker-*.txt"))
+        }
 
     def _books_are_full(self) -> bool:
         """Does every late flight stand in a book? The workers' reports cannot tell: the dead one's is old, and some flights come twice."""
@@ -257,13 +302,17 @@ class Stream:
                 self.stage.check()
                 if monotonic() > deadline:
                     left = log["next"] - log["first"]
-                    raise worker.failed("/queue/late to become empty", f"left {left:,} messages in it for {STALL:g} s")
+                    raise worker.failed(
+                        "/queue/late to become empty", f"left {left:,} messages in it for {STALL:g} s"
+                    )
                 await asyncio.sleep(REPORT_EVERY)
 
 
 async def describe(client: stompbox.Client) -> dict[str, Facts]:
     """The broker's logs that the demo fills: per address the lowest offset stored and the next one."""
-    answer = await client.request("describe", {"destinations": "/topic/flights.#,/queue/late", "create": "false"})
+    answer = await client.request(
+        "describe", {"destinations": "/topic/flights.#,/queue/late", "create": "false"}
+    )
     return dict(answer.json()["addresses"])
 
 

@@ -37,7 +37,8 @@ class Worker:
         self.handled += 1
         self.again += message.is_redelivered
         line = f"{message.headers['number']} {AGAIN if message.is_redelivered else ''}".strip()
-        os.write(self._book, f"{line}\n".encode())  # with the operating system at once: kill -9 does not take it away
+        # with the operating system at once: kill -9 does not take it away
+        os.write(self._book, f"{line}\n".encode())
 
     def facts(self) -> dict[str, Any]:
         return {"handled": self.handled, "again": self.again, "waiting": self._tray.buffered}

@@ -70,10 +70,14 @@ def _lines_until_ready(process: subprocess.Popen[bytes], log: Path) -> list[str]
         waiting.register(process.stdout, selectors.EVENT_READ)
         while not any(line.strip() == b"ready" for line in printed.splitlines()):
             if not waiting.select(max(0.0, deadline - time.monotonic())):
-                pytest.fail(f"no `ready` within {START_WITHIN} s; printed {printed!r}; log:\n{log.read_text()}")
+                pytest.fail(
+                    f"no `ready` within {START_WITHIN} s; printed {printed!r}; log:\n{log.read_text()}"
+                )
             octets = os.read(process.stdout.fileno(), 65536)
             if not octets:
-                pytest.fail(f"the broker ended with {process.wait()}; printed {printed!r}; log:\n{log.read_text()}")
+                pytest.fail(
+                    f"the broker ended with {process.wait()}; printed {printed!r}; log:\n{log.read_text()}"
+                )
             printed += octets
     return [line.strip() for line in printed.decode().splitlines() if line.strip() != "ready"]
 
@@ -86,12 +90,20 @@ def _without_admin(arguments: tuple[str, ...]) -> tuple[str, ...]:
     return () if not file.is_file() or "[admin]" in file.read_text() else ("--no-admin",)
 
 
-def start_broker(folder: Path, *arguments: str, is_patient: bool = False, environment: Mapping[str, str] = MappingProxyType({})) -> Served:
+def start_broker(
+    folder: Path,
+    *arguments: str,
+    is_patient: bool = False,
+    environment: Mapping[str, str] = MappingProxyType({}),
+) -> Served:
     """`stompbox serve` with these arguments, its working folder in `folder`; returns once it is ready."""
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "broker.log"
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("STOMPBOX_")} | dict(environment)
-    if not is_patient:  # most tests end with clients that have something in flight, and nobody who would finish it
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("STOMPBOX_")
+    } | dict(environment)
+    if not is_patient:
+        # most tests end with clients that have something in flight, and nobody who would finish it
         environment["STOMPBOX_GRACEFUL_SHUTDOWN_TIMEOUT"] = "0"
     with log.open("ab") as stderr:
         process = subprocess.Popen(
@@ -104,9 +116,13 @@ def start_broker(folder: Path, *arguments: str, is_patient: bool = False, enviro
         )
     try:
         lines = _lines_until_ready(process, log)
-        listeners = tuple([word for line in lines for word in line.split() if word.startswith(("tcp://", "ssl://"))])
+        listeners = tuple(
+            [word for line in lines for word in line.split() if word.startswith(("tcp://", "ssl://"))]
+        )
         assert listeners, f"no listener in {lines}"
-        admin = next((word for line in lines for word in line.split() if word.startswith(("http://", "https://"))), "")
+        admin = next(
+            (word for line in lines for word in line.split() if word.startswith(("http://", "https://"))), ""
+        )
     except BaseException:
         process.kill()
         process.wait()
@@ -128,8 +144,12 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
     """serve(*arguments) -> Served: any number of brokers, ended with the test."""
     running: list[Served] = []
 
-    def start(*arguments: str, is_patient: bool = False, environment: Mapping[str, str] = MappingProxyType({})) -> Served:
-        running.append(start_broker(tmp_path / "broker", *arguments, is_patient=is_patient, environment=environment))
+    def start(
+        *arguments: str, is_patient: bool = False, environment: Mapping[str, str] = MappingProxyType({})
+    ) -> Served:
+        running.append(
+            start_broker(tmp_path / "broker", *arguments, is_patient=is_patient, environment=environment)
+        )
         return running[-1]
 
     yield start
@@ -140,6 +160,8 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
     """(host, port) of a broker in memory that all tests of the session share: use destinations of your own."""
-    served = start_broker(tmp_path_factory.mktemp("broker"), "--memory", "--listen", "tcp://127.0.0.1:0", "--no-admin")
+    served = start_broker(
+        tmp_path_factory.mktemp("broker"), "--memory", "--listen", "tcp://127.0.0.1:0", "--no-admin"
+    )
     yield served.host, served.port
     end(served)

@@ -30,9 +30,16 @@ class Codes:
     """All uses in a folder of source."""
 
     def __init__(self, folder: Path = SOURCE) -> None:
-        self.trees = {str(path.relative_to(folder)): ast.parse(path.read_text(encoding="utf-8")) for path in sorted(folder.rglob("*.py"))}
+        self.trees = {
+            str(path.relative_to(folder)): ast.parse(path.read_text(encoding="utf-8"))
+            for path in sorted(folder.rglob("*.py"))
+        }
         self.bases = self._error_classes()
-        self.constants = {name: str(value.value) for name, value in _constants(self.trees) if isinstance(value, ast.Constant)}
+        self.constants = {
+            name: str(value.value)
+            for name, value in _constants(self.trees)
+            if isinstance(value, ast.Constant)
+        }
         self.tables = {name: value for name, value in _constants(self.trees) if isinstance(value, ast.Dict)}
         self.calls = {name: list(_calls_by_name(name, self.trees)) for name in self.bases}
         self.uses = [use for error in self.bases for use in self._uses_of(error)]
@@ -40,7 +47,9 @@ class Codes:
     def _error_classes(self) -> dict[str, str]:
         """Name -> its base, for the whole tree; the root's base is empty."""
         found = {ROOT_CLASS: ""}
-        classes = [node for tree in self.trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+        classes = [
+            node for tree in self.trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)
+        ]
         pairs = [(node.name, base) for node in classes for base in map(_name, node.bases)]
         while new := {name: base for name, base in pairs if base in found and name not in found}:
             found |= new
@@ -56,7 +65,9 @@ class Codes:
             codes = self._codes(argument, function)
             yield from [Use(code, error, closes, where) for code in codes or {None}]
 
-    def _codes(self, value: ast.expr, function: ast.FunctionDef | ast.AsyncFunctionDef | None) -> set[str | None]:
+    def _codes(
+        self, value: ast.expr, function: ast.FunctionDef | ast.AsyncFunctionDef | None
+    ) -> set[str | None]:
         match value:
             case ast.Constant(value=str(text)):
                 return {text}
@@ -72,7 +83,9 @@ class Codes:
                 return self._codes_of_variable(name, function)
         return set()
 
-    def _codes_of_variable(self, name: str, function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str | None]:
+    def _codes_of_variable(
+        self, name: str, function: ast.FunctionDef | ast.AsyncFunctionDef
+    ) -> set[str | None]:
         """What its callers give to this parameter, or what the function assigns to this name."""
         found: set[str | None] = set()
         for node in ast.walk(function):
@@ -81,7 +94,9 @@ class Codes:
             for target in node.targets:
                 if _name(target) == name:
                     found |= self._codes(node.value, function)
-                elif isinstance(target, ast.Tuple) and name in (words := [_name(word) for word in target.elts]):
+                elif isinstance(target, ast.Tuple) and name in (
+                    words := [_name(word) for word in target.elts]
+                ):
                     found |= self._codes_in_tuples(node.value, words.index(name))
         parameters = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
         if name not in parameters:
@@ -123,14 +138,24 @@ def _argument(call: ast.Call, at: int, name: str) -> ast.expr | None:
 def _defaults(function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> Iterator[ast.expr]:
     parameters = [*function.args.posonlyargs, *function.args.args]
     with_default = parameters[len(parameters) - len(function.args.defaults) :]
-    yield from [default for argument, default in zip(with_default, function.args.defaults, strict=True) if argument.arg == name]
+    yield from [
+        default
+        for argument, default in zip(with_default, function.args.defaults, strict=True)
+        if argument.arg == name
+    ]
 
 
 def _constants(trees: dict[str, ast.Module]) -> Iterator[tuple[str, ast.expr]]:
     """Upper-case names of modules that are texts or tables, and their values."""
     for tree in trees.values():
         for node in tree.body:
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+            targets = (
+                node.targets
+                if isinstance(node, ast.Assign)
+                else [node.target]
+                if isinstance(node, ast.AnnAssign)
+                else []
+            )
             value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
             if isinstance(value, ast.Call) and value.args:  # MappingProxyType({…}), frozenset(…)
                 value = value.args[0]

@@ -34,7 +34,10 @@ def main() -> None:
             files = built(folder, ending)
             with tempfile.TemporaryDirectory(prefix="stompbox-release-") as fresh:
                 checked(Path(fresh), files)
-            print(f"{kind}: {', '.join(file.name for file in files)}: installed, and a message was sent and received", flush=True)
+            print(
+                f"{kind}: {', '.join(file.name for file in files)}: installed, and a message was sent and received",
+                flush=True,
+            )
     except Unfit as fault:
         sys.exit(f"release: {fault}")
 
@@ -44,33 +47,79 @@ def built(folder: Path, ending: str) -> list[Path]:
     files = sorted(folder.glob(f"*{ending}"))
     wanted = {f"{name}-{stompbox.__version__}" for name in NAMES}
     if {file.name.removesuffix(ending).removesuffix("-py3-none-any") for file in files} != wanted:
-        raise Unfit(f"{folder} has {[file.name for file in files]}, and should have one *{ending} each of {', '.join(sorted(wanted))}")
+        raise Unfit(
+            f"{folder} has {[file.name for file in files]}, and should have one *{ending} each of {', '.join(sorted(wanted))}"
+        )
     return files
 
 
 def checked(folder: Path, files: Sequence[Path]) -> None:
     run([sys.executable, "-m", "venv", folder / "venv"])
     bin = folder / "venv" / "bin"
-    run([bin / "python", "-m", "pip", "install", "--quiet", "--constraint", ROOT / "requirements.lock", *files], within=WITHIN_PIP)
+    run(
+        [
+            bin / "python",
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--constraint",
+            ROOT / "requirements.lock",
+            *files,
+        ],
+        within=WITHIN_PIP,
+    )
     said = run([bin / "stompbox", "--version"], folder).split()
     if said[-1:] != [stompbox.__version__]:
         raise Unfit(f"stompbox --version says {said}, and this is {stompbox.__version__}")
-    run([bin / "python", "-c", "import stompbox, pyspark_stomp; assert 'site-packages' in stompbox.__file__, stompbox.__file__"], folder)
+    run(
+        [
+            bin / "python",
+            "-c",
+            "import stompbox, pyspark_stomp; assert 'site-packages' in stompbox.__file__, stompbox.__file__",
+        ],
+        folder,
+    )
     delivered(bin, folder)
 
 
 def delivered(bin: Path, folder: Path) -> None:
     """A broker from this environment, with a store."""
-    command = [bin / "stompbox", "serve", "--listen", "tcp://127.0.0.1:0", "--no-admin", "--data", folder / "data"]
-    with subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, text=True, cwd=folder) as broker:
+    command = [
+        bin / "stompbox",
+        "serve",
+        "--listen",
+        "tcp://127.0.0.1:0",
+        "--no-admin",
+        "--data",
+        folder / "data",
+    ]
+    with subprocess.Popen(
+        [str(part) for part in command], stdout=subprocess.PIPE, text=True, cwd=folder
+    ) as broker:
         assert broker.stdout is not None
         try:
             lines = iter(broker.stdout.readline, "")
-            url = next((f"stomp://{line.split('tcp://')[1].split()[0]}" for line in lines if "tcp://" in line), None)
+            url = next(
+                (f"stomp://{line.split('tcp://')[1].split()[0]}" for line in lines if "tcp://" in line), None
+            )
             if url is None:
                 raise Unfit("the broker ended before it listened")
             run([bin / "stompbox", "send", "--url", url, "/queue/release", BODY], folder)
-            got = run([bin / "stompbox", "subscribe", "--url", url, "/queue/release", "--count", "1", "--timeout", str(WITHIN)], folder)
+            got = run(
+                [
+                    bin / "stompbox",
+                    "subscribe",
+                    "--url",
+                    url,
+                    "/queue/release",
+                    "--count",
+                    "1",
+                    "--timeout",
+                    str(WITHIN),
+                ],
+                folder,
+            )
         finally:
             broker.terminate()
     if got.strip() != BODY:

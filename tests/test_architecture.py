@@ -75,7 +75,9 @@ async def acknowledge(house: House, consumer: Guest, ack: str) -> None:
     """Returns when the store has it."""
     sequence = house.broker.sequence
     consumer.say(f"ACK\nid:{ack}\n\n\0")
-    await house.until(lambda: house.broker.sequence > sequence and not house.broker.committer.is_busy, "the ACK is stored")
+    await house.until(
+        lambda: house.broker.sequence > sequence and not house.broker.committer.is_busy, "the ACK is stored"
+    )
 
 
 async def followed(folder: Path) -> tuple[list[Hop], list[Hop]]:
@@ -103,18 +105,25 @@ def ways(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Hop], list[Hop]
         return runner.run(followed(tmp_path_factory.mktemp("house")))
 
 
-@pytest.mark.parametrize(("section", "which", "least"), [("The way of a SEND", 0, 25), ("The way of an ACK", 1, 8)])
-def test_the_page_has_the_hops_in_their_order(ways: tuple[list[Hop], list[Hop]], section: str, which: int, least: int) -> None:
+@pytest.mark.parametrize(
+    ("section", "which", "least"), [("The way of a SEND", 0, 25), ("The way of an ACK", 1, 8)]
+)
+def test_the_page_has_the_hops_in_their_order(
+    ways: tuple[list[Hop], list[Hop]], section: str, which: int, least: int
+) -> None:
     hops, calls = hops_of(section), iter(ways[which])
     assert len(hops) >= least
     for hop in hops:
-        assert hop in calls, f"{section}: {hop} does not come where the page has it; the way is {ways[which]}"  # looks on from the last one
+        # looks on from the last one
+        assert hop in calls, f"{section}: {hop} does not come where the page has it; the way is {ways[which]}"
 
 
 def test_no_file_on_the_way_is_a_stranger_to_the_page(ways: tuple[list[Hop], list[Hop]]) -> None:
     told = set(FILES.findall(PAGE.partition("\n## Why")[0]))
     assert {file for way in ways for file, _ in way} <= told
-    assert {file for section in ("The way of a SEND", "The way of an ACK") for file, _ in hops_of(section)} < told
+    assert {
+        file for section in ("The way of a SEND", "The way of an ACK") for file, _ in hops_of(section)
+    } < told
 
 
 def test_files_that_the_page_names_are_there() -> None:

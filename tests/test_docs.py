@@ -29,7 +29,11 @@ def anchors(page: Path) -> set[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_every_link_leads_somewhere(page: Path) -> None:
-    dead = [f"{path.name}#{anchor}" for path, anchor in links(page) if not path.exists() or (anchor and anchor not in anchors(path))]
+    dead = [
+        f"{path.name}#{anchor}"
+        for path, anchor in links(page)
+        if not path.exists() or (anchor and anchor not in anchors(path))
+    ]
     assert dead == []
 
 
@@ -49,7 +53,11 @@ CONFORMANCE = ROOT / "docs" / "conformance.md"
 
 def features() -> list[list[str]]:
     """The cells of each row of the tables of conformance.md."""
-    rows = [line.strip("|").split(" | ") for line in CONFORMANCE.read_text().splitlines() if re.match(r"\| O?\d+ \|", line)]
+    rows = [
+        line.strip("|").split(" | ")
+        for line in CONFORMANCE.read_text().splitlines()
+        if re.match(r"\| O?\d+ \|", line)
+    ]
     return [[cell.strip() for cell in row] for row in rows]
 
 

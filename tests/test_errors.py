@@ -29,7 +29,13 @@ from stompbox.errors import (
 from tests.error_codes import Codes, Use
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "errors.md"
-FAULTS = {"PeerError": "peer", "Refused": "refused", "LocalError": "local", "ConnectionLost": "network", "BrokerFault": "broker"}
+FAULTS = {
+    "PeerError": "peer",
+    "Refused": "refused",
+    "LocalError": "local",
+    "ConnectionLost": "network",
+    "BrokerFault": "broker",
+}
 CONNECTIONS = {"closes", "1.2", "open", "-"}
 
 CODES = Codes()
@@ -73,7 +79,9 @@ def connection_of(use: Use) -> str | None:
 @pytest.mark.parametrize("code", sorted({str(use.code) for use in USES}))
 def test_code_is_documented(code: str) -> None:
     uses = [use for use in USES if use.code == code]
-    assert code in ROWS, f"docs/errors.md does not explain {code}, used in {', '.join(use.where for use in uses)}"
+    assert code in ROWS, (
+        f"docs/errors.md does not explain {code}, used in {', '.join(use.where for use in uses)}"
+    )
     row = ROWS[code]
     assert {fault_of(use.error) for use in uses} <= row.faults, f"{code}: whose fault is it? {uses}"
     decided = {connection_of(use) for use in uses}
@@ -86,8 +94,12 @@ def test_row_is_whole_and_its_code_in_use(row: Row) -> None:
     assert row.connection in CONNECTIONS
     assert len(row.meaning) > 15
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", row.code)
-    patterns = [use.code.replace("*", "[a-z-]+") for use in CODES.uses if use.code is not None and "*" in use.code]
-    assert any(use.code == row.code for use in USES) or any(re.fullmatch(pattern, row.code) for pattern in patterns), "no error has it"
+    patterns = [
+        use.code.replace("*", "[a-z-]+") for use in CODES.uses if use.code is not None and "*" in use.code
+    ]
+    assert any(use.code == row.code for use in USES) or any(
+        re.fullmatch(pattern, row.code) for pattern in patterns
+    ), "no error has it"
 
 
 def test_each_code_has_one_row() -> None:
@@ -128,7 +140,9 @@ def test_selector_error_keeps_its_position() -> None:
 
 def codes_of(folder: Path, text: str) -> set[tuple[str | None, bool]]:
     """(code, closes) of each use in a source that has this text."""
-    (folder / "errors.py").write_text("class StompboxError(Exception): ...\nclass Fault(StompboxError): ...\nTEXT = 'from-text'\n")
+    (folder / "errors.py").write_text(
+        "class StompboxError(Exception): ...\nclass Fault(StompboxError): ...\nTEXT = 'from-text'\n"
+    )
     (folder / "user.py").write_text(text)
     return {(use.code, use.closes) for use in Codes(folder).uses}
 
@@ -151,7 +165,10 @@ def codes_of(folder: Path, text: str) -> set[tuple[str | None, bool]]:
         ("def fail(text, code='a'):\n    raise Fault(code, text)\nfail('t')", {"a"}),
         ("class C:\n    def fail(self, code):\n        raise Fault(code, 'text')\nc.fail('a')", {"a"}),
         ("def fail(x):\n    code = 'a' if x else 'b'\n    raise Fault(code, 'text')", {"a", "b"}),
-        ("A = {1: ('a', 't'), 2: ('b', 't')}\ndef f(x):\n    code, t = A.get(x, ('c', 't'))\n    raise Fault(code, t)", {"a", "b", "c"}),
+        (
+            "A = {1: ('a', 't'), 2: ('b', 't')}\ndef f(x):\n    code, t = A.get(x, ('c', 't'))\n    raise Fault(code, t)",
+            {"a", "b", "c"},
+        ),
     ],
 )
 def test_codes_are_found(tmp_path: Path, text: str, codes: set[str | None]) -> None:
@@ -159,14 +176,25 @@ def test_codes_are_found(tmp_path: Path, text: str, codes: set[str | None]) -> N
 
 
 def test_closes_is_found(tmp_path: Path) -> None:
-    assert codes_of(tmp_path, "raise Fault('a', 't', closes=True)\nraise Fault('b', 't', closes=False)") == {("a", True), ("b", False)}
+    assert codes_of(tmp_path, "raise Fault('a', 't', closes=True)\nraise Fault('b', 't', closes=False)") == {
+        ("a", True),
+        ("b", False),
+    }
 
 
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed ('127.0.0.1', 1)"), "Connection refused"),
-        (OSError("Multiple exceptions: [Errno 111] Connect call failed ('::1', 1), [Errno 111] Connect call failed"), "Connection refused"),
+        (
+            ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed ('127.0.0.1', 1)"),
+            "Connection refused",
+        ),
+        (
+            OSError(
+                "Multiple exceptions: [Errno 111] Connect call failed ('::1', 1), [Errno 111] Connect call failed"
+            ),
+            "Connection refused",
+        ),
         (OSError("[Errno 111] x, [Errno 113] y"), "Connection refused, No route to host"),
         (socket.gaierror(-2, "Name or service not known"), "Name or service not known"),
         (FileNotFoundError(errno.ENOENT, "No such file or directory", "x"), "No such file or directory"),

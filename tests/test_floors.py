@@ -149,7 +149,9 @@ in_each_file = pytest.mark.parametrize("source", SOURCES, ids=str)
 
 @in_each_file
 def test_room_has_a_floor(source: Source) -> None:
-    assert source.room in FLOORS or source.module == "stompbox", f"{source} is in a room that no floor is given to"
+    assert source.room in FLOORS or source.module == "stompbox", (
+        f"{source} is in a room that no floor is given to"
+    )
 
 
 @pytest.mark.parametrize("source", [source for source in SOURCES if source.module != "stompbox"], ids=str)
@@ -165,24 +167,45 @@ def test_no_io_and_no_clock_down_to_the_engine(source: Source) -> None:
 @in_each_file
 def test_files_and_functions_are_short(source: Source) -> None:
     assert source.lines <= FILE_LINES, f"{source} has {source.lines} lines"
-    assert [f"{name}: {lines} lines" for name, lines in functions(source.tree) if lines > FUNCTION_LINES] == []
+    assert [
+        f"{name}: {lines} lines" for name, lines in functions(source.tree) if lines > FUNCTION_LINES
+    ] == []
 
 
 def test_engine_does_not_know_which_store_it_has() -> None:
     """broker/ may know the seam and the form of chunks, never a store."""
-    known = {module for source in SOURCES if source.room == "broker" for _, module in imports(source.tree) if room_of(module) == "store"}
+    known = {
+        module
+        for source in SOURCES
+        if source.room == "broker"
+        for _, module in imports(source.tree)
+        if room_of(module) == "store"
+    }
     assert known <= {"stompbox.store.base", "stompbox.store.chunks"}
 
 
 def test_there_is_a_house() -> None:
     rooms = {source.room for source in SOURCES}
     assert {"errors", "message", "stomp", "broker"} <= rooms
-    assert {source.room for source in SOURCES if source.path.is_relative_to(SOURCE / "pyspark_stomp")} <= {"spark"}
+    assert {source.room for source in SOURCES if source.path.is_relative_to(SOURCE / "pyspark_stomp")} <= {
+        "spark"
+    }
 
 
 # --- what an import loads ---------------------------------------------------------------------------------------------------
 
-SERVER_LIBRARIES = ("uvloop", "starlette", "uvicorn", "fastapi", "argon2", "prometheus_client", "rich", "cyclopts", "textual", "sqlite3")
+SERVER_LIBRARIES = (
+    "uvloop",
+    "starlette",
+    "uvicorn",
+    "fastapi",
+    "argon2",
+    "prometheus_client",
+    "rich",
+    "cyclopts",
+    "textual",
+    "sqlite3",
+)
 OUR_SERVER = (
     *(f"stompbox.{room}" for room in ("server", "broker", "store", "admin", "spark", "pipelines", "cli")),
     "pyspark",
@@ -191,7 +214,9 @@ OUR_SERVER = (
 
 def modules_after(statement: str) -> set[str]:
     code = f"import sys\n{statement}\nprint('\\n'.join(sys.modules))"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
     return set(found.stdout.split())
 
 
@@ -246,5 +271,9 @@ def test_impurities_are_found(text: str, faults: int) -> None:
 
 
 def test_lengths_are_counted() -> None:
-    tree = ast.parse("class A:\n    @property\n    def long(self):\n" + "        x = 1\n" * 60 + "    def short(self): ...\n")
+    tree = ast.parse(
+        "class A:\n    @property\n    def long(self):\n"
+        + "        x = 1\n" * 60
+        + "    def short(self): ...\n"
+    )
     assert dict(functions(tree)) == {"long": 61, "short": 1}

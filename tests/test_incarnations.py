@@ -71,5 +71,8 @@ def test_there_and_back() -> None:
 
 def test_what_is_said() -> None:
     said = difference("orders", FIRST, "x", 1000, (0, 5000))
-    assert all(word in said for word in ("orders", "another one", "offset 1000", "incarnation x", "incarnation a", "0 to 5000"))
+    assert all(
+        word in said
+        for word in ("orders", "another one", "offset 1000", "incarnation x", "incarnation a", "0 to 5000")
+    )
     assert "restored as of offset 100" in difference("orders", RESTORED, "a", 150, (0, 300))

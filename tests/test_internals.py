@@ -31,12 +31,18 @@ USED = {  # what is used -> the library, and what it is used for
     "asyncio.sslproto": ("", "TLS whose hand-shake is seen from its first octet on"),
     "uvloop.loop.SSLProtocol": ("uvloop", "the same in uvloop"),
     "uvicorn.protocols.http.h11_impl.H11Protocol": ("uvicorn", "limits on who connects and does not ask"),
-    "uvicorn.protocols.http.flow_control.service_unavailable": ("uvicorn", "503 where all connections are being answered"),
+    "uvicorn.protocols.http.flow_control.service_unavailable": (
+        "uvicorn",
+        "503 where all connections are being answered",
+    ),
     "uvicorn.server.ServerState": ("uvicorn", "a server in a loop of ours, without its signals"),
     "pyspark.java_gateway.launch_gateway": ("pyspark", "Java in a process group of its own, with a priority"),
     "pyspark.sql.pandas.types.from_arrow_schema": ("pyspark", "Spark's own rule for types of Arrow"),
     "pyspark.sql.pandas.types.to_arrow_schema": ("pyspark", "the same the other way"),
-    "._SysExcInfoType": ("", "typeshed's name for what logging hands to a formatter, for the type checker alone"),
+    "._SysExcInfoType": (
+        "",
+        "typeshed's name for what logging hands to a formatter, for the type checker alone",
+    ),
     "._ensure_initialized": ("pyspark", "as launch_gateway"),
     "._gateway": ("pyspark", "whether there is a Java already, and its process"),
     "._jsq": ("pyspark", "the progress of a query whose Python side has gone"),
@@ -69,9 +75,10 @@ def internals(tree: ast.AST, ours: set[str]) -> Iterator[str]:
                 yield from (full for alias in aliases if is_internal(full := f"{module}.{alias.name}"))
             case ast.Attribute(attr=name) if is_private(name) and name not in ours:
                 yield f".{name}"
-            case ast.Call(func=ast.Name(id="getattr" | "setattr" | "hasattr"), args=[_, ast.Constant(value=str(name)), *_]) if is_private(
-                name
-            ):
+            case ast.Call(
+                func=ast.Name(id="getattr" | "setattr" | "hasattr"),
+                args=[_, ast.Constant(value=str(name)), *_],
+            ) if is_private(name):
                 yield f".{name}"
             case _:
                 pass
@@ -98,7 +105,10 @@ def test_each_internal_of_a_library_is_named() -> None:
 
 def declared(library: str) -> list[Requirement]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    lines = [*project["dependencies"], *(line for lines in project["optional-dependencies"].values() for line in lines)]
+    lines = [
+        *project["dependencies"],
+        *(line for lines in project["optional-dependencies"].values() for line in lines),
+    ]
     found = [Requirement(line) for line in lines]
     return [one for one in found if canonicalize_name(one.name) == library and ">" in str(one.specifier)]
 
@@ -118,9 +128,13 @@ def test_a_library_whose_internals_are_used_has_a_bound(library: str) -> None:
 
 def test_internals_of_python_are_tried_with_each_version() -> None:
     """They have no bound: the versions that the public CI runs are those that the package says it is for, from the lowest on."""
-    [listed] = re.findall(r"^ +python: \[(.+)\]$", (ROOT / ".github" / "workflows" / "ci.yml").read_text(), re.M)
+    [listed] = re.findall(
+        r"^ +python: \[(.+)\]$", (ROOT / ".github" / "workflows" / "ci.yml").read_text(), re.M
+    )
     versions = re.findall(r'"3\.(\d+)"', listed)
-    classified = re.findall(r'"Programming Language :: Python :: 3\.(\d+)"', (ROOT / "pyproject.toml").read_text())
+    classified = re.findall(
+        r'"Programming Language :: Python :: 3\.(\d+)"', (ROOT / "pyproject.toml").read_text()
+    )
     assert set(classified) <= set(versions)
     assert str(sys.version_info.minor) in versions
 
@@ -128,7 +142,10 @@ def test_internals_of_python_are_tried_with_each_version() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("from uvicorn.protocols.http.h11_impl import H11Protocol", ["uvicorn.protocols.http.h11_impl.H11Protocol"]),
+        (
+            "from uvicorn.protocols.http.h11_impl import H11Protocol",
+            ["uvicorn.protocols.http.h11_impl.H11Protocol"],
+        ),
         ("from uvicorn import Config", []),
         ("import rich._wrap", ["rich._wrap"]),
         ("from json import _default_decoder", ["json._default_decoder"]),

@@ -2,15 +2,39 @@ from __future__ import annotations
 
 from stompbox.message import MULTICAST, Run, Shape
 
-SHAPE = Shape({"destination": "/queue/a", "x": "1"}, holes=("id",), persistent=True, priority=7, expires=9, has_length=False)
+SHAPE = Shape(
+    {"destination": "/queue/a", "x": "1"},
+    holes=("id",),
+    persistent=True,
+    priority=7,
+    expires=9,
+    has_length=False,
+)
 
 
 def run(first: int = 10) -> Run:
-    return Run(SHAPE, [b"a", b"b", b"c"], ([b"1", b"2", b"3"],), first=first, arrived=5, routing=MULTICAST, sender=3, queue="q")
+    return Run(
+        SHAPE,
+        [b"a", b"b", b"c"],
+        ([b"1", b"2", b"3"],),
+        first=first,
+        arrived=5,
+        routing=MULTICAST,
+        sender=3,
+        queue="q",
+    )
 
 
 def facts(run: Run) -> list[object]:
-    return [list(run.bodies), [list(column) for column in run.columns], run.first, run.arrived, run.routing, run.sender, run.queue]
+    return [
+        list(run.bodies),
+        [list(column) for column in run.columns],
+        run.first,
+        run.arrived,
+        run.routing,
+        run.sender,
+        run.queue,
+    ]
 
 
 def test_a_part_of_a_run_is_what_it_was_in_the_whole() -> None:
@@ -24,7 +48,9 @@ def test_a_part_of_what_has_no_offsets_has_none() -> None:
 
 
 def test_a_part_may_have_another_shape_bodies_and_routing() -> None:
-    part = run().part(0, 1, shape=SHAPE.with_headers({"destination": "/queue/b"}, holes=()), bodies=[b"new"], routing=1)
+    part = run().part(
+        0, 1, shape=SHAPE.with_headers({"destination": "/queue/b"}, holes=()), bodies=[b"new"], routing=1
+    )
     assert facts(part) == [[b"new"], [], 10, 5, 1, 3, "q"]
 
 
@@ -35,5 +61,12 @@ def meaning(shape: Shape) -> tuple[object, ...]:
 def test_headers_are_changed_and_all_else_stays() -> None:
     headers = {"destination": "/queue/b"}
     assert meaning(SHAPE.with_headers(headers)) == (headers, ("id",), True, 7, 9, False)
-    assert meaning(SHAPE.with_headers(headers, holes=(), expires=0, default_persistent=False)) == (headers, (), True, 7, 0, False)
+    assert meaning(SHAPE.with_headers(headers, holes=(), expires=0, default_persistent=False)) == (
+        headers,
+        (),
+        True,
+        7,
+        0,
+        False,
+    )
     assert Shape(headers).with_headers(headers, default_persistent=False).persistent is False

@@ -12,7 +12,18 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE, TESTS = ROOT / "src" / "stompbox", ROOT / "tests"
-ROOMS = ("admin", "cli", "client", "config", "pipelines", "selectors", "selectors/xpath", "spark", "stomp", "store")
+ROOMS = (
+    "admin",
+    "cli",
+    "client",
+    "config",
+    "pipelines",
+    "selectors",
+    "selectors/xpath",
+    "spark",
+    "stomp",
+    "store",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +60,25 @@ def names(folder: Path, pattern: str) -> list[str]:
 
 def faults(sources: list[str], tests: list[str], row: Row) -> list[str]:
     """What has no place, and what the table says that is not so. `test_codec_limits` is a test of `codec` as well."""
-    mirrored = {test: next((name for name in sources if test == name or test.startswith(f"{name}_")), None) for test in tests}
-    found = [f"{name} has neither a test of its name nor a line" for name in sources if name not in {*mirrored.values(), *row.elsewhere}]
+    mirrored = {
+        test: next((name for name in sources if test == name or test.startswith(f"{name}_")), None)
+        for test in tests
+    }
+    found = [
+        f"{name} has neither a test of its name nor a line"
+        for name in sources
+        if name not in {*mirrored.values(), *row.elsewhere}
+    ]
     found += [
         f"test_{test} has neither a source of its name nor a line"
         for test in tests
         if mirrored[test] is None and f"test_{test}" not in row.beside
     ]
-    found += [f"{name} is in the table and no source without a test" for name in row.elsewhere if name not in sources or name in tests]
+    found += [
+        f"{name} is in the table and no source without a test"
+        for name in row.elsewhere
+        if name not in sources or name in tests
+    ]
     found += [
         f"{test} is in the table and no test without a source"
         for test in row.beside

@@ -11,7 +11,9 @@ def test_digits(text: str, number: int) -> None:
     assert digits(text) == whole(text) == number
 
 
-@pytest.mark.parametrize("text", ["", " 1", "1 ", "+1", "1_0", "1.0", "0x1", "٣", "²", "1\n", "9" * 19, "--1", "-"])
+@pytest.mark.parametrize(
+    "text", ["", " 1", "1 ", "+1", "1_0", "1.0", "0x1", "٣", "²", "1\n", "9" * 19, "--1", "-"]
+)
 def test_what_is_no_number(text: str) -> None:
     assert digits(text) is None
     assert whole(text) is None
@@ -39,5 +41,9 @@ READS_ITSELF = {
 
 def test_nobody_else_tells_digits_from_other_texts() -> None:
     readers = [source for source in SOURCES if source.room != "pipelines"]  # there it is about names of files
-    found = {source.module for source in readers if any(word in source.path.read_text() for word in (".isdigit()", ".isdecimal()"))}
+    found = {
+        source.module
+        for source in readers
+        if any(word in source.path.read_text() for word in (".isdigit()", ".isdecimal()"))
+    }
     assert found == READS_ITSELF

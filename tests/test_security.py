@@ -40,7 +40,9 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return asked
 
 
-@pytest.mark.parametrize(("login", "passcode"), [(None, None), ("anyone", None), ("anyone", "x"), (None, "x")])
+@pytest.mark.parametrize(
+    ("login", "passcode"), [(None, None), ("anyone", None), ("anyone", "x"), (None, "x")]
+)
 def test_without_users_any_login_is_accepted(login: str | None, passcode: str | None) -> None:
     users = Users()
     assert users.authenticate(login, passcode) == User(login or "")
@@ -77,7 +79,13 @@ def test_a_bad_login_is_refused_in_the_same_words(login: str | None, passcode: s
     with pytest.raises(Refused) as caught:
         users.authenticate(login, passcode)
     assert caught.value.code == code
-    assert str(caught.value) == {"login-failed": "login or passcode is wrong", "login-required": "login and passcode are required"}[code]
+    assert (
+        str(caught.value)
+        == {
+            "login-failed": "login or passcode is wrong",
+            "login-required": "login and passcode are required",
+        }[code]
+    )
 
 
 def test_a_hash_is_no_passcode() -> None:
@@ -96,7 +104,12 @@ def test_what_is_hashed_is_accepted_again(passcode: str) -> None:
 
 def test_the_hash_costs_what_owasp_asks_for() -> None:
     parameters = argon2.extract_parameters(hash_password("x"))
-    assert (parameters.type, parameters.memory_cost, parameters.time_cost, parameters.parallelism) == (argon2.Type.ID, 19456, 2, 1)
+    assert (parameters.type, parameters.memory_cost, parameters.time_cost, parameters.parallelism) == (
+        argon2.Type.ID,
+        19456,
+        2,
+        1,
+    )
     assert hash_password("x") != hash_password("x")
 
 
@@ -155,7 +168,10 @@ def test_login_and_passcode_do_not_run_together() -> None:
     assert users._digest("a", "bc") != users._digest("ab", "c")
 
 
-@pytest.mark.parametrize("password", ["$argon2id$v=19$m=8,t=1,p=1$!$!", "$argon2x$v=19$m=8,t=1,p=1$c2Fs$aGFz", "$argon2id$", "$argon2"])
+@pytest.mark.parametrize(
+    "password",
+    ["$argon2id$v=19$m=8,t=1,p=1$!$!", "$argon2x$v=19$m=8,t=1,p=1$c2Fs$aGFz", "$argon2id$", "$argon2"],
+)
 def test_a_broken_hash_is_found_at_once(password: str) -> None:
     with pytest.raises(ConfigError, match=r"^the password of user 'alice' is not a whole argon2 hash"):
         Users([Entry("alice", password)])
@@ -166,7 +182,10 @@ def test_a_certificate_names_a_user() -> None:
     assert users.by_certificate("certified") == User("certified", frozenset("g"))
     with pytest.raises(Refused) as caught:
         users.by_certificate("other")
-    assert (caught.value.code, str(caught.value)) == ("login-failed", "no user has the name of the certificate, 'other'")
+    assert (caught.value.code, str(caught.value)) == (
+        "login-failed",
+        "no user has the name of the certificate, 'other'",
+    )
 
 
 def test_each_failure_doubles_the_wait() -> None:
@@ -328,22 +347,32 @@ def test_what_a_login_was_verified_against_must_still_count() -> None:
         with pytest.raises(Refused) as caught:
             found.again(name, proof)
         assert caught.value.code == "login-revoked"
-    assert Users([Entry("alice", old, ("b",))]).again("alice", old).groups == frozenset("b"), "with the groups of now"
+    assert Users([Entry("alice", old, ("b",))]).again("alice", old).groups == frozenset("b"), (
+        "with the groups of now"
+    )
     assert Users().again("alice", old) == User("alice")
 
 
 def test_the_memory_of_a_hash_is_what_it_says() -> None:
-    users = Users([Entry("alice", "$argon2id$v=19$m=65536,t=3,p=4$c2FsdHNhbHQ$aGFzaGhhc2g"), Entry("bob", "plain")])
+    users = Users(
+        [Entry("alice", "$argon2id$v=19$m=65536,t=3,p=4$c2FsdHNhbHQ$aGFzaGhhc2g"), Entry("bob", "plain")]
+    )
     assert users.memory("alice") == 64 << 20
     assert users.memory("bob") == users.memory("nobody") == 64 << 20, "as long as for one with a hash"
     assert Users([Entry("bob", "plain")]).memory("bob") == 0
 
 
-def permissions_of(*tables: tuple[str, Mapping[str, Collection[str]]], cache_size: int = 10_000) -> Permissions:
+def permissions_of(
+    *tables: tuple[str, Mapping[str, Collection[str]]], cache_size: int = 10_000
+) -> Permissions:
     return Permissions(PatternTable(tables).best, cache_size)
 
 
-PRODUCER, CONSUMER, NAMELESS = User("p", frozenset(["producers"])), User("c", frozenset(["consumers", "x"])), User("")
+PRODUCER, CONSUMER, NAMELESS = (
+    User("p", frozenset(["producers"])),
+    User("c", frozenset(["consumers", "x"])),
+    User(""),
+)
 TABLES: tuple[tuple[str, dict[str, list[str]]], ...] = (
     ("#", {"send": ["producers"], "consume": ["consumers"], "manage": []}),
     ("orders.#", {"consume": ["consumers"]}),
@@ -367,7 +396,9 @@ TABLES: tuple[tuple[str, dict[str, list[str]]], ...] = (
         (NAMELESS, Right.SEND, "anything", False),
     ],
 )
-def test_the_most_specific_permission_decides_alone(user: User, right: Right, address: str, allowed: bool) -> None:
+def test_the_most_specific_permission_decides_alone(
+    user: User, right: Right, address: str, allowed: bool
+) -> None:
     permissions = permissions_of(*TABLES)
     assert permissions.may(user, right, address) is allowed
     assert permissions.may(user, right, address) is allowed  # from what is remembered
@@ -388,12 +419,16 @@ def test_without_permissions_everything_is_allowed(right: Right) -> None:
 def test_what_tells_of_all_is_for_those_alone_who_may_manage_it(right: Right) -> None:
     every = {each.value: ["*"] for each in Right}
     tables = [("#", every | {"manage": ["operators"]}), ("told.theirs", {"manage": ["consumers"]})]
-    permissions = Permissions(PatternTable(tables).best, tells_of_all=lambda address: address.startswith("told"))
+    permissions = Permissions(
+        PatternTable(tables).best, tells_of_all=lambda address: address.startswith("told")
+    )
     operator = User("o", frozenset(["operators"]))
     assert permissions.may(operator, right, "told")
     assert not permissions.may(CONSUMER, right, "told")
     assert permissions.may(CONSUMER, right, "other") is (right is not Right.MANAGE)
-    assert permissions.may(CONSUMER, right, "told.theirs") is (right is Right.MANAGE), "that right alone gives no other"
+    assert permissions.may(CONSUMER, right, "told.theirs") is (right is Right.MANAGE), (
+        "that right alone gives no other"
+    )
 
 
 def test_a_refusal_names_user_right_and_address() -> None:
@@ -404,7 +439,9 @@ def test_a_refusal_names_user_right_and_address() -> None:
     assert (caught.value.right, caught.value.address) == ("create-durable-queue", "orders.new")
     assert vars(pickle.loads(pickle.dumps(caught.value))) == vars(caught.value)
     assert caught.value.code == "not-permitted"
-    assert str(caught.value) == "user 'c' does not have the right 'create-durable-queue' on address 'orders.new'"
+    assert (
+        str(caught.value) == "user 'c' does not have the right 'create-durable-queue' on address 'orders.new'"
+    )
     with pytest.raises(Refused, match=r"^a nameless client does not have the right 'send'"):
         permissions.require(NAMELESS, Right.SEND, "x")
 

@@ -40,7 +40,8 @@ PAGES = sorted(
 MOST_NOT_RUN = 1
 WITHIN = 60.0  # seconds
 URL = re.compile(r"stomps?://[^\"'/ ]*")
-OTHERS = {"git", "curl", "export", "spark-submit", "spark-pipelines", "env/bin/pip", "env/bin/venv-pack"}  # programs that are not ours
+# programs that are not ours
+OTHERS = {"git", "curl", "export", "spark-submit", "spark-pipelines", "env/bin/pip", "env/bin/venv-pack"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +72,23 @@ SNIPPETS = snippets()
 
 
 def those(*languages: str) -> Any:
-    return pytest.mark.parametrize("snippet", [each for each in SNIPPETS if each.language in languages and not each.is_marked], ids=str)
+    return pytest.mark.parametrize(
+        "snippet", [each for each in SNIPPETS if each.language in languages and not each.is_marked], ids=str
+    )
 
 
 def test_few_are_marked_and_each_language_is_looked_at() -> None:
     assert len([each for each in SNIPPETS if each.is_marked]) <= MOST_NOT_RUN
-    assert {each.language for each in SNIPPETS} <= {"python", "toml", "bash", "", "json", "yaml", "sql", "text"}
+    assert {each.language for each in SNIPPETS} <= {
+        "python",
+        "toml",
+        "bash",
+        "",
+        "json",
+        "yaml",
+        "sql",
+        "text",
+    }
     assert len(SNIPPETS) > 20
 
 
@@ -89,9 +101,15 @@ def command_lines() -> list[tuple[str, str]]:
     for snippet in SNIPPETS:
         if snippet.language in ("bash", ""):
             for line in snippet.text.replace("\\\n", " ").splitlines():
-                found += [(str(snippet), part.strip()) for part in line.partition(" #")[0].split("&&") if part.strip()]
+                found += [
+                    (str(snippet), part.strip())
+                    for part in line.partition(" #")[0].split("&&")
+                    if part.strip()
+                ]
     for page in PAGES:
-        outside = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        outside = re.sub(
+            r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
+        )
         for line in re.findall(r"^    (stompbox [a-z].*)$", outside, re.MULTILINE):
             command = re.split(r"  +|(?<=WHERE) ", line)[0]  # what follows says what it does
             found.append((page.relative_to(ROOT).as_posix(), re.sub(r"[\[\]]", "", command)))
@@ -116,10 +134,16 @@ def targets() -> set[str]:
 
 
 def extras() -> set[str]:
-    return set(tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"])
+    return set(
+        tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+            "optional-dependencies"
+        ]
+    )
 
 
-@pytest.mark.parametrize(("place", "command"), COMMANDS, ids=[f"{place} {command}" for place, command in COMMANDS])
+@pytest.mark.parametrize(
+    ("place", "command"), COMMANDS, ids=[f"{place} {command}" for place, command in COMMANDS]
+)
 def test_a_command_line_is_one(place: str, command: str) -> None:
     words = shlex.split(command)
     while "=" in words[0]:
@@ -127,7 +151,9 @@ def test_a_command_line_is_one(place: str, command: str) -> None:
     name, *rest = words
     name = name.removeprefix(".venv/bin/")
     if name == "stompbox":
-        app.parse_args([word.replace("WHERE", "earliest") for word in rest], exit_on_error=False, print_error=False)
+        app.parse_args(
+            [word.replace("WHERE", "earliest") for word in rest], exit_on_error=False, print_error=False
+        )
     elif name == "make":
         assert [word for word in rest if "=" not in word and word not in targets()] == []
     elif name == "python":
@@ -148,7 +174,11 @@ def test_a_command_that_a_sentence_names_is_there(page: str, command: str) -> No
     assert found is not app, f"{page}: {command}"
     has_commands = any(not name.startswith("-") for name in found)
     assert not (has_commands and words and words[0].islower()), f"{page}: {command}"
-    flags = {name for argument in found.assemble_argument_collection() for name in argument.names} if found.default_command else set()
+    flags = (
+        {name for argument in found.assemble_argument_collection() for name in argument.names}
+        if found.default_command
+        else set()
+    )
     assert [word for word in words if word.startswith("--") and word not in flags] == [], f"{page}: {command}"
 
 
@@ -186,7 +216,11 @@ def test_a_configuration_is_taken(snippet: Snippet, tmp_path: Path, monkeypatch:
     pytest.importorskip("pyspark")
     from stompbox.pipelines.settings import read_plan
 
-    whole = snippet.text if re.search("^url", snippet.text, re.MULTILINE) else 'url = "stomp://127.0.0.1:61613"\n' + snippet.text
+    whole = (
+        snippet.text
+        if re.search("^url", snippet.text, re.MULTILINE)
+        else 'url = "stomp://127.0.0.1:61613"\n' + snippet.text
+    )
     if "[[archive]]" not in whole:
         whole += '\n[[archive]]\nname = "orders"\ndestinations = ["/queue/orders"]\ntable = "lake/orders"\n'
     file.write_text(in_place(whole, tmp_path), encoding="utf-8")
@@ -198,7 +232,9 @@ def test_a_configuration_is_taken(snippet: Snippet, tmp_path: Path, monkeypatch:
 Around = dict[str, Any]
 # The first line of a piece -> names that it takes from its surroundings, made with a client that is connected
 AROUND: dict[str, Any] = {
-    "async with client.publisher(window=1000) as publisher:": lambda: {"rows": [SimpleNamespace(body=b"x", carrier="UA")] * 3},
+    "async with client.publisher(window=1000) as publisher:": lambda: {
+        "rows": [SimpleNamespace(body=b"x", carrier="UA")] * 3
+    },
     "async with client.transaction() as transaction:": lambda: {"result": b"done"},
 }
 SAYS = {  # what a whole program prints, and which then goes on, or ends
@@ -208,11 +244,20 @@ SAYS = {  # what a whole program prints, and which then goes on, or ends
 
 
 def is_about_spark(snippet: Snippet) -> bool:
-    return "stompbox.spark" in snippet.text or snippet.page in ("docs/spark.md", "packages/pyspark-stomp/README.md")
+    return "stompbox.spark" in snippet.text or snippet.page in (
+        "docs/spark.md",
+        "packages/pyspark-stomp/README.md",
+    )
 
 
 @pytest.mark.parametrize(
-    "snippet", [each for each in SNIPPETS if each.language == "python" and not is_about_spark(each) and not each.is_marked], ids=str
+    "snippet",
+    [
+        each
+        for each in SNIPPETS
+        if each.language == "python" and not is_about_spark(each) and not each.is_marked
+    ],
+    ids=str,
 )
 def test_a_program_runs(snippet: Snippet, broker: tuple[str, int], tmp_path: Path) -> None:
     place = f"stomp://{broker[0]}:{broker[1]}"
@@ -242,7 +287,9 @@ def _run_until(program: Path, words: str) -> str:
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     said = b""
     deadline = time.monotonic() + WITHIN
-    with subprocess.Popen([sys.executable, program], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment) as process:
+    with subprocess.Popen(
+        [sys.executable, program], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment
+    ) as process:
         assert process.stdout is not None
         with selectors.DefaultSelector() as waiting:
             waiting.register(process.stdout, selectors.EVENT_READ)
@@ -276,15 +323,26 @@ def test_every_page_with_a_block_is_looked_at() -> None:
     if listed.returncode:
         pytest.skip("no git checkout")
     pages = {page.relative_to(ROOT).as_posix() for page in PAGES}
-    assert [page for page in listed.stdout.split() if page not in pages | WITHOUT_SNIPPETS and "```" in (ROOT / page).read_text()] == []
+    assert [
+        page
+        for page in listed.stdout.split()
+        if page not in pages | WITHOUT_SNIPPETS and "```" in (ROOT / page).read_text()
+    ] == []
 
 
 def test_every_block_is_played_or_exempt_by_name() -> None:
     """Command lines, TOML, JSON and programs are played above; what is marked says why it is not."""
     left = []
     for each in SNIPPETS:
-        is_played = each.language in ("bash", "", "toml", "json") or (each.language == "python" and not is_about_spark(each))
-        if not (is_played or each.is_marked or each.language in NAMED_ONLY or (each.page, each.language) in ELSEWHERE):
+        is_played = each.language in ("bash", "", "toml", "json") or (
+            each.language == "python" and not is_about_spark(each)
+        )
+        if not (
+            is_played
+            or each.is_marked
+            or each.language in NAMED_ONLY
+            or (each.page, each.language) in ELSEWHERE
+        ):
             left.append(str(each))
     assert left == []
 

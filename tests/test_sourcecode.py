@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-STRICT_ROOMS = ("stomp", "broker", "store")  # what decides and what stores: a broad handler there raises again
+# what decides and what stores: a broad handler there raises again
+STRICT_ROOMS = ("stomp", "broker", "store")
 FILE_LINES, FUNCTION_LINES = 600, 60
 
 
@@ -63,9 +64,15 @@ def swallowed(source: Source) -> Iterator[str]:
     for node in source.nodes:
         if isinstance(node, ast.ExceptHandler) and is_broad(node):
             raises = any(isinstance(inner, ast.Raise) for inner in ast.walk(node))
-            if all(isinstance(step, ast.Pass | ast.Continue) for step in node.body) or (source.room in STRICT_ROOMS and not raises):
+            if all(isinstance(step, ast.Pass | ast.Continue) for step in node.body) or (
+                source.room in STRICT_ROOMS and not raises
+            ):
                 yield f"{source.name}:{node.lineno}"
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("suppress") and {*map(ast.unparse, node.args)} & BROAD:
+        elif (
+            isinstance(node, ast.Call)
+            and ast.unparse(node.func).endswith("suppress")
+            and {*map(ast.unparse, node.args)} & BROAD
+        ):
             yield f"{source.name}:{node.lineno}"
 
 
@@ -83,14 +90,20 @@ def undone(source: Source) -> Iterator[str]:
         if re.search(r"#.*\b(TO" r"DO|FIX" r"ME|XX" r"X)\b", line):
             yield f"{source.name}:{number}"
     for node in source.nodes:
-        if isinstance(node, ast.Raise) and node.exc is not None and re.match("NotImplemented", ast.unparse(node.exc)):
+        if (
+            isinstance(node, ast.Raise)
+            and node.exc is not None
+            and re.match("NotImplemented", ast.unparse(node.exc))
+        ):
             yield f"{source.name}:{node.lineno}"
 
 
 def sleeps(source: Source) -> Iterator[str]:
     """A test waits for an event with a deadline. `asyncio.sleep(0)` gives way once and waits for nothing."""
     for call in source.calls:
-        if re.fullmatch(r"(\w+\.)*sleep", ast.unparse(call.func)) and [ast.unparse(argument) for argument in call.args] != ["0"]:
+        if re.fullmatch(r"(\w+\.)*sleep", ast.unparse(call.func)) and [
+            ast.unparse(argument) for argument in call.args
+        ] != ["0"]:
             yield f"{source.name}:{call.lineno}"
 
 
@@ -181,7 +194,13 @@ def test_what_is_undone_is_found(text: str, faults: int) -> None:
 
 @pytest.mark.parametrize(
     ("text", "faults"),
-    [("time.sleep(1)", 1), ("sleep(0.1)", 1), ("asyncio.sleep(delay)", 1), ("asyncio.sleep(0)", 0), ("time.sleeping(1)", 0)],
+    [
+        ("time.sleep(1)", 1),
+        ("sleep(0.1)", 1),
+        ("asyncio.sleep(delay)", 1),
+        ("asyncio.sleep(0)", 0),
+        ("time.sleeping(1)", 0),
+    ],
 )
 def test_a_sleep_is_found(text: str, faults: int) -> None:
     assert len(list(sleeps(Source("x.py", text)))) == faults
@@ -242,7 +261,11 @@ def test_nothing_is_tracked_that_is_large_or_that_nobody_needs() -> None:
     git = shutil.which("git")
     if git is None or not (ROOT / ".git").exists():
         pytest.skip("no git repository: a source archive")
-    listed = subprocess.run([git, "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True).stdout.decode().split("\0")
+    listed = (
+        subprocess.run([git, "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True)
+        .stdout.decode()
+        .split("\0")
+    )
     names = [name for name in listed if name and (ROOT / name).is_file()]
     assert names
     assert not [fault for name in names if (fault := unneeded(name, (ROOT / name).read_bytes()))]
@@ -272,6 +295,8 @@ def test_docstrings_are_sentences() -> None:
         if source.room == "broker":
             continue
         for node in source.nodes:
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and FRAGMENT.match(ast.get_docstring(node) or ""):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and FRAGMENT.match(
+                ast.get_docstring(node) or ""
+            ):
                 found.append(f"{source.name}:{node.lineno} {node.name}")
     assert found == []

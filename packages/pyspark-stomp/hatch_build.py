@@ -14,7 +14,9 @@ SAID = Path("PKG-INFO")  # in a source distribution, which has nothing of Stompb
 
 class VersionHook(MetadataHookInterface):
     def update(self, metadata: dict[str, Any]) -> None:
-        version = found(Path(self.root) / SAID, r"^Version: (.+)$") or found(Path(self.root) / STOMPBOX, r'^__version__ = "(.+)"$')
+        version = found(Path(self.root) / SAID, r"^Version: (.+)$") or found(
+            Path(self.root) / STOMPBOX, r'^__version__ = "(.+)"$'
+        )
         metadata["version"] = version
         metadata["dependencies"] = [f"stompbox=={version}"]
 

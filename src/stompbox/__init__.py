@@ -11,7 +11,18 @@ from importlib import import_module
 TYPE_CHECKING = False  # what type checkers take for true, without the import of typing
 if TYPE_CHECKING:
     from stompbox import blocking as blocking
-    from stompbox.client import TLS, BrokerError, Client, Message, Publisher, ReceivedMessage, Reconnect, Subscription, Transaction, connect
+    from stompbox.client import (
+        TLS,
+        BrokerError,
+        Client,
+        Message,
+        Publisher,
+        ReceivedMessage,
+        Reconnect,
+        Subscription,
+        Transaction,
+        connect,
+    )
     from stompbox.errors import ConnectionLost, Refused, StompboxError, UsageError
 
 __version__ = "0.1.0"
@@ -42,7 +53,9 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name == "blocking":
         return import_module(f"{__name__}.{name}")
-    found: object = getattr(import_module(f"{__name__}.errors" if name in _ERRORS else f"{__name__}.client"), name)
+    found: object = getattr(
+        import_module(f"{__name__}.errors" if name in _ERRORS else f"{__name__}.client"), name
+    )
     globals()[name] = found
     return found
 

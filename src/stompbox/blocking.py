@@ -37,7 +37,8 @@ from stompbox.stomp.frames import Frame
 from stompbox.stomp.versions import VERSIONS, Version
 
 T = TypeVar("T")
-BATCH: Final = 100  # messages fetched from the loop's thread at once: a change of threads costs more than a message
+# messages fetched from the loop's thread at once: a change of threads costs more than a message
+BATCH: Final = 100
 
 
 class LoopThread:
@@ -154,11 +155,15 @@ class Processing:
     def __enter__(self) -> Message:
         return self._message
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         message = self._message
         if error is None or isinstance(error, Exception):
             route: SubscriptionRoute = message.route
-            if error is None and not (message.is_settled or route.is_stale or route.subscription.ack == "auto"):
+            if error is None and not (
+                message.is_settled or route.is_stale or route.subscription.ack == "auto"
+            ):
                 message.ack()
             else:
                 self._thread.call(route.settle_processed(message, failed=error is not None))
@@ -206,7 +211,10 @@ class Subscription:
         """One thread fetches for all."""
         found: list[Message] = []
         try:
-            found = [Message(each, self._thread) for each in self._thread.call(self._inner.receive_many(BATCH, timeout))]
+            found = [
+                Message(each, self._thread)
+                for each in self._thread.call(self._inner.receive_many(BATCH, timeout))
+            ]
         finally:
             with self._changed:
                 self._is_fetching = False
@@ -226,7 +234,9 @@ class Subscription:
         self.open()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._fetched.clear()
         self._thread.call(self._inner.__aexit__(kind, error, trace))
 
@@ -267,7 +277,14 @@ class Publisher:
         """Returns when the message is on its way and the window has room. Raises what befell an earlier message."""
         version = self._link.version
         number = next(self._link.numbers)
-        frame = encode_send(version, destination, body, headers, f"receipt:{number}\n", text_length=self._link.options.text_length)
+        frame = encode_send(
+            version,
+            destination,
+            body,
+            headers,
+            f"receipt:{number}\n",
+            text_length=self._link.options.text_length,
+        )
         with self._changed:
             self._wait_while(lambda: self._window.is_full)
             self._window.add(frame)
@@ -314,7 +331,9 @@ class Publisher:
         self._thread.call(self._link.connected())
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if error is None:
             self.flush()
 
@@ -353,7 +372,9 @@ class Transaction:
         self.begin()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._thread.call(self._inner.__aexit__(kind, error, trace))
 
 
@@ -369,7 +390,9 @@ class Client:
     def open(self) -> Client:
         with self._lock:
             if self._thread is not None:
-                raise UsageError("already-opened", "this client was opened before; connect again for another one")
+                raise UsageError(
+                    "already-opened", "this client was opened before; connect again for another one"
+                )
             self._thread = LoopThread("stompbox-client")
         try:
             self._thread.call(self._inner.open())
@@ -389,13 +412,18 @@ class Client:
 
     def _running(self) -> LoopThread:
         if self._thread is None:
-            raise UsageError("not-opened", "this client is not connected yet: use `with stompbox.blocking.connect(…) as client:`")
+            raise UsageError(
+                "not-opened",
+                "this client is not connected yet: use `with stompbox.blocking.connect(…) as client:`",
+            )
         return self._thread
 
     def __enter__(self) -> Client:
         return self.open()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     @property
@@ -415,10 +443,18 @@ class Client:
         return self._inner.counters
 
     def send(
-        self, destination: str, body: Body = b"", headers: Headers | None = None, *, confirm: bool = True, timeout: float | None = None
+        self,
+        destination: str,
+        body: Body = b"",
+        headers: Headers | None = None,
+        *,
+        confirm: bool = True,
+        timeout: float | None = None,
     ) -> None:
         """As stompbox.Client.send: returns when the broker has stored the message."""
-        self._running().call(self._inner.send(destination, body, headers=headers, confirm=confirm, timeout=timeout))
+        self._running().call(
+            self._inner.send(destination, body, headers=headers, confirm=confirm, timeout=timeout)
+        )
 
     def publisher(self, *, window: int = WINDOW) -> Publisher:
         return Publisher(self._inner._link, self._running(), window)
@@ -438,10 +474,20 @@ class Client:
         headers: Headers | None = None,
     ) -> Subscription:
         """As stompbox.Client.subscribe."""
-        inner = self._inner.subscribe(destination, ack=ack, id=id, selector=selector, durable=durable, prefetch=prefetch, headers=headers)
+        inner = self._inner.subscribe(
+            destination,
+            ack=ack,
+            id=id,
+            selector=selector,
+            durable=durable,
+            prefetch=prefetch,
+            headers=headers,
+        )
         return Subscription(inner, self._running())
 
-    def request(self, name: str, headers: Headers | None = None, body: Body = b"", *, timeout: float | None = None) -> ReceivedMessage:
+    def request(
+        self, name: str, headers: Headers | None = None, body: Body = b"", *, timeout: float | None = None
+    ) -> ReceivedMessage:
         """As stompbox.Client.request."""
         return self._running().call(self._inner.request(name, headers, body, timeout=timeout))
 

@@ -28,10 +28,12 @@ from typing import Final
 _USERINFO: Final = re.compile(r"^(\s*[\w+.-]*:/*)?(?:[^?]*|[^=]*)@")
 _SECRET: Final = re.compile(r"(pass\w*\s*=)[^;&]*", re.IGNORECASE)
 
-LONGEST: Final = 4000  # characters of an error's text: with what it repeats, many of them would fill the log, and hold others up
+# characters of an error's text: with what it repeats, many of them would fill the log, and hold others up
+LONGEST: Final = 4000
 
 _NUMBERED: Final = re.compile(r"\[Errno (\d+)\]")
-_NUMBERS_OF_THEIR_OWN: Final = ("socket", "ssl")  # modules whose errors do not count as errno.h does; to import them takes time
+# modules whose errors do not count as errno.h does; to import them takes time
+_NUMBERS_OF_THEIR_OWN: Final = ("socket", "ssl")
 
 
 def redacted(url: str) -> str:
@@ -47,7 +49,11 @@ def reason_of(error: Exception) -> str:
         numbers.append(error.errno)
     words = [os.strerror(number) for number in dict.fromkeys(numbers) if number > 0]
     is_known = words and type(error).__module__ not in _NUMBERS_OF_THEIR_OWN
-    return ", ".join(words) if is_known else getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return (
+        ", ".join(words)
+        if is_known
+        else getattr(error, "strerror", None) or str(error) or type(error).__name__
+    )
 
 
 class StompboxError(Exception):

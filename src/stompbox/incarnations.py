@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final, NamedTuple
 
-MOST: Final = 64  # incarnations that a log remembers; a reader who is 64 restores behind is told that the log is another one
+# incarnations that a log remembers; a reader who is 64 restores behind is told that the log is another one
+MOST: Final = 64
 ID_OCTETS: Final = 8  # of an id, drawn at random for each log and each copy
 END: Final = 1 << 62  # beyond any offset
 
@@ -103,7 +104,9 @@ def numbered(epoch: int) -> NewId:
     return lambda: f"{epoch}.{next(numbers)}"
 
 
-def of_copy(entries: Mapping[tuple[str, str], bytes], ends: Mapping[int, int], new_id: NewId) -> dict[tuple[str, str], bytes]:
+def of_copy(
+    entries: Mapping[tuple[str, str], bytes], ends: Mapping[int, int], new_id: NewId
+) -> dict[tuple[str, str], bytes]:
     """What the catalogue of a copy says instead: of each log, that it is another one from where the copy ends (`ends`, by id) on.
 
     Logs of brokers that gave no ids get one when a broker starts on the copy.

@@ -39,16 +39,27 @@ from stompbox.numerals import digits
 ANYCAST: Final = 1
 MULTICAST: Final = 2
 KINDS: Final = ANYCAST | MULTICAST
-FOR_ONE: Final = 2  # how far left in a routing the number stands of the one queue that a run is for; 0: all queues of the kind
+# how far left in a routing the number stands of the one queue that a run is for; 0: all queues of the kind
+FOR_ONE: Final = 2
 VOLATILE: Final = 1 << 28  # in that number: the queue is not stored
 DEFAULT_PRIORITY: Final = 4
 
 # Headers of a SEND that are the broker's to write: a sender's value is not passed on.
 BROKER_HEADERS: Final = frozenset(
-    ("subscription", "ack", "message-id", "redelivered", "JMSXDeliveryCount", "receipt", "transaction", "content-length")
+    (
+        "subscription",
+        "ack",
+        "message-id",
+        "redelivered",
+        "JMSXDeliveryCount",
+        "receipt",
+        "transaction",
+        "content-length",
+    )
 )
 
-REDELIVERED: Final = "redelivered"  # in a shape's headers: of copies of what may have been delivered, and copied, before a crash
+# in a shape's headers: of copies of what may have been delivered, and copied, before a crash
+REDELIVERED: Final = "redelivered"
 
 # What a copy that could not be delivered says of where it came from (broker/addresses/redelivery.py), and a redrive believes
 ORIGINAL_ID: Final = "_AMQ_ORIG_MESSAGE_ID"
@@ -66,11 +77,14 @@ SCHEDULED_TIME: Final = "AMQ_SCHEDULED_TIME"  # ms since the epoch
 SCHEDULED_PERIOD: Final = "AMQ_SCHEDULED_PERIOD"  # ms from one message to the next
 SCHEDULED_REPEAT: Final = "AMQ_SCHEDULED_REPEAT"  # messages after the first
 SCHEDULED_CRON: Final = "AMQ_SCHEDULED_CRON"  # times of the first
-SCHEDULED: Final = frozenset((SCHEDULED_DELAY, SCHEDULED_TIME, SCHEDULED_PERIOD, SCHEDULED_REPEAT, SCHEDULED_CRON))
+SCHEDULED: Final = frozenset(
+    (SCHEDULED_DELAY, SCHEDULED_TIME, SCHEDULED_PERIOD, SCHEDULED_REPEAT, SCHEDULED_CRON)
+)
 GROUP: Final = "JMSXGroupID"
 GROUP_SEQUENCE: Final = "JMSXGroupSeq"
 DUPLICATE_ID: Final = "_AMQ_DUPL_ID"
-NUMBER: Final = "amqMessageId"  # Artemis: STOMP and a number, where a listener gives one (server/addressing/brokerheaders.py)
+# Artemis: STOMP and a number, where a listener gives one (server/addressing/brokerheaders.py)
+NUMBER: Final = "amqMessageId"
 _SPECIAL: Final = frozenset((EXPIRATION, *SCHEDULED, GROUP, DUPLICATE_ID))
 
 
@@ -78,18 +92,34 @@ class Special:
     """What the headers of a shape ask for when its messages arrive. What is no number asks for nothing here: a SEND with such a
     value is refused before (stomp/shapes.py)."""
 
-    __slots__ = ("cron", "delay", "due", "is_grouped", "is_numbered", "period", "repeat", "repeats", "time_to_live")
+    __slots__ = (
+        "cron",
+        "delay",
+        "due",
+        "is_grouped",
+        "is_numbered",
+        "period",
+        "repeat",
+        "repeats",
+        "time_to_live",
+    )
 
     def __init__(self, headers: Mapping[str, str], holes: Sequence[str]) -> None:
         self.time_to_live: Final = milliseconds(headers.get(EXPIRATION), -1)  # ms; -1 none
         self.delay: Final = milliseconds(headers.get(SCHEDULED_DELAY), 0)  # ms after it arrived
         self.due: Final = milliseconds(headers.get(SCHEDULED_TIME), 0)  # ms since the epoch
         self.period: Final = milliseconds(headers.get(SCHEDULED_PERIOD), 0)  # ms; 0 none
-        self.repeat: Final = -1 if headers.get(SCHEDULED_REPEAT, "").startswith("-") else milliseconds(headers.get(SCHEDULED_REPEAT), 0)
+        self.repeat: Final = (
+            -1
+            if headers.get(SCHEDULED_REPEAT, "").startswith("-")
+            else milliseconds(headers.get(SCHEDULED_REPEAT), 0)
+        )
         self.cron: Final = headers.get(SCHEDULED_CRON, "")
-        self.repeats: Final = bool(self.period or self.cron)  # a schedule sends them (broker/addresses/repeating.py)
+        # a schedule sends them (broker/addresses/repeating.py)
+        self.repeats: Final = bool(self.period or self.cron)
         self.is_grouped: Final = bool(headers.get(GROUP)) or GROUP in holes
-        self.is_numbered: Final = DUPLICATE_ID in headers or DUPLICATE_ID in holes  # duplicates are to be dropped
+        # duplicates are to be dropped
+        self.is_numbered: Final = DUPLICATE_ID in headers or DUPLICATE_ID in holes
 
     def delivery_time(self, arrived: int) -> int:
         """When it is to be delivered, ms since the epoch; 0 at once."""
@@ -219,11 +249,14 @@ class Run:
         self.is_large = isinstance(bodies[0], Large) if bodies else False
         self.cost = -1  # octets of memory, once somebody has asked (broker/logs/segments.py)
         self.holders = 0  # backlogs' segments that keep it in memory (broker/queues/memory.py)
-        self.takers = 0  # of its messages: handed out and not acknowledged, once for each subscription (broker/queues/memory.py)
+        # of its messages: handed out and not acknowledged, once for each subscription (broker/queues/memory.py)
+        self.takers = 0
         self.is_logged = False  # the log has it, or will with the next commit
         self.is_loose = False  # in the log for want of memory alone: it need not outlive a loss of power
-        self.is_withdrawn = False  # its sender was told that it could not be stored: it is not delivered (again)
-        self.cache: dict[Any, Any] | None = None  # encoded rows that several subscriptions share, while they are delivered
+        # its sender was told that it could not be stored: it is not delivered (again)
+        self.is_withdrawn = False
+        # encoded rows that several subscriptions share, while they are delivered
+        self.cache: dict[Any, Any] | None = None
 
     def __len__(self) -> int:
         return len(self.bodies)
@@ -234,7 +267,13 @@ class Run:
         return self.first + len(self.bodies)
 
     def part(
-        self, low: int, high: int, *, shape: Shape | None = None, bodies: Sequence[bytes] | None = None, routing: int | None = None
+        self,
+        low: int,
+        high: int,
+        *,
+        shape: Shape | None = None,
+        bodies: Sequence[bytes] | None = None,
+        routing: int | None = None,
     ) -> Run:
         """Its messages low .. high-1, counted from its first, with their offsets, as a run of its own; `shape`, `bodies` and `routing` in
         place of its own where they are given. A shape with holes has those of this one."""

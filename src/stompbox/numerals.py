@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import Final
 
 MOST: Final = 18  # digits of a number that fits into 64 bits, whatever they are
-ANY: Final = 4000  # of one that need not fit, and is compared with a limit afterwards; Python reads few more at once
+# of one that need not fit, and is compared with a limit afterwards; Python reads few more at once
+ANY: Final = 4000
 
 
 def digits(text: str, most: int = MOST) -> int | None:

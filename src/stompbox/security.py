@@ -73,7 +73,9 @@ class Users:
         listed = list(entries)
         self._passwords: Final = {entry.name: entry.password for entry in listed}
         self._users: Final = {entry.name: User(entry.name, frozenset(entry.groups)) for entry in listed}
-        self._decoy: Final = next((password for password in self._passwords.values() if _is_hash(password)), None)
+        self._decoy: Final = next(
+            (password for password in self._passwords.values() if _is_hash(password)), None
+        )
         self._good: Final[dict[str, bytes]] = {}
         self._cache_size: Final = cache_size
         self._secret: bytes = b""
@@ -102,15 +104,22 @@ class Users:
             return User(name)
         user = self._users.get(name)
         if user is None:
-            raise Refused("login-revoked", f"there is no user {name!r} any more" if proof is not None else "a login is required now")
+            raise Refused(
+                "login-revoked",
+                f"there is no user {name!r} any more" if proof is not None else "a login is required now",
+            )
         if proof is not CERTIFICATE and (proof is None or proof != self._passwords[name]):
-            raise Refused("login-revoked", f"the passcode of user {name!r} is another one now, or was never asked for")
+            raise Refused(
+                "login-revoked", f"the passcode of user {name!r} is another one now, or was never asked for"
+            )
         return user
 
     def is_right(self, login: str, passcode: str) -> bool | None:
         """Whether they belong together, as far as it can be said at once; None where an argon2 hash has to be verified."""
         stored = self._passwords.get(login)
-        if not self._users or (_is_hash(stored) and _is_same(self._good.get(login, b""), self._digest(login, passcode))):
+        if not self._users or (
+            _is_hash(stored) and _is_same(self._good.get(login, b""), self._digest(login, passcode))
+        ):
             return True
         if _is_hash(stored) or self._decoy:
             return None
@@ -142,7 +151,8 @@ class Users:
         stored = self._passwords.get(login)
         if not _is_hash(stored):
             if self._decoy:
-                _is_verified(self._decoy, passcode)  # a missing user, or one in plain text, takes as long as one with a hash
+                # a missing user, or one in plain text, takes as long as one with a hash
+                _is_verified(self._decoy, passcode)
             return stored is not None and _is_same(stored.encode(), passcode.encode())
         digest = self._digest(login, passcode)
         if _is_same(self._good.get(login, b""), digest):
@@ -174,7 +184,9 @@ def hash_password(password: str) -> str:
     """The argon2id hash of `password` for the configuration file."""
     from argon2 import PasswordHasher
 
-    return PasswordHasher(time_cost=_TIME_COST, memory_cost=_MEMORY_COST, parallelism=_PARALLELISM).hash(password)
+    return PasswordHasher(time_cost=_TIME_COST, memory_cost=_MEMORY_COST, parallelism=_PARALLELISM).hash(
+        password
+    )
 
 
 def _is_hash(password: str | None) -> bool:
@@ -210,7 +222,9 @@ def _check_hash(name: str, stored: str) -> None:
     try:
         extract_parameters(stored)
         salt, digest = stored.split("$")[-2:]
-        if not all(part.isascii() and part.replace("+", "").replace("/", "").isalnum() for part in (salt, digest)):
+        if not all(
+            part.isascii() and part.replace("+", "").replace("/", "").isalnum() for part in (salt, digest)
+        ):
             raise ValueError("not base64")
     except (InvalidHashError, ValueError):
         problem = f"the password of user {name!r} is not a whole argon2 hash; `stompbox user hash` prints one"
@@ -229,9 +243,18 @@ class FailedLogins:
     is let in however many failures of others there are. Times are seconds of any clock that only goes forward; settings are ms.
     """
 
-    MAX_ADDRESSES: Final = 10_000  # remembered; beyond, the one that failed longest ago is forgotten. Of names as many
+    # remembered; beyond, the one that failed longest ago is forgotten. Of names as many
+    MAX_ADDRESSES: Final = 10_000
 
-    def __init__(self, *, delay: int = 250, max_delay: int = 5000, limit: int = 20, user_limit: int = 100, window: int = 300_000) -> None:
+    def __init__(
+        self,
+        *,
+        delay: int = 250,
+        max_delay: int = 5000,
+        limit: int = 20,
+        user_limit: int = 100,
+        window: int = 300_000,
+    ) -> None:
         """`delay`, `max_delay` and `window` in ms; `limit` (of an address) and `user_limit` (of a name) in logins, 0 for none."""
         self._delay: Final = delay / 1000
         self._max_delay: Final = max_delay / 1000
@@ -239,7 +262,8 @@ class FailedLogins:
         self._user_limit: Final = user_limit
         self._addresses: Final = _Levels((limit or 20) / (window / 1000), self.MAX_ADDRESSES)
         self._names: Final = _Levels((user_limit or 100) / (window / 1000), self.MAX_ADDRESSES)
-        self._trusted: Final[dict[bytes, float]] = {}  # who was let in from where, and from when on that counts
+        # who was let in from where, and from when on that counts
+        self._trusted: Final[dict[bytes, float]] = {}
 
     def __repr__(self) -> str:
         return f"<FailedLogins of {len(self._addresses)} addresses>"
@@ -311,7 +335,9 @@ class _Levels:
 
 
 def _too_many(whose: str, seconds: float) -> Refused:
-    return Refused("too-many-failed-logins", f"too many failed logins {whose}; try again in {max(1, ceil(seconds))} s")
+    return Refused(
+        "too-many-failed-logins", f"too many failed logins {whose}; try again in {max(1, ceil(seconds))} s"
+    )
 
 
 def _key(*texts: str) -> bytes:
@@ -347,7 +373,8 @@ def _is_granted(groups: frozenset[str], granted: Collection[str]) -> bool:
 
 
 ANSWER: Final = 300  # octets of memory that an answer takes beside the address, at a guess
-LONGEST_REMEMBERED: Final = 512  # characters of an address; of longer ones it is found out each time: a client can make up any number
+# characters of an address; of longer ones it is found out each time: a client can make up any number
+LONGEST_REMEMBERED: Final = 512
 
 
 class Permissions:
@@ -359,7 +386,10 @@ class Permissions:
     """
 
     def __init__(
-        self, grants: Callable[[str], Grants | None] | None = None, cache_size: int = 10_000, tells_of_all: Callable[[str], bool] = _nothing
+        self,
+        grants: Callable[[str], Grants | None] | None = None,
+        cache_size: int = 10_000,
+        tells_of_all: Callable[[str], bool] = _nothing,
     ) -> None:
         """`grants` finds the groups by right of the most specific match of an address (`PatternTable.best`); `tells_of_all` says
         whether an address is one of those where notifications go."""
@@ -370,7 +400,11 @@ class Permissions:
         self.size = 0  # octets of memory that they take, about
 
     def __repr__(self) -> str:
-        return f"<Permissions: {len(self._answers)} answers known>" if self._grants else "<Permissions: none, everything is allowed>"
+        return (
+            f"<Permissions: {len(self._answers)} answers known>"
+            if self._grants
+            else "<Permissions: none, everything is allowed>"
+        )
 
     def may(self, user: User, right: Right, address: str) -> bool:
         """Has `user` this right on this one address? A wildcard subscription asks for each address that it reaches."""
@@ -395,7 +429,9 @@ class Permissions:
         groups, right, address = question
         grants = self._grants(address) if self._grants else None
         needed = {right, Right.MANAGE} if self._tells_of_all(address) else {right}
-        answer = grants is not None and all(_is_granted(groups, grants.get(each.value, ())) for each in needed)
+        answer = grants is not None and all(
+            _is_granted(groups, grants.get(each.value, ())) for each in needed
+        )
         if self._cache_size > 0 and len(address) <= LONGEST_REMEMBERED:
             self._remember(question, answer)
         return answer

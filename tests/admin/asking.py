@@ -29,7 +29,13 @@ class Answer(NamedTuple):
 
 
 def ask(
-    admin: str, path: str, method: str = "GET", body: object = None, headers: Mapping[str, str] | None = None, *, user: str = ""
+    admin: str,
+    path: str,
+    method: str = "GET",
+    body: object = None,
+    headers: Mapping[str, str] | None = None,
+    *,
+    user: str = "",
 ) -> Answer:
     """One request on a connection of its own. `body`: a value for JSON, or bytes as they are; `user`: login:passcode."""
     sent = dict(JSON if method == "POST" and headers is None else headers or {})
@@ -37,9 +43,13 @@ def ask(
         sent["authorization"] = "Basic " + base64.b64encode(user.encode()).decode()
     connection = http.client.HTTPConnection(urlsplit(admin).netloc, timeout=WITHIN)
     try:
-        connection.request(method, path, body if isinstance(body, bytes) or body is None else json.dumps(body), sent)
+        connection.request(
+            method, path, body if isinstance(body, bytes) or body is None else json.dumps(body), sent
+        )
         answer = connection.getresponse()
-        return Answer(answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read())
+        return Answer(
+            answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
+        )
     finally:
         connection.close()
 
@@ -57,6 +67,8 @@ def read(admin: str, path: str, user: str = "") -> Any:
 
 def queue(admin: str, name: str, user: str = "") -> dict[str, Any]:
     """What the API says of the one queue of this name."""
-    found = [one for one in read(admin, f"queues?match={name}&all=true", user)["queues"] if one["name"] == name]
+    found = [
+        one for one in read(admin, f"queues?match={name}&all=true", user)["queues"] if one["name"] == name
+    ]
     assert len(found) == 1, found
     return dict(found[0])

@@ -35,7 +35,15 @@ create-address = ["admins", "users"]
 create-durable-queue = ["admins", "users"]
 """ + users("root:r00t@admins", "bob:b0b@users")
 ROOT, BOB = "root:r00t", "bob:b0b"
-PAGES = ["/", "/console.js", "/metrics", "/api/v1/status", "/api/v1/queues", "/api/v1/connections", "/nowhere"]
+PAGES = [
+    "/",
+    "/console.js",
+    "/metrics",
+    "/api/v1/status",
+    "/api/v1/queues",
+    "/api/v1/connections",
+    "/nowhere",
+]
 
 
 def test_every_answer_tells_browsers_to_keep_off(served: Served) -> None:
@@ -52,12 +60,16 @@ def test_every_answer_tells_browsers_to_keep_off(served: Served) -> None:
         assert answer.headers["date"].endswith("GMT")
 
 
-@pytest.mark.parametrize("host", ["localhost", "localhost:8161", "127.0.0.1:1", "[::1]:8161", "LOCALHOST", "127.1.2.3"])
+@pytest.mark.parametrize(
+    "host", ["localhost", "localhost:8161", "127.0.0.1:1", "[::1]:8161", "LOCALHOST", "127.1.2.3"]
+)
 def test_this_machine_is_known(served: Served, host: str) -> None:
     assert ask(served.admin, "/healthz", headers={"host": host}).status == 200
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example:80", "localhost.evil.example", "", "10.0.0.1"])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example:80", "localhost.evil.example", "", "10.0.0.1"]
+)
 def test_other_hosts_are_refused(served: Served, host: str) -> None:
     answer = ask(served.admin, "/healthz", headers={"host": host})
     assert (answer.status, answer.code) == (421, "host-not-allowed")
@@ -103,7 +115,9 @@ def test_wrong_credentials_are_refused(start: Start, user: str) -> None:
 def test_failures_are_counted_with_those_of_stomp_and_end_in_a_refusal(start: Start) -> None:
     served = start(f"failed-login-delay = 0\nmax-failed-logins = 2\n{USERS}")
     with Plain(served.port, None) as client:
-        client.send("CONNECT", {"accept-version": "1.2", "host": "localhost", "login": "root", "passcode": "wrong"})
+        client.send(
+            "CONNECT", {"accept-version": "1.2", "host": "localhost", "login": "root", "passcode": "wrong"}
+        )
         assert client.receive().headers["code"] == "login-failed"
     assert ask(served.admin, "/api/v1/status", user="root:wrong").code == "login-failed"
     answer = ask(served.admin, "/api/v1/status", user=ROOT)
@@ -127,7 +141,9 @@ def test_rights_decide_what_is_shown_and_done(start: Start) -> None:
         assert post(served.admin, "queues/purge", body, BOB).code == "not-permitted"
     assert post(served.admin, "addresses/block", {"address": "closed.q"}, BOB).code == "not-permitted"
     assert post(served.admin, "connections/close", {"connection": 1}, BOB).code == "not-permitted"
-    assert post(served.admin, "queues/move", {"queue": "open.q", "to": "closed.q"}, BOB).code == "not-permitted"
+    assert (
+        post(served.admin, "queues/move", {"queue": "open.q", "to": "closed.q"}, BOB).code == "not-permitted"
+    )
     assert post(served.admin, "queues/purge", {"queue": "open.q"}, BOB).json["removed"] == 1
 
 
@@ -144,13 +160,17 @@ def test_rights_decide_what_is_shown_and_done(start: Start) -> None:
         ({"content-type": "application/json; charset=utf-8"}, 404, "no-such-queue"),
     ],
 )
-def test_a_post_must_be_json_and_of_this_site(served: Served, headers: dict[str, str], status: int, code: str) -> None:
+def test_a_post_must_be_json_and_of_this_site(
+    served: Served, headers: dict[str, str], status: int, code: str
+) -> None:
     answer = ask(served.admin, "/api/v1/queues/purge", "POST", {"queue": "not-there"}, headers)
     assert (answer.status, answer.code) == (status, code)
 
 
 def test_an_origin_of_its_own_is_good(served: Served) -> None:
-    answer = ask(served.admin, "/api/v1/queues/purge", "POST", {"queue": "not-there"}, JSON | {"origin": served.admin})
+    answer = ask(
+        served.admin, "/api/v1/queues/purge", "POST", {"queue": "not-there"}, JSON | {"origin": served.admin}
+    )
     assert answer.code == "no-such-queue"
 
 
@@ -171,7 +191,14 @@ def test_credentials(header: str, found: tuple[str | None, str | None]) -> None:
 
 
 HALF_HOSTS = [
-    *("[::1]/healthz?", "[::1]/healthz?:80", "127.0.0.1/healthz?", "localhost/readyz#", "localhost:80/healthz?", "localhost?"),
+    *(
+        "[::1]/healthz?",
+        "[::1]/healthz?:80",
+        "127.0.0.1/healthz?",
+        "localhost/readyz#",
+        "localhost:80/healthz?",
+        "localhost?",
+    ),
     *("[::1]x", "a@localhost"),
 ]
 

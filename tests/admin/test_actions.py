@@ -31,10 +31,16 @@ def bodies(served: Served, destination: str, count: int) -> list[bytes]:
 def test_purge(served: Served) -> None:
     with Plain(served.port) as client:
         send(client, "/queue/ops.purge", b"a", b"b", b"c")
-        client.send("SUBSCRIBE", {"destination": "/queue/ops.purge", "id": "1", "ack": "client-individual", "prefetch-count": "1"})
+        client.send(
+            "SUBSCRIBE",
+            {"destination": "/queue/ops.purge", "id": "1", "ack": "client-individual", "prefetch-count": "1"},
+        )
         client.receive()
         answer = post(served.admin, "queues/purge", {"queue": "ops.purge"})
-        assert (answer.status, answer.json) == (200, {"queue": "ops.purge", "removed": 2, "is_estimate": False})
+        assert (answer.status, answer.json) == (
+            200,
+            {"queue": "ops.purge", "removed": 2, "is_estimate": False},
+        )
         found = queue(served.admin, "ops.purge")
         assert (found["ready"], found["delivering"]) == (0, 1)
 
@@ -50,7 +56,9 @@ def test_the_log_says_who_has_done_what(start: Start) -> None:
     told = [line for line in served.log.read_text().splitlines() if "stompbox.operators" in line]
     assert len(told) == 2
     assert "operator 'root', connection" in told[0] and told[0].endswith("pause address=ops.told")
-    assert "operator 'root' from 127.0.0.1" in told[1] and told[1].endswith('/api/v1/queues/purge {"queue": "ops.told"}')
+    assert "operator 'root' from 127.0.0.1" in told[1] and told[1].endswith(
+        '/api/v1/queues/purge {"queue": "ops.told"}'
+    )
 
 
 def test_move_and_how_many(served: Served) -> None:
@@ -73,14 +81,20 @@ def test_move_needs_another_address(served: Served, to: str) -> None:
 
 
 def test_redrive(start: Start) -> None:
-    served = start('[[address-setting]]\nmatch = "#"\nmax-delivery-attempts = 1\ndead-letter-address = "DLQ"\n')
+    served = start(
+        '[[address-setting]]\nmatch = "#"\nmax-delivery-attempts = 1\ndead-letter-address = "DLQ"\n'
+    )
     with Plain(served.port) as client:
         send(client, "/queue/q", b"a")
         client.send("SUBSCRIBE", {"destination": "/queue/q", "id": "1", "ack": "client-individual"})
         client.send("NACK", {"id": client.receive().headers["ack"], "receipt": "dead"})
         assert client.receive().headers["receipt-id"] == "dead"
         assert queue(served.admin, "DLQ")["ready"] == 1
-        assert post(served.admin, "queues/redrive", {"queue": "DLQ"}).json == {"queue": "DLQ", "moved": 1, "is_done": True}
+        assert post(served.admin, "queues/redrive", {"queue": "DLQ"}).json == {
+            "queue": "DLQ",
+            "moved": 1,
+            "is_done": True,
+        }
         again = client.receive()
         assert (again.body, again.headers["destination"]) == (b"a", "/queue/q")
 
@@ -103,17 +117,27 @@ def test_pause_and_block_an_address(served: Served) -> None:
         client.send("SEND", {"destination": "/queue/ops.block", "receipt": "no"}, b"b")
         assert client.receive().headers["code"] == "address-blocked"
         send(client, "/queue/ops.unblocked", b"x")
-        assert post(served.admin, "queues/move", {"queue": "ops.unblocked", "to": "ops.block"}).code == "address-blocked"
+        assert (
+            post(served.admin, "queues/move", {"queue": "ops.unblocked", "to": "ops.block"}).code
+            == "address-blocked"
+        )
         assert post(served.admin, "addresses/pause", {"address": "ops.block"}).json["is_paused"] is True
         client.send("SUBSCRIBE", {"destination": "/queue/ops.block", "id": "1", "ack": "client"})
         assert client.sync() == []
         assert post(served.admin, "addresses/resume", {"address": "ops.block"}).json["is_paused"] is False
-        client.send("NACK", {"message-id": client.receive().headers["message-id"], "subscription": "1", "requeue": "false"})
+        client.send(
+            "NACK",
+            {"message-id": client.receive().headers["message-id"], "subscription": "1", "requeue": "false"},
+        )
         assert client.sync() == []
         refused = post(served.admin, "queues/redrive", {"queue": "DLQ"})
         assert (refused.status, refused.code) == (409, "address-blocked")
         assert post(served.admin, "addresses/unblock", {"address": "ops.block"}).json["is_blocked"] is False
-        assert post(served.admin, "queues/redrive", {"queue": "DLQ"}).json == {"queue": "DLQ", "moved": 1, "is_done": True}
+        assert post(served.admin, "queues/redrive", {"queue": "DLQ"}).json == {
+            "queue": "DLQ",
+            "moved": 1,
+            "is_done": True,
+        }
         assert client.receive().body == b"a"
     with Plain(served.port) as client:
         send(client, "/queue/ops.block", b"b")
@@ -167,7 +191,9 @@ def test_what_could_not_be_stored_is_not_moved_and_nothing_is_promised(start: St
     assert (answer.status, answer.code) == (503, "io-error")  # the first to meet it
     answer = post(served.admin, "queues/redrive", {"queue": "p"})
     assert (answer.status, answer.code) == (503, "io-error")  # known by now: nothing was begun
-    resource.prlimit(served.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    resource.prlimit(
+        served.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    )
     assert bodies(served, "/queue/p", 1) == [b"a"]
 
 
@@ -193,7 +219,10 @@ def test_a_closed_connection_is_told_why_and_gives_back_what_it_had(served: Serv
         client.send("SUBSCRIBE", {"destination": f"/queue/{queue_name}", "id": "1", "ack": "client"})
         client.receive()
         [one] = read(served.admin, f"connections?match={queue_name}")["connections"]
-        assert post(served.admin, "connections/close", {"connection": one["id"]}).json == {"connection": one["id"], "is_closed": True}
+        assert post(served.admin, "connections/close", {"connection": one["id"]}).json == {
+            "connection": one["id"],
+            "is_closed": True,
+        }
         error = client.receive()
         assert (error.command, error.headers["code"]) == ("ERROR", "closed-by-operator")
         assert client.is_closed()
@@ -264,10 +293,18 @@ def test_a_redrive_does_not_believe_the_sender(start: Start) -> None:
     served = start(REDRIVING.partition("[[user]]")[0])
     with Plain(served.port) as client:
         for number in range(40):  # more than it takes until they are read in runs
-            client.send("SEND", {"destination": "/queue/DLQ", **FORGED, "dead-letter-reason": str(number), "n": str(number)}, b"planted")
+            client.send(
+                "SEND",
+                {"destination": "/queue/DLQ", **FORGED, "dead-letter-reason": str(number), "n": str(number)},
+                b"planted",
+            )
         dies(client, "q", **FORGED)
         client.sync()
-        assert post(served.admin, "queues/redrive", {"queue": "DLQ"}).json == {"queue": "DLQ", "moved": 1, "is_done": True}
+        assert post(served.admin, "queues/redrive", {"queue": "DLQ"}).json == {
+            "queue": "DLQ",
+            "moved": 1,
+            "is_done": True,
+        }
         client.send("SUBSCRIBE", {"destination": "/queue/q", "id": "1", "ack": "client-individual"})
         again = client.receive()
         assert (again.body, again.headers.keys() & FORGED.keys()) == (b"q", set())
@@ -291,7 +328,9 @@ def test_an_operation_that_raises_stops_the_broker_and_a_page_does_not(start: St
     """Nobody knows what the operation has left half-done; a page has changed nothing."""
     (tmp_path / "broker").mkdir()
     (tmp_path / "broker" / "breaking.py").write_text(BREAKING)
-    served = start('[[divert]]\nname = "d"\naddress = "a"\nforwarding-address = "b"\ntransformer = "breaking:transform"\n')
+    served = start(
+        '[[divert]]\nname = "d"\naddress = "a"\nforwarding-address = "b"\ntransformer = "breaking:transform"\n'
+    )
     answer = ask(served.admin, "/api/v1/status")
     assert (answer.status, answer.json["error"]["code"]) == (503, "internal-fault")
     assert ask(served.admin, "/healthz").status == 200
@@ -328,7 +367,9 @@ def test_an_address_is_deleted_with_its_queues(served: Served) -> None:
     with Plain(served.port) as client:
         send(client, "/queue/ops.away", b"a")
     assert post(served.admin, "addresses/delete", {"address": "ops.away"}).code == "queue-in-use"
-    assert post(served.admin, "addresses/delete", {"address": "ops.away", "is_forced": True}).json["is_deleted"]
+    assert post(served.admin, "addresses/delete", {"address": "ops.away", "is_forced": True}).json[
+        "is_deleted"
+    ]
     assert read(served.admin, "addresses?address=ops.away")["addresses"] == []
     assert post(served.admin, "addresses/delete", {"address": "ops.away"}).code == "no-such-address"
 
@@ -343,9 +384,14 @@ def test_deleting_needs_the_rights_to_delete(start: Start) -> None:
     for order in ({"queue": "h.heavy", "is_forced": True}, {"queue": "h.light"}):
         who = BOB if order["queue"] == "h.heavy" else ROOT
         assert post(served.admin, "queues/delete", order, user=who).code == "not-permitted"
-    assert post(served.admin, "addresses/delete", {"address": "h.heavy", "is_forced": True}, user=BOB).code == "not-permitted"
+    assert (
+        post(served.admin, "addresses/delete", {"address": "h.heavy", "is_forced": True}, user=BOB).code
+        == "not-permitted"
+    )
     assert post(served.admin, "queues/delete", {"queue": "h.light"}, user=BOB).json["is_deleted"]
-    assert post(served.admin, "addresses/delete", {"address": "h.heavy", "is_forced": True}, user=ROOT).json["is_deleted"]
+    assert post(served.admin, "addresses/delete", {"address": "h.heavy", "is_forced": True}, user=ROOT).json[
+        "is_deleted"
+    ]
 
 
 def test_sinks_are_listed_and_forgotten(served: Served) -> None:
@@ -356,9 +402,18 @@ def test_sinks_are_listed_and_forgotten(served: Served) -> None:
             if batch == "4":
                 request(client, "publish", b'{"attempts": [[0, 0]]}', sink="ops-sink", batch=batch)
     [found] = read(served.admin, "sinks?match=ops-sink")["sinks"]
-    assert (found["name"], found["user"], found["batch"], found["staged_messages"], found["is_publishing"]) == ("ops-sink", "", 4, 2, False)
+    assert (
+        found["name"],
+        found["user"],
+        found["batch"],
+        found["staged_messages"],
+        found["is_publishing"],
+    ) == ("ops-sink", "", 4, 2, False)
     assert found["staged_bytes"] > 0 and found["until"] == 0
-    assert post(served.admin, "sinks/delete", {"sink": "ops-sink"}).json == {"sink": "ops-sink", "is_deleted": True}
+    assert post(served.admin, "sinks/delete", {"sink": "ops-sink"}).json == {
+        "sink": "ops-sink",
+        "is_deleted": True,
+    }
     assert read(served.admin, "sinks?match=ops-sink")["sinks"] == []
     answer = post(served.admin, "sinks/delete", {"sink": "ops-sink"})
     assert (answer.status, answer.code) == (404, "no-such-sink")
@@ -371,10 +426,15 @@ def test_reader_groups_are_put_elsewhere_and_deleted(served: Served) -> None:
     given = {"group": "ops-lake", "to": "1", "address": "ops.group"}
     assert post(served.admin, "groups/reset", given).json == {"group": "ops-lake", "moved": 1}
     (found,) = [one for one in read(served.admin, "groups")["groups"] if one["name"] == "ops-lake"]
-    assert [(one["address"], one["position"], one["next"]) for one in found["addresses"]] == [("ops.group", 1, 3)]
+    assert [(one["address"], one["position"], one["next"]) for one in found["addresses"]] == [
+        ("ops.group", 1, 3)
+    ]
     for wrong, status, code in (({**given, "to": "soon"}, 400, "bad-starting"), ({**given, "address": "x"}, 404, "no-such-address"),
                                 ({**given, "group": "none"}, 404, "no-such-group")):  # fmt: skip
         answer = post(served.admin, "groups/reset", wrong)
         assert (answer.status, answer.code) == (status, code)
-    assert post(served.admin, "groups/delete", {"group": "ops-lake"}).json == {"group": "ops-lake", "is_deleted": True}
+    assert post(served.admin, "groups/delete", {"group": "ops-lake"}).json == {
+        "group": "ops-lake",
+        "is_deleted": True,
+    }
     assert "ops-lake" not in [one["name"] for one in read(served.admin, "groups")["groups"]]

@@ -40,7 +40,9 @@ def test_the_page_is_only_files_of_its_own(served: Served) -> None:
     assert not re.search(r"<style|style=|<script>|\son\w+=|https?://", page)
     for path in ("/console.js", "/console.css"):
         text = ask(served.admin, path).body.decode()
-        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|@import|url\(", text), path
+        assert not re.search(
+            r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|@import|url\(", text
+        ), path
         assert set(re.findall(r"https?://[^\"' )]*", text)) <= {"http://www.w3.org/2000/svg"}, path
 
 

@@ -27,10 +27,15 @@ def ready(served: Served) -> Answer:
 
 
 def test_ready(served: Served) -> None:
-    assert (ready(served).status, ready(served).json) == (200, {"status": "ready", "reasons": [], "notes": []})
+    assert (ready(served).status, ready(served).json) == (
+        200,
+        {"status": "ready", "reasons": [], "notes": []},
+    )
 
 
-def test_a_large_store_is_ready_and_says_that_it_is_not_verified_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_store_is_ready_and_says_that_it_is_not_verified_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(check, "SMALL", 0)
     may_go_on = threading.Event()
     portion = check.Verifying.portion
@@ -57,7 +62,11 @@ def test_a_large_store_is_ready_and_says_that_it_is_not_verified_yet(tmp_path: P
         return before, after
 
     before, after = asyncio.run(play())
-    assert (before.status, before.json["status"], before.json["notes"][0]["code"]) == (200, "ready", "data-unverified")
+    assert (before.status, before.json["status"], before.json["notes"][0]["code"]) == (
+        200,
+        "ready",
+        "data-unverified",
+    )
     assert "stompbox.db" in before.json["notes"][0]["message"]
     assert after.json == {"status": "ready", "reasons": [], "notes": []}
 
@@ -77,7 +86,9 @@ def test_a_disk_that_refuses_and_works_again(start: Start, tmp_path: Path) -> No
         client.send("SEND", {"destination": "/queue/q", "receipt": "1"}, b"x")
         assert client.receive().command == "ERROR"
     assert (ready(served).status, ready(served).json["reasons"][0]["code"]) == (503, "io-error")
-    resource.prlimit(served.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    resource.prlimit(
+        served.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    )
     wait_until_good(served)
     assert ready(served).status == 200
 

@@ -21,7 +21,9 @@ def played(asking: Callable[[socket.socket], bytes]) -> bytes:
     """What a client got from a broker in this process."""
 
     async def play() -> bytes:
-        broker, servers, _ = await start(Configuration(memory=True, listeners=(ListenerTable(url="tcp://127.0.0.1:0"),)))
+        broker, servers, _ = await start(
+            Configuration(memory=True, listeners=(ListenerTable(url="tcp://127.0.0.1:0"),))
+        )
         listener = AdminListener(broker, AdminTable(listen="127.0.0.1:0"))
         try:
             return await asyncio.to_thread(connected, listener.sockets[0].getsockname(), asking)
@@ -115,7 +117,10 @@ def test_one_address_does_not_have_all_places(monkeypatch: pytest.MonkeyPatch) -
             for one in here:
                 one.sendall(GOOD)
                 assert one.recv(12) == b"HTTP/1.1 200"
-            with socket.create_connection(place, WITHIN) as another, socket.create_connection(place, WITHIN, ("127.0.0.2", 0)) as elsewhere:
+            with (
+                socket.create_connection(place, WITHIN) as another,
+                socket.create_connection(place, WITHIN, ("127.0.0.2", 0)) as elsewhere,
+            ):
                 another.sendall(GOOD)
                 elsewhere.sendall(GOOD)
                 return another.recv(12) + elsewhere.recv(12)

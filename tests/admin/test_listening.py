@@ -28,7 +28,9 @@ def test_its_line_is_printed_and_it_answers(served: Served) -> None:
 
 
 def test_a_broker_loads_no_http_before_it_is_asked() -> None:
-    loaded = modules_after("import stompbox.cli.serve, stompbox.server.run, stompbox.admin.listening, stompbox.store.sqlite")
+    loaded = modules_after(
+        "import stompbox.cli.serve, stompbox.server.run, stompbox.admin.listening, stompbox.store.sqlite"
+    )
     assert "stompbox.admin.listening" in loaded
     assert loaded.isdisjoint(LIBRARIES)
 
@@ -40,7 +42,9 @@ def test_without_one_nothing_listens(serve: Serve) -> None:
 def test_a_busy_port_that_was_asked_for_is_refused(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as busy:
         port = busy.getsockname()[1]
-        done = run_serve(tmp_path, "--memory", "--listen", "tcp://127.0.0.1:0", "--admin", f"127.0.0.1:{port}")
+        done = run_serve(
+            tmp_path, "--memory", "--listen", "tcp://127.0.0.1:0", "--admin", f"127.0.0.1:{port}"
+        )
     assert_refused(done, f"127.0.0.1:{port}", "in use")
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
@@ -67,8 +71,15 @@ def test_a_file_of_one_line_takes_nothing_away(serve: Serve, tmp_path: Path) -> 
     (tmp_path / "none.toml").write_text("memory = true\n[admin]\nenabled = false\n")
     places = {}
     for name in ("one.toml", "none.toml"):
-        served = serve("--listen", "tcp://127.0.0.1:0", is_patient=True, environment={"STOMPBOX_CONFIG": str(tmp_path / name)})
-        places[name] = served.admin or next((line for line in served.log.read_text().splitlines() if ":8161" in line), "")
+        served = serve(
+            "--listen",
+            "tcp://127.0.0.1:0",
+            is_patient=True,
+            environment={"STOMPBOX_CONFIG": str(tmp_path / name)},
+        )
+        places[name] = served.admin or next(
+            (line for line in served.log.read_text().splitlines() if ":8161" in line), ""
+        )
         assert served.stop() == 0
         served.log.unlink()
     assert "127.0.0.1:8161" in places["one.toml"]
@@ -77,13 +88,16 @@ def test_a_file_of_one_line_takes_nothing_away(serve: Serve, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("place", ["0.0.0.0:0", "[::]:0"])
 def test_open_to_others_without_users_is_refused(tmp_path: Path, place: str) -> None:
-    assert_refused(run_serve(tmp_path, "--memory", "--listen", "tcp://127.0.0.1:0", "--admin", place), place, "[[user]]")
+    assert_refused(
+        run_serve(tmp_path, "--memory", "--listen", "tcp://127.0.0.1:0", "--admin", place), place, "[[user]]"
+    )
 
 
 def test_a_place_that_is_not_here_is_refused(serve: Serve, tmp_path: Path) -> None:
     text = '[[user]]\nname = "a"\npassword = "b"\n'
     (tmp_path / "stompbox.toml").write_text(text)
-    done = run_serve(tmp_path, "--memory", "--listen", "tcp://127.0.0.1:0", "--admin", "192.0.2.1:0")  # RFC 5737: nobody's
+    # RFC 5737: nobody's
+    done = run_serve(tmp_path, "--memory", "--listen", "tcp://127.0.0.1:0", "--admin", "192.0.2.1:0")
     assert_refused(done, "192.0.2.1", "cannot listen")
     served = serve("--memory", "--listen", "tcp://127.0.0.1:0", "--admin", "localhost:0")
     assert ask(served.admin, "/healthz").status == 200
@@ -91,7 +105,11 @@ def test_a_place_that_is_not_here_is_refused(serve: Serve, tmp_path: Path) -> No
 
 def test_a_certificate_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     (tmp_path / "stompbox.toml").write_text('[admin]\nkey-store-path = "none.pem"\n')
-    assert_refused(run_serve(tmp_path, "--memory", "--listen", "tcp://127.0.0.1:0", "--admin", "127.0.0.1:0"), "key-store-path", "none.pem")
+    assert_refused(
+        run_serve(tmp_path, "--memory", "--listen", "tcp://127.0.0.1:0", "--admin", "127.0.0.1:0"),
+        "key-store-path",
+        "none.pem",
+    )
 
 
 REQUEST = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -114,7 +132,10 @@ def test_https(serve: Serve, tmp_path: Path) -> None:
     served = serve("--config", str(tmp_path / "tls.toml"), "--memory", *PLACES)
     assert served.admin.startswith("https://127.0.0.1:")
     trusted = ssl.create_default_context(cafile=str(files / "tls-certificate.pem"))
-    with socket.create_connection(place_of(served), 20) as plain, trusted.wrap_socket(plain, server_hostname="127.0.0.1") as asking:
+    with (
+        socket.create_connection(place_of(served), 20) as plain,
+        trusted.wrap_socket(plain, server_hostname="127.0.0.1") as asking,
+    ):
         asking.sendall(REQUEST)
         assert answered(asking).startswith(b"HTTP/1.1 200")
     done = subprocess.run(

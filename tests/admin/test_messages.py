@@ -23,8 +23,12 @@ def look(served: Served, name: str, more: str = "") -> list[dict[str, Any]]:
 def test_what_waits_and_what_is_in_delivery_is_shown_and_stays(served: Served, ack: str) -> None:
     name = f"looked.{ack}"
     with Plain(served.port) as client:
-        send(client, f"/queue/{name}", b"a", b"b", "ö".encode(), **{"content-type": "text/plain", "mark": "x"})
-        client.send("SUBSCRIBE", {"destination": f"/queue/{name}", "id": "1", "ack": ack, "prefetch-count": "1"})
+        send(
+            client, f"/queue/{name}", b"a", b"b", "ö".encode(), **{"content-type": "text/plain", "mark": "x"}
+        )
+        client.send(
+            "SUBSCRIBE", {"destination": f"/queue/{name}", "id": "1", "ack": ack, "prefetch-count": "1"}
+        )
         client.receive()
         found = look(served, name)
         assert [(one["offset"], one["body"], one["is_delivering"], one["size"]) for one in found] == [
@@ -48,7 +52,9 @@ def test_what_waits_and_what_is_in_delivery_is_shown_and_stays(served: Served, a
     ],
     ids=["long", "cut in a character", "no text", "large", "empty"],
 )
-def test_of_a_body_the_beginning_is_shown_when_it_is_text(served: Served, body: bytes, shown: str | None, is_cut: bool) -> None:
+def test_of_a_body_the_beginning_is_shown_when_it_is_text(
+    served: Served, body: bytes, shown: str | None, is_cut: bool
+) -> None:
     name = f"looked.{len(body)}"
     with Plain(served.port) as client:
         send(client, f"/queue/{name}", body)
@@ -56,10 +62,17 @@ def test_of_a_body_the_beginning_is_shown_when_it_is_text(served: Served, body: 
     assert (found["body"], found["is_cut"], found["size"]) == (shown, is_cut, len(body))
 
 
-def test_what_is_in_the_log_alone_is_read_there_without_what_was_acknowledged(start: Start, tmp_path: Path) -> None:
+def test_what_is_in_the_log_alone_is_read_there_without_what_was_acknowledged(
+    start: Start, tmp_path: Path
+) -> None:
     served = start("", "--data", f"{tmp_path}/data")
     with Plain(served.port, headers={"client-id": "c"}) as client:
-        subscription = {"destination": "/topic/t", "id": "1", "durable-subscription-name": "kept", "selector": "n > 1"}
+        subscription = {
+            "destination": "/topic/t",
+            "id": "1",
+            "durable-subscription-name": "kept",
+            "selector": "n > 1",
+        }
         client.send("SUBSCRIBE", subscription)
         client.sync()
         for number in range(5):
@@ -67,7 +80,9 @@ def test_what_is_in_the_log_alone_is_read_there_without_what_was_acknowledged(st
             client.receive()
         client.send("UNSUBSCRIBE", {"id": "1"})
         for number in range(4):
-            client.send("SEND", {"destination": "/topic/t", "n": str(number), "receipt": "r"}, b"t%d" % number)
+            client.send(
+                "SEND", {"destination": "/topic/t", "n": str(number), "receipt": "r"}, b"t%d" % number
+            )
             client.receive()
         client.send("SUBSCRIBE", {"destination": "/queue/q", "id": "2", "ack": "client-individual"})
         got = [client.receive() for _ in range(5)]
@@ -76,7 +91,9 @@ def test_what_is_in_the_log_alone_is_read_there_without_what_was_acknowledged(st
     assert served.stop() == 0
     served = start("", "--data", f"{tmp_path}/data")
     assert [one["body"] for one in look(served, "q")] == ["0", "1", "3", "4"]
-    [name] = [one["name"] for one in read(served.admin, "queues?address=t")["queues"] if one["kind"] == "durable"]
+    [name] = [
+        one["name"] for one in read(served.admin, "queues?address=t")["queues"] if one["kind"] == "durable"
+    ]
     assert [one["body"] for one in look(served, f"t::{name}")] == ["t2", "t3"]
 
 

@@ -57,7 +57,11 @@ def test_every_metric_is_documented_and_every_row_is_a_metric(served: Served) ->
     with Plain(served.port) as client:
         send(client, "/queue/metrics.doc", b"x")
         request(client, "group-open", group="doc", destinations="/queue/metrics.doc", starting="earliest")
-        request(client, "progress", b'{"pipeline": "doc", "steps": [{"step": "s", "kind": "archive", "state": "running"}]}')
+        request(
+            client,
+            "progress",
+            b'{"pipeline": "doc", "steps": [{"step": "s", "kind": "archive", "state": "running"}]}',
+        )
         client.send("BEGIN", {"transaction": "t"})
         client.send("BEGIN", {"transaction": "t"})
         assert client.receive().headers["code"] == "transaction-exists"
@@ -77,7 +81,9 @@ def test_every_counter_of_the_engine_has_its_place() -> None:
     counted = set()
     for path in (ROOT / "src" / "stompbox" / "broker").rglob("*.py"):
         text = path.read_text()
-        counted |= set(re.findall(r'counters\["([\w-]+)"\]', text)) | set(re.findall(r'\.(?:_?drop|_gone)\(.*, "([\w-]+)"\)', text))
+        counted |= set(re.findall(r'counters\["([\w-]+)"\]', text)) | set(
+            re.findall(r'\.(?:_?drop|_gone)\(.*, "([\w-]+)"\)', text)
+        )
     assert counted | {"delivered", "not-taken", limits.CODE} == {*PASSED, *REMOVED, *EVENTS}
     assert [reason for reason in (*REMOVED, *EVENTS, *WAITING) if f"`{reason}`" not in PAGE] == []
 
@@ -87,7 +93,10 @@ def test_values_follow_what_happens(served: Served) -> None:
     with Plain(served.port) as client:
         send(client, "/queue/metrics.q", b"a", b"b", b"c")
         send(client, "/topic/metrics.nobody", b"x")
-        client.send("SUBSCRIBE", {"destination": "/queue/metrics.q", "id": "1", "ack": "client-individual", "prefetch-count": "2"})
+        client.send(
+            "SUBSCRIBE",
+            {"destination": "/queue/metrics.q", "id": "1", "ack": "client-individual", "prefetch-count": "2"},
+        )
         got = [client.receive() for _ in range(2)]
         client.send("ACK", {"id": got[0].headers["ack"], "receipt": "acked"})
         assert {client.receive().command for _ in range(2)} == {"RECEIPT", "MESSAGE"}
@@ -95,7 +104,9 @@ def test_values_follow_what_happens(served: Served) -> None:
     for name, more in (("received", 4), ("delivered", 3), ("acknowledged", 1)):
         metric = f"stompbox_messages_{name}_total"
         assert value(after, metric) - value(before, metric) == more
-    unrouted = [value(found, "stompbox_messages_removed_total", reason="unrouted") for found in (before, after)]
+    unrouted = [
+        value(found, "stompbox_messages_removed_total", reason="unrouted") for found in (before, after)
+    ]
     assert unrouted[1] - unrouted[0] == 1
     labels = {"address": "metrics.q", "queue": "metrics.q", "kind": "anycast"}
     assert value(after, "stompbox_queue_ready_messages", **labels) == 0

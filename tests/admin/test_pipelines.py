@@ -95,13 +95,18 @@ def test_a_step_whose_connection_went_is_lost_until_it_is_told_of_again(served: 
         (b'{"pipeline": "p", "steps": [{"step": "s", "kind": "k", "state": "flying"}]}', "flying"),
         (b'{"pipeline": "p", "steps": [{"step": "s", "kind": "k", "state": "done", "colour": 1}]}', "colour"),
         (b'{"pipeline": "p", "steps": [{"step": "s", "kind": "k", "state": "done", "rows": -1}]}', ">= 0"),
-        (b'{"pipeline": "p", "steps": [{"step": "%b", "kind": "k", "state": "done"}]}' % (b"s" * 201), "length <= 200"),
+        (
+            b'{"pipeline": "p", "steps": [{"step": "%b", "kind": "k", "state": "done"}]}' % (b"s" * 201),
+            "length <= 200",
+        ),
         (b" " * (MOST_SIZE + 1), "bytes long"),
     ],
 )
 def test_what_is_wrong_is_refused_and_named(served: Served, body: bytes, said: str) -> None:
     with Plain(served.port) as client:
-        client.send("SEND", {"destination": "stompbox.requests", "request": "progress", "request-id": "1"}, body)
+        client.send(
+            "SEND", {"destination": "stompbox.requests", "request": "progress", "request-id": "1"}, body
+        )
         answer = client.receive().headers
     assert (answer["status"], answer["code"]) == ("error", "bad-json")
     assert said in answer["message"]
@@ -109,7 +114,9 @@ def test_what_is_wrong_is_refused_and_named(served: Served, body: bytes, said: s
 
 def test_who_tells_of_a_group_may_consume_what_it_reads_and_sees_his_own(start: Start) -> None:
     served = start(USERS)
-    root, ann, bob = [Plain(served.port, headers={"login": name, "passcode": name[0]}) for name in ("root", "ann", "bob")]
+    root, ann, bob = [
+        Plain(served.port, headers={"login": name, "passcode": name[0]}) for name in ("root", "ann", "bob")
+    ]
     with root, ann, bob:
         send(root, "/queue/q", b"1")
         request(root, "group-open", group="g", destinations="/queue/q", starting="earliest")
@@ -120,7 +127,11 @@ def test_who_tells_of_a_group_may_consume_what_it_reads_and_sees_his_own(start: 
         assert tell(bob, "p", step("s", rows=2))["status"] == "ok"
         assert [one["rows"] for one in read(served.admin, "pipelines", "bob:b")["pipelines"]] == [2]
         everything = read(served.admin, "pipelines?sort=-rows", "root:r")["pipelines"]
-    assert [(one["user"], one["rows"], one["lag_messages"]) for one in everything] == [("bob", 2, None), ("ann", 1, None), ("root", 0, 1)]
+    assert [(one["user"], one["rows"], one["lag_messages"]) for one in everything] == [
+        ("bob", 2, None),
+        ("ann", 1, None),
+        ("root", 0, 1),
+    ]
 
 
 def test_metrics_of_pipelines(start: Start) -> None:

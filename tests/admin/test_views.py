@@ -22,7 +22,9 @@ def send(client: Plain, destination: str, *bodies: bytes, **headers: str) -> Non
 
 def request(client: Plain, name: str, body: bytes = b"", **headers: str) -> object:
     """A request as Spark makes it."""
-    client.send("SEND", {"destination": "stompbox.requests", "request": name, "request-id": name} | headers, body)
+    client.send(
+        "SEND", {"destination": "stompbox.requests", "request": name, "request-id": name} | headers, body
+    )
     answer = client.receive()
     assert answer.headers["status"] == "ok", answer
     return json.loads(answer.body)
@@ -40,7 +42,9 @@ def test_status(served: Served) -> None:
     assert status["connections"] >= 1
     assert status["messages"]["received"] >= 1
     assert status["commits"] >= 1
-    assert status["listeners"] == list(served.listeners) == [f"tcp://127.0.0.1:{served.port}"], "the port that it has got"
+    assert status["listeners"] == list(served.listeners) == [f"tcp://127.0.0.1:{served.port}"], (
+        "the port that it has got"
+    )
     assert 0 < status["disk_free"] < status["disk_size"]
     assert status["resident_bytes"] > 1 << 20
     assert status["memory_limit"] > 0
@@ -60,7 +64,9 @@ def test_status_counts_subscriptions_transactions_and_memory(start: Start) -> No
 
 
 def test_dead_letters_are_counted_where_the_settings_send_them(start: Start) -> None:
-    served = start('[[address-setting]]\nmatch = "#"\nmax-delivery-attempts = 1\ndead-letter-address = "DLQ"\nexpiry-address = "late"\n')
+    served = start(
+        '[[address-setting]]\nmatch = "#"\nmax-delivery-attempts = 1\ndead-letter-address = "DLQ"\nexpiry-address = "late"\n'
+    )
     with Plain(served.port) as client:
         send(client, "/queue/q", b"a", b"b")
         client.send("SUBSCRIBE", {"destination": "/queue/q", "id": "1", "ack": "client-individual"})
@@ -83,7 +89,9 @@ def test_what_plain_subscriptions_are_done_with_is_counted(served: Served) -> No
             assert [client.receive().body for _ in range(3)] == [b"a", b"b", b"c"]
             client.sync()
         [found] = read(served.admin, "addresses?address=live")["addresses"]
-        queues = [queue for queue in read(served.admin, "queues?all=true")["queues"] if queue["address"] == "live"]
+        queues = [
+            queue for queue in read(served.admin, "queues?all=true")["queues"] if queue["address"] == "live"
+        ]
     assert found["settled"] == 6
     assert [queue["settled"] for queue in queues] == [3, 3]
 
@@ -91,12 +99,25 @@ def test_what_plain_subscriptions_are_done_with_is_counted(served: Served) -> No
 def test_what_the_queues_of_an_address_hold_together(served: Served) -> None:
     with Plain(served.port, headers={"client-id": "sums"}) as client:
         for number in ("1", "2"):
-            client.send("SUBSCRIBE", {"destination": "/topic/sums", "id": number, "durable-subscription-name": number, "ack": "client"})
+            client.send(
+                "SUBSCRIBE",
+                {
+                    "destination": "/topic/sums",
+                    "id": number,
+                    "durable-subscription-name": number,
+                    "ack": "client",
+                },
+            )
         client.sync()
         with Plain(served.port) as sender:
             send(sender, "/topic/sums", b"a", b"b")
         [found] = read(served.admin, "addresses?address=sums")["addresses"]
-    assert (found["ready"] + found["delivering"], found["consumers"], found["settled"], found["next"]) == (4, 2, 0, 2)
+    assert (found["ready"] + found["delivering"], found["consumers"], found["settled"], found["next"]) == (
+        4,
+        2,
+        0,
+        2,
+    )
 
 
 def test_a_queue_from_full_to_empty(served: Served) -> None:
@@ -107,7 +128,10 @@ def test_a_queue_from_full_to_empty(served: Served) -> None:
             "selector": None, "ready": 3, "delayed": 0, "delivering": 0, "paged": 0, "is_estimate": False, "consumers": 0,
             "max_consumers": -1, "position": 0, "settled": 0,
         }  # fmt: skip
-        client.send("SUBSCRIBE", {"destination": "/queue/views.q", "id": "1", "ack": "client-individual", "prefetch-count": "2"})
+        client.send(
+            "SUBSCRIBE",
+            {"destination": "/queue/views.q", "id": "1", "ack": "client-individual", "prefetch-count": "2"},
+        )
         got = [client.receive() for _ in range(2)]
         found = queue(served.admin, "views.q")
         assert (found["ready"], found["delivering"], found["consumers"]) == (1, 2, 1)
@@ -126,7 +150,15 @@ def test_what_waits_for_its_time_is_delayed(served: Served) -> None:
 
 def test_durable_subscriptions_are_queues_and_plain_ones_only_on_request(served: Served) -> None:
     with Plain(served.port, headers={"client-id": "views"}) as client:
-        client.send("SUBSCRIBE", {"destination": "/topic/views.t", "id": "1", "durable-subscription-name": "kept", "selector": "a > 1"})
+        client.send(
+            "SUBSCRIBE",
+            {
+                "destination": "/topic/views.t",
+                "id": "1",
+                "durable-subscription-name": "kept",
+                "selector": "a > 1",
+            },
+        )
         client.send("SUBSCRIBE", {"destination": "/topic/views.t", "id": "2"})
         client.sync()
         few = read(served.admin, "queues?address=views.t")["queues"]
@@ -140,19 +172,39 @@ def test_durable_subscriptions_are_queues_and_plain_ones_only_on_request(served:
 def test_connections_and_their_subscriptions(served: Served) -> None:
     with Plain(served.port, "1.1", {"client-id": "views-c", "login": "somebody"}) as client:
         send(client, "/queue/views.c", b"a")
-        client.send("SUBSCRIBE", {"destination": "/queue/views.c", "id": "s1", "ack": "client", "selector": "b IS NULL"})
+        client.send(
+            "SUBSCRIBE",
+            {"destination": "/queue/views.c", "id": "s1", "ack": "client", "selector": "b IS NULL"},
+        )
         client.receive()
         client.send("BEGIN", {"transaction": "t"})
         client.sync()
-        [found] = [one for one in read(served.admin, "connections")["connections"] if one["client_id"] == "views-c"]
-    assert (found["peer"], found["user"], found["version"], found["transactions"]) == ("127.0.0.1", "somebody", "1.1", 1)
+        [found] = [
+            one for one in read(served.admin, "connections")["connections"] if one["client_id"] == "views-c"
+        ]
+    assert (found["peer"], found["user"], found["version"], found["transactions"]) == (
+        "127.0.0.1",
+        "somebody",
+        "1.1",
+        1,
+    )
     assert found["since"] <= time.time() * 1000
     assert found["listener"] == served.listeners[0]
     assert found["waits_for"] == []
     assert found["subscriptions"] == [
-        {"id": "s1", "destination": "/queue/views.c", "ack": "client", "selector": "b IS NULL", "delivering": 1}
+        {
+            "id": "s1",
+            "destination": "/queue/views.c",
+            "ack": "client",
+            "selector": "b IS NULL",
+            "delivering": 1,
+        }
     ]
-    assert not [one for one in read(served.admin, "connections")["connections"] if one["client_id"] == "views-c" and one["subscriptions"]]
+    assert not [
+        one
+        for one in read(served.admin, "connections")["connections"]
+        if one["client_id"] == "views-c" and one["subscriptions"]
+    ]
 
 
 def test_the_lag_of_a_reader_group(served: Served) -> None:
@@ -163,7 +215,12 @@ def test_the_lag_of_a_reader_group(served: Served) -> None:
         [group] = read(served.admin, "groups?match=lake")["groups"]
         [position] = group["addresses"]
         assert (group["name"], group["patterns"]) == ("lake", ["views.g"])
-        assert (position["address"], position["position"], position["next"], position["lag_messages"]) == ("views.g", 0, 3, 3)
+        assert (position["address"], position["position"], position["next"], position["lag_messages"]) == (
+            "views.g",
+            0,
+            3,
+            3,
+        )
         assert 0 <= position["lag_ms"] <= int(time.time() * 1000) - sent + 60_000
         assert position["moved"] is None
         request(client, "group-commit", b'{"views.g": 3}', group="lake")
@@ -195,8 +252,20 @@ def test_positions_are_the_groups_by_address(served: Served) -> None:
     with Plain(served.port) as client:
         send(client, "/queue/spots.a", b"a")
         send(client, "/queue/spots.b", b"a", b"b", b"c")
-        request(client, "group-open", group="spots", destinations="/queue/spots.a,/queue/spots.b", starting="earliest")
-        request(client, "group-open", group="spots-none", destinations="/queue/nothing.here.#", starting="earliest")
+        request(
+            client,
+            "group-open",
+            group="spots",
+            destinations="/queue/spots.a,/queue/spots.b",
+            starting="earliest",
+        )
+        request(
+            client,
+            "group-open",
+            group="spots-none",
+            destinations="/queue/nothing.here.#",
+            starting="earliest",
+        )
         before = int(time.time() * 1000)
         request(client, "group-commit", b'{"spots.b": 1}', group="spots")
         found = read(served.admin, "positions?match=spots&sort=-lag_messages")
@@ -207,7 +276,9 @@ def test_positions_are_the_groups_by_address(served: Served) -> None:
     assert (first["position"], first["next"], second["moved"]) == (1, 3, None)
     assert before <= first["moved"] <= found["now"]
     assert third["patterns"] == ["nothing.here.#"]
-    assert [one["address"] for one in read(served.admin, "positions?address=spots.a")["positions"]] == ["spots.a"]
+    assert [one["address"] for one in read(served.admin, "positions?address=spots.a")["positions"]] == [
+        "spots.a"
+    ]
 
 
 def test_a_list_can_be_sorted_and_cut(served: Served) -> None:
@@ -219,7 +290,9 @@ def test_a_list_can_be_sorted_and_cut(served: Served) -> None:
     assert (found["total"], found["next"]) == (4, "sorted.3")
     following = read(served.admin, "addresses?match=sorted.&sort=-ready&after=sorted.3")
     assert [one["name"] for one in following["addresses"]] == ["sorted.1"]
-    assert [one["name"] for one in read(served.admin, "queues?match=sorted.&sort=ready&limit=1")["queues"]] == ["sorted.1"]
+    assert [
+        one["name"] for one in read(served.admin, "queues?match=sorted.&sort=ready&limit=1")["queues"]
+    ] == ["sorted.1"]
 
 
 def test_connections_are_found_by_what_is_known_of_them(served: Served) -> None:

@@ -16,7 +16,9 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_memory_counts_the_processes_that_a_process_started() -> None:
     script = "import sys; held = bytearray(64 << 20); print('up', flush=True); sys.stdin.read()"
     before = memory_mib(os.getpid(), "VmRSS")
-    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == b"up\n"
         assert child.pid in descendants(os.getpid())

@@ -27,7 +27,9 @@ def test_one_slow_round_is_no_verdict_and_three_of_five_are() -> None:
     assert too_dear([QUEUE, SYNC], rounds) == []
     rounds = [{"queue": change, "sync": 1.0} for change in (1.0, 1.2, 1.3, 0.9, 1.11)]
     assert too_dear([QUEUE, SYNC], rounds) == ["queue"]
-    assert "| one queue, auto ack, not persistent | 1.11 | 0.90 to 1.30 | **more than 1.10** |" in table([QUEUE, SYNC], rounds)
+    assert "| one queue, auto ack, not persistent | 1.11 | 0.90 to 1.30 | **more than 1.10** |" in table(
+        [QUEUE, SYNC], rounds
+    )
 
 
 def test_a_commit_that_is_not_there_is_named() -> None:
@@ -35,8 +37,18 @@ def test_a_commit_that_is_not_there_is_named() -> None:
         raise AssertionError("it was checked out")
 
 
-def test_a_load_that_takes_no_time_and_one_that_goes_wrong_are_no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    sound = {"expected": 1, "received": 1, "duplicates": 0, "disorder": 0, "damaged": 0, "failed": 0, "cpu_us": 0.0}
+def test_a_load_that_takes_no_time_and_one_that_goes_wrong_are_no_figures(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sound = {
+        "expected": 1,
+        "received": 1,
+        "duplicates": 0,
+        "disorder": 0,
+        "damaged": 0,
+        "failed": 0,
+        "cpu_us": 0.0,
+    }
     broker, row = Stompbox(Path("log")), Row("queue", "one queue", 1)
     monkeypatch.setattr(guard, "run_row", lambda *_, **__: sound)
     with pytest.raises(BenchError, match="row queue took less than a clock tick"):

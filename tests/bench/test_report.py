@@ -67,6 +67,8 @@ def test_the_table_has_a_line_for_each_row_and_resource_and_names_noisy_rows() -
 
 
 def test_without_the_reference_there_is_no_ratio() -> None:
-    lines = table(Machine(2, "3.11.7", "abc", 0.2), [ROW], {"stompbox": Measured(0.2, 30.0, 90.0)}).splitlines()
+    lines = table(
+        Machine(2, "3.11.7", "abc", 0.2), [ROW], {"stompbox": Measured(0.2, 30.0, 90.0)}
+    ).splitlines()
     assert "| one queue | - |" in lines
     assert spread([]) == 0.0

@@ -13,7 +13,8 @@ def test_each_row_says_whether_its_messages_are_persistent(row: Row) -> None:
     stored = arguments[arguments.index("--sendhdrs") + 1]
     assert stored == f"persistent:{str(row.persistent).lower()}"
     assert row.persistent == (
-        "persistent" in row.title.replace("not persistent", "") or row.key in ("sync-16", "waiting-16-stored", "sensors-stored")
+        "persistent" in row.title.replace("not persistent", "")
+        or row.key in ("sync-16", "waiting-16-stored", "sensors-stored")
     )
 
 

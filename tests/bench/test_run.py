@@ -24,7 +24,13 @@ def test_a_wrong_name_is_answered_with_the_right_ones() -> None:
 
 def test_the_defaults_measure_stompbox_alone_three_times() -> None:
     options = parse([])
-    assert (options.peers, options.rows, options.runs, options.messages_scale, options.only_peers) == ("", "", 3, 1.0, False)
+    assert (options.peers, options.rows, options.runs, options.messages_scale, options.only_peers) == (
+        "",
+        "",
+        3,
+        1.0,
+        False,
+    )
 
 
 def test_only_our_own_fault_fails_the_benchmark(capsys: pytest.CaptureFixture[str]) -> None:

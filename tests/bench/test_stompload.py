@@ -75,10 +75,21 @@ GOODBYE = b"RECEIPT\nreceipt-id:bye\n\n\0"
 
 
 @contextmanager
-def relay(fault: Fault, *, expected: int, backlog: Sequence[bytes] = (), goodbye: bytes = GOODBYE) -> Iterator[int]:
+def relay(
+    fault: Fault, *, expected: int, backlog: Sequence[bytes] = (), goodbye: bytes = GOODBYE
+) -> Iterator[int]:
     """The port where a broker with this fault listens."""
-    namespace: dict[str, Any] = {"subscribers": [], "bodies": [], "lock": threading.Lock(), "backlog": list(backlog)}
-    handler = type("Playing", (Relay,), {**namespace, "fault": staticmethod(fault), "expected": expected, "goodbye": goodbye})
+    namespace: dict[str, Any] = {
+        "subscribers": [],
+        "bodies": [],
+        "lock": threading.Lock(),
+        "backlog": list(backlog),
+    }
+    handler = type(
+        "Playing",
+        (Relay,),
+        {**namespace, "fault": staticmethod(fault), "expected": expected, "goodbye": goodbye},
+    )
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), handler) as server:
         server.daemon_threads = True
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -91,7 +102,10 @@ def relay(fault: Fault, *, expected: int, backlog: Sequence[bytes] = (), goodbye
 @pytest.fixture(scope="module")
 def load(tmp_path_factory: pytest.TempPathFactory) -> Path:
     binary = tmp_path_factory.mktemp("bench") / "stompload"
-    subprocess.run(["cc", "-O1", "-Wall", "-Werror", "-pthread", "-o", str(binary), str(HERE / "stompload.c")], check=True)
+    subprocess.run(
+        ["cc", "-O1", "-Wall", "-Werror", "-pthread", "-o", str(binary), str(HERE / "stompload.c")],
+        check=True,
+    )
     return binary
 
 
@@ -134,7 +148,9 @@ def cut_third(bodies: Bodies) -> Bodies:
     ],
     ids=["nothing", "loss", "duplicate", "disorder", "damage"],
 )
-def test_a_fault_is_counted(load: Path, broken: Fault, key: str, count: int, status: int, *, topic: bool) -> None:
+def test_a_fault_is_counted(
+    load: Path, broken: Fault, key: str, count: int, status: int, *, topic: bool
+) -> None:
     with relay(broken, expected=10) as port:
         returned, result = play(load, port, "--msgs", "10", "--batch", "4", *(["--topic"] if topic else []))
     assert (returned, result[key]) == (status, count)
@@ -160,6 +176,8 @@ def test_a_refusal_ends_the_run_at_once(load: Path) -> None:
 def test_an_address_where_nothing_listens_is_an_error(load: Path) -> None:
     with relay(nothing, expected=1) as port:
         closed = port
-    done = subprocess.run([str(load), "--port", str(closed)], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [str(load), "--port", str(closed)], capture_output=True, text=True, timeout=60, check=False
+    )
     assert (done.returncode, done.stdout) == (2, "")
     assert "connect: Connection refused" in done.stderr

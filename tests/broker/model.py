@@ -68,7 +68,9 @@ class Box:
         return self.kind in (Kind.ANYCAST, Kind.DURABLE)
 
     def takes(self, mail: Mail) -> bool:
-        return (not self.word or self.word == mail.word) and not (self.no_local and self.no_local == mail.sender)
+        return (not self.word or self.word == mail.word) and not (
+            self.no_local and self.no_local == mail.sender
+        )
 
 
 @dataclass
@@ -85,7 +87,8 @@ class Client:
     boxes: list[Box] = field(default_factory=list)
     out: list[tuple[Box, Copy]] = field(default_factory=list)
     is_closed: bool = False
-    last: dict[tuple[Key, int], int] = field(default_factory=dict)  # numbers of what came, by box and priority
+    # numbers of what came, by box and priority
+    last: dict[tuple[Key, int], int] = field(default_factory=dict)
 
     @property
     def has_credit(self) -> bool:
@@ -144,7 +147,12 @@ class Model:
         if to_queue:
             self.box((mail.address, Kind.ANYCAST, mail.address))
         for box in list(self.boxes.values()):
-            reached = {Kind.ANYCAST: to_queue, Kind.DURABLE: to_topic, Kind.TOPIC: to_topic, Kind.STREAM: True}[box.kind]
+            reached = {
+                Kind.ANYCAST: to_queue,
+                Kind.DURABLE: to_topic,
+                Kind.TOPIC: to_topic,
+                Kind.STREAM: True,
+            }[box.kind]
             if box.key[0] == mail.address and reached and box.takes(mail):
                 box.copies[mail.key] = Copy(mail)
         if mail.address in self.retained:
@@ -171,7 +179,9 @@ class Model:
         place = (box.key, copy.mail.priority)
         if copy.deliveries or copy.is_disordered or box.key[0] == "dead":
             return
-        assert client.last.get(place, -1) < copy.mail.number, f"{client.name} got {copy.mail.key} of {box.key} after a later one"
+        assert client.last.get(place, -1) < copy.mail.number, (
+            f"{client.name} got {copy.mail.key} of {box.key} after a later one"
+        )
         client.last[place] = copy.mail.number
 
     def take(self, client: Client, at: int) -> list[tuple[Box, Copy]]:
@@ -213,7 +223,17 @@ class Model:
     def _die(self, box: Box, mail: Mail) -> None:
         if box.key[0] == "r":
             key = f"{mail.key}|{box.key[2]}"
-            dead = Mail(key, self.next_number(), "dead", mail.word, mail.size, mail.is_persistent, mail.priority, 0, mail.sender)
+            dead = Mail(
+                key,
+                self.next_number(),
+                "dead",
+                mail.word,
+                mail.size,
+                mail.is_persistent,
+                mail.priority,
+                0,
+                mail.sender,
+            )
             self.route(dead, to_queue=True, to_topic=False)
 
     def close(self, client: Client, *, is_failure: bool) -> None:
@@ -279,7 +299,11 @@ class Model:
             if client.has_credit:
                 for box in client.boxes:
                     for copy in box.copies.values():
-                        if copy.state is State.READY and not self.is_lapsed(copy) and client.wants(box, copy.mail):
+                        if (
+                            copy.state is State.READY
+                            and not self.is_lapsed(copy)
+                            and client.wants(box, copy.mail)
+                        ):
                             yield client, box, copy
 
     # Restart
@@ -296,7 +320,15 @@ class Model:
     def restart(self, stored: Stored) -> None:
         self.clients = {}
         self.boxes = {
-            key: Box(key, word, 0, {m.key: Copy(m, deliveries=told[0], failures=told[1], told=told, is_suspect=True) for m, told in mails})
+            key: Box(
+                key,
+                word,
+                0,
+                {
+                    m.key: Copy(m, deliveries=told[0], failures=told[1], told=told, is_suspect=True)
+                    for m, told in mails
+                },
+            )
             for key, (word, mails) in stored.boxes.items()
         }
         self.retained = {address: list(mails) for address, mails in stored.retained.items()}
@@ -304,5 +336,6 @@ class Model:
 
 @dataclass(frozen=True)
 class Stored:
-    boxes: dict[Key, tuple[str, list[tuple[Mail, tuple[int, int]]]]]  # word, and what is in it with its counts
+    # word, and what is in it with its counts
+    boxes: dict[Key, tuple[str, list[tuple[Mail, tuple[int, int]]]]]
     retained: dict[str, list[Mail]]

@@ -45,7 +45,9 @@ class Life:
         self.commit()
         return Life(*self.rules, store=self.store, epoch=self.engine.epoch + 1)
 
-    def send(self, name: str, body: bytes = b"1", kind: int = ANYCAST, *, retain: str = "", queue: str = "") -> None:
+    def send(
+        self, name: str, body: bytes = b"1", kind: int = ANYCAST, *, retain: str = "", queue: str = ""
+    ) -> None:
         headers = {"destination": name} | ({"retain": retain} if retain else {})
         run = Run(Shape(headers), [body], routing=kind, sender=7, queue=queue)
         self.engine.publish(self.engine.address(name, kind), run)
@@ -55,7 +57,9 @@ class Life:
         if kind == ANYCAST:
             subscribers.to_queue(self.engine, consumer, Destination(name, name, ANYCAST))
         else:
-            subscribers.to_topic(self.engine, consumer, Destination(name, name, MULTICAST), subscribers.Plain())
+            subscribers.to_topic(
+                self.engine, consumer, Destination(name, name, MULTICAST), subscribers.Plain()
+            )
         subscribers.start(consumer)
         return consumer
 
@@ -64,7 +68,11 @@ class Life:
 
 
 def got(consumer: Consumer) -> list[bytes]:
-    return [output.run.bodies[at - output.run.first] for output in consumer.outbox for at in range(output.first, output.stop)]
+    return [
+        output.run.bodies[at - output.run.first]
+        for output in consumer.outbox
+        for at in range(output.first, output.stop)
+    ]
 
 
 def rule(match: str = "#", **keys: object) -> AddressSetting:
@@ -151,7 +159,9 @@ def test_what_is_forgotten_lies_below_all_that_comes(monkeypatch: pytest.MonkeyP
 def test_a_transaction_brings_an_address_back() -> None:
     life = Life()
     consumer, transaction = life.listen("q"), Transaction("t")
-    transaction.sends.append((life.engine.addresses["q"], Run(Shape({"destination": "q"}), [b"1"], routing=ANYCAST)))
+    transaction.sends.append(
+        (life.engine.addresses["q"], Run(Shape({"destination": "q"}), [b"1"], routing=ANYCAST))
+    )
     life.leave(consumer)
     assert "q" not in life.engine.addresses
     life.engine.commit(transaction)
@@ -161,7 +171,9 @@ def test_a_transaction_brings_an_address_back() -> None:
 def test_a_durable_subscription_that_nobody_comes_back_to_goes_after_days() -> None:
     def subscribe() -> Consumer:
         consumer = Consumer("d", AckMode.INDIVIDUAL, session=1)
-        durables.to_durable(life.engine, consumer, DurableSubscription("client", "d", "t", None, no_local=False))
+        durables.to_durable(
+            life.engine, consumer, DurableSubscription("client", "d", "t", None, no_local=False)
+        )
         return consumer
 
     life = Life(rule(offline_durable_subscription_timeout=2 * DAY))
@@ -243,7 +255,10 @@ def test_a_divert_in_a_circle_ends() -> None:
     life.engine.add_divert("a", Divert("there", "b", None, exclusive=False))
     life.engine.add_divert("b", Divert("back", "a", None, exclusive=False))
     life.send("a")
-    assert {name: address.anycast[name].backlog.count for name, address in life.engine.addresses.items()} == {"a": 2, "b": 1}
+    assert {name: address.anycast[name].backlog.count for name, address in life.engine.addresses.items()} == {
+        "a": 2,
+        "b": 1,
+    }
 
 
 def test_a_kind_that_may_not_be_added() -> None:

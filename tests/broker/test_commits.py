@@ -90,7 +90,11 @@ def test_it_is_gone_from_every_subscription() -> None:
     world.ack(slow, out[0])
     answered(world, "t", b"c", routing=MULTICAST)
     world.on_durable(world.consumer("durable"), "d", "t")
-    assert [(got.consumer, got.body) for got in world.settle()] == [("slow", b"c"), ("fast", b"c"), ("durable", b"c")]
+    assert [(got.consumer, got.body) for got in world.settle()] == [
+        ("slow", b"c"),
+        ("fast", b"c"),
+        ("durable", b"c"),
+    ]
 
 
 def test_scheduled_and_paged_messages_are_withdrawn_too() -> None:
@@ -390,12 +394,17 @@ def test_in_trouble_a_duplicate_of_what_is_stored_is_confirmed() -> None:
     world = World(AddressSetting(match="block", disk_full_policy=DiskFullPolicy.BLOCK))
     first = answered(world, "q", b"a", _AMQ_DUPL_ID="7")
     answered(world, "block", b"on its way", _AMQ_DUPL_ID="8")
-    assert world.engine.publish(world.address("q"), Run(first.shape, [b"a"], routing=ANYCAST), is_answered=True), "not stored yet"
+    assert world.engine.publish(
+        world.address("q"), Run(first.shape, [b"a"], routing=ANYCAST), is_answered=True
+    ), "not stored yet"
     world.commit()
     answered(world, "block", b"on its way, too", _AMQ_DUPL_ID="9")
     refuse(world)
     world.engine.trouble = TROUBLE
-    assert world.engine.publish(world.address("q"), Run(first.shape, [b"a"], routing=ANYCAST), is_answered=True) is False
+    assert (
+        world.engine.publish(world.address("q"), Run(first.shape, [b"a"], routing=ANYCAST), is_answered=True)
+        is False
+    )
     transaction = Transaction("t")
     transaction.sends.append((world.address("q"), Run(first.shape, [b"a"], routing=ANYCAST)))
     assert world.engine.commit(transaction, is_answered=True) is False
@@ -407,7 +416,10 @@ def test_in_trouble_a_duplicate_of_what_is_stored_is_confirmed() -> None:
     assert drained(world, "block") == [b"on its way", b"on its way, too"]
     after = world.restart()
     after.engine.trouble = TROUBLE
-    assert after.engine.publish(after.address("q"), Run(first.shape, [b"a"], routing=ANYCAST), is_answered=True) is False
+    assert (
+        after.engine.publish(after.address("q"), Run(first.shape, [b"a"], routing=ANYCAST), is_answered=True)
+        is False
+    )
 
 
 def test_in_trouble_a_transaction_is_aborted_whole() -> None:
@@ -419,7 +431,10 @@ def test_in_trouble_a_transaction_is_aborted_whole() -> None:
     world.engine.trouble = TROUBLE
     transaction = Transaction("t")
     world.hold(transaction, consumer, out[0])
-    transaction.sends += [(world.address("q"), run_of("q", b"b")), (world.address("r"), run_of("r", b"c", persistent=False))]
+    transaction.sends += [
+        (world.address("q"), run_of("q", b"b")),
+        (world.address("r"), run_of("r", b"c", persistent=False)),
+    ]
     with pytest.raises(Refused):
         world.engine.commit(transaction, is_answered=True)
     assert world.bodies() == []

@@ -18,8 +18,12 @@ def bodies(found: list[Got]) -> str:
     return b"".join(got.body for got in found).decode()
 
 
-def ready(world: World, name: str, *, priority: int = 0, is_exclusive: bool = False, prefetch: int = -1) -> Consumer:
-    consumer = Consumer(name, AckMode.INDIVIDUAL, session=1, prefetch=prefetch, priority=priority, is_exclusive=is_exclusive)
+def ready(
+    world: World, name: str, *, priority: int = 0, is_exclusive: bool = False, prefetch: int = -1
+) -> Consumer:
+    consumer = Consumer(
+        name, AckMode.INDIVIDUAL, session=1, prefetch=prefetch, priority=priority, is_exclusive=is_exclusive
+    )
     return world.on_queue(consumer, "q")
 
 
@@ -29,7 +33,10 @@ def send(world: World, text: str, **headers: str) -> None:
 
 
 def by_consumer(found: list[Got]) -> dict[str, str]:
-    return {name: bodies([got for got in found if got.consumer == name]) for name in {got.consumer for got in found}}
+    return {
+        name: bodies([got for got in found if got.consumer == name])
+        for name in {got.consumer for got in found}
+    }
 
 
 @pytest.mark.parametrize(
@@ -46,8 +53,16 @@ def by_consumer(found: list[Got]) -> dict[str, str]:
         ({"default_exclusive_queue": True}, QueueTable(name="q"), Rules(is_exclusive=True)),
         ({"default_purge_on_no_consumers": True}, None, Rules(is_purged=True)),
         ({"default_non_destructive": True}, None, Rules(is_non_destructive=True)),
-        ({"default_group_first_key": "first", "default_group_buckets": 4}, None, Rules(group_first_key="first", group_buckets=4)),
-        ({"default_max_consumers": 3}, QueueTable(name="q", enabled=False), Rules(is_enabled=False, max_consumers=3)),
+        (
+            {"default_group_first_key": "first", "default_group_buckets": 4},
+            None,
+            Rules(group_first_key="first", group_buckets=4),
+        ),
+        (
+            {"default_max_consumers": 3},
+            QueueTable(name="q", enabled=False),
+            Rules(is_enabled=False, max_consumers=3),
+        ),
     ],
 )
 def test_rules(settings: dict[str, object], table: QueueTable | None, expected: Rules) -> None:
@@ -300,7 +315,9 @@ def test_dispatch_waits_for_consumers() -> None:
 
 
 def test_dispatch_waits_no_longer_than_the_delay() -> None:
-    world = World(AddressSetting(match="q", default_consumers_before_dispatch=2, default_delay_before_dispatch=500))
+    world = World(
+        AddressSetting(match="q", default_consumers_before_dispatch=2, default_delay_before_dispatch=500)
+    )
     send(world, "1")
     first = ready(world, "a")
     world.tick(400)

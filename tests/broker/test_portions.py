@@ -21,13 +21,22 @@ MANY = 600
 PORTION = 40 * MESSAGE  # steps of one turn
 
 
-def filled(world: World, name: str = "q", *, count: int = MANY, expires: int = 0, headers: dict[str, str] | None = None) -> None:
+def filled(
+    world: World,
+    name: str = "q",
+    *,
+    count: int = MANY,
+    expires: int = 0,
+    headers: dict[str, str] | None = None,
+) -> None:
     """A queue with so many messages, each of them a run of its own."""
     for number in range(count):
         world.send(name, b"%d" % number, expires=expires, headers=headers)
 
 
-def most_of_a_turn(world: World, count: Callable[[], int], *, meanwhile: Callable[[], object] = lambda: None) -> int:
+def most_of_a_turn(
+    world: World, count: Callable[[], int], *, meanwhile: Callable[[], object] = lambda: None
+) -> int:
     """The most by which a figure changes in one of the turns that follow, until nothing is left to do."""
     before, most = count(), 0
     while world.engine.dispatch_rest(lambda: False):
@@ -119,7 +128,11 @@ def test_messages_that_are_due_together_come_in_portions_and_in_order(wait: str)
     assert world.bodies() == []
     most = most_of_a_turn(world, lambda: queue.waits.count)
     assert 0 < most <= PORTION // MESSAGE + STEP
-    assert [got.body for got in world.settle()] == [b"first", *[b"%d" % number for number in range(MANY)], b"new"]
+    assert [got.body for got in world.settle()] == [
+        b"first",
+        *[b"%d" % number for number in range(MANY)],
+        b"new",
+    ]
 
 
 def test_a_queue_that_goes_while_its_messages_come_due_leaves_nothing_behind() -> None:
@@ -247,7 +260,10 @@ def test_a_queue_that_is_purged_without_consumers_is_so_in_portions() -> None:
 
 @pytest.mark.parametrize("how", ["dropped", "dropped while it is purged", "left"])
 def test_a_queue_that_goes_is_gone_at_once_and_its_memory_in_portions(how: str) -> None:
-    world = World(AddressSetting(match="q", auto_delete_queues=True, auto_delete_queues_message_count=-1), portion=PORTION)
+    world = World(
+        AddressSetting(match="q", auto_delete_queues=True, auto_delete_queues_message_count=-1),
+        portion=PORTION,
+    )
     filled(world)
     world.send("q", b"later", headers={"AMQ_SCHEDULED_DELAY": "1000"})
     memory, old = world.engine.memory, world.queue("q")
@@ -286,7 +302,9 @@ def test_an_address_goes_with_its_queues_in_portions() -> None:
         world.on_topic(world.consumer(f"c{number}"), "t")
     address, ended = world.address("t"), list[str]()
     world.engine.work.begin()
-    world.engine.later.take(object(), transactions.dropping(world.engine, address, lambda: ended.append("done")))
+    world.engine.later.take(
+        object(), transactions.dropping(world.engine, address, lambda: ended.append("done"))
+    )
     assert len(address.topics) > MANY // 2
     assert address.is_blocked
     assert not ended
@@ -338,7 +356,11 @@ def test_a_crash_half_way_loses_nothing_and_doubles_nothing(sort: str) -> None:
     world.commit()
     world.engine.work.begin()
     to = "q" if sort == "redrive" else "other"
-    going = Redrive(world.engine, world.queue("dead")) if sort == "redrive" else Move(world.engine, world.queue("dead"), to)
+    going = (
+        Redrive(world.engine, world.queue("dead"))
+        if sort == "redrive"
+        else Move(world.engine, world.queue("dead"), to)
+    )
     world.engine.dispatch_rest(lambda: False)
     world.commit()
     gone = going.count

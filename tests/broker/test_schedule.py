@@ -152,7 +152,9 @@ def drained(world: World) -> list[Got]:
 @pytest.mark.parametrize("kind", ["anycast", "durable", "topic"])
 @pytest.mark.parametrize("persistent", [True, False])
 @pytest.mark.parametrize("committed", ["at once", "now and then", "late"])
-def test_they_come_in_order_of_time_although_memory_has_only_their_places(kind: str, committed: str, *, persistent: bool) -> None:
+def test_they_come_in_order_of_time_although_memory_has_only_their_places(
+    kind: str, committed: str, *, persistent: bool
+) -> None:
     world, random = World(page_size=10 * SIZE, chunk_bytes=5 * SIZE), Random(1)
     if kind == "anycast":
         world.on_queue(world.consumer(), "q")
@@ -163,7 +165,9 @@ def test_they_come_in_order_of_time_although_memory_has_only_their_places(kind: 
     times = random.sample(range(1, 1000), 100)
     for time in times:
         routing = 1 if kind == "anycast" else MULTICAST
-        world.send("q", b"%03d" % time + bytes(SIZE), headers=at(time), persistent=persistent, routing=routing)
+        world.send(
+            "q", b"%03d" % time + bytes(SIZE), headers=at(time), persistent=persistent, routing=routing
+        )
         if committed == "at once" or (committed == "now and then" and not random.randrange(10)):
             world.commit()
     (queue,) = world.engine.queues.values()
@@ -243,7 +247,9 @@ def test_a_purge_takes_them_too() -> None:
 
 @pytest.mark.usefixtures("little")
 def test_they_expire_in_the_log_too() -> None:
-    world = World(AddressSetting(match="q", expiry_address="expired"), page_size=10 * SIZE, chunk_bytes=5 * SIZE)
+    world = World(
+        AddressSetting(match="q", expiry_address="expired"), page_size=10 * SIZE, chunk_bytes=5 * SIZE
+    )
     for number in range(40):
         world.send("q", bytes(SIZE), headers=at(1000 + number), expires=NOW + 500)
     world.commit()
@@ -288,7 +294,9 @@ def test_what_waits_counts_as_memory() -> None:
 
 @pytest.mark.usefixtures("little")
 def test_the_last_value_of_a_key_counts_when_it_is_due() -> None:
-    world = World(AddressSetting(match="q", default_last_value_key="k"), page_size=10 * SIZE, chunk_bytes=5 * SIZE)
+    world = World(
+        AddressSetting(match="q", default_last_value_key="k"), page_size=10 * SIZE, chunk_bytes=5 * SIZE
+    )
     for number in range(30):
         world.send("q", b"%02d" % number + bytes(SIZE), headers={"k": str(number % 3), **at(10 + number)})
     world.commit()
@@ -339,7 +347,9 @@ def test_what_the_log_alone_has_comes_before_what_was_to_wait_longer() -> None:
 
 
 @pytest.mark.parametrize("has_room", [True, False])
-def test_readers_of_a_log_get_them_in_the_order_of_their_times_although_they_were_stored_late(*, has_room: bool) -> None:
+def test_readers_of_a_log_get_them_in_the_order_of_their_times_although_they_were_stored_late(
+    *, has_room: bool
+) -> None:
     """The second one is shown when its time is over, and the first one is not awake yet, or lies in the log alone."""
     world = World(AddressSetting(match="t", retention_messages=100))
     world.commits_itself = False

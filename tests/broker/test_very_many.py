@@ -44,7 +44,9 @@ def lines(act: Callable[[], object]) -> int:
     return count
 
 
-def sent(world: World, destination: str, routing: int, queue: str = "", *, sender: int = 0, body: bytes = b"x") -> Run:
+def sent(
+    world: World, destination: str, routing: int, queue: str = "", *, sender: int = 0, body: bytes = b"x"
+) -> Run:
     run = Run(Shape({"destination": destination}), [body], routing=routing, queue=queue, sender=sender)
     world.engine.publish(world.engine.addresses[destination], run)
     return run
@@ -75,7 +77,9 @@ def own(world: World, count: int) -> None:
 
 
 @pytest.mark.parametrize("subscribe", [plain, durable, with_a_selector])
-def test_a_send_does_not_walk_through_the_subscriptions_of_its_topic(subscribe: Callable[[World, int], None]) -> None:
+def test_a_send_does_not_walk_through_the_subscriptions_of_its_topic(
+    subscribe: Callable[[World, int], None],
+) -> None:
     found = {}
     for count in (FEW, MANY):
         world = World()
@@ -99,7 +103,9 @@ def test_those_that_want_nothing_of_their_own_are_left_out_in_their_turn() -> No
 
 def test_what_costs_too_much_to_ask_at_once_is_put_off_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     put_off: list[Queue] = []
-    monkeypatch.setattr(fanout.paging, "put_off", lambda queue, run: (put_off.append(queue), paging_put_off(queue, run))[1])
+    monkeypatch.setattr(
+        fanout.paging, "put_off", lambda queue, run: (put_off.append(queue), paging_put_off(queue, run))[1]
+    )
     world = World(portion=1000)
     for number in range(MANY):
         world.on_topic(world.consumer(str(number), AckMode.AUTO, selector=f"k = {number} OR k IS NULL"), "t")
@@ -117,7 +123,9 @@ paging_put_off = paging.put_off
 
 
 @pytest.mark.parametrize("is_durable", [False, True])
-def test_a_queue_that_reads_the_log_finds_all_of_it_once(is_durable: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_queue_that_reads_the_log_finds_all_of_it_once(
+    is_durable: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Some have no room, and go on reading while later messages wait for their turn."""
     monkeypatch.setattr(fanout, "MANY", 2)
     monkeypatch.setattr(fanout, "AT_ONCE", 1)
@@ -168,7 +176,9 @@ def test_a_send_to_one_of_very_many_queues_does_not_tell_the_others(kind: int) -
         sent(world, "a", kind, "q7")
         found[count] = lines(lambda world=world: sent(world, "a", kind, "q7"))  # type: ignore[misc]
         world.settle()
-        assert all(queue.cursor.position == 2 for queue in world.engine.queues.values() if queue.name != "q7"), "they are told in steps"
+        assert all(
+            queue.cursor.position == 2 for queue in world.engine.queues.values() if queue.name != "q7"
+        ), "they are told in steps"
     assert found[MANY] < found[FEW] + 50, found
 
 
@@ -205,9 +215,13 @@ def test_each_message_goes_to_the_next_of_very_many_anycast_queues(size: int) ->
         world = World()
         queues(world, count)
         address = world.engine.addresses["a"]
-        runs = [Run(Shape({"destination": "a"}), [b"%d" % number for number in range(size)]) for _ in range(3)]
+        runs = [
+            Run(Shape({"destination": "a"}), [b"%d" % number for number in range(size)]) for _ in range(3)
+        ]
         world.engine.publish(address, runs[0])
-        found[count] = lines(lambda world=world, runs=runs: world.engine.publish(world.engine.addresses["a"], runs[1]))  # type: ignore[misc]
+        found[count] = lines(
+            lambda world=world, runs=runs: world.engine.publish(world.engine.addresses["a"], runs[1])
+        )  # type: ignore[misc]
         world.engine.publish(address, runs[2])
         waiting = [queue for queue in world.engine.queues.values() if queue.count]
         assert len(waiting) == 3 * size
@@ -220,7 +234,10 @@ def test_very_many_queues_get_each_message_once_over_a_restart() -> None:
     world = World()
     queues(world, fanout.FEW + 6)
     for number in range(3):
-        world.engine.publish(world.engine.addresses["a"], Run(Shape({"destination": "a"}), [b"%d.%d" % (number, at) for at in range(50)]))
+        world.engine.publish(
+            world.engine.addresses["a"],
+            Run(Shape({"destination": "a"}), [b"%d.%d" % (number, at) for at in range(50)]),
+        )
     world.commit()
     world = world.restart()
     found = []
@@ -235,7 +252,9 @@ def test_very_many_queues_get_each_message_once_over_a_restart() -> None:
 
 def crowded(count: int) -> tuple[World, list[Consumer]]:
     """A queue that reads the log, each of whose consumers has a message and credit for another."""
-    world = World(AddressSetting(match="q", max_read_page_messages=count, max_size_bytes=1000, page_size_bytes=1000))
+    world = World(
+        AddressSetting(match="q", max_read_page_messages=count, max_size_bytes=1000, page_size_bytes=1000)
+    )
     consumers = [world.on_queue(world.consumer(str(number), prefetch=2), "q") for number in range(count)]
     for _ in range(3 * count + 20):
         sent(world, "q", ANYCAST, body=b"x" * 20)
@@ -264,7 +283,10 @@ def test_a_paged_queue_does_not_walk_through_its_consumers() -> None:
 
 
 def test_a_paged_queue_gives_to_who_has_nothing_although_others_have_too_much() -> None:
-    world = World(AddressSetting(match="q", max_read_page_messages=10, max_size_bytes=200, page_size_bytes=200), chunk_bytes=100)
+    world = World(
+        AddressSetting(match="q", max_read_page_messages=10, max_size_bytes=200, page_size_bytes=200),
+        chunk_bytes=100,
+    )
     world.engine.anycast_queue(world.address("q", ANYCAST))
     for number in range(40):
         sent(world, "q", ANYCAST, body=b"%02d" % number * 10)
@@ -281,7 +303,10 @@ def test_a_paged_queue_gives_to_who_has_nothing_although_others_have_too_much() 
 
 def test_a_queue_goes_on_when_a_transaction_has_acknowledged_what_its_consumer_had() -> None:
     """Who holds messages in a transaction has room for others."""
-    world = World(AddressSetting(match="q", max_size_bytes=200, page_size_bytes=100, max_read_page_bytes=100), chunk_bytes=100)
+    world = World(
+        AddressSetting(match="q", max_size_bytes=200, page_size_bytes=100, max_read_page_bytes=100),
+        chunk_bytes=100,
+    )
     world.engine.anycast_queue(world.address("q", ANYCAST))
     for number in range(40):
         sent(world, "q", ANYCAST, body=b"%02d" % number * 10)
@@ -306,7 +331,9 @@ def laned(selectors: int) -> tuple[World, list[Consumer], list[Any]]:
     for number in range(1, 1 << selectors):
         headers = {name: "1" for at, name in enumerate(names) if number >> at & 1}
         world.send("q", b"%d" % number, headers=headers)
-    consumers = [world.on_queue(world.consumer(name, prefetch=1, selector=f"{name} = '1'"), "q") for name in names]
+    consumers = [
+        world.on_queue(world.consumer(name, prefetch=1, selector=f"{name} = '1'"), "q") for name in names
+    ]
     got = world.settle()
     assert len(got) == selectors
     assert len(world.queue("q").backlog.by_lane) > (1 << selectors) - selectors - 2
@@ -407,7 +434,9 @@ def test_a_window_is_given_back_in_steps_and_nothing_is_lost_or_doubled() -> Non
     assert queue.count == 0
     world.commit()
     world.on_queue(world.consumer("c", AckMode.AUTO), "q")
-    assert [got.body for _ in range(30) for got in world.settle()] == [b"%d" % number for number in range(2001)]
+    assert [got.body for _ in range(30) for got in world.settle()] == [
+        b"%d" % number for number in range(2001)
+    ]
 
 
 @pytest.mark.parametrize("turns", [1, 3, 8])
@@ -457,7 +486,9 @@ def test_what_a_named_reader_had_in_memory_goes_in_steps() -> None:
     filled(world, 3000)
     world.commit()
     consumer = world.consumer("r", prefetch=1)
-    readers.to_named_reader(world.engine, consumer, world.engine.addresses["q"], readers.Reader("", "", "r"), 0)
+    readers.to_named_reader(
+        world.engine, consumer, world.engine.addresses["q"], readers.Reader("", "", "r"), 0
+    )
     subscribers.start(consumer)
     world.settle()
     memory = world.engine.memory
@@ -476,7 +507,9 @@ def test_whose_reader_it_is_that_goes_is_found_without_a_look_at_all_addresses()
             world.address(f"a.{number}")
         reader = readers.Reader("", "c", "n")
         for name in ("a.3", "a.7"):
-            readers.to_named_reader(world.engine, world.consumer(name, AckMode.INDIVIDUAL), world.address(name), reader, 0)
+            readers.to_named_reader(
+                world.engine, world.consumer(name, AckMode.INDIVIDUAL), world.address(name), reader, 0
+            )
         found[count] = lines(lambda world=world, reader=reader: readers.found_of(world.engine, reader))  # type: ignore[misc]
         there = readers.found_of(world.engine, reader)
         assert [queue.address.name for queue in there] == ["a.3", "a.7"]
@@ -486,15 +519,21 @@ def test_whose_reader_it_is_that_goes_is_found_without_a_look_at_all_addresses()
     assert found[MANY] == found[FEW]
 
 
-def test_selectors_of_rings_that_cost_too_much_to_ask_at_once_are_asked_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_selectors_of_rings_that_cost_too_much_to_ask_at_once_are_asked_in_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     asked: list[int] = []
     wanted = fanout.wanted
-    monkeypatch.setattr(fanout, "wanted", lambda *given, queue: (asked.append(queue), wanted(*given, queue=queue))[1])
+    monkeypatch.setattr(
+        fanout, "wanted", lambda *given, queue: (asked.append(queue), wanted(*given, queue=queue))[1]
+    )
     world = World(AddressSetting(match="t", default_ring_size=3), portion=1000)
     count = fanout.MANY // 2
     terms = " OR ".join([f"k * {number} > 1000" for number in range(1, 60)])
     for number in range(count):
-        world.on_topic(world.consumer(str(number), AckMode.AUTO, selector=f"{terms} OR k = {number} OR k IS NULL"), "t")
+        world.on_topic(
+            world.consumer(str(number), AckMode.AUTO, selector=f"{terms} OR k = {number} OR k IS NULL"), "t"
+        )
     sent(world, "t", MULTICAST)
     assert len(asked) == 0
     most, before = 0, 0

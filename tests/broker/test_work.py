@@ -64,7 +64,10 @@ def test_a_selector_is_asked_once_about_each_message_that_waits(asked: list[str]
     """Whoever comes or goes beside it: what was asked is remembered."""
     world = World()
     send(world, 3000)
-    consumers = [world.on_queue(world.consumer(f"c{n}", AckMode.AUTO, selector=f"n = {n * 100}"), "q") for n in range(10)]
+    consumers = [
+        world.on_queue(world.consumer(f"c{n}", AckMode.AUTO, selector=f"n = {n * 100}"), "q")
+        for n in range(10)
+    ]
     got, most = turns(world)
     assert sorted(int(one.body) for one in got) == [n * 100 for n in range(10)]
     assert len(asked) <= 10 * 3000
@@ -112,7 +115,9 @@ def test_selectors_that_cost_more_than_a_turn_are_asked_later(asked: list[str], 
     world = World(portion=500)
     terms = " OR ".join(f"h{term} = 'x'" for term in range(100))
     for number in range(20):
-        consumer = world.consumer(f"c{number}", AckMode.AUTO, selector=f"n = {number} OR {terms}", session=number)
+        consumer = world.consumer(
+            f"c{number}", AckMode.AUTO, selector=f"n = {number} OR {terms}", session=number
+        )
         if is_durable:
             world.on_durable(consumer, f"d{number}", "t")
         else:
@@ -122,7 +127,9 @@ def test_selectors_that_cost_more_than_a_turn_are_asked_later(asked: list[str], 
         world.send_to_topic("t", b"%d" % number, headers={"n": str(number)})
     assert not asked
     got, most = turns(world)
-    assert sorted((one.consumer, int(one.body)) for one in got) == sorted((f"c{number}", number) for number in range(20))
+    assert sorted((one.consumer, int(one.body)) for one in got) == sorted(
+        (f"c{number}", number) for number in range(20)
+    )
     assert len(asked) == 20 * 20
     assert most < 3 * 500
     if is_durable:
@@ -213,7 +220,10 @@ def test_one_message_for_thousands_of_selectors_is_asked_about_in_many_turns(ask
 
 def test_who_comes_while_a_message_is_asked_about_is_asked_too(asked: list[str]) -> None:
     world = World(portion=500)
-    consumers = [world.on_queue(world.consumer(f"c{n}", AckMode.AUTO, selector=text), "q") for n, text in enumerate(conditions(200))]
+    consumers = [
+        world.on_queue(world.consumer(f"c{n}", AckMode.AUTO, selector=text), "q")
+        for n, text in enumerate(conditions(200))
+    ]
     world.send("q", b"it", headers={"n": "x"})
     for _ in range(3):
         world.engine.dispatch_rest(lambda: False)
@@ -243,7 +253,10 @@ def test_a_search_of_the_log_asks_about_a_message_in_many_turns(asked: list[str]
 def test_lanes_that_are_empty_are_forgotten() -> None:
     """Each of these messages is taken by others than all before it."""
     world = World()
-    consumers = [world.on_queue(world.consumer(f"c{n}", AckMode.AUTO, selector=f"b{n} = 1 OR z = {n}"), "q") for n in range(11)]
+    consumers = [
+        world.on_queue(world.consumer(f"c{n}", AckMode.AUTO, selector=f"b{n} = 1 OR z = {n}"), "q")
+        for n in range(11)
+    ]
     for number in range(1, 2000):
         world.send("q", b"", headers={f"b{bit}": "1" for bit in range(11) if number >> bit & 1})
         if number % 100 == 0:
@@ -262,7 +275,9 @@ def test_many_xpaths_and_many_messages_are_asked_in_many_turns(asked: list[str],
     """What an XPATH costs shows when it is asked; what is too much for one turn waits for others, in order."""
     world = World(portion=2000)
     for number in range(6):
-        consumer = world.consumer(f"c{number}", AckMode.AUTO, selector=f"XPATH 'count(//a[.//a]) > {number}'", session=number)
+        consumer = world.consumer(
+            f"c{number}", AckMode.AUTO, selector=f"XPATH 'count(//a[.//a]) > {number}'", session=number
+        )
         if kind == "durable":
             world.on_durable(consumer, f"d{number}", "t")
         elif kind == "stream":
@@ -291,7 +306,9 @@ def test_of_many_xpaths_no_more_are_asked_in_one_turn_than_have_room_in_its_port
     world = World(portion=2000)
     body = b"<r>" + b"<a>1</a>" * 100 + b"</r>"
     for number in range(20):
-        consumer = world.consumer(f"c{number}", AckMode.AUTO, selector=f"XPATH '//a[. > {-number}]'", session=number)
+        consumer = world.consumer(
+            f"c{number}", AckMode.AUTO, selector=f"XPATH '//a[. > {-number}]'", session=number
+        )
         if kind == "durable":
             world.on_durable(consumer, f"d{number}", "t")
         elif kind == "topic":

@@ -27,7 +27,8 @@ from stompbox.store.chunks import decode
 from stompbox.store.memory import MemoryStore
 
 NOW = 1_000_000
-STAYING = AddressSettings(auto_delete_queues=False, auto_delete_addresses=False)  # what tests made does not go by itself
+# what tests made does not go by itself
+STAYING = AddressSettings(auto_delete_queues=False, auto_delete_addresses=False)
 
 
 class Got(NamedTuple):
@@ -46,9 +47,18 @@ def settings(*rules: AddressSetting) -> AddressSettingsTable:
     return AddressSettingsTable(rules, STAYING)
 
 
-def run_of(destination: str, *bodies: bytes, persistent: bool | None = None, priority: int = DEFAULT_PRIORITY, expires: int = 0) -> Run:
+def run_of(
+    destination: str,
+    *bodies: bytes,
+    persistent: bool | None = None,
+    priority: int = DEFAULT_PRIORITY,
+    expires: int = 0,
+) -> Run:
     """Messages of one shape without headers of their own."""
-    return Run(Shape({"destination": destination}, persistent=persistent, priority=priority, expires=expires), list(bodies))
+    return Run(
+        Shape({"destination": destination}, persistent=persistent, priority=priority, expires=expires),
+        list(bodies),
+    )
 
 
 class World:
@@ -103,13 +113,19 @@ class World:
         """One run to an address."""
         holes = holes or {}
         shape = Shape(
-            {"destination": name, **(headers or {})}, holes=tuple(holes), persistent=persistent, priority=priority, expires=expires
+            {"destination": name, **(headers or {})},
+            holes=tuple(holes),
+            persistent=persistent,
+            priority=priority,
+            expires=expires,
         )
         run = Run(shape, list(bodies), tuple(holes.values()), routing=routing, sender=sender)
         self.engine.publish(self.address(name, routing), run)
         return run
 
-    def send_to_topic(self, name: str, *bodies: bytes, headers: dict[str, str] | None = None, sender: int = 0) -> Run:
+    def send_to_topic(
+        self, name: str, *bodies: bytes, headers: dict[str, str] | None = None, sender: int = 0
+    ) -> Run:
         return self.send(name, *bodies, routing=MULTICAST, headers=headers, sender=sender)
 
     def address(self, name: str, routing: int = 0) -> Address:
@@ -149,7 +165,9 @@ class World:
         return consumer
 
     def on_durable(self, consumer: Consumer, name: str, pattern: str, *, no_local: bool = False) -> Consumer:
-        durables.to_durable(self.engine, consumer, DurableSubscription("client", name, pattern, consumer.selector, no_local))
+        durables.to_durable(
+            self.engine, consumer, DurableSubscription("client", name, pattern, consumer.selector, no_local)
+        )
         subscribers.start(consumer)
         return consumer
 
@@ -169,7 +187,9 @@ class World:
                 for offset in range(output.first, output.stop):
                     at = offset - run.first
                     queue, again, deliveries = output.binding.queue, output.is_redelivered, output.deliveries
-                    found.append(Got(consumer.name, queue, offset, run.bodies[at], again, deliveries, run.headers(at)))
+                    found.append(
+                        Got(consumer.name, queue, offset, run.bodies[at], again, deliveries, run.headers(at))
+                    )
             consumer.outbox.clear()
         return found
 

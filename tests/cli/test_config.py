@@ -36,7 +36,11 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
 
 def test_a_good_configuration_is_good(run: Run) -> None:
-    assert run("check") == (0, "good: tcp://127.0.0.1:61613; no users, so anyone from this machine; 0 warnings\n", "")
+    assert run("check") == (
+        0,
+        "good: tcp://127.0.0.1:61613; no users, so anyone from this machine; 0 warnings\n",
+        "",
+    )
 
 
 def test_warnings_go_to_stderr(run: Run) -> None:
@@ -69,8 +73,14 @@ def test_a_bad_configuration_is_one_line_and_code_2(run: Run, command: str, text
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ('[[address]]\nname = "a"\n[[address.queue]]\nname = "q"\nfilter = "a ="\n', "x.toml:5: address[0].queue[0].filter: sel"),
-        ('[[divert]]\nname = "d"\naddress = "a"\nforwarding-address = "b"\nfilter = "("\n', "x.toml:5: divert[0].filter: selector, "),
+        (
+            '[[address]]\nname = "a"\n[[address.queue]]\nname = "q"\nfilter = "a ="\n',
+            "x.toml:5: address[0].queue[0].filter: sel",
+        ),
+        (
+            '[[divert]]\nname = "d"\naddress = "a"\nforwarding-address = "b"\nfilter = "("\n',
+            "x.toml:5: divert[0].filter: selector, ",
+        ),
         (
             '[[virtual-host]]\nname = "h"\n[[virtual-host.divert]]\nname = "d"\naddress = "a"\nforwarding-address = "b"\nfilter = "("\n',
             "x.toml:7: virtual-host[0].divert[0].filter: selector, ",
@@ -79,8 +89,14 @@ def test_a_bad_configuration_is_one_line_and_code_2(run: Run, command: str, text
             '[[divert]]\nname = "d"\naddress = "a"\nforwarding-address = "b"\ntransformer = "no.such:thing"\n',
             "x.toml:5: divert[0].transformer: transformer 'no.such:thing' cannot be loaded",
         ),
-        ('[[listener]]\nurl = "tcp://127.0.0.1:0?messageTransformer=no.such:thing"\n', "x.toml:2: listener[0].url: transformer"),
-        ('[[listener]]\nurl = "ssl://127.0.0.1:0?keyStorePath=/no/such"\n', "keyStorePath '/no/such' cannot be used"),
+        (
+            '[[listener]]\nurl = "tcp://127.0.0.1:0?messageTransformer=no.such:thing"\n',
+            "x.toml:2: listener[0].url: transformer",
+        ),
+        (
+            '[[listener]]\nurl = "ssl://127.0.0.1:0?keyStorePath=/no/such"\n',
+            "keyStorePath '/no/such' cannot be used",
+        ),
         ('[admin]\nlisten = "127.0.0.1:0"\nkey-store-path = "/no/such"\n', "x.toml:3: admin.key-store-path"),
         (
             '[[user]]\nname = "a"\npassword = "$argon2xy$v=19$m=1,t=1,p=1$x$y"\n',
@@ -101,14 +117,21 @@ def test_what_a_start_would_refuse_is_refused_with_its_place(run: Run, text: str
 
 
 def test_a_missing_file_is_named(run: Run) -> None:
-    assert run("check", "--config", "gone.toml") == (2, "", "stompbox: gone.toml: cannot be read: No such file or directory\n")
+    assert run("check", "--config", "gone.toml") == (
+        2,
+        "",
+        "stompbox: gone.toml: cannot be read: No such file or directory\n",
+    )
 
 
 def test_an_open_door_is_refused_but_can_be_looked_at(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STOMPBOX_LISTEN", "tcp://0.0.0.0:61613")
     code, out, err = run("check")
     assert (code, out) == (2, "")
-    assert err.startswith("stompbox: listener tcp://0.0.0.0:61613: no users are configured") and err.count("\n") == 1
+    assert (
+        err.startswith("stompbox: listener tcp://0.0.0.0:61613: no users are configured")
+        and err.count("\n") == 1
+    )
     code, out, _ = run("show")
     assert code == 0 and 'url = "tcp://0.0.0.0:61613"' in out
 

@@ -17,12 +17,32 @@ from stompbox.cli.logs import MOST, JsonFormatter, TextFormatter, spoken
 from tests.conftest import Serve
 from tests.system.plain import Plain
 
-HOSTILE = ["\n", "\r", "\x1b[2J", "\0", "\x7f", "\x9b31m", "\x85", "\u2028", "\u2029", "\u202e", "\u2066", "\ud800", "\t", "\b", "\x0b"]
+HOSTILE = [
+    "\n",
+    "\r",
+    "\x1b[2J",
+    "\0",
+    "\x7f",
+    "\x9b31m",
+    "\x85",
+    "\u2028",
+    "\u2029",
+    "\u202e",
+    "\u2066",
+    "\ud800",
+    "\t",
+    "\b",
+    "\x0b",
+]
 
 
 def entry(form: Callable[[logging.LogRecord], str], text: str, fault: BaseException | None = None) -> str:
     info = (type(fault), fault, fault.__traceback__) if fault is not None else None
-    return form(logging.LogRecord("stompbox.connection", logging.INFO, __file__, 1, "connection %s: %s", (7, text), info))
+    return form(
+        logging.LogRecord(
+            "stompbox.connection", logging.INFO, __file__, 1, "connection %s: %s", (7, text), info
+        )
+    )
 
 
 @pytest.mark.parametrize("hostile", HOSTILE, ids=ascii)
@@ -86,14 +106,29 @@ SOURCES = Path(stompbox.__file__).parent
 def calls_with_a_code() -> list[tuple[str, bool]]:
     """(place, says it) of each call of a log whose text has a code in parentheses."""
     found = []
-    for path in [path for part in ("server", "admin", "store") for path in sorted((SOURCES / part).rglob("*.py"))]:
+    for path in [
+        path for part in ("server", "admin", "store") for path in sorted((SOURCES / part).rglob("*.py"))
+    ]:
         for node in ast.walk(ast.parse(path.read_text())):
-            is_log = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) == "log"
+            is_log = (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and ast.unparse(node.func.value) == "log"
+            )
             if not is_log or not isinstance(node, ast.Call) or not node.args:
                 continue
-            text = next((str(each.value) for each in ast.walk(node) if isinstance(each, ast.Constant) and " " in str(each.value)), "")
+            text = next(
+                (
+                    str(each.value)
+                    for each in ast.walk(node)
+                    if isinstance(each, ast.Constant) and " " in str(each.value)
+                ),
+                "",
+            )
             if re.search(r"\((%s|[a-z]+(-[a-z]+)+)\)\.?$|\(%s\)(\.|%s)", text) and "max-refusals" not in text:
-                found.append((f"{path.name}:{node.lineno}", any(keyword.arg == "extra" for keyword in node.keywords)))
+                found.append(
+                    (f"{path.name}:{node.lineno}", any(keyword.arg == "extra" for keyword in node.keywords))
+                )
     return found
 
 
@@ -124,7 +159,9 @@ def test_a_live_broker_logs_what_a_client_says_in_one_line(serve: Serve, tmp_pat
         for number in range(2):
             client.send("SEND", {"destination": f"/queue/{name}", "receipt": str(number)}, b"x")
             client.receive()
-        client.send("SUBSCRIBE", {"destination": f"/queue/{name}", "id": name, "ack": "\n\x1b", "receipt": "r"})
+        client.send(
+            "SUBSCRIBE", {"destination": f"/queue/{name}", "id": name, "ack": "\n\x1b", "receipt": "r"}
+        )
         client.receive()
     served.stop()
     text = served.log.read_text()

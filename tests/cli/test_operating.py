@@ -34,7 +34,14 @@ def stompbox(served: Served, *arguments: str, **environment: str) -> subprocess.
     """With the addresses of the broker in the environment."""
     places = {"STOMPBOX_URL": f"stomp://127.0.0.1:{served.port}", "STOMPBOX_ADMIN_URL": served.admin}
     command = [sys.executable, "-m", "stompbox", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **places, **environment})
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, **places, **environment},
+    )
 
 
 def printed(served: Served, *arguments: str) -> str:
@@ -80,7 +87,10 @@ def test_queues(served: Served) -> None:
 
 def test_frames(served: Served) -> None:
     assert printed(served, "frames", "--user", "op-alice") == "user op-alice\n"
-    assert json.loads(printed(served, "frames", "--address", "orders.#", "--json"))["frames"][1] == {"by": "address", "value": "orders.#"}
+    assert json.loads(printed(served, "frames", "--address", "orders.#", "--json"))["frames"][1] == {
+        "by": "address",
+        "value": "orders.#",
+    }
     assert printed(served, "frames", "--user", "op-alice", "--off") == "address orders.#\n"
     assert printed(served, "frames") == "address orders.#\n"
     assert printed(served, "frames", "--off") == "no frames are logged\n"
@@ -123,7 +133,11 @@ def test_purge_move_and_redrive(served: Served) -> None:
     send(served, "/queue/op.m", b"a", b"b", b"c")
     assert printed(served, "move", "op.m", "op.n", "--count", "2") == "2 messages moved from op.m to op.n\n"
     assert printed(served, "browse", "/queue/op.n") == "a\nb\n"
-    assert json.loads(printed(served, "purge", "op.m", "--json")) == {"queue": "op.m", "removed": 1, "is_estimate": False}
+    assert json.loads(printed(served, "purge", "op.m", "--json")) == {
+        "queue": "op.m",
+        "removed": 1,
+        "is_estimate": False,
+    }
     assert printed(served, "redrive", "op.n") == "0 messages sent back from op.n\n"
     assert printed(served, "purge", "op.n") == "2 messages removed from op.n\n"
 
@@ -138,7 +152,9 @@ def test_purge_move_and_redrive(served: Served) -> None:
         (("queues", "--admin", "http://127.0.0.1:port"), 2, ("--admin",)),
     ],
 )
-def test_what_goes_wrong_is_one_line_and_a_code(served: Served, arguments: tuple[str, ...], code: int, words: tuple[str, ...]) -> None:
+def test_what_goes_wrong_is_one_line_and_a_code(
+    served: Served, arguments: tuple[str, ...], code: int, words: tuple[str, ...]
+) -> None:
     done = stompbox(served, *arguments)
     assert (done.returncode, done.stdout) == (code, "")
     assert done.stderr.count("\n") == 1
@@ -148,7 +164,10 @@ def test_what_goes_wrong_is_one_line_and_a_code(served: Served, arguments: tuple
 def test_browse_makes_nothing(served: Served) -> None:
     done = stompbox(served, "browse", "/queue/op.absent")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "stompbox browse: queue '/queue/op.absent' does not exist; a browser looks, and makes none\n"
+    assert (
+        done.stderr
+        == "stompbox browse: queue '/queue/op.absent' does not exist; a browser looks, and makes none\n"
+    )
     assert json.loads(printed(served, "queues", "op.absent", "--json")) == []
 
 
@@ -192,7 +211,15 @@ def test_with_users(serve: Serve, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("ms", "text"),
-    [(0, "0 ms"), (999, "999 ms"), (1000, "1 s"), (61_000, "1 min 1 s"), (3_600_000, "1 h"), (90_061_000, "1 d 1 h"), (None, "?")],
+    [
+        (0, "0 ms"),
+        (999, "999 ms"),
+        (1000, "1 s"),
+        (61_000, "1 min 1 s"),
+        (3_600_000, "1 h"),
+        (90_061_000, "1 d 1 h"),
+        (None, "?"),
+    ],
 )
 def test_span(ms: int | None, text: str) -> None:
     assert span(ms) == text
@@ -200,7 +227,14 @@ def test_span(ms: int | None, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("cell", "text"),
-    [(1234567, "1,234,567"), ("[red]", "[red]"), ("a\x1b[2J", "a\\x1b[2J"), ("é", "é"), ("a\nb", "a\\nb"), ("\x9b", "\\x9b")],
+    [
+        (1234567, "1,234,567"),
+        ("[red]", "[red]"),
+        ("a\x1b[2J", "a\\x1b[2J"),
+        ("é", "é"),
+        ("a\nb", "a\\nb"),
+        ("\x9b", "\\x9b"),
+    ],
 )
 def test_plain(cell: object, text: str) -> None:
     assert plain(cell) == text
@@ -222,7 +256,10 @@ def test_groups_are_put_elsewhere_and_deleted(served: Served) -> None:
     send(served, "/queue/op.group", b"1", b"2")
     with Plain(served.port) as client:
         request(client, "group-open", group="op-pond", destinations="/queue/op.group", starting="latest")
-    assert printed(served, "groups", "reset", "op-pond", "--to", "earliest") == "reader group op-pond is put elsewhere on 1 addresses\n"
+    assert (
+        printed(served, "groups", "reset", "op-pond", "--to", "earliest")
+        == "reader group op-pond is put elsewhere on 1 addresses\n"
+    )
     assert json.loads(printed(served, "groups", "op-pond", "--json"))[0]["addresses"][0]["position"] == 0
     assert printed(served, "groups", "reset", "op-pond", "--to", "1", "--address", "op.group", "--json")
     assert "allowed are earliest" in stompbox(served, "groups", "reset", "op-pond", "--to", "soon").stderr

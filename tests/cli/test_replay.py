@@ -39,7 +39,15 @@ def served(serve: Serve, tmp_path: Path) -> Served:
 @pytest.fixture
 def replay(served: Served) -> Callable[..., subprocess.CompletedProcess[bytes]]:
     def call(*arguments: str) -> subprocess.CompletedProcess[bytes]:
-        command = [sys.executable, "-m", "stompbox", "replay", *arguments, "--url", f"stomp://127.0.0.1:{served.port}"]
+        command = [
+            sys.executable,
+            "-m",
+            "stompbox",
+            "replay",
+            *arguments,
+            "--url",
+            f"stomp://127.0.0.1:{served.port}",
+        ]
         return subprocess.run(command, capture_output=True, timeout=60, check=False)
 
     return call
@@ -51,7 +59,10 @@ Replay = Callable[..., subprocess.CompletedProcess[bytes]]
 def consumed(served: Served, destination: str, *bodies: bytes, **headers: str) -> None:
     """Each is sent, delivered and acknowledged, and on disk."""
     with Plain(served.port) as client:
-        client.send("SUBSCRIBE", {"destination": destination, "id": "1", "ack": "client-individual", "consumer-window-size": "-1"})
+        client.send(
+            "SUBSCRIBE",
+            {"destination": destination, "id": "1", "ack": "client-individual", "consumer-window-size": "-1"},
+        )
         for number, body in enumerate(bodies):
             client.send("SEND", {"destination": destination, "number": str(number), **headers}, body)
             client.send("ACK", {"id": client.receive().headers["ack"], "receipt": "acked"})
@@ -101,7 +112,10 @@ def test_expired_or_not_a_part_is_copied_by_offset_and_time(served: Served, repl
     ]):  # fmt: skip
         done = replay("kept.parts", f"/queue/part.{number}", *bounds)
         assert done.returncode == 0, done.stderr
-        assert b"".join([body for body, _ in waiting(served, f"/queue/part.{number}", len(expected))]) == expected, bounds
+        assert (
+            b"".join([body for body, _ in waiting(served, f"/queue/part.{number}", len(expected))])
+            == expected
+        ), bounds
 
 
 def test_an_address_can_be_replayed_into_itself(served: Served, replay: Replay) -> None:
@@ -115,7 +129,11 @@ def test_large_bodies_are_copied_too(served: Served, replay: Replay) -> None:
     consumed(served, "/queue/kept.large", b"small", body, b"small again")
     done = replay("kept.large", "/queue/large.again")
     assert done.returncode == 0, done.stderr
-    assert [found for found, _ in waiting(served, "/queue/large.again", 3)] == [b"small", body, b"small again"]
+    assert [found for found, _ in waiting(served, "/queue/large.again", 3)] == [
+        b"small",
+        body,
+        b"small again",
+    ]
 
 
 def test_a_rate_is_obeyed(served: Served, replay: Replay) -> None:
@@ -138,7 +156,9 @@ def test_a_rate_is_obeyed(served: Served, replay: Replay) -> None:
         (("kept.few", "/stream/x"), 1, b"not sent to"),
     ],
 )
-def test_wrong_use_says_what_is_wrong(served: Served, replay: Replay, arguments: tuple[str, ...], code: int, word: bytes) -> None:
+def test_wrong_use_says_what_is_wrong(
+    served: Served, replay: Replay, arguments: tuple[str, ...], code: int, word: bytes
+) -> None:
     consumed(served, "/queue/kept.few", *[b"x"] * 10)
     done = replay(*arguments)
     assert (done.returncode, word in done.stderr) == (code, True), done.stderr
@@ -152,7 +172,16 @@ def test_who_cannot_go_on_says_where_it_stopped(serve: Serve, tmp_path: Path) ->
     )
     served = serve("--data", str(tmp_path / "data"), "--no-admin")
     consumed(served, "/queue/kept.orders", *[b"x"] * 5)
-    command = [sys.executable, "-m", "stompbox", "replay", "kept.orders", "/queue/full", "--url", f"stomp://127.0.0.1:{served.port}"]
+    command = [
+        sys.executable,
+        "-m",
+        "stompbox",
+        "replay",
+        "kept.orders",
+        "/queue/full",
+        "--url",
+        f"stomp://127.0.0.1:{served.port}",
+    ]
     done = subprocess.run([*command, "--window", "1"], capture_output=True, timeout=60, check=False)
     assert done.returncode == 1
     assert b"is full (max-size-messages 2)" in done.stderr
@@ -162,4 +191,8 @@ def test_who_cannot_go_on_says_where_it_stopped(serve: Serve, tmp_path: Path) ->
     assert again.returncode == 0, again.stderr
     other = where.decode().partition("@")[0] + "@0123456789abcdef"
     refused = subprocess.run([*rest, other], capture_output=True, timeout=60, check=False)
-    assert (refused.returncode, b"is another one" in refused.stderr, b"0123456789abcdef" in refused.stderr) == (1, True, True)
+    assert (
+        refused.returncode,
+        b"is another one" in refused.stderr,
+        b"0123456789abcdef" in refused.stderr,
+    ) == (1, True, True)

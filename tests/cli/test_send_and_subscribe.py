@@ -13,7 +13,13 @@ from tests.conftest import Serve
 
 
 def stompbox(*arguments: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([sys.executable, "-m", "stompbox", *arguments], input=given, capture_output=True, timeout=60, check=False)
+    return subprocess.run(
+        [sys.executable, "-m", "stompbox", *arguments],
+        input=given,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
 
 
 @pytest.fixture
@@ -37,7 +43,10 @@ def test_lines_of_stdin_are_messages(url: str) -> None:
 
 def test_a_selector_takes_and_leaves(url: str) -> None:
     for number in ("1", "2", "3"):
-        assert stompbox("send", "/queue/cli.picked", number, "--url", url, "--header", f"n:{number}").returncode == 0
+        assert (
+            stompbox("send", "/queue/cli.picked", number, "--url", url, "--header", f"n:{number}").returncode
+            == 0
+        )
     got = stompbox("subscribe", "/queue/cli.picked", "--url", url, "--selector", "n >= 2", "--count", "2")
     rest = stompbox("subscribe", "/queue/cli.picked", "--url", url, "--count", "1")
     assert (got.stdout, rest.stdout) == (b"2\n3\n", b"1\n")
@@ -51,7 +60,11 @@ def test_subscribe_ends_when_nothing_comes(url: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "word"),
     [
-        (("send", "/queue/x", "b", "--url", "stomp://127.0.0.1:1"), 3, b"no broker answers at stomp://127.0.0.1:1: Connection refused"),
+        (
+            ("send", "/queue/x", "b", "--url", "stomp://127.0.0.1:1"),
+            3,
+            b"no broker answers at stomp://127.0.0.1:1: Connection refused",
+        ),
         (("subscribe", "/topic/x", "--durable", "d"), 2, b"--durable needs --client-id"),
         (("subscribe", "/queue/x", "--selector", "n >="), 1, b"selector, position 5"),
         (("send", "/queue/x", "--lines", "--count", "2"), 2, b"--count"),
@@ -72,8 +85,14 @@ def test_subscribe_ends_when_nothing_comes(url: str) -> None:
         (("subscribe", "/queue/x", "--count"), 2, b"--count"),
     ],
 )
-def test_wrong_use_is_one_line_and_an_exit_code(url: str, arguments: tuple[str, ...], code: int, word: bytes) -> None:
-    done = stompbox(*arguments[:1], *(() if "--url" in arguments or len(arguments) < 2 else ("--url", url)), *arguments[1:])
+def test_wrong_use_is_one_line_and_an_exit_code(
+    url: str, arguments: tuple[str, ...], code: int, word: bytes
+) -> None:
+    done = stompbox(
+        *arguments[:1],
+        *(() if "--url" in arguments or len(arguments) < 2 else ("--url", url)),
+        *arguments[1:],
+    )
     assert done.returncode == code
     assert done.stderr.count(b"\n") == 1
     assert word in done.stderr
@@ -91,7 +110,9 @@ def test_a_server_of_http_is_named(serve: Serve) -> None:
     done = stompbox("send", "/queue/x", "b", "--url", f"stomp://127.0.0.1:{port}")
     assert done.stderr == b"stompbox send: what answers there is a server of HTTP, and no STOMP broker\n"
     done = stompbox("send", "/queue/x", "b", "--url", f"ws://127.0.0.1:{port}")
-    assert done.returncode == 3 and done.stderr.endswith(b"the server answered the WebSocket handshake with HTTP 200 OK\n")
+    assert done.returncode == 3 and done.stderr.endswith(
+        b"the server answered the WebSocket handshake with HTTP 200 OK\n"
+    )
     assert served.log.read_text() == "", "what strangers say to the console is no warning"
 
 
@@ -99,4 +120,8 @@ def test_a_server_of_http_is_named(serve: Serve) -> None:
 def test_help_shows_neither_what_is_off_nor_what_nobody_writes(command: str) -> None:
     done = stompbox(command, "--help")
     assert (done.returncode, done.stderr) == (0, b"")
-    assert b"[default: False]" not in done.stdout and b"--empty-" not in done.stdout and b"--destination" not in done.stdout
+    assert (
+        b"[default: False]" not in done.stdout
+        and b"--empty-" not in done.stdout
+        and b"--destination" not in done.stdout
+    )

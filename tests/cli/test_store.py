@@ -128,7 +128,11 @@ def test_a_store_that_is_not_there(run: Run, tmp_path: Path, command: str) -> No
 
 @pytest.mark.parametrize("command", ["check", "compact", "backup"])
 @pytest.mark.parametrize(
-    ("statement", "says"), [("PRAGMA user_version = 99", "written by a newer broker"), ("PRAGMA application_id = 1", "of another program")]
+    ("statement", "says"),
+    [
+        ("PRAGMA user_version = 99", "written by a newer broker"),
+        ("PRAGMA application_id = 1", "of another program"),
+    ],
 )
 def test_a_file_that_is_not_for_us(run: Run, data: Path, command: str, statement: str, says: str) -> None:
     change(data, statement)
@@ -236,13 +240,17 @@ def test_a_store_of_somebody_else(run: Run, data: Path, tmp_path: Path, command:
     with somebody_else():
         code, out, err = run(command, "--data", str(data), *((str(copy),) if command == "backup" else ()))
     data.chmod(0o700)
-    assert code == (0 if what == "read-only" and command != "compact" else 2), "what is not written to need not be writable"
+    assert code == (0 if what == "read-only" and command != "compact" else 2), (
+        "what is not written to need not be writable"
+    )
     if code:
         assert err.startswith(f"stompbox store {command}: ") and str(data) in err and "Traceback" not in err
         assert (out, err.count("\n")) == ("", 1)
 
 
-def test_a_broker_on_damaged_data_says_so_and_starts_when_loss_is_accepted(serve: Serve, tmp_path: Path) -> None:
+def test_a_broker_on_damaged_data_says_so_and_starts_when_loss_is_accepted(
+    serve: Serve, tmp_path: Path
+) -> None:
     data = tmp_path / "live"
     arguments = ("--data", str(data), "--no-admin", "--listen", "tcp://127.0.0.1:0")
     served = serve(*arguments)
@@ -258,7 +266,11 @@ def test_a_broker_on_damaged_data_says_so_and_starts_when_loss_is_accepted(serve
         command = [sys.executable, "-m", "stompbox", "serve", *arguments]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert (ended.returncode, ended.stdout) == (3, "")
-        assert "were confirmed" in ended.stderr and "--accept-loss" in ended.stderr and "(data-missing)" in ended.stderr
+        assert (
+            "were confirmed" in ended.stderr
+            and "--accept-loss" in ended.stderr
+            and "(data-missing)" in ended.stderr
+        )
         assert "Traceback" not in ended.stderr
     again = serve(*arguments, "--accept-loss")
     assert "accepted (data-missing)" in again.log.read_text()

@@ -27,7 +27,9 @@ WITHIN = 30.0  # seconds
 def started(*arguments: str, stdin: int | None = None) -> Iterator[subprocess.Popen[bytes]]:
     command = [sys.executable, "-m", "stompbox", *arguments]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe if stdin is None else stdin, stdout=pipe, stderr=pipe) as process:
+    with subprocess.Popen(
+        command, stdin=pipe if stdin is None else stdin, stdout=pipe, stderr=pipe
+    ) as process:
         try:
             yield process
         finally:
@@ -64,7 +66,10 @@ def test_a_refusal_is_told_before_another_line_comes(broker: tuple[str, int]) ->
         assert process.stdin is not None
         process.stdin.write(b"one\n")
         process.stdin.flush()
-        assert line_of(process.stderr) == b"stompbox send: destination '/topic/not.#' can be subscribed to, not sent to\n"
+        assert (
+            line_of(process.stderr)
+            == b"stompbox send: destination '/topic/not.#' can be subscribed to, not sent to\n"
+        )
         assert process.wait(WITHIN) == 1
         assert process.stderr is not None and process.stderr.read() == b""
 
@@ -128,7 +133,10 @@ def test_heart_beats_go_on_while_nobody_reads_stdout(beating: Beating) -> None:
         beating.accept()
         beating.confirm_subscribe()
         body = b"x" * (1 << 20)
-        head = b"MESSAGE\nsubscription:%b\nmessage-id:1\nack:1\ndestination:/queue/x\ncontent-length:%d\n\n" % (beating.id, len(body))
+        head = (
+            b"MESSAGE\nsubscription:%b\nmessage-id:1\nack:1\ndestination:/queue/x\ncontent-length:%d\n\n"
+            % (beating.id, len(body))
+        )
         beating.peer.sendall(head + body + b"\0")
         beating.require_beats(5)
         assert process.poll() is None
@@ -161,11 +169,15 @@ def test_a_reader_who_has_enough_is_no_fault(broker: tuple[str, int], arguments:
     with Plain(broker[1]) as client:
         client.send("SEND", {"destination": "/queue/pipe.head"}, b"x" * 100_000)
         client.sync()
-    here = () if arguments[0] in ("config", "--help", "send") else ("--url", f"stomp://{broker[0]}:{broker[1]}")
+    here = (
+        () if arguments[0] in ("config", "--help", "send") else ("--url", f"stomp://{broker[0]}:{broker[1]}")
+    )
     reading, writing = os.pipe()
     os.close(reading)
     command = [sys.executable, "-m", "stompbox", *arguments, *here]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=writing, stderr=subprocess.PIPE, timeout=WITHIN, check=False)
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, stdout=writing, stderr=subprocess.PIPE, timeout=WITHIN, check=False
+    )
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, b"")
 
@@ -191,7 +203,9 @@ def test_a_reader_who_has_enough_of_a_store_is_no_fault(serve: Serve, tmp_path: 
     reading, writing = os.pipe()
     os.close(reading)
     command = [sys.executable, "-m", "stompbox", "store", "check", "--data", str(tmp_path / "data")]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=writing, stderr=subprocess.PIPE, timeout=WITHIN, check=False)
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, stdout=writing, stderr=subprocess.PIPE, timeout=WITHIN, check=False
+    )
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, b"")
 
@@ -201,7 +215,9 @@ def test_a_reader_who_has_enough_of_a_store_is_no_fault(serve: Serve, tmp_path: 
     [("config show >&-", 0, ""), ("config schema >&-", 0, ""), ("--help >&-", 0, ""), ("status --admin 127.0.0.1:{admin} >&-", 0, ""),
      ("queues --admin 127.0.0.1:{admin} >&-", 0, ""), ("user hash <&-", 2, "stdin is closed"), ("send /queue/x <&-", 2, "stdin is closed")],
 )  # fmt: skip
-def test_a_stream_that_is_closed_is_no_fault_of_ours(command: str, code: int, said: str, serve: Serve) -> None:
+def test_a_stream_that_is_closed_is_no_fault_of_ours(
+    command: str, code: int, said: str, serve: Serve
+) -> None:
     """As a shell's `>&-` and a service without a terminal have it."""
     admin = 0
     if "{admin}" in command:
@@ -222,8 +238,12 @@ def test_a_full_disk_behind_stdout_is_one_line(command: tuple[str, ...]) -> None
     assert (done.returncode, done.stderr) == (1, b"stompbox: No space left on device\n")
 
 
-@pytest.mark.parametrize(("more", "words"), [((), b"the message is what is typed here"), (("--lines",), b"each line typed here")])
-def test_a_terminal_is_told_what_is_waited_for(broker: tuple[str, int], more: tuple[str, ...], words: bytes) -> None:
+@pytest.mark.parametrize(
+    ("more", "words"), [((), b"the message is what is typed here"), (("--lines",), b"each line typed here")]
+)
+def test_a_terminal_is_told_what_is_waited_for(
+    broker: tuple[str, int], more: tuple[str, ...], words: bytes
+) -> None:
     controlling, terminal = pty.openpty()
     url = f"stomp://{broker[0]}:{broker[1]}"
     with started("send", "/queue/pipe.tty", *more, "--url", url, stdin=terminal) as process:
@@ -238,7 +258,13 @@ def test_a_terminal_is_told_what_is_waited_for(broker: tuple[str, int], more: tu
 
 def test_the_list_of_commands_says_what_each_does() -> None:
     texts = [
-        subprocess.run([sys.executable, "-m", "stompbox", *arguments], capture_output=True, text=True, timeout=WITHIN, check=True).stdout
+        subprocess.run(
+            [sys.executable, "-m", "stompbox", *arguments],
+            capture_output=True,
+            text=True,
+            timeout=WITHIN,
+            check=True,
+        ).stdout
         for arguments in ((), ("--help",))
     ]
     assert texts[0] == texts[1]

@@ -39,7 +39,13 @@ def run() -> None:
 
 @pytest.mark.parametrize(
     ("content", "password"),
-    [(b"secret", "secret"), (b"secret\n", "secret"), (b"secret\r\nmore\n", "secret"), ("päß ✓\n".encode(), "päß ✓"), (b" a \n", " a ")],
+    [
+        (b"secret", "secret"),
+        (b"secret\n", "secret"),
+        (b"secret\r\nmore\n", "secret"),
+        ("päß ✓\n".encode(), "päß ✓"),
+        (b" a \n", " a "),
+    ],
 )
 def test_the_first_line_of_a_pipe_is_hashed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], content: bytes, password: str
@@ -51,7 +57,9 @@ def test_the_first_line_of_a_pipe_is_hashed(
     assert err == "" and out.count("\n") == 1
 
 
-def test_a_terminal_is_asked_twice(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_terminal_is_asked_twice(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     terminal_with(monkeypatch, "secret", "secret")
     run()
     assert argon2.PasswordHasher().verify(capsys.readouterr().out.strip(), "secret")
@@ -66,7 +74,10 @@ def test_a_terminal_is_asked_twice(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     ],
 )
 def test_a_bad_answer_is_refused(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answers: tuple[str, ...], problem: str
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    answers: tuple[str, ...],
+    problem: str,
 ) -> None:
     terminal_with(monkeypatch, *answers)
     with pytest.raises(SystemExit) as left:
@@ -82,7 +93,9 @@ def test_a_bad_answer_is_refused(
         (b"\xff\n", "stompbox: the passcode is not UTF-8\n"),
     ],
 )
-def test_a_bad_pipe_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], content: bytes, problem: str) -> None:
+def test_a_bad_pipe_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], content: bytes, problem: str
+) -> None:
     stdin_with(monkeypatch, content)
     with pytest.raises(SystemExit) as left:
         run()

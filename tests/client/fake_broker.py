@@ -64,14 +64,22 @@ class FakeSession(asyncio.Protocol):
 
     def accept(self, frame: Frame) -> None:
         offered = frame.headers.get("accept-version", "1.0").split(",")
-        self.version = self.decoder.version = VERSIONS[self.broker.version if self.broker.version in offered else offered[-1]]
-        headers = {"version": self.version.name, "heart-beat": self.broker.heart_beat, "server": self.broker.server}
+        self.version = self.decoder.version = VERSIONS[
+            self.broker.version if self.broker.version in offered else offered[-1]
+        ]
+        headers = {
+            "version": self.version.name,
+            "heart-beat": self.broker.heart_beat,
+            "server": self.broker.server,
+        }
         self.write(Frame("CONNECTED", headers))
 
     def receipt(self, frame: Frame) -> None:
         self.write(Frame("RECEIPT", {"receipt-id": frame.headers["receipt"]}))
 
-    def message(self, body: bytes = b"", number: int = 0, subscription: str | None = None, **more: str) -> None:
+    def message(
+        self, body: bytes = b"", number: int = 0, subscription: str | None = None, **more: str
+    ) -> None:
         """A MESSAGE for the last subscription of this session."""
         subscribed = [frame for frame in self.frames if frame.command == "SUBSCRIBE"][-1]
         headers = {
@@ -81,7 +89,9 @@ class FakeSession(asyncio.Protocol):
         }
         if self.version.sends_ack_id and subscribed.headers.get("ack", "auto") != "auto":
             headers["ack"] = f"a{number}"
-        headers |= {name.replace("_", "-"): value for name, value in more.items()} | {"content-length": str(len(body))}
+        headers |= {name.replace("_", "-"): value for name, value in more.items()} | {
+            "content-length": str(len(body))
+        }
         self.write(Frame("MESSAGE", headers, body))
 
     def error(self, text: str, frame: Frame | None = None, *, close: bool = False, **more: str) -> None:
@@ -144,7 +154,9 @@ class FakeBroker:
             assert self._condition.wait_for(is_so, DEADLINE)
 
     async def start(self, context: ssl.SSLContext | None = None) -> asyncio.Server:
-        server = await asyncio.get_running_loop().create_server(lambda: FakeSession(self), "127.0.0.1", self.port, ssl=context)
+        server = await asyncio.get_running_loop().create_server(
+            lambda: FakeSession(self), "127.0.0.1", self.port, ssl=context
+        )
         self.port = server.sockets[0].getsockname()[1]
         return server
 
@@ -158,7 +170,11 @@ class FakeBroker:
 
 @asynccontextmanager
 async def serving(
-    version: str = "1.2", *, server: str = "fake/1", heart_beat: str = "0,0", context: ssl.SSLContext | None = None
+    version: str = "1.2",
+    *,
+    server: str = "fake/1",
+    heart_beat: str = "0,0",
+    context: ssl.SSLContext | None = None,
 ) -> AsyncIterator[FakeBroker]:
     broker = FakeBroker(version, server=server, heart_beat=heart_beat)
     listener = await broker.start(context)

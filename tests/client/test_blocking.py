@@ -75,7 +75,11 @@ def test_the_whole_round() -> None:
         commands = [frame.command for frame in broker.frames]
         assert commands[0] == "CONNECT"
         assert commands[-1] == "DISCONNECT"
-        assert [frame.headers["id"] for frame in broker.frames if frame.command in ("ACK", "NACK")] == ["a0", "a1", "a2"]
+        assert [frame.headers["id"] for frame in broker.frames if frame.command in ("ACK", "NACK")] == [
+            "a0",
+            "a1",
+            "a2",
+        ]
         assert broker.seen("SEND")[2].headers["transaction"] == transaction.id
     assert threads_of_clients() == []
 
@@ -93,7 +97,10 @@ def test_iteration_ends_when_nothing_comes_in_time() -> None:
 def test_nack_when_the_block_raises() -> None:
     with serving_in_thread() as broker:
         delivering(broker, 1)
-        with blocking.connect(broker.url) as client, client.subscribe("/queue/a", ack="client-individual") as messages:
+        with (
+            blocking.connect(broker.url) as client,
+            client.subscribe("/queue/a", ack="client-individual") as messages,
+        ):
             message = messages.receive()
             assert message is not None
             with pytest.raises(ZeroDivisionError), message.process():
@@ -116,7 +123,9 @@ def test_publisher_confirms_everything() -> None:
 
 def test_publisher_raises_what_was_refused() -> None:
     with serving_in_thread("1.1") as broker:
-        broker.on["SEND"] = lambda session, frame: session.error("no", frame) if frame.body == b"bad" else session.receipt(frame)
+        broker.on["SEND"] = lambda session, frame: (
+            session.error("no", frame) if frame.body == b"bad" else session.receipt(frame)
+        )
         with blocking.connect(broker.url) as client:
             publisher = client.publisher()
             with pytest.raises(stompbox.BrokerError, match="no"), publisher:
@@ -137,7 +146,10 @@ def test_publisher_over_lost_connections() -> None:
                 session.receipt(frame)
 
         broker.on["SEND"] = drop_sometimes
-        with blocking.connect(broker.url, reconnect=AT_ONCE) as client, client.publisher(window=20) as publisher:
+        with (
+            blocking.connect(broker.url, reconnect=AT_ONCE) as client,
+            client.publisher(window=20) as publisher,
+        ):
             for number in range(600):
                 publisher.send("/queue/a", b"", {"n": number})
         assert publisher.confirmed_count == 600
@@ -169,7 +181,10 @@ def test_several_threads_take_from_one_subscription() -> None:
     with serving_in_thread() as broker:
         delivering(broker, 400)
         found: list[tuple[int, bytes]] = []
-        with blocking.connect(broker.url) as client, client.subscribe("/queue/a", ack="client-individual") as messages:
+        with (
+            blocking.connect(broker.url) as client,
+            client.subscribe("/queue/a", ack="client-individual") as messages,
+        ):
             meeting = threading.Barrier(4)
 
             def work(name: int) -> None:
@@ -219,8 +234,18 @@ def test_request() -> None:
     with serving_in_thread() as broker:
 
         def answer(session: FakeSession, frame: Frame) -> None:
-            headers = {"subscription": "stompbox.requests", "message-id": "1", "destination": "stompbox.requests"}
-            session.write(Frame("MESSAGE", {**headers, "request-id": frame.headers["request-id"], "status": "ok"}, frame.body))
+            headers = {
+                "subscription": "stompbox.requests",
+                "message-id": "1",
+                "destination": "stompbox.requests",
+            }
+            session.write(
+                Frame(
+                    "MESSAGE",
+                    {**headers, "request-id": frame.headers["request-id"], "status": "ok"},
+                    frame.body,
+                )
+            )
 
         broker.on["SEND"] = answer
         with blocking.connect(broker.url) as client:
@@ -230,7 +255,10 @@ def test_request() -> None:
 def test_messages_of_a_lost_connection_are_passed_over() -> None:
     with serving_in_thread() as broker:
         delivering(broker, 5)
-        with blocking.connect(broker.url, reconnect=AT_ONCE) as client, client.subscribe("/queue/a", ack="client") as messages:
+        with (
+            blocking.connect(broker.url, reconnect=AT_ONCE) as client,
+            client.subscribe("/queue/a", ack="client") as messages,
+        ):
             first = messages.receive()
             assert first is not None
             client._running().call(_lose(client))

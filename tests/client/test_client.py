@@ -24,7 +24,11 @@ def test_send_returns_after_the_receipt() -> None:
                 await broker.until(lambda: held)
                 assert not sending.done()
                 session, frame = held[0]
-                assert (frame.headers["destination"], frame.headers["n"], frame.body) == ("/queue/a", "1", b"body")
+                assert (frame.headers["destination"], frame.headers["n"], frame.body) == (
+                    "/queue/a",
+                    "1",
+                    b"body",
+                )
                 session.receipt(frame)
                 await sending
 
@@ -41,7 +45,12 @@ def test_what_opening_and_closing_say(version: str) -> None:
             assert not client.is_connected
             assert [frame.command for frame in broker.frames] == ["CONNECT", "DISCONNECT"]
             headers = broker.frames[0].headers
-            assert (headers["login"], headers["passcode"], headers["host"], headers["client-id"]) == ("me", "pw", "127.0.0.1", "c")
+            assert (headers["login"], headers["passcode"], headers["host"], headers["client-id"]) == (
+                "me",
+                "pw",
+                "127.0.0.1",
+                "c",
+            )
 
     run(story())
 
@@ -52,7 +61,9 @@ def test_unconfirmed_send_waits_for_nothing_and_arrives() -> None:
             async with stompbox.connect(broker.url) as client:
                 for number in range(500):
                     await client.send("/queue/a", b"x" * 1000, headers={"n": number}, confirm=False)
-            assert [frame.headers["n"] for frame in broker.seen("SEND")] == [str(number) for number in range(500)]
+            assert [frame.headers["n"] for frame in broker.seen("SEND")] == [
+                str(number) for number in range(500)
+            ]
             assert "receipt" not in broker.seen("SEND")[0].headers
 
     run(story())
@@ -109,7 +120,9 @@ def test_error_without_a_call_is_logged(caplog: pytest.LogCaptureFixture) -> Non
 def test_login_refused() -> None:
     async def story() -> None:
         async with serving() as broker:
-            broker.on["CONNECT"] = lambda session, frame: session.error("who are you?", code="login-failed", close=True)
+            broker.on["CONNECT"] = lambda session, frame: session.error(
+                "who are you?", code="login-failed", close=True
+            )
             with pytest.raises(stompbox.BrokerError, match="who are you") as caught:
                 await stompbox.connect(broker.url).open()
             assert caught.value.code == "login-failed"
@@ -123,7 +136,9 @@ def test_no_receipt_in_time() -> None:
         async with serving() as broker:
             broker.on["SEND"] = lambda session, frame: None
             async with stompbox.connect(broker.url) as client:
-                with pytest.raises(ConnectionLost, match=r"no receipt for SEND to /queue/a within 0\.01 s") as caught:
+                with pytest.raises(
+                    ConnectionLost, match=r"no receipt for SEND to /queue/a within 0\.01 s"
+                ) as caught:
                     await client.send("/queue/a", timeout=0.01)
                 assert caught.value.code == "receipt-timeout"
                 broker.last.receipt(broker.seen("SEND")[0])
@@ -144,7 +159,9 @@ WRONG: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("method", "arguments", "keywords", "text"), WRONG)
-def test_wrong_arguments_harm_nothing(method: str, arguments: tuple[Any, ...], keywords: dict[str, Any], text: str) -> None:
+def test_wrong_arguments_harm_nothing(
+    method: str, arguments: tuple[Any, ...], keywords: dict[str, Any], text: str
+) -> None:
     async def story() -> None:
         async with serving() as broker, stompbox.connect(broker.url) as client:
             with pytest.raises(UsageError) as caught:
@@ -197,9 +214,16 @@ def answering(session: FakeSession, frame: Frame) -> None:
     }
     match frame.headers["request"]:
         case "echo":
-            session.write(Frame("MESSAGE", {**headers, "status": "ok", "next": frame.headers["at"]}, frame.body))
+            session.write(
+                Frame("MESSAGE", {**headers, "status": "ok", "next": frame.headers["at"]}, frame.body)
+            )
         case "fail":
-            session.write(Frame("MESSAGE", {**headers, "status": "error", "code": "no-group", "message": "unknown group 'x'"}))
+            session.write(
+                Frame(
+                    "MESSAGE",
+                    {**headers, "status": "error", "code": "no-group", "message": "unknown group 'x'"},
+                )
+            )
         case "drop":
             session.drop()
 
@@ -209,7 +233,9 @@ def test_request_and_answer() -> None:
         async with serving() as broker:
             broker.on["SEND"] = answering
             async with stompbox.connect(broker.url) as client:
-                answers = await asyncio.gather(*(client.request("echo", {"at": number}, f'{{"a": {number}}}') for number in range(5)))
+                answers = await asyncio.gather(
+                    *(client.request("echo", {"at": number}, f'{{"a": {number}}}') for number in range(5))
+                )
                 assert [answer.json() for answer in answers] == [{"a": number} for number in range(5)]
                 assert [answer.headers["next"] for answer in answers] == ["0", "1", "2", "3", "4"]
             assert broker.seen("SEND")[0].headers["destination"] == "stompbox.requests"

@@ -45,7 +45,9 @@ def test_tls_with_a_certificate_of_the_client(tls_files: tuple[str, str]) -> Non
     async def story() -> None:
         async with serving(context=server_context(tls_files, wants_certificate=True)) as broker:
             url = f"stomp+ssl://127.0.0.1:{broker.port}"
-            async with stompbox.connect(url, tls=TLS(ca=tls_files[0], cert=tls_files[0], key=tls_files[1])) as client:
+            async with stompbox.connect(
+                url, tls=TLS(ca=tls_files[0], cert=tls_files[0], key=tls_files[1])
+            ) as client:
                 await client.send("/queue/a")
 
     run(story())
@@ -90,7 +92,9 @@ async def silent_server(answer: bytes = b"") -> AsyncIterator[int]:
 def test_no_answer_in_time_leaves_nothing_behind(scheme: str) -> None:
     async def story() -> None:
         async with silent_server() as port:
-            with pytest.raises(ConnectionLost, match=rf"{port}/?: no answer within the connect_timeout of 0\.05 s") as caught:
+            with pytest.raises(
+                ConnectionLost, match=rf"{port}/?: no answer within the connect_timeout of 0\.05 s"
+            ) as caught:
                 await stompbox.connect(f"{scheme}://127.0.0.1:{port}", connect_timeout=0.05).open()
             assert caught.value.code == "connect-timeout"
 
@@ -109,7 +113,10 @@ def test_giving_up_while_connecting_leaves_nothing_behind() -> None:
     run(story())
 
 
-OTHERS = {b"HTTP/1.1 400 Bad Request\r\n\r\n": "a server of HTTP", b"SSH-2.0-OpenSSH_9\r\n\n": "unknown command"}
+OTHERS = {
+    b"HTTP/1.1 400 Bad Request\r\n\r\n": "a server of HTTP",
+    b"SSH-2.0-OpenSSH_9\r\n\n": "unknown command",
+}
 
 
 @pytest.mark.parametrize("answer", OTHERS)
@@ -154,7 +161,10 @@ def test_a_broker_that_falls_silent_is_left() -> None:
 
 def test_silence_without_a_policy_is_an_error() -> None:
     async def story() -> None:
-        async with serving(heart_beat="20,0") as broker, stompbox.connect(broker.url, heart_beat=(0, 20), reconnect=None) as client:
+        async with (
+            serving(heart_beat="20,0") as broker,
+            stompbox.connect(broker.url, heart_beat=(0, 20), reconnect=None) as client,
+        ):
             messages = client.subscribe("/queue/a")
             await messages.open()
             with pytest.raises(ConnectionLost, match=r"nothing came from the broker for 0\.04 s") as caught:

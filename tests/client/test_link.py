@@ -55,7 +55,9 @@ def test_confirmed_send_is_reported_where_the_policy_says_so() -> None:
     async def story() -> None:
         async with serving() as broker:
             dropping_first(broker)
-            async with stompbox.connect(broker.url, reconnect=Reconnect(first_delay=0, resend=False)) as client:
+            async with stompbox.connect(
+                broker.url, reconnect=Reconnect(first_delay=0, resend=False)
+            ) as client:
                 with pytest.raises(ConnectionLost, match=r"stomp://127\.0\.0\.1"):
                     await client.send("/queue/a", b"who knows")
                 await client.send("/queue/a", b"another")
@@ -135,7 +137,9 @@ def test_nobody_there_at_first() -> None:
 def test_patience_at_first_is_an_option() -> None:
     async def story() -> None:
         policy = Reconnect(initial=True, attempts=3, first_delay=0, max_delay=0.001)
-        with pytest.raises(ConnectionLost, match=r"gave up after 3 rounds over stomp://127\.0\.0\.1:1") as caught:
+        with pytest.raises(
+            ConnectionLost, match=r"gave up after 3 rounds over stomp://127\.0\.0\.1:1"
+        ) as caught:
             await stompbox.connect("stomp://127.0.0.1:1", reconnect=policy).open()
         assert caught.value.code == "reconnect-failed"
 
@@ -147,7 +151,9 @@ def test_gives_up_and_tells_everybody() -> None:
         broker = FakeBroker()
         listener = await broker.start()
         broker.on["SEND"] = lambda session, frame: None
-        client = await stompbox.connect(broker.url, reconnect=Reconnect(attempts=2, first_delay=0, max_delay=0.001))
+        client = await stompbox.connect(
+            broker.url, reconnect=Reconnect(attempts=2, first_delay=0, max_delay=0.001)
+        )
         messages = client.subscribe("/queue/a")
         await messages.open()
         sending = asyncio.create_task(client.send("/queue/a"))
@@ -168,7 +174,9 @@ def test_gives_up_and_tells_everybody() -> None:
 def test_a_broker_that_always_hangs_up_is_given_up() -> None:
     async def story() -> None:
         async with serving() as broker:
-            client = await stompbox.connect(broker.url, reconnect=Reconnect(attempts=3, first_delay=0, max_delay=1))
+            client = await stompbox.connect(
+                broker.url, reconnect=Reconnect(attempts=3, first_delay=0, max_delay=1)
+            )
             broker.on["SUBSCRIBE"] = lambda session, frame: session.drop()
             with pytest.raises(ConnectionLost):
                 await client.subscribe("/queue/a").open()
@@ -222,7 +230,9 @@ def test_the_refused_send_fails_and_the_others_are_sent_again() -> None:
 
             broker.on["SEND"] = refuse
             async with stompbox.connect(broker.url, reconnect=AT_ONCE) as client:
-                found = await asyncio.gather(*(client.send("/q", body) for body in (b"one", b"bad", b"two")), return_exceptions=True)
+                found = await asyncio.gather(
+                    *(client.send("/q", body) for body in (b"one", b"bad", b"two")), return_exceptions=True
+                )
             assert [type(each) for each in found] == [type(None), stompbox.BrokerError, type(None)]
             assert [frame.body for frame in broker.sessions[1].seen("SEND")] == [b"one", b"two"]
 
@@ -270,7 +280,9 @@ def test_an_error_while_the_broker_goes_down_loses_nothing() -> None:
 def test_a_broken_stream_is_the_brokers_fault() -> None:
     async def story() -> None:
         async with serving() as broker:
-            broker.on["SEND"] = lambda session, frame: session.transport.write(b"RECEIPT\nno colon here\n\n\0")
+            broker.on["SEND"] = lambda session, frame: session.transport.write(
+                b"RECEIPT\nno colon here\n\n\0"
+            )
             async with stompbox.connect(broker.url, reconnect=None) as client:
                 with pytest.raises(PeerError, match="no colon here"):
                     await client.send("/q")

@@ -9,12 +9,19 @@ from stompbox.errors import UsageError
 
 
 def message(body: bytes = b"", **headers: str) -> Message:
-    return message_from_headers(None, {name.replace("_", "-"): value for name, value in headers.items()}, body, None)
+    return message_from_headers(
+        None, {name.replace("_", "-"): value for name, value in headers.items()}, body, None
+    )
 
 
 def test_properties() -> None:
     found = message(b"x", destination="/q", message_id="m1", content_type="text/csv", redelivered="true")
-    assert (found.destination, found.id, found.content_type, found.is_redelivered) == ("/q", "m1", "text/csv", True)
+    assert (found.destination, found.id, found.content_type, found.is_redelivered) == (
+        "/q",
+        "m1",
+        "text/csv",
+        True,
+    )
     empty = message()
     assert (empty.destination, empty.id, empty.content_type, empty.is_redelivered) == ("", "", None, False)
     assert repr(found) == "<Message m1 from /q body=1>"
@@ -33,7 +40,9 @@ def test_text(content_type: str, body: bytes, text: str) -> None:
     assert message(body, content_type=content_type).text == text
 
 
-@pytest.mark.parametrize(("content_type", "body"), [("text/plain", b"\xff"), ("text/plain;charset=klingon", b"x")])
+@pytest.mark.parametrize(
+    ("content_type", "body"), [("text/plain", b"\xff"), ("text/plain;charset=klingon", b"x")]
+)
 def test_what_is_no_text(content_type: str, body: bytes) -> None:
     with pytest.raises(UsageError, match="no text in"):
         _ = message(body, content_type=content_type, message_id="m7").text

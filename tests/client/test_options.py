@@ -43,7 +43,14 @@ def test_wrong_argument_is_named(given: dict[str, Any], text: str) -> None:
 
 @pytest.mark.parametrize(
     "given",
-    [{"attempts": 0}, {"first_delay": -1}, {"first_delay": 5, "max_delay": 4}, {"multiplier": 0.5}, {"jitter": 2}, {"attempts": True}],
+    [
+        {"attempts": 0},
+        {"first_delay": -1},
+        {"first_delay": 5, "max_delay": 4},
+        {"multiplier": 0.5},
+        {"jitter": 2},
+        {"attempts": True},
+    ],
 )
 def test_wrong_policy_is_named(given: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=r"reconnect\."):
@@ -60,9 +67,21 @@ def test_delays_grow_to_the_longest() -> None:
 def test_the_argument_wins_over_the_url() -> None:
     target = parse_url("stomp://u:p@h?host=v&client-id=c&heart-beat=1,2")
     from_url = Options().merged(target)
-    assert (from_url.login, from_url.passcode, from_url.host, from_url.client_id, from_url.heart_beat) == ("u", "p", "v", "c", (1, 2))
+    assert (from_url.login, from_url.passcode, from_url.host, from_url.client_id, from_url.heart_beat) == (
+        "u",
+        "p",
+        "v",
+        "c",
+        (1, 2),
+    )
     given = Options(login="a", passcode="b", host="w", client_id="d", heart_beat=(3, 4)).merged(target)
-    assert (given.login, given.passcode, given.host, given.client_id, given.heart_beat) == ("a", "b", "w", "d", (3, 4))
+    assert (given.login, given.passcode, given.host, given.client_id, given.heart_beat) == (
+        "a",
+        "b",
+        "w",
+        "d",
+        (3, 4),
+    )
 
 
 def test_virtual_host_is_the_host_name_unless_named() -> None:

@@ -104,7 +104,10 @@ def test_text_keeps_the_senders_type() -> None:
 
 def test_text_with_a_nul_or_by_option_has_a_length() -> None:
     assert decode_frame(encode_send(V12, "/q", "a\0b", None), V12).headers["content-length"] == "3"
-    assert decode_frame(encode_send(V12, "/q", "ab", None, text_length=True), V12).headers["content-length"] == "2"
+    assert (
+        decode_frame(encode_send(V12, "/q", "ab", None, text_length=True), V12).headers["content-length"]
+        == "2"
+    )
 
 
 @pytest.mark.parametrize("body", [b"a\0b", bytearray(b"a\0b"), memoryview(b"a\0b")])
@@ -133,16 +136,34 @@ TEXT = st.text(st.characters(blacklist_characters="\0", blacklist_categories=("C
 NAME = TEXT.filter(lambda name: name not in ("", "destination", "receipt", "transaction", "content-length"))
 
 
-@given(st.sampled_from([V11, V12]), TEXT.filter(bool), st.dictionaries(NAME, TEXT, max_size=5), st.binary(max_size=20))
-def test_what_is_written_is_read_back(version: Version, destination: str, headers: dict[str, str], body: bytes) -> None:
+@given(
+    st.sampled_from([V11, V12]),
+    TEXT.filter(bool),
+    st.dictionaries(NAME, TEXT, max_size=5),
+    st.binary(max_size=20),
+)
+def test_what_is_written_is_read_back(
+    version: Version, destination: str, headers: dict[str, str], body: bytes
+) -> None:
     if version is V11:  # it has no escape for a CR, and one before the line end is taken for a part of it
-        headers = {name.replace("\r", ""): value.replace("\r", "") for name, value in headers.items() if name.replace("\r", "")}
+        headers = {
+            name.replace("\r", ""): value.replace("\r", "")
+            for name, value in headers.items()
+            if name.replace("\r", "")
+        }
         destination = destination.replace("\r", "") or "x"
         headers = {
-            name: value for name, value in headers.items() if name not in ("destination", "receipt", "transaction", "content-length")
+            name: value
+            for name, value in headers.items()
+            if name not in ("destination", "receipt", "transaction", "content-length")
         }
     frame = decode_frame(encode_send(version, destination, body, headers, "receipt:1\n"), version)
-    assert frame.headers == {"destination": destination, **headers, "receipt": "1", "content-length": str(len(body))}
+    assert frame.headers == {
+        "destination": destination,
+        **headers,
+        "receipt": "1",
+        "content-length": str(len(body)),
+    }
     assert frame.body == body
 
 

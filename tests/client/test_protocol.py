@@ -61,10 +61,14 @@ def connecting(options: Options = OPTIONS) -> ClientProtocol:
     return protocol
 
 
-def open_protocol(version: str = "1.2", heart_beat: str = "0,0", options: Options = OPTIONS) -> ClientProtocol:
+def open_protocol(
+    version: str = "1.2", heart_beat: str = "0,0", options: Options = OPTIONS
+) -> ClientProtocol:
     protocol = connecting(options)
     protocol.take_output(0.0)
-    events = feed(protocol, Frame("CONNECTED", {"version": version, "heart-beat": heart_beat, "server": "s/1"}))
+    events = feed(
+        protocol, Frame("CONNECTED", {"version": version, "heart-beat": heart_beat, "server": "s/1"})
+    )
     assert events == [Connected(VERSIONS[version], "s/1")]
     return protocol
 
@@ -124,11 +128,17 @@ def test_refused() -> None:
     (event,) = feed(protocol, Frame("ERROR", {"message": "wrong password", "code": "login-failed"}))
     assert isinstance(event, Broken)
     assert isinstance(event.error, BrokerError)
-    assert (event.error.code, event.error.message, protocol.state) == ("login-failed", "wrong password", ProtocolState.CLOSED)
+    assert (event.error.code, event.error.message, protocol.state) == (
+        "login-failed",
+        "wrong password",
+        ProtocolState.CLOSED,
+    )
 
 
 def test_a_message_before_connected() -> None:
-    (event,) = feed(connecting(), Frame("MESSAGE", {"subscription": "1", "message-id": "1", "destination": "d"}))
+    (event,) = feed(
+        connecting(), Frame("MESSAGE", {"subscription": "1", "message-id": "1", "destination": "d"})
+    )
     assert isinstance(event, Broken)
     assert "MESSAGE before CONNECTED" in event.error.message
 
@@ -196,7 +206,15 @@ def test_error_without_receipt_waits_for_what_comes_of_it() -> None:
 
 def message(number: int, subscription: str = "s1", **more: str) -> Frame:
     return Frame(
-        "MESSAGE", {"subscription": subscription, "message-id": f"m{number}", "ack": f"a{number}", "destination": "/q", **more}, b"x"
+        "MESSAGE",
+        {
+            "subscription": subscription,
+            "message-id": f"m{number}",
+            "ack": f"a{number}",
+            "destination": "/q",
+            **more,
+        },
+        b"x",
     )
 
 
@@ -213,7 +231,11 @@ def subscribed(version: str = "1.2", *ids: str) -> ClientProtocol:
 def test_messages_by_route(version: str) -> None:
     protocol = subscribed(version, "s1", "s2")
     events = feed(protocol, message(1), message(2), message(3, "s2"), message(4))
-    runs = [(event.route, [each.id for each in event.messages], event.size) for event in events if isinstance(event, MessageRun)]
+    runs = [
+        (event.route, [each.id for each in event.messages], event.size)
+        for event in events
+        if isinstance(event, MessageRun)
+    ]
     assert runs == [("route s1", ["m1", "m2"], 2), ("route s2", ["m3"], 1), ("route s1", ["m4"], 1)]
     assert len(events) == 3
 
@@ -293,7 +315,9 @@ def test_ids_come_back_as_they_came(version: str) -> None:
     assert isinstance(event, MessageRun)
     protocol.acknowledge("NACK", event.messages[0], "s1")
     headers = sent(protocol)[0].headers
-    assert headers == ({"id": "ID:host\\1\n2"} if version == "1.2" else {"message-id": "ID:host\\1", "subscription": "s1"})
+    assert headers == (
+        {"id": "ID:host\\1\n2"} if version == "1.2" else {"message-id": "ID:host\\1", "subscription": "s1"}
+    )
 
 
 def test_no_nack_in_1_0() -> None:

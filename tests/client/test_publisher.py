@@ -76,7 +76,9 @@ def test_several_tasks_share_a_publisher() -> None:
 
                 await asyncio.gather(*(send(name) for name in "abc"))
             for name in "abc":
-                assert [frame.headers["n"] for frame in broker.seen("SEND") if frame.headers["by"] == name] == [str(n) for n in range(300)]
+                assert [
+                    frame.headers["n"] for frame in broker.seen("SEND") if frame.headers["by"] == name
+                ] == [str(n) for n in range(300)]
 
     run(story())
 
@@ -84,7 +86,9 @@ def test_several_tasks_share_a_publisher() -> None:
 def test_a_refused_message_is_raised_once_and_named() -> None:
     async def story() -> None:
         async with serving("1.1") as broker, stompbox.connect(broker.url) as client:
-            broker.on["SEND"] = lambda session, frame: session.error("too long", frame) if frame.body == b"bad" else session.receipt(frame)
+            broker.on["SEND"] = lambda session, frame: (
+                session.error("too long", frame) if frame.body == b"bad" else session.receipt(frame)
+            )
             publisher = client.publisher(window=2)
             with pytest.raises(stompbox.BrokerError, match="too long"):
                 async with publisher:
@@ -138,7 +142,10 @@ def test_sent_again_after_a_lost_connection() -> None:
 
 def test_reported_after_a_lost_connection_where_the_policy_says_so() -> None:
     async def story() -> None:
-        async with serving() as broker, stompbox.connect(broker.url, reconnect=Reconnect(first_delay=0, resend=False)) as client:
+        async with (
+            serving() as broker,
+            stompbox.connect(broker.url, reconnect=Reconnect(first_delay=0, resend=False)) as client,
+        ):
             held = holding(broker)
             async with client.publisher(window=10) as publisher:
                 for number in range(3):

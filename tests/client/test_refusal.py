@@ -35,4 +35,9 @@ def test_a_long_body_is_cut_in_the_text_only() -> None:
 
 def test_survives_another_process() -> None:
     error = pickle.loads(pickle.dumps(broker_error(Frame("ERROR", {"message": "m"}, b"b"))))
-    assert (error.code, error.message, error.headers, error.body) == ("broker-error", "m: b", {"message": "m"}, b"b")
+    assert (error.code, error.message, error.headers, error.body) == (
+        "broker-error",
+        "m: b",
+        {"message": "m"},
+        b"b",
+    )

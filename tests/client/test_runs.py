@@ -21,7 +21,9 @@ ROUTES: dict[bytes, object] = {b"s1": "one", b"s2": "two"}
 SMALL = FrameLimits(head=2000, headers=50, body=500)
 
 
-def reading(version: Version, limits: FrameLimits = SMALL, *, with_runs: bool = True) -> tuple[Decoder, Reader]:
+def reading(
+    version: Version, limits: FrameLimits = SMALL, *, with_runs: bool = True
+) -> tuple[Decoder, Reader]:
     decoder = Decoder(SERVER_COMMANDS, limits)
     decoder.version = version
     reader = Reader(version, ROUTES, limits)
@@ -30,7 +32,9 @@ def reading(version: Version, limits: FrameLimits = SMALL, *, with_runs: bool = 
     return decoder, reader
 
 
-def frames(decoder: Decoder, reader: Reader, pieces: Iterable[bytes]) -> tuple[list[tuple[str, dict[str, str], bytes]], str | None, int]:
+def frames(
+    decoder: Decoder, reader: Reader, pieces: Iterable[bytes]
+) -> tuple[list[tuple[str, dict[str, str], bytes]], str | None, int]:
     """Everything read as (command, headers, body), the code of the fault that ended it, and how many messages came in runs."""
     found: list[tuple[str, dict[str, str], bytes]] = []
     in_runs = 0
@@ -53,7 +57,13 @@ def frames(decoder: Decoder, reader: Reader, pieces: Iterable[bytes]) -> tuple[l
 
 
 def message(number: int, body: bytes = b"hello", **more: str) -> Frame:
-    headers = {"subscription": "s1", "message-id": f"m{number}", "ack": f"a{number}", "destination": "/queue/x", **more}
+    headers = {
+        "subscription": "s1",
+        "message-id": f"m{number}",
+        "ack": f"a{number}",
+        "destination": "/queue/x",
+        **more,
+    }
     return Frame("MESSAGE", {**headers, "content-length": str(len(body))}, body)
 
 
@@ -89,8 +99,12 @@ def test_a_run_is_of_one_route() -> None:
     decoder, reader = reading(V12)
     for _ in range(runs.LEARN_AFTER):
         reader.count(message(0).headers)
-    octets = b"".join(encode(message(number, subscription="s1" if number < 3 else "s2"), V12) for number in range(5))
-    found = [(item.route, len(item.messages)) for item in decoder.receive(octets) if isinstance(item, MessageRun)]
+    octets = b"".join(
+        encode(message(number, subscription="s1" if number < 3 else "s2"), V12) for number in range(5)
+    )
+    found = [
+        (item.route, len(item.messages)) for item in decoder.receive(octets) if isinstance(item, MessageRun)
+    ]
     assert found == [("one", 3), ("two", 2)]
 
 
@@ -151,19 +165,49 @@ def test_runs_and_careful_codec_read_the_same(stream: tuple[Version, bytes, list
 
 
 FAULTS = [
-    (b"MESSAGE\nsubscription:s1\nmessage-id:x\nack:a\ndestination:\\t\ncontent-length:1\n\nx\0", "undefined-escape"),
-    (b"MESSAGE\nsubscription:s1\nmessage-id:x\nack:a\\\ndestination:d\ncontent-length:1\n\nx\0", "undefined-escape"),
-    (b"MESSAGE\nsubscription:s1\nmessage-id:x\nack:a\ndestination:\xff\ncontent-length:1\n\nx\0", "not-utf-8"),
+    (
+        b"MESSAGE\nsubscription:s1\nmessage-id:x\nack:a\ndestination:\\t\ncontent-length:1\n\nx\0",
+        "undefined-escape",
+    ),
+    (
+        b"MESSAGE\nsubscription:s1\nmessage-id:x\nack:a\\\ndestination:d\ncontent-length:1\n\nx\0",
+        "undefined-escape",
+    ),
+    (
+        b"MESSAGE\nsubscription:s1\nmessage-id:x\nack:a\ndestination:\xff\ncontent-length:1\n\nx\0",
+        "not-utf-8",
+    ),
     (b"MESSAGE\nsubscription:s1\nmessage-id:x\nack:a\ndestination:\rd\ncontent-length:1\n\nx\0", "bare-cr"),
-    (b"MESSAGE\nsubscription:s1\nmessage-id:x\nack:a\ndestination:d\ncontent-length:1\n\nxy\0", "missing-nul"),
-    (b"MESSAGE\nsubscription:s1\nmessage-id:x\nack:a\ndestination:d\ncontent-length:-1\n\nx\0", "bad-content-length"),
-    (b"MESSAGE\nsubscription:s1\nmessage-id:x\nack:a\ndestination:d\ncontent-length:501\n\n" + b"x" * 501 + b"\0", "body-too-large"),
-    (b"MESSAGE\nsubscription:s1\nmessage-id:x\nack:a\ndestination:" + b"d" * 2000 + b"\ncontent-length:1\n\nx\0", "header-too-large"),
-    (b"MESSAGE\nsubscription:s1\nmessage-id:x\nack:a\ndestination\ncontent-length:1\n\nx\0", "header-without-colon"),
+    (
+        b"MESSAGE\nsubscription:s1\nmessage-id:x\nack:a\ndestination:d\ncontent-length:1\n\nxy\0",
+        "missing-nul",
+    ),
+    (
+        b"MESSAGE\nsubscription:s1\nmessage-id:x\nack:a\ndestination:d\ncontent-length:-1\n\nx\0",
+        "bad-content-length",
+    ),
+    (
+        b"MESSAGE\nsubscription:s1\nmessage-id:x\nack:a\ndestination:d\ncontent-length:501\n\n"
+        + b"x" * 501
+        + b"\0",
+        "body-too-large",
+    ),
+    (
+        b"MESSAGE\nsubscription:s1\nmessage-id:x\nack:a\ndestination:"
+        + b"d" * 2000
+        + b"\ncontent-length:1\n\nx\0",
+        "header-too-large",
+    ),
+    (
+        b"MESSAGE\nsubscription:s1\nmessage-id:x\nack:a\ndestination\ncontent-length:1\n\nx\0",
+        "header-without-colon",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("octets", "code"), FAULTS, ids=[code + str(index) for index, (_, code) in enumerate(FAULTS)])
+@pytest.mark.parametrize(
+    ("octets", "code"), FAULTS, ids=[code + str(index) for index, (_, code) in enumerate(FAULTS)]
+)
 def test_faults_within_a_run_are_the_codecs(octets: bytes, code: str) -> None:
     good = b"".join(encode(message(number), V12) for number in range(20))
     found, fault, in_runs = frames(*reading(V12), [good + octets])
@@ -180,7 +224,9 @@ def test_blanks_around_content_length_are_the_codecs_too() -> None:
 def test_forms_are_bounded_and_the_often_seen_win() -> None:
     decoder, reader = reading(V12, FrameLimits())
     for kinds in (20, 300):
-        octets = b"".join(encode(message(number, **{f"h{number % kinds}": "x"}), V12) for number in range(900))
+        octets = b"".join(
+            encode(message(number, **{f"h{number % kinds}": "x"}), V12) for number in range(900)
+        )
         frames(decoder, reader, [octets])
         assert len(reader._forms) == MOST_FORMS
         assert len(reader._candidates) <= runs.MOST_CANDIDATES

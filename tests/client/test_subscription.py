@@ -139,7 +139,9 @@ def test_confirmed_ack_and_its_error() -> None:
             delivering(broker, b"one", b"two")
             async with client.subscribe("/queue/a", ack="client-individual") as messages:
                 await (await anext(messages)).ack(confirm=True)
-                broker.on["ACK"] = lambda session, frame: session.error("unknown message", frame, code="unknown-ack")
+                broker.on["ACK"] = lambda session, frame: session.error(
+                    "unknown message", frame, code="unknown-ack"
+                )
                 with pytest.raises(stompbox.BrokerError, match="unknown message"):
                     await (await anext(messages)).ack(confirm=True)
 
@@ -152,23 +154,46 @@ def test_confirmed_ack_and_its_error() -> None:
 @pytest.mark.parametrize(
     ("server", "expected"),
     [
-        ("Stompbox/1", {"durable-subscription-name": "d", "activemq.subscriptionName": "d", "prefetch-count": "5"}),
-        ("ActiveMQ/5.18", {"durable-subscription-name": "d", "activemq.subscriptionName": "d", "activemq.prefetchSize": "5"}),
+        (
+            "Stompbox/1",
+            {"durable-subscription-name": "d", "activemq.subscriptionName": "d", "prefetch-count": "5"},
+        ),
+        (
+            "ActiveMQ/5.18",
+            {
+                "durable-subscription-name": "d",
+                "activemq.subscriptionName": "d",
+                "activemq.prefetchSize": "5",
+            },
+        ),
         ("RabbitMQ/3.10", {"durable": "true", "auto-delete": "false", "prefetch-count": "5"}),
     ],
 )
 def test_headers_in_the_brokers_spelling(server: str, expected: dict[str, str]) -> None:
     async def story() -> None:
         async with serving(server=server) as broker, stompbox.connect(broker.url, client_id="c") as client:
-            messages = client.subscribe("/topic/a", selector="a > 1", durable="d", prefetch=5, headers={"x": 1})
+            messages = client.subscribe(
+                "/topic/a", selector="a > 1", durable="d", prefetch=5, headers={"x": 1}
+            )
             await messages.open()
             (frame,) = broker.seen("SUBSCRIBE")
             assert frame.headers.pop("receipt")
-            assert frame.headers == {"id": "d", "destination": "/topic/a", "ack": "auto", "selector": "a > 1", "x": "1", **expected}
+            assert frame.headers == {
+                "id": "d",
+                "destination": "/topic/a",
+                "ack": "auto",
+                "selector": "a > 1",
+                "x": "1",
+                **expected,
+            }
             await messages.delete()
             frame = broker.seen("UNSUBSCRIBE")[-1]
-            assert len(broker.seen("UNSUBSCRIBE")) == (2 if server.startswith("ActiveMQ/") else 1)  # Classic wants the consumer gone first
-            assert frame.headers.items() >= {name: value for name, value in expected.items() if "prefetch" not in name}.items()
+            # Classic wants the consumer gone first
+            assert len(broker.seen("UNSUBSCRIBE")) == (2 if server.startswith("ActiveMQ/") else 1)
+            assert (
+                frame.headers.items()
+                >= {name: value for name, value in expected.items() if "prefetch" not in name}.items()
+            )
 
     run(story())
 
@@ -372,7 +397,9 @@ def test_a_call_that_waits_behind_too_much_says_why() -> None:
 def test_subscribed_again_on_the_new_connection() -> None:
     async def story() -> None:
         async with serving() as broker, stompbox.connect(broker.url, reconnect=AT_ONCE) as client:
-            async with client.subscribe("/queue/a", ack="client-individual", selector="a = 1", headers={"x": "y"}) as messages:
+            async with client.subscribe(
+                "/queue/a", ack="client-individual", selector="a = 1", headers={"x": "y"}
+            ) as messages:
                 await lose(client, broker)
                 await broker.until(lambda: len(broker.seen("SUBSCRIBE")) == 2)
                 one, two = broker.seen("SUBSCRIBE")
@@ -385,7 +412,9 @@ def test_subscribed_again_on_the_new_connection() -> None:
     run(story())
 
 
-def test_messages_of_a_lost_connection_are_not_acknowledged_over_the_next(caplog: pytest.LogCaptureFixture) -> None:
+def test_messages_of_a_lost_connection_are_not_acknowledged_over_the_next(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def story() -> None:
         async with serving() as broker, stompbox.connect(broker.url, reconnect=AT_ONCE) as client:
             delivering(broker, b"one", b"two", b"three")
@@ -494,7 +523,10 @@ def test_another_broker_cannot_do_what_the_first_one_could() -> None:
 
 def test_a_connection_lost_during_unsubscribe_ends_it_too() -> None:
     async def story() -> None:
-        async with serving() as broker, stompbox.connect(broker.url, reconnect=AT_ONCE, client_id="c") as client:
+        async with (
+            serving() as broker,
+            stompbox.connect(broker.url, reconnect=AT_ONCE, client_id="c") as client,
+        ):
             broker.on["UNSUBSCRIBE"] = lambda session, frame: session.drop()
             async with client.subscribe("/queue/a"):
                 pass
@@ -508,7 +540,9 @@ def test_a_connection_lost_during_unsubscribe_ends_it_too() -> None:
     run(story())
 
 
-def test_refused_unsubscribe_does_not_hide_the_exception_of_the_block(caplog: pytest.LogCaptureFixture) -> None:
+def test_refused_unsubscribe_does_not_hide_the_exception_of_the_block(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def story() -> None:
         async with serving("1.1") as broker, stompbox.connect(broker.url) as client:
             broker.on["UNSUBSCRIBE"] = lambda session, frame: session.error("cannot", frame)

@@ -67,7 +67,9 @@ def test_a_refused_frame_aborts_the_whole(version: str) -> None:
 
     async def story() -> None:
         async with serving(version) as broker, stompbox.connect(broker.url) as client:
-            broker.on["SEND"] = lambda session, frame: session.error("no", frame) if frame.body == b"bad" else session.receipt(frame)
+            broker.on["SEND"] = lambda session, frame: (
+                session.error("no", frame) if frame.body == b"bad" else session.receipt(frame)
+            )
             with pytest.raises(stompbox.BrokerError, match="no"):
                 async with client.transaction() as transaction:
                     await transaction.send("/queue/a", b"good")
@@ -112,7 +114,12 @@ def test_lost_with_its_connection() -> None:
             del broker.on["SEND"]
             async with client.transaction() as transaction:
                 await transaction.send("/queue/a")
-            assert [frame.command for frame in broker.last.frames][:4] == ["CONNECT", "BEGIN", "SEND", "COMMIT"]
+            assert [frame.command for frame in broker.last.frames][:4] == [
+                "CONNECT",
+                "BEGIN",
+                "SEND",
+                "COMMIT",
+            ]
 
     run(story())
 

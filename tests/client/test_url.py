@@ -16,10 +16,19 @@ GOOD = [
     ("stomp://u%40x:p%3A%2F@[::1]:5", Target("stomp", "::1", 5, login="u@x", passcode="p:/")),
     ("stomp://u@h", Target("stomp", "h", 61613, login="u")),
     ("ws://h", Target("ws", "h", 80, websocket=True)),
-    ("wss://h:8/a/b?token=1&x=2", Target("wss", "h", 8, secure=True, websocket=True, resource="/a/b?token=1&x=2")),
+    (
+        "wss://h:8/a/b?token=1&x=2",
+        Target("wss", "h", 8, secure=True, websocket=True, resource="/a/b?token=1&x=2"),
+    ),
     (
         "stomp://h?host=%2F&heart-beat=1,2",
-        Target("stomp", "h", 61613, resource="/?host=%2F&heart-beat=1,2", options={"host": "/", "heart-beat": "1,2"}),
+        Target(
+            "stomp",
+            "h",
+            61613,
+            resource="/?host=%2F&heart-beat=1,2",
+            options={"host": "/", "heart-beat": "1,2"},
+        ),
     ),
 ]
 BAD = [
@@ -71,7 +80,14 @@ def test_shown_without_query_and_with_brackets() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["stomp://a:secret/b@host", "stomp://a:secret@host:x", "a:secret@host", "stomp://a:b/secret@host:1", "http://a:secret#b@host"]
+    "url",
+    [
+        "stomp://a:secret/b@host",
+        "stomp://a:secret@host:x",
+        "a:secret@host",
+        "stomp://a:b/secret@host:1",
+        "http://a:secret#b@host",
+    ],
 )
 def test_no_malformed_url_is_shown_with_its_passcode(url: str) -> None:
     with pytest.raises(UsageError) as caught:

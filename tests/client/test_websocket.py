@@ -35,7 +35,14 @@ async def obey(socket: ServerConnection, frame: Frame) -> None:
     elif "receipt" in frame.headers:
         await socket.send(encode(Frame("RECEIPT", {"receipt-id": frame.headers["receipt"]}), V12).decode())
     if frame.command == "SUBSCRIBE":
-        octets = encode(Frame("MESSAGE", {"subscription": frame.headers["id"], "message-id": "1", "destination": "/q"}, b"\xff body"), V12)
+        octets = encode(
+            Frame(
+                "MESSAGE",
+                {"subscription": frame.headers["id"], "message-id": "1", "destination": "/q"},
+                b"\xff body",
+            ),
+            V12,
+        )
         await socket.send([octets[:20], octets[20:25], octets[25:]])  # one message in fragments
     if frame.command == "SEND" and frame.body == b"hang up":
         await socket.close(1011, "tired")
@@ -62,7 +69,9 @@ async def serving() -> AsyncIterator[tuple[str, Seen]]:
             assert socket.close_code is not None
 
     def refuse(socket: ServerConnection, request: Request) -> Response | None:
-        return socket.respond(HTTPStatus.FORBIDDEN, "not from here\n") if request.path == "/forbidden" else None
+        return (
+            socket.respond(HTTPStatus.FORBIDDEN, "not from here\n") if request.path == "/forbidden" else None
+        )
 
     async with serve(play, "127.0.0.1", 0, subprotocols=["v12.stomp"], process_request=refuse) as server:  # type: ignore[list-item]
         yield f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}", seen
@@ -77,8 +86,18 @@ def test_there_and_back() -> None:
                 async with client.subscribe("/queue/a") as messages:
                     assert (await anext(messages)).body == b"\xff body"
             assert (seen.path, seen.subprotocol) == ("/stomp?token=1", "v12.stomp")
-            assert [frame.command for frame in seen.frames] == ["CONNECT", "SEND", "SEND", "SUBSCRIBE", "UNSUBSCRIBE", "DISCONNECT"]
-            assert [frame.body for frame in seen.frames if frame.command == "SEND"] == ["grün".encode(), b"\xff\0"]
+            assert [frame.command for frame in seen.frames] == [
+                "CONNECT",
+                "SEND",
+                "SEND",
+                "SUBSCRIBE",
+                "UNSUBSCRIBE",
+                "DISCONNECT",
+            ]
+            assert [frame.body for frame in seen.frames if frame.command == "SEND"] == [
+                "grün".encode(),
+                b"\xff\0",
+            ]
             assert [type(message) for message in seen.messages] == [str, str, bytes, str, str, str]
 
     run(story())

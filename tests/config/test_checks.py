@@ -18,7 +18,9 @@ def made(**tables: Any) -> Configuration:
     return load(None, {}, {name.replace("_", "-"): value for name, value in tables.items()})
 
 
-@pytest.mark.parametrize("url", ["tcp://0.0.0.0:61613", "tcp://[::]:0", "tcp://192.168.1.2:1", "tcp://broker.example:1"])
+@pytest.mark.parametrize(
+    "url", ["tcp://0.0.0.0:61613", "tcp://[::]:0", "tcp://192.168.1.2:1", "tcp://broker.example:1"]
+)
 def test_without_users_only_loopback_may_be_listened_on(url: str) -> None:
     with pytest.raises(ConfigError) as caught:
         check(made(listen=[url]))
@@ -56,11 +58,19 @@ def test_loopback_needs_no_users() -> None:
             "there are [[permission]] but no users: nameless clients belong to no group, so each of them is refused everything",
         ),
         (
-            {"user": [ALICE], "permission": [{"match": "#", "send": ["producers"], "consume": ["consumers"]}]},
+            {
+                "user": [ALICE],
+                "permission": [{"match": "#", "send": ["producers"], "consume": ["consumers"]}],
+            },
             "no user is in the group 'consumers' that a [[permission]] names",
         ),
         (
-            {"user": [ALICE], "virtual-host": [{"name": "v", "default": True, "permission": [{"match": "#", "manage": ["boss"]}]}]},
+            {
+                "user": [ALICE],
+                "virtual-host": [
+                    {"name": "v", "default": True, "permission": [{"match": "#", "manage": ["boss"]}]}
+                ],
+            },
             "no user is in the group 'boss' that a [[permission]] names",
         ),
         (
@@ -82,13 +92,24 @@ def test_a_user_without_password_can_have_a_certificate() -> None:
     ("change", "names"),
     [
         ({}, []),
-        ({"user": [ALICE], "address-setting": [{"match": "#"}], "log-level": "DEBUG", "transaction-timeout": 3}, []),
+        (
+            {
+                "user": [ALICE],
+                "address-setting": [{"match": "#"}],
+                "log-level": "DEBUG",
+                "transaction-timeout": 3,
+            },
+            [],
+        ),
         ({"max-failed-logins-per-user": 7, "failed-login-window": 7}, []),
         ({"persist-delivery-count-before-delivery": True}, ["persist-delivery-count-before-delivery"]),
         ({"listen": ["tcp://127.0.0.1:61613?maxConnections=5"]}, []),
         ({"listen": ["tcp://127.0.0.1:61614"]}, ["listener"]),
         ({"data": "other"}, ["data"]),
-        ({"wildcard-addresses": {"delimiter": "/"}, "literal-match-markers": "()"}, ["wildcard-addresses", "literal-match-markers"]),
+        (
+            {"wildcard-addresses": {"delimiter": "/"}, "literal-match-markers": "()"},
+            ["wildcard-addresses", "literal-match-markers"],
+        ),
         ({"memory": True, "admin.listen": "off", "log-format": "json"}, ["memory", "admin", "log-format"]),
     ],
 )

@@ -24,7 +24,8 @@ from stompbox.errors import ConfigError
         ("STOMPBOX_GLOBAL_MAX_SIZE", "1GiB", ("global-max-size",), "1GiB"),
         ("STOMPBOX_MAX_COMMIT_DELAY", "5", ("max-commit-delay",), 5),
         ("STOMPBOX_MAX_COMMIT_DELAY", "soon", ("max-commit-delay",), "soon"),
-        ("STOMPBOX_MAX_COMMIT_DELAY", "1_0", ("max-commit-delay",), "1_0"),  # goes on as text, and is refused there as in the file
+        # goes on as text, and is refused there as in the file
+        ("STOMPBOX_MAX_COMMIT_DELAY", "1_0", ("max-commit-delay",), "1_0"),
         ("STOMPBOX_MAX_COMMIT_DELAY", "٥", ("max-commit-delay",), "٥"),
         ("STOMPBOX_ADMIN_LISTEN", "127.0.0.1:1", ("admin", "listen"), "127.0.0.1:1"),
         ("STOMPBOX_ADMIN_ALLOWED_HOSTS", "a, b c", ("admin", "allowed-hosts"), ["a", "b", "c"]),
@@ -38,8 +39,18 @@ from stompbox.errors import ConfigError
         ),
         ("STOMPBOX_LISTENER", '{"url": "tcp://h:1"}', ("listener",), [{"url": "tcp://h:1"}]),
         ("STOMPBOX_USER", '[{"name": "a", "groups": ["g"]}]', ("user",), [{"name": "a", "groups": ["g"]}]),
-        ("STOMPBOX_USER", '[{name = "a", groups = ["g"]},\n {name = "b"}]', ("user",), [{"name": "a", "groups": ["g"]}, {"name": "b"}]),
-        ("STOMPBOX_ADDRESS_SETTING", '{match = "#", expiry-delay = 5}', ("address-setting",), [{"match": "#", "expiry-delay": 5}]),
+        (
+            "STOMPBOX_USER",
+            '[{name = "a", groups = ["g"]},\n {name = "b"}]',
+            ("user",),
+            [{"name": "a", "groups": ["g"]}, {"name": "b"}],
+        ),
+        (
+            "STOMPBOX_ADDRESS_SETTING",
+            '{match = "#", expiry-delay = 5}',
+            ("address-setting",),
+            [{"match": "#", "expiry-delay": 5}],
+        ),
         ("STOMPBOX_VIRTUAL_HOST", "", ("virtual-host",), []),
     ],
 )
@@ -52,26 +63,42 @@ def test_a_variable_becomes_a_value(name: str, text: str, path: tuple[str, ...],
 
 
 def test_every_key_has_a_variable() -> None:
-    names = {variable_of(name) for name in fields_of(Configuration) if name not in ("admin", "wildcard-addresses")}
+    names = {
+        variable_of(name) for name in fields_of(Configuration) if name not in ("admin", "wildcard-addresses")
+    }
     names |= {variable_of("admin", name) for name in fields_of(AdminTable)}
     names |= {variable_of("wildcard-addresses", name) for name in fields_of(WildcardTable)}
     assert set(variables()) == names
-    assert len(names) == len(fields_of(Configuration)) - 2 + len(fields_of(AdminTable)) + len(fields_of(WildcardTable))
+    assert len(names) == len(fields_of(Configuration)) - 2 + len(fields_of(AdminTable)) + len(
+        fields_of(WildcardTable)
+    )
 
 
 @pytest.mark.parametrize(
     ("environ", "problem"),
     [
-        ({"STOMPBOX_DTA": "x"}, "STOMPBOX_DTA: unknown environment variable; the nearest known name is 'STOMPBOX_DATA'"),
-        ({"STOMPBOX_QQQQ": "x"}, "STOMPBOX_QQQQ: unknown environment variable; docs/configuration.md lists all names"),
+        (
+            {"STOMPBOX_DTA": "x"},
+            "STOMPBOX_DTA: unknown environment variable; the nearest known name is 'STOMPBOX_DATA'",
+        ),
+        (
+            {"STOMPBOX_QQQQ": "x"},
+            "STOMPBOX_QQQQ: unknown environment variable; docs/configuration.md lists all names",
+        ),
         *[
             ({name: text}, f"{name}: {text!r} is not allowed; allowed: true, false")
             for name in ("STOMPBOX_MEMORY", "STOMPBOX_ADMIN_ENABLED")
             for text in ("perhaps", "", "1", "0", "yes", "no", "on", "off", "True", " true")
         ],
-        ({"STOMPBOX_USER": "[{"}, 'STOMPBOX_USER: neither JSON nor a TOML value; an array of tables looks like [{name = "alice"'),
+        (
+            {"STOMPBOX_USER": "[{"},
+            'STOMPBOX_USER: neither JSON nor a TOML value; an array of tables looks like [{name = "alice"',
+        ),
         ({"STOMPBOX_USER": "alice:secret"}, "STOMPBOX_USER: neither JSON nor a TOML value"),
-        ({"STOMPBOX_LISTEN": "tcp://h:1", "STOMPBOX_LISTENER": "[]"}, "STOMPBOX_LISTEN: STOMPBOX_LISTENER says the same"),
+        (
+            {"STOMPBOX_LISTEN": "tcp://h:1", "STOMPBOX_LISTENER": "[]"},
+            "STOMPBOX_LISTEN: STOMPBOX_LISTENER says the same",
+        ),
     ],
 )
 def test_a_wrong_variable_is_refused(environ: dict[str, str], problem: str) -> None:

@@ -19,14 +19,22 @@ from stompbox.security import Right
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "stompbox"
 HERE = Path(__file__)
-BY_TABLE = {*[right.replace("-", "_") for right in RIGHTS], "match"}  # read as a whole, by `grants` and `PatternTable`
+# read as a whole, by `grants` and `PatternTable`
+BY_TABLE = {*[right.replace("-", "_") for right in RIGHTS], "match"}
 BY_NAME = {"dialect"}  # read before there is an object: it says what the other options are by default
-OF_QUEUES = "kinds.py"  # gets its names as texts: `of("ring_size", -1)` is the queue's, else `default_ring_size` of the address
+# gets its names as texts: `of("ring_size", -1)` is the queue's, else `default_ring_size` of the address
+OF_QUEUES = "kinds.py"
 
 
 def keys() -> list[tuple[str, str, str]]:
     """(table, attribute, key as files and URLs have it)."""
-    return sorted({(name, field.name, field.spelled) for name, struct in TABLES.items() for field in fields_of(struct).values()})
+    return sorted(
+        {
+            (name, field.name, field.spelled)
+            for name, struct in TABLES.items()
+            for field in fields_of(struct).values()
+        }
+    )
 
 
 @cache
@@ -52,7 +60,8 @@ def _named(call: ast.Call, file: str) -> set[str]:
     asked = call.args[1]
     if isinstance(asked, ast.Constant):
         return {str(asked.value)}
-    if file == "redelivery.py" and isinstance(asked, ast.JoinedStr):  # `expiry` and `dead_letter` have the same keys
+    if file == "redelivery.py" and isinstance(asked, ast.JoinedStr):
+        # `expiry` and `dead_letter` have the same keys
         text = "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in asked.values)
         return {text.format(what) for what in ("expiry", "dead_letter")}
     return set()
@@ -60,7 +69,11 @@ def _named(call: ast.Call, file: str) -> set[str]:
 
 @cache
 def text_of_tests() -> str:
-    files = [path for path in (ROOT / "tests").rglob("*") if path.suffix in (".py", ".toml", ".mjs", ".rb", ".php") and path != HERE]
+    files = [
+        path
+        for path in (ROOT / "tests").rglob("*")
+        if path.suffix in (".py", ".toml", ".mjs", ".rb", ".php") and path != HERE
+    ]
     return "\n".join(path.read_text(encoding="utf-8") for path in files)
 
 
@@ -94,7 +107,8 @@ def test_a_reload_obeys_a_key_or_names_it() -> None:
     parts = [(SOURCE / "server" / name).read_text(encoding="utf-8") for name in names]
     later = {  # read from the broker's configuration each time that they are needed
         "max_commit_delay", "max_refusals_logged", "populate_validated_user", "reject_empty_validated_user", "graceful_shutdown_timeout",
-        "users", "permissions", "address_settings", "disk_full_policy", "id_cache_size",  # by settings_of, grants_of and Users
+        # by settings_of, grants_of and Users
+        "users", "permissions", "address_settings", "disk_full_policy", "id_cache_size",
         "listeners",  # needs_restart, and _change_doors
         "connection_ttl_override",  # by listening
         "unknown_header_policy",  # by the names of each listener

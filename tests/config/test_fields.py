@@ -34,7 +34,9 @@ def test_a_size_is_a_number_with_a_unit_of_1024(text: str, size: int) -> None:
     assert parse_size(text) == size
 
 
-@pytest.mark.parametrize("text", ["", "MiB", "1.5M", "1X", "1EiB", "one", "--1", "1 2", "0x10", "١K", "1MM", "1iB2"])
+@pytest.mark.parametrize(
+    "text", ["", "MiB", "1.5M", "1X", "1EiB", "one", "--1", "1 2", "0x10", "١K", "1MM", "1iB2"]
+)
 def test_other_texts_are_no_sizes(text: str) -> None:
     with pytest.raises(ValueError, match="is not a size"):
         parse_size(text)
@@ -77,7 +79,11 @@ def test_few_names_are_listed_when_none_is_near() -> None:
 
 def test_a_field_knows_its_type_through_annotations_and_unions() -> None:
     described = fields_of(QueueTable)
-    assert (described["ring-size"].plain, described["ring-size"].optional, described["ring-size"].at_least) == (int, True, -1)
+    assert (
+        described["ring-size"].plain,
+        described["ring-size"].optional,
+        described["ring-size"].at_least,
+    ) == (int, True, -1)
     assert (described["durable"].plain, described["durable"].optional) == (bool, False)
     assert described["name"].required and described["name"].default is NODEFAULT
     assert fields_of(AddressTable)["queue"].table is QueueTable
@@ -115,7 +121,9 @@ def test_only_word_types_have_words() -> None:
     assert words(str) == [] and words(Word) == []
 
 
-@pytest.mark.parametrize(("number", "inside"), [(0.0, True), (1.0, True), (-0.1, False), (1.1, False), (float("nan"), False)])
+@pytest.mark.parametrize(
+    ("number", "inside"), [(0.0, True), (1.0, True), (-0.1, False), (1.1, False), (float("nan"), False)]
+)
 def test_a_range_has_both_ends_in_it_and_no_nan(number: float, inside: bool) -> None:
     assert within(fields_of(AddressSettings)["redelivery-collision-avoidance-factor"], number) is inside
 

@@ -32,15 +32,43 @@ ALONE = "a listener speaks STOMP, over TCP and WebSocket, and nothing else: writ
 
 # option, default, text, value, refused texts, what the refusal allows
 OPTIONS: list[tuple[str, Any, str, Any, list[str], str]] = [
-    ("anycastPrefix", ("/queue/",), "/q/,jms.queue.", ("/q/", "jms.queue."), ["", "a,,b"], "allowed: texts with commas between them"),
+    (
+        "anycastPrefix",
+        ("/queue/",),
+        "/q/,jms.queue.",
+        ("/q/", "jms.queue."),
+        ["", "a,,b"],
+        "allowed: texts with commas between them",
+    ),
     ("multicastPrefix", ("/topic/",), "/t/", ("/t/",), ["", ","], "allowed: texts with commas between them"),
-    ("virtualTopicConsumerWildcards", (), "Consumer.*.>%3B2", ("Consumer.*.>;2",), [""], "allowed: texts with commas between them"),
+    (
+        "virtualTopicConsumerWildcards",
+        (),
+        "Consumer.*.>%3B2",
+        ("Consumer.*.>;2",),
+        [""],
+        "allowed: texts with commas between them",
+    ),
     ("protocols", ("STOMP",), "stomp", ("stomp",), ["", ","], "allowed: texts with commas between them"),
     ("connectionTtl", 60_000, "-1", -1, ["-2", "1.5", "soon", "", "١"], WHOLE.format(-1, "ms")),
     ("connectionTtlMin", 1000, "500", 500, ["0"], WHOLE.format(1, "ms")),
     ("connectionTtlMax", -1, "30000", 30_000, ["-2"], WHOLE.format(-1, "ms")),
-    ("heartBeatToConnectionTtlModifier", 2.0, "1.5", 1.5, ["0.9", "nan", "inf", "x"], "allowed: a number of at least 1 (factor)"),
-    ("heartBeat", None, "0,5000", (0, 5000), ["5000", "1,2,3", "-1,0", "auto,auto"], "allowed: auto, or two whole numbers x,y"),
+    (
+        "heartBeatToConnectionTtlModifier",
+        2.0,
+        "1.5",
+        1.5,
+        ["0.9", "nan", "inf", "x"],
+        "allowed: a number of at least 1 (factor)",
+    ),
+    (
+        "heartBeat",
+        None,
+        "0,5000",
+        (0, 5000),
+        ["5000", "1,2,3", "-1,0", "auto,auto"],
+        "allowed: auto, or two whole numbers x,y",
+    ),
     ("handshakeTimeout", 10_000, "1", 1, ["0"], WHOLE.format(1, "ms")),
     ("proxyProtocolEnabled", False, "False", False, ["yes"], TRUTH),  # true: only without TLS
     ("stompEnableMessageId", False, "true", True, ["yes", "1", ""], TRUTH),
@@ -51,7 +79,14 @@ OPTIONS: list[tuple[str, Any, str, Any, list[str], str]] = [
     ("alwaysContentLength", False, "true", True, ["x"], TRUTH),
     ("relativeExpires", False, "true", True, ["x"], TRUTH),
     ("checkPropertyNames", False, "true", True, ["x"], TRUTH),
-    ("messageTransformer", None, "a.b:c", "a.b:c", ["a.b", "a:", ":c", "a-b:c", ""], "allowed: module:function"),
+    (
+        "messageTransformer",
+        None,
+        "a.b:c",
+        "a.b:c",
+        ["a.b", "a:", ":c", "a-b:c", ""],
+        "allowed: module:function",
+    ),
     ("stompMinLargeMessageSize", 100 * KIB, "-1", -1, ["-2"], SIZE.format(-1)),
     ("maxBodySize", 100 * MIB, "1GiB", 1 << 30, ["-1"], SIZE.format(0)),
     ("maxHeaderSize", 64 * KIB, "128", 128, ["127"], SIZE.format(128)),
@@ -75,11 +110,25 @@ OPTIONS: list[tuple[str, Any, str, Any, list[str], str]] = [
     ("maxSelectorTerms", 1000, "10", 10, ["0"], WHOLE.format(1, "terms")),
     ("maxSelectorDepth", 100, "10", 10, ["0"], WHOLE.format(1, "levels")),
     ("webSocketPath", ("/", "/stomp", "/ws"), "/x", ("/x",), [""], "allowed: texts with commas between them"),
-    ("webSocketEncoderType", EncoderType.AUTO, "Binary", EncoderType.BINARY, ["utf8"], "allowed: one of auto, text, binary"),
+    (
+        "webSocketEncoderType",
+        EncoderType.AUTO,
+        "Binary",
+        EncoderType.BINARY,
+        ["utf8"],
+        "allowed: one of auto, text, binary",
+    ),
     ("webSocketCompressionSupported", False, "true", True, ["x"], TRUTH),
     ("webSocketMaxFramePayloadLength", 4 * MIB, "65536", 65_536, ["1"], SIZE.format(128)),
     ("webSocketMaxFramesBeforeLogin", 10_000, "100", 100, ["0"], WHOLE.format(1, "frames")),
-    ("allowedOrigins", None, "https://a.example,*", ("https://a.example", "*"), [""], "allowed: texts with commas between them"),
+    (
+        "allowedOrigins",
+        None,
+        "https://a.example,*",
+        ("https://a.example", "*"),
+        [""],
+        "allowed: texts with commas between them",
+    ),
     ("keyStorePath", None, "a%20b.pem", "a b.pem", [""], "allowed: a text"),
     ("keyStorePassword", None, "x%3By", "x;y", [""], "allowed: a text"),
     ("keyStoreType", KeyStoreType.PEM, "pkcs12", KeyStoreType.PKCS12, ["JKS"], "allowed: one of PEM, PKCS12"),
@@ -135,7 +184,9 @@ def test_a_wrong_value_names_option_value_and_what_is_allowed(name: str, text: s
     with pytest.raises(ConfigError) as caught:
         parse_listener(url_with(f"{name}={text}"), "stompbox.toml:3: listener[0].url")
     assert caught.value.code == "config-listener"
-    assert str(caught.value).startswith(f"stompbox.toml:3: listener[0].url: ssl://127.0.0.1:0: option {name}: ")
+    assert str(caught.value).startswith(
+        f"stompbox.toml:3: listener[0].url: ssl://127.0.0.1:0: option {name}: "
+    )
     assert allowed in str(caught.value)
     assert ("this value" if name == "keyStorePassword" else repr(text)) in str(caught.value)
 
@@ -146,7 +197,10 @@ def test_a_wrong_value_names_option_value_and_what_is_allowed(name: str, text: s
         ("conectionTtl=1", "unknown option 'conectionTtl'; the nearest known name is 'connectionTtl'"),
         ("connectionttl=1", "unknown option 'connectionttl'; the nearest known name is 'connectionTtl'"),
         ("connection-ttl=1", "unknown option 'connection-ttl'; the nearest known name is 'connectionTtl'"),
-        ("handshake-timeout=10", "unknown option 'handshake-timeout'; the nearest known name is 'handshakeTimeout'"),
+        (
+            "handshake-timeout=10",
+            "unknown option 'handshake-timeout'; the nearest known name is 'handshakeTimeout'",
+        ),
         ("qqqq=1", "unknown option 'qqqq'; docs/configuration.md lists all names"),
         ("=1", "unknown option ''; docs/configuration.md lists all names"),
         ("protocols=AMQP", f"protocols has 'AMQP'; {ALONE}"),
@@ -156,13 +210,22 @@ def test_a_wrong_value_names_option_value_and_what_is_allowed(name: str, text: s
         ("requireHost", "option requireHost has no value; allowed: true or false"),
         ("maxHeaders=1;maxHeaders=1", "option maxHeaders is given twice"),
         ("maxConnections=1&connectionsAllowed=1", "option maxConnections is given twice"),
-        ("connectionTtlMin=2000;connectionTtlMax=1000", "connectionTtlMax 1000 is below connectionTtlMin 2000"),
+        (
+            "connectionTtlMin=2000;connectionTtlMax=1000",
+            "connectionTtlMax 1000 is below connectionTtlMin 2000",
+        ),
         *[
             (
                 f"virtualTopicConsumerWildcards={text.replace(';', '%3B')}",
                 f"virtualTopicConsumerWildcards {text!r} is not a pattern and a number of its words, as Consumer.*.>;2",
             )
-            for text in ("Consumer.*.>", "Consumer.>;2", "Consumer.*.>;0", "Consumer..>;1", "Consumer.*.>;two")
+            for text in (
+                "Consumer.*.>",
+                "Consumer.>;2",
+                "Consumer.*.>;0",
+                "Consumer..>;1",
+                "Consumer.*.>;two",
+            )
         ],
         ("anycastPrefix=/a/,/b/;multicastPrefix=/b/", "'/b/' is an anycastPrefix and a multicastPrefix"),
         ("keyStorePath=x", "TLS options on a tcp listener; write ssl:// for TLS"),
@@ -178,20 +241,50 @@ def test_a_wrong_query_is_refused(query: str, problem: str) -> None:
 @pytest.mark.parametrize(
     ("url", "problem"),
     [
-        ("127.0.0.1:61613", "listener: '127.0.0.1:61613' is not a listener URL; write tcp://host:port or ssl://host:port"),
-        ("http://127.0.0.1:1", "listener: 'http://127.0.0.1:1' is not a listener URL; write tcp://host:port or ssl://host:port"),
+        (
+            "127.0.0.1:61613",
+            "listener: '127.0.0.1:61613' is not a listener URL; write tcp://host:port or ssl://host:port",
+        ),
+        (
+            "http://127.0.0.1:1",
+            "listener: 'http://127.0.0.1:1' is not a listener URL; write tcp://host:port or ssl://host:port",
+        ),
         ("", "listener: '' is not a listener URL; write tcp://host:port or ssl://host:port"),
-        ("tcp://localhost", "listener: tcp://localhost: 'localhost' has no port; write host:port, port 0 for any free one"),
-        ("tcp://[::1]", "listener: tcp://[::1]: '[::1]' has no port; write host:port, port 0 for any free one"),
-        ("tcp://h:70000", "listener: tcp://h:70000: '70000' is not a port; allowed: 0 to 65535, 0 for any free one"),
+        (
+            "tcp://localhost",
+            "listener: tcp://localhost: 'localhost' has no port; write host:port, port 0 for any free one",
+        ),
+        (
+            "tcp://[::1]",
+            "listener: tcp://[::1]: '[::1]' has no port; write host:port, port 0 for any free one",
+        ),
+        (
+            "tcp://h:70000",
+            "listener: tcp://h:70000: '70000' is not a port; allowed: 0 to 65535, 0 for any free one",
+        ),
         ("tcp://h:x", "listener: tcp://h:x: 'x' is not a port; allowed: 0 to 65535, 0 for any free one"),
         ("tcp://h:-1", "listener: tcp://h:-1: '-1' is not a port; allowed: 0 to 65535, 0 for any free one"),
         ("tcp://::1:61613", "listener: tcp://::1:61613: an IPv6 address stands in brackets: [::1]:61613"),
-        ("tcp://:1", "listener: tcp://:1: '' is not a host; 0.0.0.0 or [::] stands for every address of this machine"),
-        ("tcp://*:1", "listener: tcp://*:1: '*' is not a host; 0.0.0.0 or [::] stands for every address of this machine"),
-        ("tcp://a/b:1", "listener: tcp://a/b:1: 'a/b' is not a host; 0.0.0.0 or [::] stands for every address of this machine"),
-        ("tcp://me:secret@h:1", "listener: login and passcode do not belong in a listener URL; users stand in [[user]]"),
-        ("ssl://h:1", "listener: ssl://h:1: ssl needs the option keyStorePath, a file with certificate and key"),
+        (
+            "tcp://:1",
+            "listener: tcp://:1: '' is not a host; 0.0.0.0 or [::] stands for every address of this machine",
+        ),
+        (
+            "tcp://*:1",
+            "listener: tcp://*:1: '*' is not a host; 0.0.0.0 or [::] stands for every address of this machine",
+        ),
+        (
+            "tcp://a/b:1",
+            "listener: tcp://a/b:1: 'a/b' is not a host; 0.0.0.0 or [::] stands for every address of this machine",
+        ),
+        (
+            "tcp://me:secret@h:1",
+            "listener: login and passcode do not belong in a listener URL; users stand in [[user]]",
+        ),
+        (
+            "ssl://h:1",
+            "listener: ssl://h:1: ssl needs the option keyStorePath, a file with certificate and key",
+        ),
         (
             "ssl://h:1?keyStorePath=a&keyPath=b&keyStoreType=PKCS12",
             "listener: ssl://h:1: keyPath goes with keyStoreType=PEM: a PKCS12 file has its key in it",
@@ -227,7 +320,12 @@ def test_scheme_host_and_port(url: str, scheme: str, host: str, port: int) -> No
 def test_options_are_divided_by_semicolons_or_ampersands() -> None:
     listener = parse_listener("tcp://h:1?maxHeaders=5;maxSubscriptions=6&maxTransactions=7;;connectionTtl=0;")
     options = listener.options
-    assert (options.max_headers, options.max_subscriptions, options.max_transactions, options.connection_ttl) == (5, 6, 7, 0)
+    assert (
+        options.max_headers,
+        options.max_subscriptions,
+        options.max_transactions,
+        options.connection_ttl,
+    ) == (5, 6, 7, 0)
 
 
 def test_an_encoded_divider_belongs_to_the_value() -> None:
@@ -240,24 +338,37 @@ def test_heart_beat_auto_is_none() -> None:
 
 @pytest.mark.parametrize(("alias", "name"), ALIASES.items())
 def test_older_names_work(alias: str, name: str) -> None:
-    assert getattr(parse_listener(f"tcp://h:1?{alias}=4096").options, fields_of(ListenerOptions)[name].name) == 4096
+    assert (
+        getattr(parse_listener(f"tcp://h:1?{alias}=4096").options, fields_of(ListenerOptions)[name].name)
+        == 4096
+    )
 
 
 @pytest.mark.parametrize("dialect", Dialect)
 def test_a_dialect_sets_defaults_and_nothing_else(dialect: Dialect) -> None:
     options = parse_listener(f"tcp://h:1?dialect={dialect.value}").options
-    expected = {field.name: field.default for field in fields_of(ListenerOptions).values()} | DIALECTS[dialect] | {"dialect": dialect}
+    expected = (
+        {field.name: field.default for field in fields_of(ListenerOptions).values()}
+        | DIALECTS[dialect]
+        | {"dialect": dialect}
+    )
     assert {name: getattr(options, name) for name in expected} == expected
 
 
 def test_what_the_dialects_are() -> None:
     artemis = parse_listener("tcp://h:1?dialect=artemis").options
-    assert (artemis.selector_conversion, artemis.ack_in_transaction, artemis.default_persistent) == (False, AckInTransaction.IGNORE, False)
+    assert (artemis.selector_conversion, artemis.ack_in_transaction, artemis.default_persistent) == (
+        False,
+        AckInTransaction.IGNORE,
+        False,
+    )
     openmq = parse_listener("tcp://h:1?dialect=openmq").options
     assert openmq.require_login and openmq.single_transaction and openmq.consumer_flow_limit == 1000
 
 
-@pytest.mark.parametrize("query", ["dialect=artemis;selectorConversion=true", "selectorConversion=true;dialect=artemis"])
+@pytest.mark.parametrize(
+    "query", ["dialect=artemis;selectorConversion=true", "selectorConversion=true;dialect=artemis"]
+)
 def test_an_explicit_option_overrides_the_dialect_in_any_order(query: str) -> None:
     options = parse_listener(f"tcp://h:1?{query}").options
     assert options.selector_conversion and options.ack_in_transaction is AckInTransaction.IGNORE
@@ -290,10 +401,15 @@ def test_no_password_gets_into_a_text() -> None:
     assert str(listener) == "ssl://[::1]:1"
     assert "hunter2" not in repr(listener) + repr(listener.options) + redacted(url)
     assert redacted(url) == "ssl://[::1]:1?keyStorePath=s.pem;keyStorePassword=***&maxHeaders=5"
-    assert repr(listener.options) == "<ListenerOptions, not default: max_headers, key_store_path, key_store_password>"
+    assert (
+        repr(listener.options)
+        == "<ListenerOptions, not default: max_headers, key_store_path, key_store_password>"
+    )
 
 
-@pytest.mark.parametrize("query", ["keyStorePassword=hunter2;maxHeaders=x", "keyStorePassword=hunter2;keyStorePassword=hunter2"])
+@pytest.mark.parametrize(
+    "query", ["keyStorePassword=hunter2;maxHeaders=x", "keyStorePassword=hunter2;keyStorePassword=hunter2"]
+)
 def test_no_password_gets_into_an_error(query: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_listener(f"ssl://h:1?{query}")

@@ -31,7 +31,11 @@ patterns = st.lists(word | st.sampled_from(["*", "#"]), min_size=1, max_size=7).
     ("pattern", "yes", "no"),
     [
         # Artemis manual, wildcard syntax.
-        ("news.europe.#", ["news.europe", "news.europe.sport", "news.europe.politics.regional"], ["news.usa", "news", "entertainment"]),
+        (
+            "news.europe.#",
+            ["news.europe", "news.europe.sport", "news.europe.politics.regional"],
+            ["news.usa", "news", "entertainment"],
+        ),
         ("news.*", ["news.europe", "news.usa"], ["news", "news.europe.sport"]),
         ("news.*.sport", ["news.europe.sport"], ["news.europe.politics", "news.sport"]),
         ("#", ["a", "a.b", "a.b.c"], []),
@@ -160,12 +164,21 @@ def test_a_literal_match_is_the_most_specific() -> None:
     table = PatternTable(entries, SLASH)
     assert table.matching("a/#") == ["any", "one", "literal"]
     assert table.best("a/b") == "one" and table.best("a") == "any"
-    assert PatternTable(entries[1:], DOTS).best("a/#") == "any", "without markers and with dots it is one word"
+    assert PatternTable(entries[1:], DOTS).best("a/#") == "any", (
+        "without markers and with dots it is one word"
+    )
 
 
 def test_all_that_match_are_merged_a_name_before_the_literal_before_patterns() -> None:
     """As Artemis's repository of address settings orders them, wherever they stand in the file."""
-    names = [("a/b", "name"), ("(a/b)", "literal"), ("a/*", "one"), ("#", "any"), ("(a/c)", "another"), ("((a/b))", "marked name")]
+    names = [
+        ("a/b", "name"),
+        ("(a/b)", "literal"),
+        ("a/*", "one"),
+        ("#", "any"),
+        ("(a/c)", "another"),
+        ("((a/b))", "marked name"),
+    ]
     for entries in permutations(names):
         table = PatternTable(entries, SLASH)
         assert table.matching("a/b") == ["any", "one", "literal", "name"]
@@ -173,7 +186,9 @@ def test_all_that_match_are_merged_a_name_before_the_literal_before_patterns() -
 
 
 @given(patterns, addresses, st.sampled_from([("/", ">", "+"), ("|", "*", "#"), (";", "#", "*")]))
-def test_every_syntax_is_the_same_but_for_its_characters(pattern: tuple[str, ...], words: tuple[str, ...], syntax: tuple[str, ...]) -> None:
+def test_every_syntax_is_the_same_but_for_its_characters(
+    pattern: tuple[str, ...], words: tuple[str, ...], syntax: tuple[str, ...]
+) -> None:
     wildcards = Wildcards(*syntax)
     spelled = [{"#": syntax[1], "*": syntax[2]}.get(word, word) for word in pattern]
     if not {"#", "*"} & set(words):  # these are words like others where they stand for none
@@ -192,7 +207,11 @@ def test_where_wildcards_are_switched_off_a_destination_is_a_name() -> None:
     [
         (DOTS, "queue/#", "write 'queue.#', or set delimiter = \"/\" in [wildcard-addresses]"),
         (DOTS, "a.b/#", "words are divided by .: write 'a.b.#'"),
-        (SLASH, "queue.#", "words are divided by /: write 'queue/#', or set delimiter = \".\" in [wildcard-addresses]"),
+        (
+            SLASH,
+            "queue.#",
+            "words are divided by /: write 'queue/#', or set delimiter = \".\" in [wildcard-addresses]",
+        ),
         (SLASH, "a//#", "it has an empty word"),
         (SLASH, "()", "between the literal-match-markers stands no name"),
         (SLASH, "(vhost/green.a)", "between the literal-match-markers stands no name"),
@@ -201,6 +220,8 @@ def test_where_wildcards_are_switched_off_a_destination_is_a_name() -> None:
         (DOTS, "(a.#)", "in '#)' a wildcard is only a part of the word"),
     ],
 )
-def test_a_wrong_match_is_named_with_the_setting_it_may_want(wildcards: Wildcards, match: str, problem: str) -> None:
+def test_a_wrong_match_is_named_with_the_setting_it_may_want(
+    wildcards: Wildcards, match: str, problem: str
+) -> None:
     found = wildcards.problem_of_match(match)
     assert problem in found and bool(found) == bool(problem)

@@ -25,7 +25,9 @@ def test_the_page_is_what_the_code_says() -> None:
 
 @pytest.mark.parametrize("name", TABLES)
 def test_every_key_of_a_table_has_a_row(name: str) -> None:
-    section = PAGE.read_text(encoding="utf-8").partition(f"<!-- table {name} -->")[2].partition("<!-- end -->")[0]
+    section = (
+        PAGE.read_text(encoding="utf-8").partition(f"<!-- table {name} -->")[2].partition("<!-- end -->")[0]
+    )
     rows = {row.split("|")[1].strip().strip("`") for row in section.strip().splitlines()[2:]}
     assert rows == set(fields_of(TABLES[name]))
 
@@ -41,14 +43,29 @@ def test_the_page_names_what_else_can_be_written() -> None:
     text = PAGE.read_text(encoding="utf-8")
     assert [name for name in ALIASES if f"`{name}`" not in text] == []
     mentioned = set(re.findall(r"`(STOMPBOX_[A-Z_]+)[=`]", text))
-    others = {"STOMPBOX_CONFIG", "STOMPBOX_LISTEN", "STOMPBOX_URL", "STOMPBOX_ADMIN_URL", "STOMPBOX_LOGIN", "STOMPBOX_PASSCODE"}
+    others = {
+        "STOMPBOX_CONFIG",
+        "STOMPBOX_LISTEN",
+        "STOMPBOX_URL",
+        "STOMPBOX_ADMIN_URL",
+        "STOMPBOX_LOGIN",
+        "STOMPBOX_PASSCODE",
+    }
     prefixes = {"STOMPBOX_", "STOMPBOX_TEST_", "STOMPBOX_BENCH_", "STOMPBOX_DEMO_"}
     assert mentioned - others - prefixes <= set(variables())
 
 
 def test_the_example_of_the_page_is_a_good_configuration(tmp_path: Path) -> None:
     example = PAGE.read_text(encoding="utf-8").partition("```toml\n")[2].partition("```")[0]
-    assert set(tomllib.loads(example)) >= {"listener", "admin", "user", "permission", "address-setting", "address", "divert"}
+    assert set(tomllib.loads(example)) >= {
+        "listener",
+        "admin",
+        "user",
+        "permission",
+        "address-setting",
+        "address",
+        "divert",
+    }
     path = tmp_path / "example.toml"
     path.write_text(example, encoding="utf-8")
     assert verify(read(path)) == []
@@ -71,5 +88,7 @@ def test_a_page_is_rewritten(tmp_path: Path) -> None:
     page.write_text("before\n<!-- table listener -->\nold\n<!-- end -->\nafter\n", encoding="utf-8")
     main([str(page)])
     text = page.read_text(encoding="utf-8")
-    assert text.startswith("before\n<!-- table listener -->\n\n| key |") and text.endswith("<!-- end -->\nafter\n")
+    assert text.startswith("before\n<!-- table listener -->\n\n| key |") and text.endswith(
+        "<!-- end -->\nafter\n"
+    )
     assert "old" not in text and "| `url` |" in text

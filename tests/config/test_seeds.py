@@ -32,11 +32,23 @@ REFUSED = [
     ("tcp://localhost:61613?protocols=STOMP;useEpoll=true", "leave it out"),
 ]
 FILES = [
-    ('<?xml version="1.0"?>\n<configuration><core><acceptors/></core></configuration>\n', "From a broker.xml"),
-    ('<acceptor name="stomp-acceptor">tcp://localhost:61613?protocols=STOMP</acceptor>\n', "From a broker.xml"),
+    (
+        '<?xml version="1.0"?>\n<configuration><core><acceptors/></core></configuration>\n',
+        "From a broker.xml",
+    ),
+    (
+        '<acceptor name="stomp-acceptor">tcp://localhost:61613?protocols=STOMP</acceptor>\n',
+        "From a broker.xml",
+    ),
     ("imq.bridge.enabled=true\nimq.bridge.activelist=stomp\n", "From OpenMQ's properties"),
-    ("# comment\nimq.bridge.stomp.tcp.port=7672\nimq.bridge.stomp.hostname=0.0.0.0\n", "From OpenMQ's properties"),
-    ('[[address-setting]]\nmatch = "queue/#"\n', "write 'queue.#', or set delimiter = \"/\" in [wildcard-addresses]"),
+    (
+        "# comment\nimq.bridge.stomp.tcp.port=7672\nimq.bridge.stomp.hostname=0.0.0.0\n",
+        "From OpenMQ's properties",
+    ),
+    (
+        '[[address-setting]]\nmatch = "queue/#"\n',
+        "write 'queue.#', or set delimiter = \"/\" in [wildcard-addresses]",
+    ),
 ]
 
 
@@ -52,7 +64,9 @@ def test_one_that_cannot_be_is_refused_with_what_to_write(url: str, instead: str
 
 
 @pytest.mark.parametrize(("text", "instead"), FILES)
-def test_a_file_of_another_broker_is_refused_with_where_to_look(tmp_path: Path, text: str, instead: str) -> None:
+def test_a_file_of_another_broker_is_refused_with_where_to_look(
+    tmp_path: Path, text: str, instead: str
+) -> None:
     file = tmp_path / "broker.xml"
     file.write_text(text)
     with pytest.raises(ConfigError, match=re.escape(instead)):

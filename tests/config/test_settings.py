@@ -98,7 +98,9 @@ OWN_DEFAULTS: dict[str, Any] = {
 
 
 def setting(match: str, **keys: Any) -> AddressSetting:
-    return msgspec.convert({"match": match, **{name.replace("_", "-"): value for name, value in keys.items()}}, AddressSetting)
+    return msgspec.convert(
+        {"match": match, **{name.replace("_", "-"): value for name, value in keys.items()}}, AddressSetting
+    )
 
 
 @pytest.mark.parametrize(("key", "default"), [*ARTEMIS_DEFAULTS.items(), *OWN_DEFAULTS.items()])
@@ -149,16 +151,25 @@ keys = st.fixed_dictionaries(
 patterns = st.lists(st.sampled_from(["a", "b", "*", "#"]), min_size=1, max_size=4).map(".".join)
 
 
-@given(st.dictionaries(patterns, keys, max_size=6), st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=4).map(".".join))
-def test_resolving_is_laying_one_table_over_the_other(tables: dict[str, dict[str, Any]], address: str) -> None:
+@given(
+    st.dictionaries(patterns, keys, max_size=6),
+    st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=4).map(".".join),
+)
+def test_resolving_is_laying_one_table_over_the_other(
+    tables: dict[str, dict[str, Any]], address: str
+) -> None:
     expected = {field.spelled: field.default for field in fields_of(AddressSettings).values()}
     order = {match: place for place, match in enumerate(tables)}
     for match in sorted(tables, key=lambda match: (specificity(DOTS.words(match)), order[match])):
         if is_match(DOTS.words(match), address.split(".")):
             expected |= tables[match]
-    table = AddressSettingsTable(msgspec.convert({"match": match, **keys}, AddressSetting) for match, keys in tables.items())
+    table = AddressSettingsTable(
+        msgspec.convert({"match": match, **keys}, AddressSetting) for match, keys in tables.items()
+    )
     resolved = table.resolve(address)
-    assert {field.spelled: getattr(resolved, field.name) for field in fields_of(AddressSettings).values()} == expected
+    assert {
+        field.spelled: getattr(resolved, field.name) for field in fields_of(AddressSettings).values()
+    } == expected
     assert table.resolve(address) is resolved
 
 

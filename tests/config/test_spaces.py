@@ -23,7 +23,9 @@ def test_a_name_comes_apart_as_it_was_put_together(host: str, name: str) -> None
 @given(st.sampled_from(HOSTS), st.sampled_from(HOSTS), NAMES, NAMES)
 def test_a_pattern_matches_in_its_own_host_alone(host: str, other: str, pattern: str, name: str) -> None:
     words = (space_of_host(host) + name).split(".")
-    assert is_match(DOTS.words(space_of_host(other) + pattern), words) == (host == other and is_match(DOTS.words(pattern), name.split(".")))
+    assert is_match(DOTS.words(space_of_host(other) + pattern), words) == (
+        host == other and is_match(DOTS.words(pattern), name.split("."))
+    )
     assert not is_match(DOTS.words(pattern), words)
 
 
@@ -36,14 +38,28 @@ def test_settings_and_permissions_of_all_hosts_together() -> None:
             "virtual-host": [
                 {"name": "main", "default": True},
                 {"name": "same"},
-                {"name": "own", "address-setting": [{"match": "x", "no-expiry": True}], "permission": [{"match": "x", "send": []}]},
+                {
+                    "name": "own",
+                    "address-setting": [{"match": "x", "no-expiry": True}],
+                    "permission": [{"match": "x", "send": []}],
+                },
             ],
         },
     )
     settings, grants = configuration.settings_of(), configuration.grants_of()
-    assert [settings.resolve(f"{space}x").redelivery_delay for space in ("", "vhost/same.", "vhost/own.")] == [5, 5, 0]
-    assert [settings.resolve(f"{space}x").no_expiry for space in ("", "vhost/same.", "vhost/own.")] == [False, False, True]
+    assert [
+        settings.resolve(f"{space}x").redelivery_delay for space in ("", "vhost/same.", "vhost/own.")
+    ] == [5, 5, 0]
+    assert [settings.resolve(f"{space}x").no_expiry for space in ("", "vhost/same.", "vhost/own.")] == [
+        False,
+        False,
+        True,
+    ]
     assert grants is not None
     everybody, nobody = grants.best("y"), grants.best("vhost/own.x")
-    assert everybody == grants.best("vhost/same.y") and everybody is not None and everybody["send"] == frozenset("*")
+    assert (
+        everybody == grants.best("vhost/same.y")
+        and everybody is not None
+        and everybody["send"] == frozenset("*")
+    )
     assert nobody == {"send": frozenset()} and grants.best("vhost/own.y") is None

@@ -49,7 +49,10 @@ def test_the_schema_takes_sizes_as_texts() -> None:
 
 
 def test_a_virtual_host_inherits_what_it_does_not_have() -> None:
-    hosts = [{"name": "plain", "default": True}, {"name": "own", "address-setting": [{"match": "x", "no-expiry": True}]}]
+    hosts = [
+        {"name": "plain", "default": True},
+        {"name": "own", "address-setting": [{"match": "x", "no-expiry": True}]},
+    ]
     flags = {
         "virtual-host": hosts,
         "address-setting": [{"match": "#", "redelivery-delay": 5}],
@@ -68,7 +71,20 @@ def test_a_virtual_host_inherits_what_it_does_not_have() -> None:
 
 
 def test_importing_brings_in_nothing_heavy() -> None:
-    heavy = {"argon2", "asyncio", "hashlib", "secrets", "cyclopts", "rich", "difflib", "pathlib", "ssl", "socket", "dataclasses", "json"}
+    heavy = {
+        "argon2",
+        "asyncio",
+        "hashlib",
+        "secrets",
+        "cyclopts",
+        "rich",
+        "difflib",
+        "pathlib",
+        "ssl",
+        "socket",
+        "dataclasses",
+        "json",
+    }
     code = f"import sys, stompbox.config, stompbox.security; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout == "[]\n"

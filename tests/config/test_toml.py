@@ -27,9 +27,15 @@ PLACES = {
 
 def leaves(value: Any, path: Path = ()) -> dict[Path, Any]:
     if isinstance(value, dict):
-        return {place: leaf for name, item in value.items() for place, leaf in leaves(item, (*path, name)).items()}
+        return {
+            place: leaf for name, item in value.items() for place, leaf in leaves(item, (*path, name)).items()
+        }
     if isinstance(value, list):
-        return {place: leaf for index, item in enumerate(value) for place, leaf in leaves(item, (*path, index)).items()}
+        return {
+            place: leaf
+            for index, item in enumerate(value)
+            for place, leaf in leaves(item, (*path, index)).items()
+        }
     return {path: value}
 
 
@@ -41,7 +47,15 @@ def test_the_line_of_each_key(text: str) -> None:
 
 def test_the_line_of_tables_and_lists() -> None:
     _, lines = read('x = 1\n[a.b]\n[[c]]\n\n[[c]]\nd = [\n"e"]\n', "x.toml")
-    expected = {("a",): 2, ("a", "b"): 2, ("c",): 3, ("c", 0): 3, ("c", 1): 5, ("c", 1, "d"): 6, ("c", 1, "d", 0): 7}
+    expected = {
+        ("a",): 2,
+        ("a", "b"): 2,
+        ("c",): 3,
+        ("c", 0): 3,
+        ("c", 1): 5,
+        ("c", 1, "d"): 6,
+        ("c", 1, "d", 0): 7,
+    }
     assert {place: lines[place] for place in expected} == expected
 
 
@@ -68,7 +82,12 @@ def test_a_value_of_any_kind_ends_where_it_ends(value: str) -> None:
     content, lines = read(f"a = {value}\nlast = 1\n[t]\nx = 2", "x.toml")
     assert content["last"] == 1 and content["t"] == {"x": 2}
     after = 1 + value.count("\n") + 1
-    assert (lines[("a",)], lines[("last",)], lines[("t",)], lines[("t", "x")]) == (1, after, after + 1, after + 2)
+    assert (lines[("a",)], lines[("last",)], lines[("t",)], lines[("t", "x")]) == (
+        1,
+        after,
+        after + 1,
+        after + 2,
+    )
 
 
 names = st.text("ab-_", min_size=1, max_size=3) | st.sampled_from(["a.b", "c d", 'e"f', "", "ü", "#"])
@@ -78,10 +97,17 @@ scalars = (
     | st.floats(allow_nan=False)
     | st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 )
-values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3).filter(lambda items: not all(isinstance(i, dict) for i in items)))
+values = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=3).filter(
+        lambda items: not all(isinstance(i, dict) for i in items)
+    ),
+)
 trees = st.recursive(
     st.dictionaries(names, values, max_size=3),
-    lambda inner: st.dictionaries(names, values | inner | st.lists(inner, min_size=1, max_size=3), max_size=4),
+    lambda inner: st.dictionaries(
+        names, values | inner | st.lists(inner, min_size=1, max_size=3), max_size=4
+    ),
     max_leaves=8,
 )
 

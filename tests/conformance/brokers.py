@@ -12,7 +12,13 @@ from tests.conftest import start_broker
 class Brokers:
     """`shared` is the session's own, under the empty name."""
 
-    def __init__(self, shared: tuple[str, int], configurations: dict[str, str], folders: pytest.TempPathFactory, stack: ExitStack) -> None:
+    def __init__(
+        self,
+        shared: tuple[str, int],
+        configurations: dict[str, str],
+        folders: pytest.TempPathFactory,
+        stack: ExitStack,
+    ) -> None:
         self.known = {"": shared}
         self.configurations = configurations
         self.folders = folders

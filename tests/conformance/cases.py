@@ -19,7 +19,17 @@ ALL: Final = ("1.0", "1.1", "1.2")
 NONE_YET: Final = ("1.0",)  # a login is read before a version is agreed, which is as 1.0
 SERVER_WORDS: Final = ("CONNECTED", "MESSAGE", "RECEIPT", "ERROR")
 ESCAPING: Final = ("1.1", "1.2")
-ONCE_CONNECTED: Final = ("SEND", "SUBSCRIBE", "UNSUBSCRIBE", "BEGIN", "COMMIT", "ABORT", "ACK", "NACK", "DISCONNECT")
+ONCE_CONNECTED: Final = (
+    "SEND",
+    "SUBSCRIBE",
+    "UNSUBSCRIBE",
+    "BEGIN",
+    "COMMIT",
+    "ABORT",
+    "ACK",
+    "NACK",
+    "DISCONNECT",
+)
 
 AS_GIVEN: Final = b"the canonical form is the bytes of the case"
 
@@ -50,7 +60,12 @@ class Case:
     @property
     def is_playable(self) -> bool:
         """Can a broker be asked? What it sends itself, and frames that need a context, are for the codec's tests alone."""
-        return self.sender == "client" and not self.is_login and not self.pending and all(f.command == "SEND" for f in self.frames)
+        return (
+            self.sender == "client"
+            and not self.is_login
+            and not self.pending
+            and all(f.command == "SEND" for f in self.frames)
+        )
 
 
 def accepted(
@@ -73,19 +88,34 @@ def accepted(
 
 
 def refused(
-    name: str, clause: str, data: bytes, error: str, *, versions: tuple[str, ...] = ALL, sender: str = "client", is_login: bool = False
+    name: str,
+    clause: str,
+    data: bytes,
+    error: str,
+    *,
+    versions: tuple[str, ...] = ALL,
+    sender: str = "client",
+    is_login: bool = False,
 ) -> Case:
     return accepted(name, clause, data, (), versions=versions, error=error, sender=sender, is_login=is_login)
 
 
 def sent(body: bytes = b"", **headers: str) -> tuple[Frame]:
     """One SEND to /queue/a; underscores in the names of `headers` stand for hyphens."""
-    return (Frame("SEND", {"destination": "/queue/a", **{name.replace("_", "-"): value for name, value in headers.items()}}, body),)
+    return (
+        Frame(
+            "SEND",
+            {"destination": "/queue/a", **{name.replace("_", "-"): value for name, value in headers.items()}},
+            body,
+        ),
+    )
 
 
 def send(*lines: bytes, body: bytes = b"") -> bytes:
     """The bytes of one SEND to /queue/a with these header lines, as Stompbox writes it."""
-    return b"SEND\ndestination:/queue/a\n" + b"".join([line + b"\n" for line in lines]) + b"\n" + body + b"\0\n"
+    return (
+        b"SEND\ndestination:/queue/a\n" + b"".join([line + b"\n" for line in lines]) + b"\n" + body + b"\0\n"
+    )
 
 
 # A case takes as few lines as it can: name and clause, octets, what comes of them.

@@ -11,10 +11,14 @@ from tests.conformance.script import Case, play
 Address = tuple[str, int]
 
 
-def played(cases: Sequence[Case], over_websocket: Sequence[Case] | None = None) -> tuple[Callable[..., None], Callable[..., None]]:
+def played(
+    cases: Sequence[Case], over_websocket: Sequence[Case] | None = None
+) -> tuple[Callable[..., None], Callable[..., None]]:
     """Each case in each of its versions over TCP, and in its last one over WebSocket; there all of them where not said."""
 
-    @pytest.mark.parametrize(("case", "version"), [(case, version) for case in cases for version in case.versions], ids=str)
+    @pytest.mark.parametrize(
+        ("case", "version"), [(case, version) for case in cases for version in case.versions], ids=str
+    )
     def over_tcp(brokers: Callable[[str], Address], case: Case, version: str) -> None:
         play(brokers(case.broker), case, version, "tcp")
         assert case.steps

@@ -84,7 +84,9 @@ def say(client: str, command: str, destination: str = "", body: str = "", header
     return step
 
 
-def hear(client: str, command: str, body: str | None = None, without: Sequence[str] = (), **values: str) -> Step:
+def hear(
+    client: str, command: str, body: str | None = None, without: Sequence[str] = (), **values: str
+) -> Step:
     """Names of headers with `_` for `-`."""
 
     def step(play: Play) -> None:

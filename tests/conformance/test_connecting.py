@@ -44,7 +44,9 @@ CASES = [
 
 
 @pytest.fixture(scope="module")
-def brokers(broker: tuple[str, int], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], tuple[str, int]]]:
+def brokers(
+    broker: tuple[str, int], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], tuple[str, int]]]:
     configurations = {
         "hosts": HOSTS.format(options="", default=""),
         "default": HOSTS.format(options="", default="default = true"),
@@ -57,7 +59,9 @@ def brokers(broker: tuple[str, int], tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.mark.parametrize("transport", ["tcp", "websocket"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
-def test_connect(brokers: Callable[[str], tuple[str, int]], case: tuple[str, str, str, str | None], transport: str) -> None:
+def test_connect(
+    brokers: Callable[[str], tuple[str, int]], case: tuple[str, str, str, str | None], transport: str
+) -> None:
     _, configuration, headers, code = case
     with connected(brokers(configuration), transport) as client:
         client.say(f"CONNECT\naccept-version:1.2\n{headers}\n\0".encode())
@@ -82,7 +86,9 @@ def test_so_many_connections_of_a_listener(brokers: Callable[[str], tuple[str, i
         assert two.hear() is None
 
 
-@pytest.mark.parametrize(("passcode", "answers"), [("a", ["CONNECTED", "RECEIPT", "MESSAGE"]), ("wrong", ["ERROR"])])
+@pytest.mark.parametrize(
+    ("passcode", "answers"), [("a", ["CONNECTED", "RECEIPT", "MESSAGE"]), ("wrong", ["ERROR"])]
+)
 def test_nothing_behind_a_login_is_obeyed_before_it_was_looked_at(
     brokers: Callable[[str], tuple[str, int]], passcode: str, answers: list[str]
 ) -> None:

@@ -5,7 +5,12 @@ from __future__ import annotations
 from tests.conformance.playing import played
 from tests.conformance.script import Case, Step, bye, hear, leave, refused, say, send, subscribe, sync
 
-NAMES = ("durable-subscriber-name", "durable-subscription-name", "activemq.subscriptionName", "activemq.subcriptionName")
+NAMES = (
+    "durable-subscriber-name",
+    "durable-subscription-name",
+    "activemq.subscriptionName",
+    "activemq.subcriptionName",
+)
 CONFIGURATION = """
 memory = true
 [[listener]]
@@ -31,7 +36,9 @@ IN_RABBITMQ = "durable:true\nauto-delete:false"
 LOGIN = {"a": "client-id:{x}", "b": "client-id:{x}"}
 
 
-def durable(client: str, headers: str = "durable-subscriber-name:d", destination: str = "/topic/{x}", **values: str) -> Step:
+def durable(
+    client: str, headers: str = "durable-subscriber-name:d", destination: str = "/topic/{x}", **values: str
+) -> Step:
     return subscribe(client, destination, headers=headers, **values)
 
 

@@ -44,7 +44,10 @@ def soon(ms: int) -> Step:
 
 def expired(**values: str) -> list[Step]:
     """It comes to the queue that its address has among the expired."""
-    return [subscribe("e", "/queue/expired::EXP.{address}"), hear("e", "MESSAGE", "1", **{"dead-letter-reason": "expired"}, **values)]
+    return [
+        subscribe("e", "/queue/expired::EXP.{address}"),
+        hear("e", "MESSAGE", "1", **{"dead-letter-reason": "expired"}, **values),
+    ]
 
 
 def at(address: str, *steps: Step) -> list[Step]:

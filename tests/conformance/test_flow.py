@@ -3,7 +3,20 @@
 from __future__ import annotations
 
 from tests.conformance.playing import played
-from tests.conformance.script import Case, Step, bye, gone, hear, keep, leave, refused, say, send, subscribe, sync
+from tests.conformance.script import (
+    Case,
+    Step,
+    bye,
+    gone,
+    hear,
+    keep,
+    leave,
+    refused,
+    say,
+    send,
+    subscribe,
+    sync,
+)
 
 CONFIGURATION = """
 memory = true
@@ -47,7 +60,11 @@ def answer(client: str, command: str, headers: str = "", id: str = "0") -> Step:
 
     def step(play: object) -> None:
         version = play.version  # type: ignore[attr-defined]
-        lines = "id:{ack}" if version == "1.2" else "message-id:{ack}" + (f"\nsubscription:{id}" if version == "1.1" else "")
+        lines = (
+            "id:{ack}"
+            if version == "1.2"
+            else "message-id:{ack}" + (f"\nsubscription:{id}" if version == "1.1" else "")
+        )
         say(client, command, headers=f"{lines}\n{headers}")(play)  # type: ignore[arg-type]
 
     return step

@@ -64,7 +64,10 @@ def assert_is_message_of(answer: Answer, frame: Frame, version: str) -> None:
 def moved(case: Case) -> tuple[bytes, list[Frame], str]:
     """The case with a destination that no other test uses."""
     destination = f"/queue/framing.{next(numbers)}"
-    frames = [Frame(frame.command, {**frame.headers, "destination": destination}, frame.body) for frame in case.frames]
+    frames = [
+        Frame(frame.command, {**frame.headers, "destination": destination}, frame.body)
+        for frame in case.frames
+    ]
     return case.data.replace(b"/queue/a", destination.encode()), frames, destination
 
 
@@ -124,21 +127,32 @@ def test_login(broker: tuple[str, int], case: Case, transport: str) -> None:
 
 
 AT_FAULT = [
-    (b"MESSAGE\ndestined:/queue/a\nreceipt:r\n\nHello queue a!\0", "unknown-command"),  # STOMP 1.2, ERROR: its own example
+    # STOMP 1.2, ERROR: its own example
+    (b"MESSAGE\ndestined:/queue/a\nreceipt:r\n\nHello queue a!\0", "unknown-command"),
     (b"SEND\nreceipt:r\nreceipt:2\ndestination\n\n\0", "header-without-colon"),
     (b"SEND\n:empty\r\nreceipt:r\r\n\r\n\0", "empty-header-name"),
     (b"SEND\ndestination:/queue/a\ncontent-length:many\nreceipt:r\n\n\0", "bad-content-length"),
     (b"SEND\ndestination:/queue/a\nreceipt:r\ncontent-length:1\n\nmore\0", "missing-nul"),
-    (b"SEND\ndestination:/queue/a\nreceipt:r\ncontent-length:200000\n\n%b\0" % (b"x" * 200001), "missing-nul"),  # which comes in pieces
+    # which comes in pieces
+    (
+        b"SEND\ndestination:/queue/a\nreceipt:r\ncontent-length:200000\n\n%b\0" % (b"x" * 200001),
+        "missing-nul",
+    ),
     (b"SEND\ndestination:/queue/a\nreceipt:r\ncontent-length:999999999999\n\n", "body-too-large"),
-    (b"SEND\ndestination:/queue/a\nreceipt:r\n%b\n\0" % b"".join([b"h%d:\n" % number for number in range(1000)]), "too-many-headers"),
+    (
+        b"SEND\ndestination:/queue/a\nreceipt:r\n%b\n\0"
+        % b"".join([b"h%d:\n" % number for number in range(1000)]),
+        "too-many-headers",
+    ),
     (b"DISCONNECT\nreceipt:r\n\0", "nul-in-header"),
 ]
 
 
 @over_each_transport
 @pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
-def test_a_faulty_frame_is_named_by_its_receipt(broker: tuple[str, int], transport: str, version: str) -> None:
+def test_a_faulty_frame_is_named_by_its_receipt(
+    broker: tuple[str, int], transport: str, version: str
+) -> None:
     """STOMP 1.2, ERROR: the server SHOULD set receipt-id when the frame that is at fault asked for a receipt."""
     for data, code in AT_FAULT:
         if transport in ("tcp, byte by byte", "websocket, in pieces") and len(data) > 10_000:
@@ -161,7 +175,9 @@ def test_a_receipt_that_cannot_be_read_is_not_repeated(broker: tuple[str, int]) 
 
 def test_cases_are_played_at_all() -> None:
     """So that a slip in `is_playable` cannot empty this file."""
-    assert {version for _, version in ACCEPTED} == {version for _, version in REFUSED} == {"1.0", "1.1", "1.2"}
+    assert (
+        {version for _, version in ACCEPTED} == {version for _, version in REFUSED} == {"1.0", "1.1", "1.2"}
+    )
     assert len(ACCEPTED) >= 50
     assert len(REFUSED) >= 100
     assert len(LOGINS) >= 8

@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 from tests.conformance.playing import played
-from tests.conformance.script import Case, Play, Step, bye, hear, keep, leave, refused, say, send, subscribe, sync
+from tests.conformance.script import (
+    Case,
+    Play,
+    Step,
+    bye,
+    hear,
+    keep,
+    leave,
+    refused,
+    say,
+    send,
+    subscribe,
+    sync,
+)
 
 ESCAPING = ("1.1", "1.2")
 
 
 def passes(headers: str, without: tuple[str, ...] = (), **values: str) -> list[Step]:
     """A SEND with these headers, as a consumer of its queue sees it."""
-    return [send("s", "/queue/{x}", "1", headers), subscribe("a", "/queue/{x}"), hear("a", "MESSAGE", "1", without, **values), sync("a")]
+    return [
+        send("s", "/queue/{x}", "1", headers),
+        subscribe("a", "/queue/{x}"),
+        hear("a", "MESSAGE", "1", without, **values),
+        sync("a"),
+    ]
 
 
 def refuses(headers: str, code: str, *words: str) -> list[Step]:
@@ -123,7 +141,10 @@ def differ(play: Play, one: str, two: str) -> None:
 
 def sequences(play: Play, client: str) -> None:
     """Enough frames of one form for the broker to learn it, then one that is wrong."""
-    frames = [f"SEND\ndestination:/queue/{play.words['x']}\nJMSXGroupID:g\nJMSXGroupSeq:{n}\n\n{n}\0" for n in range(40)]
+    frames = [
+        f"SEND\ndestination:/queue/{play.words['x']}\nJMSXGroupID:g\nJMSXGroupSeq:{n}\n\n{n}\0"
+        for n in range(40)
+    ]
     wrong = f"SEND\ndestination:/queue/{play.words['x']}\nJMSXGroupID:g\nJMSXGroupSeq:forty\n\n40\0"
     play.client(client).say("".join([*frames, wrong]).encode())
 

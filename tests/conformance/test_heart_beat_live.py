@@ -14,13 +14,17 @@ TTL = 1.0  # seconds
 
 
 @pytest.fixture(scope="module", params=["listener", "all listeners"])
-def impatient(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
+def impatient(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, int]]:
     """(host, port) of a broker that ends silent connections after a second: by an option of its listener, or of all listeners."""
     folder, ttl = tmp_path_factory.mktemp("impatient"), f"{TTL * 1000:.0f}"
     of_listener = f"?connectionTtl={ttl}" if request.param == "listener" else ""
     file = folder / "impatient.toml"
     override = 600_000 if of_listener else ttl  # what the URL says wins
-    file.write_text(f'memory = true\nconnection-ttl-override = {override}\n[[listener]]\nurl = "tcp://127.0.0.1:0{of_listener}"\n')
+    file.write_text(
+        f'memory = true\nconnection-ttl-override = {override}\n[[listener]]\nurl = "tcp://127.0.0.1:0{of_listener}"\n'
+    )
     served: Served = start_broker(folder, "--config", str(file), "--no-admin")
     yield served.host, served.port
     end(served)
@@ -35,8 +39,12 @@ def connect(client: Client, version: str, heart_beat: str) -> str | None:
     return client.expect("CONNECTED").value("heart-beat")
 
 
-@pytest.mark.parametrize(("version", "heart_beat"), [("1.0", "0,0"), ("1.0", "60000,0"), ("1.1", "0,0"), ("1.2", "0,0")])
-def test_silent_client_is_told_why_and_cut_off(impatient: tuple[str, int], version: str, heart_beat: str) -> None:
+@pytest.mark.parametrize(
+    ("version", "heart_beat"), [("1.0", "0,0"), ("1.0", "60000,0"), ("1.1", "0,0"), ("1.2", "0,0")]
+)
+def test_silent_client_is_told_why_and_cut_off(
+    impatient: tuple[str, int], version: str, heart_beat: str
+) -> None:
     """1.0 has no heart-beats: its header is ignored and not answered, the time to live counts."""
     with connected(impatient, "tcp") as client:
         assert connect(client, version, heart_beat) == (None if version == "1.0" else "0,0")
@@ -85,13 +93,17 @@ def test_malformed_header_is_refused(impatient: tuple[str, int], version: str, h
 def short(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
     """(host, port) of a broker that lets nobody be silent for more than 1.2 s."""
     listener = "tcp://127.0.0.1:0?connectionTtlMax=1200"
-    served: Served = start_broker(tmp_path_factory.mktemp("short"), "--memory", "--listen", listener, "--no-admin")
+    served: Served = start_broker(
+        tmp_path_factory.mktemp("short"), "--memory", "--listen", listener, "--no-admin"
+    )
     yield served.host, served.port
     end(served)
 
 
 @pytest.mark.parametrize("offered", [1200, 5000, 600_000])
-def test_the_longest_time_to_live_counts_for_who_beats_less_often(short: tuple[str, int], offered: int) -> None:
+def test_the_longest_time_to_live_counts_for_who_beats_less_often(
+    short: tuple[str, int], offered: int
+) -> None:
     with connected(short, "tcp") as client:
         assert connect(client, "1.2", f"{offered},0") == "0,600"
         since = time.monotonic()

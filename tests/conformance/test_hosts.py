@@ -6,7 +6,20 @@ import json
 from pathlib import Path
 
 from tests.conformance.playing import played
-from tests.conformance.script import Case, Play, Step, bye, hear, keep, play, refused, say, send, subscribe, sync
+from tests.conformance.script import (
+    Case,
+    Play,
+    Step,
+    bye,
+    hear,
+    keep,
+    play,
+    refused,
+    say,
+    send,
+    subscribe,
+    sync,
+)
 from tests.conftest import Serve
 
 CONFIGURATION = """
@@ -63,7 +76,12 @@ forwarding-address = "copies"
 GREEN, BLUE, MAIN = "host:green", "host:blue.example", "host:main"
 LOGIN = {"g": GREEN, "g2": GREEN, "b": BLUE, "b2": BLUE, "": MAIN}
 DESCRIBED = '{"addresses":{"{x}.1":{"first":0,"next":0}},"missing":[]}'
-INSIDE = ("/queue/vhost/green.{x}", "/topic/vhost/green.#", "/queue/a::vhost/green.{x}", "/stream/vhost/green.{x}")
+INSIDE = (
+    "/queue/vhost/green.{x}",
+    "/topic/vhost/green.#",
+    "/queue/a::vhost/green.{x}",
+    "/stream/vhost/green.{x}",
+)
 NACKING = ("1.1", "1.2")
 
 
@@ -72,7 +90,11 @@ def tells(client: str, body: str) -> Step:
 
     def without_incarnations(value: object) -> object:
         if isinstance(value, dict):
-            return {name: without_incarnations(found) for name, found in value.items() if not name.startswith("incarnation")}
+            return {
+                name: without_incarnations(found)
+                for name, found in value.items()
+                if not name.startswith("incarnation")
+            }
         return value
 
     def step(play: Play) -> None:
@@ -84,12 +106,17 @@ def tells(client: str, body: str) -> Step:
 
 
 def request(client: str, name: str, headers: str, **values: str) -> list[Step]:
-    return [say(client, "SEND", "stompbox.requests", headers=f"request:{name}\nrequest-id:1\n{headers}"), hear(client, "MESSAGE", **values)]
+    return [
+        say(client, "SEND", "stompbox.requests", headers=f"request:{name}\nrequest-id:1\n{headers}"),
+        hear(client, "MESSAGE", **values),
+    ]
 
 
 def nack(client: str) -> Step:
     def step(play: Play) -> None:
-        say(client, "NACK", headers="id:{m}" if play.version == "1.2" else "message-id:{m}\nsubscription:0")(play)
+        say(client, "NACK", headers="id:{m}" if play.version == "1.2" else "message-id:{m}\nsubscription:0")(
+            play
+        )
 
     return step
 

@@ -70,7 +70,10 @@ def client(served: Served, listener: int = 0) -> Iterator[Client]:
 
 
 def send(client: Client, destination: str, *bodies: str, headers: str = "") -> None:
-    frames = [f"SEND\ndestination:{destination}\n{headers.replace('{n}', str(n))}\n{body}\0" for n, body in enumerate(bodies)]
+    frames = [
+        f"SEND\ndestination:{destination}\n{headers.replace('{n}', str(n))}\n{body}\0"
+        for n, body in enumerate(bodies)
+    ]
     client.say("".join(frames).encode() + b"SEND\ndestination:/topic/nobody\nreceipt:sent\n\n\0")
     client.expect("RECEIPT")
 
@@ -114,8 +117,15 @@ def test_each_message_that_repeats_has_one_of_its_own(start: Callable[[], Served
     """After a kill, too. A sender's own, where the listener gives none, stays as it is."""
     served = start()
     with client(served) as sender, client(served, 1) as other:
-        send(sender, "/queue/again", "tick", headers="AMQ_SCHEDULED_PERIOD:40\nAMQ_SCHEDULED_REPEAT:1000000\n")
-        send(other, "/queue/own", "tick", headers="AMQ_SCHEDULED_PERIOD:40\nAMQ_SCHEDULED_REPEAT:1\namqMessageId:mine\n")
+        send(
+            sender, "/queue/again", "tick", headers="AMQ_SCHEDULED_PERIOD:40\nAMQ_SCHEDULED_REPEAT:1000000\n"
+        )
+        send(
+            other,
+            "/queue/own",
+            "tick",
+            headers="AMQ_SCHEDULED_PERIOD:40\nAMQ_SCHEDULED_REPEAT:1\namqMessageId:mine\n",
+        )
         with client(served) as reader:
             reader.say(b"SUBSCRIBE\nid:0\ndestination:/queue/own\n\n\0")
             assert [told(reader.expect("MESSAGE"))[1] for _ in range(2)] == ["mine", "mine"]
@@ -145,7 +155,9 @@ def test_what_came_another_way_has_none(start: Callable[[], Served]) -> None:
 def test_selectors_see_it_in_topics_too(start: Callable[[], Served]) -> None:
     served = start()
     with client(served) as listening, client(served, 1) as other, client(served) as sender:
-        listening.say(b"SUBSCRIBE\nid:0\ndestination:/topic/t\nselector:amqMessageId LIKE 'STOMP%'\nreceipt:1\n\n\0")
+        listening.say(
+            b"SUBSCRIBE\nid:0\ndestination:/topic/t\nselector:amqMessageId LIKE 'STOMP%'\nreceipt:1\n\n\0"
+        )
         listening.expect("RECEIPT")
         send(other, "/topic/t", "no")
         send(sender, "/topic/t", "yes")
@@ -162,7 +174,9 @@ def test_it_stays_over_redelivery_death_and_a_restart(start: Callable[[], Served
         send(sender, "/queue/kept", "0", "1")
         send(sender, "/queue/dying", "bad")
         send(sender, "/queue/large", LARGE)
-        sender.say(b"BEGIN\ntransaction:t\n\n\0SEND\ndestination:/queue/kept\ntransaction:t\n\n2\0COMMIT\ntransaction:t\nreceipt:c\n\n\0")
+        sender.say(
+            b"BEGIN\ntransaction:t\n\n\0SEND\ndestination:/queue/kept\ntransaction:t\n\n2\0COMMIT\ntransaction:t\nreceipt:c\n\n\0"
+        )
         sender.expect("RECEIPT")
     before = read(served, "/queue/kept", 3, "ack:client\n")
     with client(served) as reader:

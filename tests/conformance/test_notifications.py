@@ -5,7 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.conformance.playing import played
-from tests.conformance.script import Case, Play, Step, bye, hear, keep, leave, refused, say, send, subscribe, sync
+from tests.conformance.script import (
+    Case,
+    Play,
+    Step,
+    bye,
+    hear,
+    keep,
+    leave,
+    refused,
+    say,
+    send,
+    subscribe,
+    sync,
+)
 from tests.conformance.wire import connected
 from tests.users import users
 
@@ -48,8 +61,12 @@ def told(*selector: str, client: str = "o") -> Step:
     return subscribe(client, TOLD, headers=f"selector:{' AND '.join(selector)}")
 
 
-def heard(event: str, client: str = "o", without: tuple[str, ...] = (), body: str = "", **values: str) -> Step:
-    return hear(client, "MESSAGE", body or None, _AMQ_NotifType=event, destination=TOLD, without=without, **values)
+def heard(
+    event: str, client: str = "o", without: tuple[str, ...] = (), body: str = "", **values: str
+) -> Step:
+    return hear(
+        client, "MESSAGE", body or None, _AMQ_NotifType=event, destination=TOLD, without=without, **values
+    )
 
 
 def of(*events: str) -> str:
@@ -59,7 +76,9 @@ def of(*events: str) -> str:
 def wrong_login() -> Step:
     def step(play: Play) -> None:
         with connected(play.address, play.transport) as client:
-            client.say(f"CONNECT\naccept-version:1.2\nhost:localhost\nlogin:{play.words['x']}\npasscode:guessed\n\n\0".encode())
+            client.say(
+                f"CONNECT\naccept-version:1.2\nhost:localhost\nlogin:{play.words['x']}\npasscode:guessed\n\n\0".encode()
+            )
             assert client.expect("ERROR").value("code") == "login-failed"
 
     return step
@@ -132,6 +151,10 @@ CASES = [
     ], ("1.1", "1.2"), broker="hosts", login={"g": "host:green", "h": "host:green"}),
 ]  # fmt: skip
 
-CONFIGURATIONS = {"told": f"{TOP}{LISTENER}{SLOW}", "users": f"{TOP}{LISTENER}{USERS}", "hosts": f"{TOP}{LISTENER}{HOSTS}"}
+CONFIGURATIONS = {
+    "told": f"{TOP}{LISTENER}{SLOW}",
+    "users": f"{TOP}{LISTENER}{USERS}",
+    "hosts": f"{TOP}{LISTENER}{HOSTS}",
+}
 
 test_over_tcp, test_over_websocket = played([replace(case, broker=case.broker or "told") for case in CASES])

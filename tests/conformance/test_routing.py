@@ -81,7 +81,10 @@ auto-delete-queues = false
 
 def asked(request: str, headers: str) -> list[Step]:
     """An operator's request, done."""
-    return [say("o", "SEND", "stompbox.requests", headers=f"request:{request}\nrequest-id:1\n{headers}"), hear("o", "MESSAGE", status="ok")]
+    return [
+        say("o", "SEND", "stompbox.requests", headers=f"request:{request}\nrequest-id:1\n{headers}"),
+        hear("o", "MESSAGE", status="ok"),
+    ]
 
 
 CASES = [

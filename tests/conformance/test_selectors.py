@@ -5,7 +5,20 @@ from __future__ import annotations
 import pytest
 
 from tests.conformance.playing import played
-from tests.conformance.script import Case, Play, Step, bye, hear, keep, leave, refused, say, send, subscribe, sync
+from tests.conformance.script import (
+    Case,
+    Play,
+    Step,
+    bye,
+    hear,
+    keep,
+    leave,
+    refused,
+    say,
+    send,
+    subscribe,
+    sync,
+)
 from tests.conformance.wire import Client, connected
 from tests.selectors.test_cases import CASES as TABLE
 from tests.selectors.test_cases import REFUSED, TRUE
@@ -186,7 +199,9 @@ CONFIGURATIONS = {
 test_over_tcp, test_over_websocket = played(CASES)
 
 
-ON_THE_WIRE = [case for case in TABLE if ":int=" not in case[2] and ":long=" not in case[2] and ":bool=" not in case[2]]
+ON_THE_WIRE = [
+    case for case in TABLE if ":int=" not in case[2] and ":long=" not in case[2] and ":bool=" not in case[2]
+]
 
 
 def escaped(text: str) -> str:
@@ -204,13 +219,17 @@ def until(client: Client, receipt: str) -> list[str]:
 
 @pytest.mark.parametrize("transport", ["tcp", "websocket"])
 @pytest.mark.parametrize("row", ON_THE_WIRE, ids=[str(row[0]) for row in ON_THE_WIRE])
-def test_each_case_of_the_table(broker: tuple[str, int], row: tuple[int, str, str, str, str], transport: str) -> None:
+def test_each_case_of_the_table(
+    broker: tuple[str, int], row: tuple[int, str, str, str, str], transport: str
+) -> None:
     """All whose headers are texts, as they are in STOMP; the others are about what the broker itself sets."""
     number, selector, headers, body, expected = row
     topic = f"/topic/table.{number}"
     with connected(broker, transport) as client:
         client.log_in("1.1")
-        client.say(f"SUBSCRIBE\nid:0\ndestination:{topic}\nselector:{escaped(selector)}\nreceipt:s\n\n\0".encode())
+        client.say(
+            f"SUBSCRIBE\nid:0\ndestination:{topic}\nselector:{escaped(selector)}\nreceipt:s\n\n\0".encode()
+        )
         if expected == REFUSED:
             refusal = client.expect("ERROR")
             assert (refusal.value("code") or "").startswith("selector-")

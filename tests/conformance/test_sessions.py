@@ -48,7 +48,9 @@ def assert_closed(client: Client, code: str) -> Answer:
         (" 1.1 , 1.2 ", "1.2"), ("1.1,1.3,2.0", "1.1"), ("1.2,1.2", "1.2"), (None, "1.0"),
     ],
 )  # fmt: skip
-def test_highest_common_version(broker: tuple[str, int], command: str, asked: str | None, agreed: str, transport: str) -> None:
+def test_highest_common_version(
+    broker: tuple[str, int], command: str, asked: str | None, agreed: str, transport: str
+) -> None:
     with connected(broker, transport) as client:
         lines = [] if asked is None else [f"accept-version:{asked}", "host:anything"]
         answer = connect(client, *lines, command=command)
@@ -69,7 +71,9 @@ def test_what_connected_says(broker: tuple[str, int], version: str) -> None:
     sessions = set()
     for _ in range(3):
         with connected(broker, "tcp") as client:
-            answer = connect(client, f"accept-version:{version}", "request-id:r:1", "receipt:c 1", "heart-beat:0,0")
+            answer = connect(
+                client, f"accept-version:{version}", "request-id:r:1", "receipt:c 1", "heart-beat:0,0"
+            )
             assert answer.value("version") == version
             assert (answer.value("response-id"), answer.value("receipt-id")) == ("r:1", "c 1")
             assert (answer.value("server") or "").startswith("Stompbox/")
@@ -90,10 +94,15 @@ def test_connected_without_a_server_header(serve: Serve) -> None:
 def test_login_is_taken_raw(tmp_path: Path, serve: Serve, version: str) -> None:
     """STOMP 1.2, Value Encoding: CONNECT does not escape, so a passcode may hold backslashes and colons."""
     path = tmp_path / "raw.toml"
-    path.write_text('memory = true\n[[listener]]\nurl = "tcp://127.0.0.1:0"\n[[user]]\nname = "a\\\\tb"\npassword = ":=1\\\\n2"\n')
+    path.write_text(
+        'memory = true\n[[listener]]\nurl = "tcp://127.0.0.1:0"\n[[user]]\nname = "a\\\\tb"\npassword = ":=1\\\\n2"\n'
+    )
     served = serve("--config", str(path), "--no-admin")
     with connected((served.host, served.port), "tcp") as client:
-        assert connect(client, f"accept-version:{version}", "login:a\\tb", "passcode::=1\\n2").command == "CONNECTED"
+        assert (
+            connect(client, f"accept-version:{version}", "login:a\\tb", "passcode::=1\\n2").command
+            == "CONNECTED"
+        )
     with connected((served.host, served.port), "tcp") as client:
         client.say(f"CONNECT\naccept-version:{version}\nlogin:a\\tb\npasscode:1\n\n\0".encode())
         assert_closed(client, "login-failed")
@@ -110,7 +119,9 @@ def test_nothing_comes_before_connect(broker: tuple[str, int], command: str, tra
 @TRANSPORTS
 @VERSIONS
 @pytest.mark.parametrize("command", ["CONNECT", "STOMP"])
-def test_a_second_connect_is_refused(broker: tuple[str, int], version: str, command: str, transport: str) -> None:
+def test_a_second_connect_is_refused(
+    broker: tuple[str, int], version: str, command: str, transport: str
+) -> None:
     with connected(broker, transport) as client:
         client.log_in(version)
         client.say(f"{command}\naccept-version:{version}\nhost:localhost\n\n\0".encode())
@@ -150,7 +161,9 @@ BEYOND = [
 
 @pytest.fixture(scope="module")
 def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
-    served = start_broker(tmp_path_factory.mktemp("narrow"), "--memory", "--no-admin", "--listen", f"tcp://127.0.0.1:0?{LIMITS}")
+    served = start_broker(
+        tmp_path_factory.mktemp("narrow"), "--memory", "--no-admin", "--listen", f"tcp://127.0.0.1:0?{LIMITS}"
+    )
     yield served.host, served.port
     end(served)
 
@@ -158,7 +171,9 @@ def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]
 @TRANSPORTS
 @VERSIONS
 @pytest.mark.parametrize(("data", "code"), [row[1:] for row in BEYOND], ids=[row[0] for row in BEYOND])
-def test_what_is_beyond_a_limit(narrow: tuple[str, int], data: bytes, code: str, version: str, transport: str) -> None:
+def test_what_is_beyond_a_limit(
+    narrow: tuple[str, int], data: bytes, code: str, version: str, transport: str
+) -> None:
     with connected(narrow, transport) as client:
         client.log_in(version)
         client.say(b"SEND\ndestination:/queue/a\na:b\na:c\nreceipt:r\n\n" + b"x" * 100 + b"\0")
@@ -208,8 +223,28 @@ def test_a_tls_client_on_a_plain_port_is_told(broker: tuple[str, int]) -> None:
 def certificate(folder: Path, name: str, authority: str = "") -> None:
     """A key and a certificate for `name`, in PEM; signed by itself, or by another of the folder."""
     signing = ["-CA", f"{authority}.pem", "-CAkey", f"{authority}.key"] if authority else []
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
-    command += ["-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost", "-keyout", f"{name}.key", "-out", f"{name}.pem"]
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+        "-days",
+        "2",
+    ]
+    command += [
+        "-subj",
+        f"/CN={name}",
+        "-addext",
+        "subjectAltName=DNS:localhost",
+        "-keyout",
+        f"{name}.key",
+        "-out",
+        f"{name}.pem",
+    ]
     subprocess.run([*command, *signing], cwd=folder, check=True, capture_output=True)
 
 
@@ -219,7 +254,9 @@ def test_a_certificate_is_a_login(tmp_path: Path, serve: Serve) -> None:
         certificate(tmp_path, name, authority)
     options = f"keyStorePath={tmp_path}/server.pem;keyPath={tmp_path}/server.key;trustStorePath={tmp_path}/ca.pem;needClientAuth=true"
     path = tmp_path / "tls.toml"
-    path.write_text(f'memory = true\n[[listener]]\nurl = "ssl://127.0.0.1:0?{options}"\n[[user]]\nname = "alice"\n')
+    path.write_text(
+        f'memory = true\n[[listener]]\nurl = "ssl://127.0.0.1:0?{options}"\n[[user]]\nname = "alice"\n'
+    )
     served = serve("--config", str(path), "--no-admin")
     for name, command in (("alice", "CONNECTED"), ("mallory", "ERROR")):
         context = ssl.create_default_context(cafile=f"{tmp_path}/ca.pem")
@@ -236,7 +273,9 @@ def test_a_certificate_is_a_login(tmp_path: Path, serve: Serve) -> None:
 
 @TRANSPORTS
 @VERSIONS
-def test_disconnect_is_confirmed_then_the_broker_closes(broker: tuple[str, int], version: str, transport: str) -> None:
+def test_disconnect_is_confirmed_then_the_broker_closes(
+    broker: tuple[str, int], version: str, transport: str
+) -> None:
     with connected(broker, transport) as client:
         client.log_in(version)
         client.say(b"SEND\ndestination:/queue/ended.first\nreceipt:1\n\n\0DISCONNECT\nreceipt:2\n\n\0")
@@ -254,11 +293,15 @@ def test_disconnect_without_a_receipt_closes(broker: tuple[str, int], transport:
 
 @TRANSPORTS
 @VERSIONS
-def test_what_comes_after_disconnect_is_dropped(broker: tuple[str, int], version: str, transport: str) -> None:
+def test_what_comes_after_disconnect_is_dropped(
+    broker: tuple[str, int], version: str, transport: str
+) -> None:
     destination = f"/queue/ended.{version}.{transport}"
     with connected(broker, transport) as client:
         client.log_in(version)
-        client.say(f"DISCONNECT\nreceipt:1\n\n\0SEND\ndestination:{destination}\nreceipt:2\n\nlate\0".encode())
+        client.say(
+            f"DISCONNECT\nreceipt:1\n\n\0SEND\ndestination:{destination}\nreceipt:2\n\nlate\0".encode()
+        )
         assert client.expect("RECEIPT").value("receipt-id") == "1"
         assert client.hear() is None
     with connected(broker, transport) as client:
@@ -288,7 +331,9 @@ def test_a_lost_connection_aborts_and_gives_back(broker: tuple[str, int], versio
             client.log_in(version)
             client.say(f"SUBSCRIBE\nid:0\ndestination:{destination}\nack:client\n\n\0".encode())
             assert client.expect("MESSAGE").value("redelivered") == "false"
-            client.say(f"BEGIN\ntransaction:t\n\n\0SEND\ndestination:{destination}\ntransaction:t\nreceipt:2\n\nnew\0".encode())
+            client.say(
+                f"BEGIN\ntransaction:t\n\n\0SEND\ndestination:{destination}\ntransaction:t\nreceipt:2\n\nnew\0".encode()
+            )
             assert client.expect("RECEIPT").value("receipt-id") == "2"
         other.say(f"SUBSCRIBE\nid:0\ndestination:{destination}\n\n\0".encode())
         again = other.expect("MESSAGE")

@@ -48,7 +48,12 @@ match = "timed.#"
 enable-ingress-timestamp = true
 """ + users("alice:a@all", "bob:b@some")
 NAMELESS = 'memory = true\nreject-empty-validated-user = true\n[[listener]]\nurl = "tcp://127.0.0.1:0"\n'
-USERS = {"": "login:alice\npasscode:a", "bob": "login:bob\npasscode:b", "bob2": "login:bob\npasscode:b", "bob3": "login:bob\npasscode:b"}
+USERS = {
+    "": "login:alice\npasscode:a",
+    "bob": "login:bob\npasscode:b",
+    "bob2": "login:bob\npasscode:b",
+    "bob3": "login:bob\npasscode:b",
+}
 
 
 def is_refused(client: str, code: str) -> Step:
@@ -114,7 +119,9 @@ CASES = [
 
 
 @pytest.fixture(scope="module")
-def brokers(broker: tuple[str, int], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], tuple[str, int]]]:
+def brokers(
+    broker: tuple[str, int], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], tuple[str, int]]]:
     folder = tmp_path_factory.mktemp("transformer")
     (folder / "changing.py").write_text(TRANSFORMER, encoding="utf-8")
     with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:

@@ -6,7 +6,20 @@ import time
 from pathlib import Path
 
 from tests.conformance.playing import played
-from tests.conformance.script import Case, Play, Step, bye, hear, keep, leave, refused, say, send, subscribe, sync
+from tests.conformance.script import (
+    Case,
+    Play,
+    Step,
+    bye,
+    hear,
+    keep,
+    leave,
+    refused,
+    say,
+    send,
+    subscribe,
+    sync,
+)
 from tests.conftest import end, start_broker
 from tests.system.plain import Plain
 
@@ -31,12 +44,19 @@ def read(client: str, headers: str = "", **values: str) -> Step:
 
 def numbered(client: str, *bodies: str) -> list[Step]:
     """Messages whose bodies are their offsets."""
-    return [hear(client, "MESSAGE", body, destination="/topic/log.{x}", **{"x-stream-offset": body}) for body in bodies]
+    return [
+        hear(client, "MESSAGE", body, destination="/topic/log.{x}", **{"x-stream-offset": body})
+        for body in bodies
+    ]
 
 
 def acknowledge(client: str) -> Step:
     def step(play: Play) -> None:
-        lines = "id:{last}" if play.version == "1.2" else "message-id:{last}" + ("\nsubscription:0" if play.version == "1.1" else "")
+        lines = (
+            "id:{last}"
+            if play.version == "1.2"
+            else "message-id:{last}" + ("\nsubscription:0" if play.version == "1.1" else "")
+        )
         say(client, "ACK", headers=f"{lines}\nreceipt:a")(play)
         hear(client, "RECEIPT", receipt_id="a")(play)
 
@@ -187,7 +207,13 @@ def test_position_scheduled_and_duplicates_outlive_the_broker(tmp_path: Path) ->
     """One life of a broker, then the next on the same data."""
     arguments = ("--data", str(tmp_path / "data"), "--listen", "tcp://127.0.0.1:0", "--no-admin")
     served = start_broker(tmp_path / "broker", *arguments)
-    reading = {"id": "r", "destination": "/stream/s", "durable-subscription-name": "n", "ack": "client", "x-stream-offset": "first"}
+    reading = {
+        "id": "r",
+        "destination": "/stream/s",
+        "durable-subscription-name": "n",
+        "ack": "client",
+        "x-stream-offset": "first",
+    }
     with Plain(served.port) as client:
         client.send("SUBSCRIBE", reading)
         for body in (b"0", b"1"):
@@ -206,5 +232,7 @@ def test_position_scheduled_and_duplicates_outlive_the_broker(tmp_path: Path) ->
         client.send("SEND", {"destination": "/queue/q", "_AMQ_DUPL_ID": "7"}, b"twice")
         client.send("SUBSCRIBE", {"id": "q", "destination": "/queue/q"})
         found = [client.receive() for _ in range(2)]
-        assert {frame.body for frame in found} == {b"once", b"later"}, "in this order, unless the start took longer than the delay"
+        assert {frame.body for frame in found} == {b"once", b"later"}, (
+            "in this order, unless the start took longer than the delay"
+        )
     end(served)

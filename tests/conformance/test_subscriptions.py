@@ -5,7 +5,20 @@ from __future__ import annotations
 import pytest
 
 from tests.conformance.playing import played
-from tests.conformance.script import Case, Play, Step, bye, hear, keep, leave, refused, say, send, subscribe, sync
+from tests.conformance.script import (
+    Case,
+    Play,
+    Step,
+    bye,
+    hear,
+    keep,
+    leave,
+    refused,
+    say,
+    send,
+    subscribe,
+    sync,
+)
 
 NUMBERED = ("1.1", "1.2")  # subscriptions must have an id
 

@@ -3,7 +3,21 @@
 from __future__ import annotations
 
 from tests.conformance.playing import played
-from tests.conformance.script import Case, Play, Step, bye, gone, hear, keep, leave, refused, say, send, subscribe, sync
+from tests.conformance.script import (
+    Case,
+    Play,
+    Step,
+    bye,
+    gone,
+    hear,
+    keep,
+    leave,
+    refused,
+    say,
+    send,
+    subscribe,
+    sync,
+)
 
 CONFIGURATION = """
 memory = true
@@ -48,7 +62,11 @@ def settle(client: str, command: str, word: str = "m", name: str = "") -> Step:
 
     def step(play: Play) -> None:
         own = f"\ntransaction:{name}" if name else ""
-        lines = f"id:{{{word}}}" if play.version == "1.2" else f"message-id:{{{word}}}" + "\nsubscription:0" * (play.version == "1.1")
+        lines = (
+            f"id:{{{word}}}"
+            if play.version == "1.2"
+            else f"message-id:{{{word}}}" + "\nsubscription:0" * (play.version == "1.1")
+        )
         say(client, command, headers=lines + own)(play)
 
     return step
@@ -223,7 +241,9 @@ CASES = [
 CONFIGURATIONS = {
     "small": CONFIGURATION.format(top="", options="maxTransactions=2;maxTransactionSize=100"),
     "brief": CONFIGURATION.format(top="transaction-timeout = 100", options=""),
-    "brief-openmq": CONFIGURATION.format(top="transaction-timeout = 100", options="dialect=openmq;requireLogin=false"),
+    "brief-openmq": CONFIGURATION.format(
+        top="transaction-timeout = 100", options="dialect=openmq;requireLogin=false"
+    ),
 }
 
 test_over_tcp, test_over_websocket = played(CASES)

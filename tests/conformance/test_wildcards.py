@@ -96,9 +96,19 @@ def described(destinations: str, *names: str) -> list[Step]:
 
     def step(play: Play) -> None:
         answer = json.loads(play.client("o").expect("MESSAGE").body)
-        assert (list(answer["addresses"]), answer["missing"]) == ([play.fill(name) for name in names], []), answer
+        assert (list(answer["addresses"]), answer["missing"]) == ([play.fill(name) for name in names], []), (
+            answer
+        )
 
-    return [say("o", "SEND", "stompbox.requests", headers=f"request:describe\nrequest-id:1\ndestinations:{destinations}"), step]
+    return [
+        say(
+            "o",
+            "SEND",
+            "stompbox.requests",
+            headers=f"request:describe\nrequest-id:1\ndestinations:{destinations}",
+        ),
+        step,
+    ]
 
 
 GREEN = {"g": "host:green", "g2": "host:green"}

@@ -88,7 +88,9 @@ def tcp(address: tuple[str, int]) -> Iterator[socket.socket]:
 def websocket(address: tuple[str, int]) -> Iterator[ClientConnection]:
     protocols = [Subprotocol(name) for name in ("v12.stomp", "v11.stomp", "v10.stomp")]
     host, port = address
-    with connect_websocket(f"ws://{host}:{port}/stomp", subprotocols=protocols, open_timeout=WITHIN, max_size=None) as connection:
+    with connect_websocket(
+        f"ws://{host}:{port}/stomp", subprotocols=protocols, open_timeout=WITHIN, max_size=None
+    ) as connection:
         yield connection
 
 
@@ -111,7 +113,9 @@ class Answer:
     def value(self, name: str) -> str | None:
         """The first value of a header whose name and value need no unescaping."""
         prefix = name.encode() + b":"
-        return next((line.removeprefix(prefix).decode() for line in self.lines if line.startswith(prefix)), None)
+        return next(
+            (line.removeprefix(prefix).decode() for line in self.lines if line.startswith(prefix)), None
+        )
 
 
 class Client:
@@ -133,7 +137,9 @@ class Client:
             assert self._more(), f"closed within a frame: {self._came!r}"
         head, _, self._came = self._came.partition(b"\n\n")
         command, *lines = head.split(b"\n")
-        length = next((int(line.partition(b":")[2]) for line in lines if line.startswith(b"content-length:")), None)
+        length = next(
+            (int(line.partition(b":")[2]) for line in lines if line.startswith(b"content-length:")), None
+        )
         body = self._body(length)
         return Answer(command.decode(), tuple(lines), body)
 

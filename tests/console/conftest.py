@@ -46,7 +46,9 @@ def browser() -> Iterator[Browser]:
         missing("Chromium is not installed: apt-get install chromium, or the like of another system")
     expect.set_options(timeout=WITHIN)
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"] if os.geteuid() == 0 else [])
+        chromium = playwright.chromium.launch(
+            executable_path=found, args=["--no-sandbox"] if os.geteuid() == 0 else []
+        )
         yield chromium
         chromium.close()
 
@@ -58,7 +60,10 @@ class Complaints:
         self.found: list[str] = []
         self.requests: list[str] = []
         self.place = urlsplit(admin).netloc
-        page.on("console", lambda message: self.found.append(message.text) if message.type in ("error", "warning") else None)
+        page.on(
+            "console",
+            lambda message: self.found.append(message.text) if message.type in ("error", "warning") else None,
+        )
         page.on("pageerror", lambda error: self.found.append(str(error)))
         page.on("request", lambda request: self.requests.append(request.url))
 

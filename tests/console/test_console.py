@@ -95,7 +95,9 @@ def test_an_address_and_its_queues(served: Served, visit: Open) -> None:
         send(client, "/queue/shown", b"1", b"2", b"3")
         page = visit(served.admin, "addresses")
         expect(cell(page, "shown", "Ready")).to_have_text("3")
-        client.send("SUBSCRIBE", {"destination": "/queue/shown", "id": "1", "ack": "client", "prefetch-count": "2"})
+        client.send(
+            "SUBSCRIBE", {"destination": "/queue/shown", "id": "1", "ack": "client", "prefetch-count": "2"}
+        )
         client.receive(), client.receive()
         look_again(page)
         expect(cell(page, "shown", "Ready")).to_have_text("1")
@@ -160,11 +162,30 @@ def test_a_reader_group_is_put_elsewhere_and_deleted(served: Served, visit: Open
 
 def test_the_progress_of_a_pipeline(served: Served, visit: Open) -> None:
     with Plain(served.port) as client:
-        say(client, "nightly", step="orders", kind="archive", state="running", rows=1200, rate=400.0, lag=3, batch=1, batch_ago=0)
+        say(
+            client,
+            "nightly",
+            step="orders",
+            kind="archive",
+            state="running",
+            rows=1200,
+            rate=400.0,
+            lag=3,
+            batch=1,
+            batch_ago=0,
+        )
         page = visit(served.admin, "pipelines")
         expect(cell(page, "nightly", "State")).to_have_text("running")
         expect(cell(page, "nightly", "Rows")).to_have_text("1,200")
-        say(client, "nightly", step="orders", kind="archive", state="failed", rows=1500, reason="the disk is full")
+        say(
+            client,
+            "nightly",
+            step="orders",
+            kind="archive",
+            state="failed",
+            rows=1500,
+            reason="the disk is full",
+        )
         look_again(page)
         expect(cell(page, "nightly", "Rows")).to_have_text("1,500")
         expect(cell(page, "nightly", "Step")).to_contain_text("the disk is full")
@@ -224,7 +245,9 @@ def test_both_themes(served: Served, visit: Open) -> None:
 def test_purge_asks_first_and_says_what_is_lost(served: Served, visit: Open) -> None:
     with Plain(served.port) as client:
         send(client, "/queue/purged", b"1", b"2", b"3")
-        client.send("SUBSCRIBE", {"destination": "/queue/purged", "id": "1", "ack": "client", "prefetch-count": "1"})
+        client.send(
+            "SUBSCRIBE", {"destination": "/queue/purged", "id": "1", "ack": "client", "prefetch-count": "1"}
+        )
         client.receive()
         page = visit(served.admin, "addresses/purged")
         page.get_by_role("button", name="Purge…").click()
@@ -278,7 +301,10 @@ def test_pause_and_block_and_back(served: Served, visit: Open) -> None:
     with Plain(served.port) as client:
         send(client, "/queue/held", b"1")
     page = visit(served.admin, "addresses/held")
-    for name, verb, mark, back in (("Pause…", "Pause", "paused", "Resume"), ("Block…", "Block", "blocked", "Unblock")):
+    for name, verb, mark, back in (
+        ("Pause…", "Pause", "paused", "Resume"),
+        ("Block…", "Block", "blocked", "Unblock"),
+    ):
         head = page.locator(".head")
         head.get_by_role("button", name=name).click()
         page.get_by_role("dialog").get_by_role("button", name=verb, exact=True).click()
@@ -310,7 +336,9 @@ def test_the_keyboard_alone_is_enough(served: Served, visit: Open) -> None:
         for _ in range(3):
             page.keyboard.press("Tab")
         page.keyboard.press("Enter")
-        expect(page.get_by_role("link", name="Addresses", exact=True)).to_have_attribute("aria-current", "page")
+        expect(page.get_by_role("link", name="Addresses", exact=True)).to_have_attribute(
+            "aria-current", "page"
+        )
         expect(page.locator("main")).to_be_focused()
         expect(row(page, "keyed")).to_be_visible()
         page.keyboard.press("Tab")
@@ -343,7 +371,8 @@ def test_a_broker_that_goes_away_and_comes_back(serve: Serve, visit: Open) -> No
     expect(page.locator("#state")).to_have_text("ready")
     with Plain(second.port) as client:
         send(client, "/queue/kept", b"3")
-    expect(cell(page, "kept", "Ready")).to_have_text("≈ 3")  # those from before are on the disk and not looked at
+    # those from before are on the disk and not looked at
+    expect(cell(page, "kept", "Ready")).to_have_text("≈ 3")
 
 
 def test_it_rests_while_nobody_looks(served: Served, visit: Open) -> None:
@@ -381,9 +410,13 @@ def test_a_user_sees_what_he_may_and_is_told_what_he_may_not(start: Start, visit
         send(client, "/queue/open.q", b"1")
         send(client, "/queue/closed.q", b"1")
         refused = f"{ANSWERED} 403"
-        page = visit(served.admin, "", may_say=(refused,), http_credentials={"username": "bob", "password": "b0b"})
+        page = visit(
+            served.admin, "", may_say=(refused,), http_credentials={"username": "bob", "password": "b0b"}
+        )
         expect(page.locator("#state")).to_have_text("ready")
-        expect(page.locator("main")).to_contain_text("does not have the right 'manage' on address 'stompbox.admin' (not-permitted)")
+        expect(page.locator("main")).to_contain_text(
+            "does not have the right 'manage' on address 'stompbox.admin' (not-permitted)"
+        )
         page.get_by_role("link", name="Addresses").click()
         expect(row(page, "open.q")).to_be_visible()
         expect(row(page, "closed.q")).to_have_count(0)
@@ -397,7 +430,10 @@ def test_a_user_sees_what_he_may_and_is_told_what_he_may_not(start: Start, visit
 def test_without_a_login_there_is_nothing(start: Start, browser: Any) -> None:
     served = start(USERS)
     page = browser.new_context().new_page()
-    with page.expect_response(served.admin + "/") as asked, pytest.raises(Error, match="ERR_INVALID_AUTH_CREDENTIALS"):
+    with (
+        page.expect_response(served.admin + "/") as asked,
+        pytest.raises(Error, match="ERR_INVALID_AUTH_CREDENTIALS"),
+    ):
         page.goto(served.admin)
     assert asked.value.status == 401
     assert asked.value.headers["www-authenticate"].startswith("Basic ")
@@ -408,21 +444,38 @@ def test_without_a_login_there_is_nothing(start: Start, browser: Any) -> None:
 
 
 def test_the_page_refuses_markup_code_and_other_hosts(served: Served, visit: Open) -> None:
-    complaints = ("Connecting to", "Evaluating a string", "This document requires", "Refused to", "Fetch API cannot load")
+    complaints = (
+        "Connecting to",
+        "Evaluating a string",
+        "This document requires",
+        "Refused to",
+        "Fetch API cannot load",
+    )
     page = visit(served.admin, may_say=complaints)
     expect(page.locator("#state")).to_have_text("ready")
-    for code in ("document.body.innerHTML = '<b>x</b>'", "document.write('x')", "eval('1')", "new Function('return 1')"):
-        tried = f"try {{ {code}; done('done') }} catch (error) {{ done(error.name) }}"  # later: what playwright itself runs may do it
+    for code in (
+        "document.body.innerHTML = '<b>x</b>'",
+        "document.write('x')",
+        "eval('1')",
+        "new Function('return 1')",
+    ):
+        # later: what playwright itself runs may do it
+        tried = f"try {{ {code}; done('done') }} catch (error) {{ done(error.name) }}"
         done = page.evaluate(f"() => new Promise((done) => setTimeout(() => {{ {tried} }}))")
         assert done in ("TypeError", "EvalError"), code
-    assert page.evaluate("fetch('http://127.0.0.1:9/').then(() => 'done', error => error.name)") == "TypeError"
+    assert (
+        page.evaluate("fetch('http://127.0.0.1:9/').then(() => 'done', error => error.name)") == "TypeError"
+    )
 
 
 def test_a_page_of_another_site_cannot_purge(served: Served, browser: Any) -> None:
     with Plain(served.port) as client:
         send(client, "/queue/safe", b"1")
     page = browser.new_context().new_page()
-    page.route("http://elsewhere.test/", lambda route: route.fulfill(body="<h1>free phones</h1>", content_type="text/html"))
+    page.route(
+        "http://elsewhere.test/",
+        lambda route: route.fulfill(body="<h1>free phones</h1>", content_type="text/html"),
+    )
     page.goto("http://elsewhere.test/")
     target = json.dumps(f"{served.admin}/api/v1/queues/purge")
     for given in ("headers: { 'content-type': 'application/json' }", "mode: 'no-cors'"):
@@ -446,10 +499,25 @@ def test_every_button_is_in_sight_on_a_telephone(served: Served, visit: Open) ->
     """390 px: the table may be wider and be moved sideways, but what can be done with a row stays where a thumb is."""
     with Plain(served.port, headers={"client-id": "phone"}) as client:
         send(client, "/queue/phone.orders.of.the.day", b"1")
-        client.send("SUBSCRIBE", {"destination": "/queue/phone.orders.of.the.day", "id": "1", "ack": "client"})
+        client.send(
+            "SUBSCRIBE", {"destination": "/queue/phone.orders.of.the.day", "id": "1", "ack": "client"}
+        )
         client.receive()
-        request(client, "group-open", group="phone-lake", destinations="/queue/phone.orders.of.the.day", starting="earliest")
-        for section in ("addresses/phone.orders.of.the.day", "addresses", "connections", "groups", "pipelines", ""):
+        request(
+            client,
+            "group-open",
+            group="phone-lake",
+            destinations="/queue/phone.orders.of.the.day",
+            starting="earliest",
+        )
+        for section in (
+            "addresses/phone.orders.of.the.day",
+            "addresses",
+            "connections",
+            "groups",
+            "pipelines",
+            "",
+        ):
             page = visit(served.admin, section, viewport={"width": 390, "height": 844})
             expect(page.locator("#state")).to_have_text("ready")
             if section.startswith("addresses/"):

@@ -75,7 +75,15 @@ class Actor:
         self.serial += 1
         return f"{self.name}-{kind}{self.serial}"
 
-    def send(self, link: Link, destination: str, *, transaction: str = "", persistent: bool = True, receipt: bool = True) -> bytes:
+    def send(
+        self,
+        link: Link,
+        destination: str,
+        *,
+        transaction: str = "",
+        persistent: bool = True,
+        receipt: bool = True,
+    ) -> bytes:
         """The frame of a new message, noted as sent; its receipt is called as the message is."""
         self.number += 1
         message = f"{self.name}.{self.number}"
@@ -143,7 +151,9 @@ def _confirmed(actor: Actor, link: Link, frame: Frame) -> str:
 def _got(actor: Actor, link: Link, frame: Frame, source: str) -> str:
     assert frame.command == "MESSAGE", frame
     message = frame.body.split()[0].decode()
-    actor.journal.note(Got(time.monotonic_ns(), link.name, source, message, frame.headers["redelivered"] == "true"))
+    actor.journal.note(
+        Got(time.monotonic_ns(), link.name, source, message, frame.headers["redelivered"] == "true")
+    )
     return message
 
 
@@ -155,7 +165,9 @@ class Acks:
         self.link = link
         self.waiting: dict[str, tuple[str, list[str]]] = {}
 
-    def answer(self, source: str, frame: Frame, messages: list[str], *, is_good: bool = True, transaction: str = "") -> bytes:
+    def answer(
+        self, source: str, frame: Frame, messages: list[str], *, is_good: bool = True, transaction: str = ""
+    ) -> bytes:
         """An ACK or NACK for `messages`, the last of which is `frame`. ACKs outside of transactions ask for a receipt now and then."""
         actor = self.actor
         actor.journal.note(Answered(self.link.name, source, messages, transaction, is_good))
@@ -180,7 +192,12 @@ def work(actor: Actor) -> None:
     held: list[tuple[str, Frame, str]] = []
     prefetch = random.choice((3, 30, 300))
     for queue in QUEUES:
-        headers = {"destination": queue, "id": queue, "ack": "client-individual", "prefetch-count": str(prefetch)}
+        headers = {
+            "destination": queue,
+            "id": queue,
+            "ack": "client-individual",
+            "prefetch-count": str(prefetch),
+        }
         link.write(link.frame("SUBSCRIBE", headers))
     while True:
         frame = link.receive_or_stop()
@@ -193,7 +210,14 @@ def work(actor: Actor) -> None:
             continue
         random.shuffle(held)
         kept = random.randint(0, len(held) // 2)
-        link.write(b"".join([acks.answer(at, frame, [message], is_good=random.random() > 0.01) for at, frame, message in held[kept:]]))
+        link.write(
+            b"".join(
+                [
+                    acks.answer(at, frame, [message], is_good=random.random() > 0.01)
+                    for at, frame, message in held[kept:]
+                ]
+            )
+        )
         del held[kept:]
         if random.random() < 0.005:
             link.close()
@@ -240,7 +264,9 @@ def relay(actor: Actor) -> None:
             data += acks.answer(RELAYED, frame, [message], transaction=name)
             data += actor.send(link, random.choice((RESULTS, TOPIC)), transaction=name)
         actor.journal.note(Ended(link.name, name, commits))
-        link.write(data + link.frame("COMMIT" if commits else "ABORT", {"transaction": name, "receipt": name}))
+        link.write(
+            data + link.frame("COMMIT" if commits else "ABORT", {"transaction": name, "receipt": name})
+        )
         if commits:
             held = []
 

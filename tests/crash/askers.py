@@ -25,7 +25,9 @@ from tests.crash.link import Link, Lost, Stopped
 from tests.crash.players import Player, body_of, message_in
 
 # What is published at once keeps its order at each destination as it is written: where one queue is reached by two names it would not
-STAGED: Final = tuple([each for each in UNREFUSED if "," not in each and each not in ("/queue/all.copies", "/queue/all.kept")])
+STAGED: Final = tuple(
+    [each for each in UNREFUSED if "," not in each and each not in ("/queue/all.copies", "/queue/all.kept")]
+)
 PARTS: Final = 3
 ANSWERS: Final = 12
 
@@ -92,7 +94,17 @@ class Sink(Player):
     def told_again(self, link: Link, batch: Batch) -> None:
         for sent in batch.sent:
             now = time.monotonic_ns()
-            self.journal.note(Sent(link.name, sent.message, sent.destination, sent.transaction, sent.persistent, now, sent.traits))
+            self.journal.note(
+                Sent(
+                    link.name,
+                    sent.message,
+                    sent.destination,
+                    sent.transaction,
+                    sent.persistent,
+                    now,
+                    sent.traits,
+                )
+            )
 
     def done(self, link: Link, batch: Batch) -> None:
         where = {"sink": self.name, "batch": str(batch.number)}
@@ -128,7 +140,16 @@ class Caller(Player):
                 frame = owner.receive()
                 message = message_in(frame.body)
                 is_again, source = frame.headers["redelivered"] == "true", f"{TEMPORARY.name}:{owner.name}"
-                self.journal.note(Got(time.monotonic_ns(), owner.name, source, message, is_again, frame.headers["message-id"]))
+                self.journal.note(
+                    Got(
+                        time.monotonic_ns(),
+                        owner.name,
+                        source,
+                        message,
+                        is_again,
+                        frame.headers["message-id"],
+                    )
+                )
                 asked -= 1
         assert owner.disconnect() == [], "all was there before"
         self.answer_nobody(other, owner, name)
@@ -150,7 +171,9 @@ class Caller(Player):
         source = f"{TEMPORARY.name}:{owner.name}"
         self.journal.note(Sent(link.name, message, source, transaction, True, time.monotonic_ns()))
         more = {"transaction": transaction} if transaction else {"receipt": message}
-        return link.frame("SEND", {"destination": name, **more}, body_of(message, self.random.choice((1, 100, 5000))))
+        return link.frame(
+            "SEND", {"destination": name, **more}, body_of(message, self.random.choice((1, 100, 5000)))
+        )
 
     def answer(self, link: Link, owner: Link, name: str) -> int:
         """How many answers are confirmed now."""
@@ -161,7 +184,9 @@ class Caller(Player):
         commits = self.random.random() < 0.8
         if transaction:
             self.journal.note(Ended(link.name, transaction, commits))
-            end = link.frame("COMMIT" if commits else "ABORT", {"transaction": transaction, "receipt": transaction})
+            end = link.frame(
+                "COMMIT" if commits else "ABORT", {"transaction": transaction, "receipt": transaction}
+            )
             data, units = [link.frame("BEGIN", {"transaction": transaction}), *data, end], [transaction]
         link.write(b"".join(data))
         for unit in units:
@@ -174,5 +199,8 @@ class Caller(Player):
         """The owner is gone, and so is the queue."""
         link.write(self.one(link, owner, name, ""))
         frame = link.receive()
-        assert (frame.command, frame.headers.get("code")) == ("ERROR", "no-such-temporary"), (frame, frame.body)
+        assert (frame.command, frame.headers.get("code")) == ("ERROR", "no-such-temporary"), (
+            frame,
+            frame.body,
+        )
         self.journal.note(Refused(link.name, frame.headers["receipt-id"]))

@@ -21,7 +21,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from tests.crash.events import Acknowledged, Answered, Closed, Confirmed, Ended, Event, Got, Opened, Refused, Sent
+from tests.crash.events import (
+    Acknowledged,
+    Answered,
+    Closed,
+    Confirmed,
+    Ended,
+    Event,
+    Got,
+    Opened,
+    Refused,
+    Sent,
+)
 
 Copy = tuple[str, str]  # source, message
 
@@ -31,7 +42,8 @@ class Unit:
     name: str
     link: str
     sends: list[Sent] = field(default_factory=list)
-    inputs: list[tuple[Answered, str]] = field(default_factory=list)  # ACKs in a transaction, with the message
+    # ACKs in a transaction, with the message
+    inputs: list[tuple[Answered, str]] = field(default_factory=list)
     ends: bool | None = None  # True: COMMIT was sent, False: ABORT, None: neither
     confirmed: int = 0  # when; 0: never
 
@@ -54,7 +66,8 @@ class Audit:
         self.opened: dict[str, int] = {}
         self.closed: dict[str, int] = {}
         self.units: dict[str, Unit] = {}
-        self.effects: dict[str, list[Unit]] = defaultdict(list)  # by link, in the order in which they take place
+        # by link, in the order in which they take place
+        self.effects: dict[str, list[Unit]] = defaultdict(list)
         self.volatile: dict[str, Sent] = {}
         self.sent: dict[str, Sent] = {}
         self.got: dict[Copy, list[Got]] = defaultdict(list)
@@ -153,7 +166,11 @@ class Audit:
             return False
         for answer, message in unit.inputs:
             before = self.unit_of.get(message)
-            if before is not None and before.confirmed and self.got[answer.source, message][-1].link == answer.link:
+            if (
+                before is not None
+                and before.confirmed
+                and self.got[answer.source, message][-1].link == answer.link
+            ):
                 return True
         return False
 
@@ -175,7 +192,9 @@ class Audit:
                 if self.copies(unit) and not self.is_seen(unit):
                     absent.append(unit)
                 elif absent and self.copies(unit) and self.is_stored(unit):
-                    yield from (f"hole: {hole.name} on {hole.link} is not there, {unit.name} is" for hole in absent)
+                    yield from (
+                        f"hole: {hole.name} on {hole.link} is not there, {unit.name} is" for hole in absent
+                    )
                     absent = []
 
     def _returned(self) -> Iterator[str]:
@@ -184,7 +203,13 @@ class Audit:
             for message in event.messages:
                 yield from self._later(event.source, message, event.link, event.time)
         for unit in self.units.values():
-            until = self.latest if self.is_stored(unit) else epoch(unit.link) if unit.ends and self.is_seen(unit) else -1
+            until = (
+                self.latest
+                if self.is_stored(unit)
+                else epoch(unit.link)
+                if unit.ends and self.is_seen(unit)
+                else -1
+            )
             for answer, message in unit.inputs:
                 deliveries = self.got[answer.source, message]
                 mine = max(at for at, got in enumerate(deliveries) if got.link == answer.link)
@@ -204,7 +229,11 @@ class Audit:
                 continue
             if message in self.volatile:
                 born = epoch(self.volatile[message].link)
-                yield from (f"resurrected: {message} from {source} to {got.link}" for got in deliveries if epoch(got.link) > born)
+                yield from (
+                    f"resurrected: {message} from {source} to {got.link}"
+                    for got in deliveries
+                    if epoch(got.link) > born
+                )
             for before, got in pairwise(deliveries):
                 if not got.redelivered:
                     yield f"unmarked: {message} of {source} to {got.link}, after {before.link}"
@@ -213,7 +242,9 @@ class Audit:
 
     def _is_held(self, source: str, message: str, before: Got, got: Got) -> bool:
         """Whether the earlier reader still had it: its link was open, and it had not refused it."""
-        refused = any(not answer.is_good and answer.link == before.link for answer in self.answers[source, message])
+        refused = any(
+            not answer.is_good and answer.link == before.link for answer in self.answers[source, message]
+        )
         return not refused and self.closed.get(before.link, got.time) >= got.time
 
     def _left(self) -> Iterator[str]:
@@ -221,9 +252,15 @@ class Audit:
         for (source, message), deliveries in self.got.items():
             last = deliveries[-1].link
             unit = self.unit_of.get(message)
-            if unit is None or self.may_leave(source, message) or not (self.is_stored(unit) or epoch(last) == self.latest):
+            if (
+                unit is None
+                or self.may_leave(source, message)
+                or not (self.is_stored(unit) or epoch(last) == self.latest)
+            ):
                 continue
-            answers = [answer for answer in self.answers[source, message] if answer.link == last and answer.is_good]
+            answers = [
+                answer for answer in self.answers[source, message] if answer.link == last and answer.is_good
+            ]
             if not any(not answer.transaction or self.units[answer.transaction].ends for answer in answers):
                 yield f"lost: {message} of {source} was delivered to {last}, not acknowledged, and did not come again"
 

@@ -33,7 +33,8 @@ FLOORS = ("broker", "store", "server", "stomp")
 WITHIN = 20.0  # seconds for the story
 LATER = 30  # ms that a scheduled message waits
 END = b"end"  # is sent to each place when it is looked at
-PLACES = ("small", "source", "copied", "other", "mortal", "news", "expired", "DLQ")  # those to which others are sent on come last
+# those to which others are sent on come last
+PLACES = ("small", "source", "copied", "other", "mortal", "news", "expired", "DLQ")
 SETTINGS = """
 [[address-setting]]
 match = "#"
@@ -85,13 +86,18 @@ class Raising:
 
     def _called(self, frame: FrameType, event: str, _: Any) -> None:
         code = frame.f_code
-        if event != "call" or not code.co_filename.startswith(self.where) or code.co_filename.endswith("/faults.py"):
+        if (
+            event != "call"
+            or not code.co_filename.startswith(self.where)
+            or code.co_filename.endswith("/faults.py")
+        ):
             return
         if not self.is_on and (self.is_over or threading.get_ident() == self._loop):
             return
         if code.co_name.startswith("<") or code.co_name == "__repr__":
             return
-        if code.co_flags & CO_GENERATOR and code.co_code[frame.f_lasti] == _YIELD:  # it is closed, where nobody hears what it raises
+        if code.co_flags & CO_GENERATOR and code.co_code[frame.f_lasti] == _YIELD:
+            # it is closed, where nobody hears what it raises
             return
         caller = frame.f_back
         site = (
@@ -144,7 +150,9 @@ class Wire(asyncio.Transport):
 class Client:
     """One of STOMP 1.2, logged in."""
 
-    def __init__(self, broker: Broker, configuration: Configuration, client_id: str, raising: Raising | None = None) -> None:
+    def __init__(
+        self, broker: Broker, configuration: Configuration, client_id: str, raising: Raising | None = None
+    ) -> None:
         self.broker = broker
         self.raising = raising or Raising()
         self.wire = Wire()
@@ -198,7 +206,9 @@ def configuration(folder: Path) -> Configuration:
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "stompbox.toml"
     file.write_text(SETTINGS)
-    return load(file, {}, {"data": str(folder / "data"), "admin.listen": "off", "listen": ["tcp://127.0.0.1:0"]})
+    return load(
+        file, {}, {"data": str(folder / "data"), "admin.listen": "off", "listen": ["tcp://127.0.0.1:0"]}
+    )
 
 
 @dataclass(slots=True)
@@ -268,7 +278,12 @@ class Story:
             asked.add(receipt)
             self.told.answered[receipt] = frame.body
             self.told.gone.add(frame.body)
-            said.append(encode(Frame("ACK", {"id": frame.headers["ack"], "receipt": receipt, **headers}, b""), VERSIONS["1.2"]))
+            said.append(
+                encode(
+                    Frame("ACK", {"id": frame.headers["ack"], "receipt": receipt, **headers}, b""),
+                    VERSIONS["1.2"],
+                )
+            )
         client.say_all(*said)
         return self.until(lambda: asked <= client.receipts)
 
@@ -280,12 +295,17 @@ class Story:
         for client in self.clients:
             self.told.receipts |= client.receipts
         if self.stopped_at is not None:
-            self.told.written_after = sum(len(client.wire.written) for client in self.clients) - sum(self.stopped_at)
+            self.told.written_after = sum(len(client.wire.written) for client in self.clients) - sum(
+                self.stopped_at
+            )
         return self.told
 
     async def _play(self, sender: Client, other: Client, worker: Client) -> None:
         told = self.told
-        worker.say("SUBSCRIBE", {"destination": "/topic/news", "id": "n", "durable-subscription-name": "news", "receipt": "d"})
+        worker.say(
+            "SUBSCRIBE",
+            {"destination": "/topic/news", "id": "n", "durable-subscription-name": "news", "receipt": "d"},
+        )
         await self.until(lambda: "d" in worker.receipts)
         worker.say("UNSUBSCRIBE", {"id": "n", "receipt": "u"})
         await self.until(lambda: "u" in worker.receipts)
@@ -293,19 +313,29 @@ class Story:
         await self.sends(sender, "q", "/queue/small", ("small",), 4)
         await self.sends(sender, "t", "/topic/news", ("news",) if is_durable else (), 2)
         await self.sends(sender, "v", "/queue/source", ("source", "copied"), 2)
-        worker.say("SUBSCRIBE", {"destination": "/queue/small", "id": "w", "ack": "client-individual", "prefetch-count": "50"})
+        worker.say(
+            "SUBSCRIBE",
+            {"destination": "/queue/small", "id": "w", "ack": "client-individual", "prefetch-count": "50"},
+        )
         await self.until(lambda: len(worker.messages) >= 4)
-        await self.sends(sender, "l", "/queue/small", ("small",), 12, size=1000, AMQ_SCHEDULED_DELAY=str(LATER))
+        await self.sends(
+            sender, "l", "/queue/small", ("small",), 12, size=1000, AMQ_SCHEDULED_DELAY=str(LATER)
+        )
         await self.sends(other, "o", "/queue/other", ("other",), 3)
         if len(worker.messages) >= 4:
             await self.acks(worker, worker.messages[1:2])
             told.moved.add(worker.messages[2].body)
             worker.say("NACK", {"id": worker.messages[2].headers["ack"], "receipt": "n"})
-        await self.until(lambda: len(worker.messages) >= 17)  # those for later, and the one that was refused, again
+        # those for later, and the one that was refused, again
+        await self.until(lambda: len(worker.messages) >= 17)
         await self.sends(other, "p", "/queue/other", ("other",), 3)
         await self._transaction(sender, worker)
-        await self.sends(sender, "x", "/queue/mortal", ("mortal",), 2, moved=True, expires=str(self.broker.now() + LATER))
-        await self.sends(sender, "d", "/queue/other", ("other",), 1, _AMQ_DUPL_ID="one", priority="7", JMSXGroupID="g")
+        await self.sends(
+            sender, "x", "/queue/mortal", ("mortal",), 2, moved=True, expires=str(self.broker.now() + LATER)
+        )
+        await self.sends(
+            sender, "d", "/queue/other", ("other",), 1, _AMQ_DUPL_ID="one", priority="7", JMSXGroupID="g"
+        )
         await self.until(lambda: self.broker.engine.counters["expired"] >= 2)
         await self.acks(worker, worker.messages[4:-1])
         sender.say("DISCONNECT", {"receipt": "bye"})

@@ -32,10 +32,17 @@ class Commits:
         self.serial += 1
         if len(self.next) < LOGS:
             log = len(self.next) + 1
-            commit.logs[log], commit.cursors[log], self.next[log], self.cursors[log] = f"log {log}", (log, 0), 0, (log, 0)
+            commit.logs[log], commit.cursors[log], self.next[log], self.cursors[log] = (
+                f"log {log}",
+                (log, 0),
+                0,
+                (log, 0),
+            )
         for log in random.sample(sorted(self.next), random.randint(1, len(self.next))):
             first, count = self.next[log], random.randint(1, 30)
-            commit.runs[log] = [run(first, count, body=random.randbytes(random.choice((0, 10, 500))), arrived=self.serial)]
+            commit.runs[log] = [
+                run(first, count, body=random.randbytes(random.choice((0, 10, 500))), arrived=self.serial)
+            ]
             self.next[log] = first + count
         if random.random() < LARGE:
             self._large(commit)
@@ -64,7 +71,9 @@ class Commits:
         if random.random() < 0.7:
             log = random.choice(sorted(self.next))
             handle = cast(bytes, Large(self.serial, sum(map(len, pieces))))
-            commit.runs.setdefault(log, []).append(Run(QUEUE, [handle], first=self.next[log], arrived=self.serial))
+            commit.runs.setdefault(log, []).append(
+                Run(QUEUE, [handle], first=self.next[log], arrived=self.serial)
+            )
             self.next[log] += 1
 
 

@@ -30,7 +30,10 @@ _CODES = {
     "sync": apsw.SQLITE_IOERR_FSYNC,
     "delete": apsw.SQLITE_IOERR_DELETE,
 }
-_FAULTS = {"full": (apsw.FullError, apsw.SQLITE_FULL), "read-only": (apsw.ReadOnlyError, apsw.SQLITE_READONLY)}
+_FAULTS = {
+    "full": (apsw.FullError, apsw.SQLITE_FULL),
+    "read-only": (apsw.ReadOnlyError, apsw.SQLITE_READONLY),
+}
 _NUMBERS = {"full": errno.ENOSPC, "read-only": errno.EROFS}
 _remove = Journal.remove
 _NAMES = {code: name for name, code in apsw.mapping_extended_result_codes.items() if isinstance(code, int)}
@@ -240,7 +243,9 @@ class Platter:
 
     def _sync_folder(self) -> None:
         for waiting in self.pending.values():
-            gone = max((at for at, operation in enumerate(waiting) if isinstance(operation, Delete)), default=-1)
+            gone = max(
+                (at for at, operation in enumerate(waiting) if isinstance(operation, Delete)), default=-1
+            )
             for operation in waiting[: gone + 1]:
                 apply(self.durable, operation)
             del waiting[: gone + 1]

@@ -46,8 +46,15 @@ SOURCES = {
     TOPIC: tuple(source_of(name) for name in SUBSCRIBERS),
 }
 EXCLUSIVE = (*SOURCES[TOPIC], RESULTS)
-SETTINGS = ("", 'global-max-size = "64KiB"\n', "persist-delivery-count-before-delivery = true\n", "max-commit-delay = 0\n")  # of a broker
-CONFIGURATION = '[[address-setting]]\nmatch = "#"\nmax-delivery-attempts = -1\n'  # nothing dies here, it must all come out
+# of a broker
+SETTINGS = (
+    "",
+    'global-max-size = "64KiB"\n',
+    "persist-delivery-count-before-delivery = true\n",
+    "max-commit-delay = 0\n",
+)
+# nothing dies here, it must all come out
+CONFIGURATION = '[[address-setting]]\nmatch = "#"\nmax-delivery-attempts = -1\n'
 SENDERS = ("producer", "pricer", "sink", "watcher", "caller")  # roles
 MOST = 60  # dots between two kills
 WITHIN = 60.0  # seconds for a dot to come, and for an actor to end
@@ -160,7 +167,9 @@ class Drill:
         arguments = [role, name, str(self.port), str(self.folder / f"{name}.journal"), str(self.seed)]
         command = [sys.executable, "-m", self.actors_module, *arguments]
         with (self.folder / f"{name}.log").open("wb") as log:
-            return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, cwd=ROOT)
+            return subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, cwd=ROOT
+            )
 
     def wait_for_progress(self, dots: int) -> None:
         """Until so many things were confirmed, by whomever. Fails when nothing is for too long, or an actor ended."""
@@ -181,7 +190,9 @@ class Drill:
         told = []
         for (_, name), actor in zip(self.cast, self.actors, strict=False):
             if actor.poll() is not None:
-                told.append(f"{name} ended with {actor.returncode}:\n{(self.folder / f'{name}.log').read_text()}")
+                told.append(
+                    f"{name} ended with {actor.returncode}:\n{(self.folder / f'{name}.log').read_text()}"
+                )
         return "\n".join(told)
 
     def end_actors(self) -> None:
@@ -210,7 +221,12 @@ class Drill:
         with Journal(self.folder / "first.journal") as journal:
             for name in SUBSCRIBERS:
                 with self.link(journal, name) as link:
-                    headers = {"destination": TOPIC, "id": "1", "durable-subscription-name": "news", "receipt": "1"}
+                    headers = {
+                        "destination": TOPIC,
+                        "id": "1",
+                        "durable-subscription-name": "news",
+                        "receipt": "1",
+                    }
                     link.write(link.frame("SUBSCRIBE", headers))
                     assert link.receive().headers["receipt-id"] == "1"
 
@@ -219,22 +235,37 @@ class Drill:
         with Journal(self.folder / "last.journal") as journal:
             with self.link(journal) as link:
                 for destination in SOURCES:
-                    link.write(link.frame("SEND", {"destination": destination, "receipt": destination}, b"end"))
+                    link.write(
+                        link.frame("SEND", {"destination": destination, "receipt": destination}, b"end")
+                    )
                     assert link.receive().headers["receipt-id"] == destination
                 for queue in (*QUEUES, RELAYED, RESULTS):
                     self._take_all(link, queue, {"destination": queue, "id": queue})
             for name in SUBSCRIBERS:
                 with self.link(journal, name) as link:
-                    self._take_all(link, source_of(name), {"destination": TOPIC, "id": "1", "durable-subscription-name": "news"})
+                    self._take_all(
+                        link,
+                        source_of(name),
+                        {"destination": TOPIC, "id": "1", "durable-subscription-name": "news"},
+                    )
 
     def _take_all(self, link: Link, source: str, headers: dict[str, str]) -> None:
         link.write(link.frame("SUBSCRIBE", headers | {"ack": "client", "consumer-window-size": "-1"}))
         messages: list[str] = []
         while (frame := link.receive()).body != b"end":
             messages.append(frame.body.split()[0].decode())
-            if len(messages) % 50 == 0:  # a broker with little memory hands out no more than that to one client
+            if len(messages) % 50 == 0:
+                # a broker with little memory hands out no more than that to one client
                 link.write(link.frame("ACK", {"id": frame.headers["ack"]}))
-            link.journal.note(Got(time.monotonic_ns(), link.name, source, messages[-1], frame.headers["redelivered"] == "true"))
+            link.journal.note(
+                Got(
+                    time.monotonic_ns(),
+                    link.name,
+                    source,
+                    messages[-1],
+                    frame.headers["redelivered"] == "true",
+                )
+            )
         link.journal.note(Answered(link.name, source, messages))
         link.write(link.frame("ACK", {"id": frame.headers["ack"], "receipt": "all"}))
         assert link.receive().headers["receipt-id"] == "all"
@@ -261,15 +292,23 @@ class _Patient(Control):
 
 def faults(drill: Drill, audit: Audit) -> list[str]:
     """All that is wrong after a drill: with promises, with the files, with what the broker said."""
-    noise = [line for line in drill.log.splitlines() if "Traceback" in line or line.split()[2:3] in (["ERROR"], ["CRITICAL"])]
+    noise = [
+        line
+        for line in drill.log.splitlines()
+        if "Traceback" in line or line.split()[2:3] in (["ERROR"], ["CRITICAL"])
+    ]
     return [*audit.problems(), *damage(drill.data), *noise]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="tests.crash.drill", description="Kills a broker under load and looks for what was lost.")
+    parser = argparse.ArgumentParser(
+        prog="tests.crash.drill", description="Kills a broker under load and looks for what was lost."
+    )
     parser.add_argument("--kills", type=int, default=40)
     parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--folder", type=Path, help="where journals and data go, and stay; else a temporary folder")
+    parser.add_argument(
+        "--folder", type=Path, help="where journals and data go, and stay; else a temporary folder"
+    )
     options = parser.parse_args()
     print(f"seed {options.seed}, {options.kills} kills", flush=True)
     with tempfile.TemporaryDirectory(prefix="stompbox-drill-") as temporary:

@@ -54,7 +54,8 @@ class Traits(Struct, frozen=True):
     group: str = ""
     key: str = ""  # of a last-value queue
     retained: bool = False
-    again: bool = False  # sent with an id for duplicate detection: may be sent once more, and must be there once
+    # sent with an id for duplicate detection: may be sent once more, and must be there once
+    again: bool = False
     delay: int = 0  # ms for which it is to wait
 
 
@@ -199,7 +200,9 @@ class Journal:
     def __enter__(self) -> Journal:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._file.close()
 
 

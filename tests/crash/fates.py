@@ -30,7 +30,18 @@ from itertools import pairwise
 from math import inf
 
 from tests.crash.audit import Audit, Copy, Unit, epoch, when
-from tests.crash.events import Answered, Closed, Confirmed, Event, Got, Refused, Retained, Sent, Started, Waiting
+from tests.crash.events import (
+    Answered,
+    Closed,
+    Confirmed,
+    Event,
+    Got,
+    Refused,
+    Retained,
+    Sent,
+    Started,
+    Waiting,
+)
 from tests.crash.features import (
     ATTEMPTS,
     BY_NAME,
@@ -72,7 +83,8 @@ class Fates(Audit):
         self.confirmed_at: dict[str, int] = {}
         self._reads: dict[tuple[str, str], list[tuple[str, int]]] = defaultdict(list)  # by link and source
         self._leavings: list[int] = []  # when somebody left or let go
-        self._latest: dict[str, list[float]] = {}  # by source, or source and key: when each message may have arrived at the latest
+        # by source, or source and key: when each message may have arrived at the latest
+        self._latest: dict[str, list[float]] = {}
 
     def add(self, journal: Iterable[Event]) -> None:
         events = list(journal)
@@ -123,7 +135,11 @@ class Fates(Audit):
 
     def _is_implied(self, unit: Unit) -> bool:
         """By messages that can only be gone because they were acknowledged."""
-        inputs = [(answer, message) for answer, message in unit.inputs if not self._may_be_over(answer.source, message)]
+        inputs = [
+            (answer, message)
+            for answer, message in unit.inputs
+            if not self._may_be_over(answer.source, message)
+        ]
         return super()._is_implied(Unit(unit.name, unit.link, unit.sends, inputs, unit.ends, unit.confirmed))
 
     def _may_be_over(self, source: str, message: str) -> bool:
@@ -146,13 +162,21 @@ class Fates(Audit):
 
     def _where(self, source: str, message: str) -> list[str]:
         """Where it was seen: at the source itself, or where it was sent when it died or expired."""
-        return [place for place in (source, f"{DEAD}|{source}", f"{EXPIRED}|{source}") if (place, message) in self.got]
+        return [
+            place
+            for place in (source, f"{DEAD}|{source}", f"{EXPIRED}|{source}")
+            if (place, message) in self.got
+        ]
 
     def may_be_gone(self, source: str, sent: Sent) -> bool:
         """Before anybody got it."""
         rules = rules_of(source)
         if rules is TEMPORARY:
-            return not 0 < self.confirmed_at.get(sent.transaction or sent.message, 0) < self.closed.get(source.partition(":")[2], 0)
+            return (
+                not 0
+                < self.confirmed_at.get(sent.transaction or sent.message, 0)
+                < self.closed.get(source.partition(":")[2], 0)
+            )
         is_passed_over = rules in (LOG, NAMED) and bool(sent.traits.expires)
         return self.may_be_dropped(rules, sent.message) or is_passed_over or self.may_go(rules, sent)
 
@@ -217,7 +241,9 @@ class Fates(Audit):
         self._note_arrivals()
         self._leavings = sorted(self.closed.values())
         for link, units in self.effects.items():  # whoever was not answered may have been refused
-            self.effects[link] = [unit for unit in units if unit.confirmed or not any(map(self._may_be_refused, unit.sends))]
+            self.effects[link] = [
+                unit for unit in units if unit.confirmed or not any(map(self._may_be_refused, unit.sends))
+            ]
         found = super().problems()
         checks = (self._times, self._doubles, self._splits, self._waits, self._stale)
         more = (self._refusals, self._deaths, self._tries, self._owned, self.readings.problems)
@@ -235,7 +261,9 @@ class Fates(Audit):
         if got.source in (LOG.name, NAMED.name):
             return got.link, got.source, producer
         traits = sent.traits
-        if (len(self.sent_on[got.message]) > 1 and self.may_be_dropped(rules_of(got.source), got.message)) or self._came_back(sent, got):
+        if (
+            len(self.sent_on[got.message]) > 1 and self.may_be_dropped(rules_of(got.source), got.message)
+        ) or self._came_back(sent, got):
             return None
         return got.link, got.source, producer, str(traits.priority), traits.group
 
@@ -249,7 +277,8 @@ class Fates(Audit):
 
     def order_of(self, received: Iterable[tuple[Got, tuple[str, ...] | None]]) -> Iterator[str]:
         """What was sent later and has to wait as long, or longer, comes later."""
-        latest: dict[tuple[str, ...], list[tuple[int, int]]] = defaultdict(list)  # (number, delay), each number with the longest
+        # (number, delay), each number with the longest
+        latest: dict[tuple[str, ...], list[tuple[int, int]]] = defaultdict(list)
         for got, lane in received:
             if lane is None:
                 continue
@@ -258,7 +287,9 @@ class Fates(Audit):
             if before:
                 yield f"disorder: {got.message} of {got.source} to {got.link} behind number {before[0]}"
             else:
-                latest[lane] = [(late, other) for late, other in latest[lane] if late > number or other > delay]
+                latest[lane] = [
+                    (late, other) for late, other in latest[lane] if late > number or other > delay
+                ]
                 latest[lane].append((number, delay))
 
     def _delay_in(self, got: Got) -> int:
@@ -267,7 +298,9 @@ class Fates(Audit):
 
     def _came_back(self, sent: Sent, got: Got) -> bool:
         """Whether it may have been meant for another consumer of the queue first, who left before it was written to him."""
-        return rules_of(got.source) not in DURABLE and bisect_right(self._leavings, got.time) > bisect_right(self._leavings, sent.time)
+        return rules_of(got.source) not in DURABLE and bisect_right(self._leavings, got.time) > bisect_right(
+            self._leavings, sent.time
+        )
 
     def _returned(self) -> Iterator[str]:
         yield from super()._returned()
@@ -307,7 +340,11 @@ class Fates(Audit):
                     yield f"early: {message} of {source} to {got.link}, {(traits.due - got.time) / 1e6:.0f} ms before its time"
                 if queue == EXPIRED and got.time < traits.expires - FINE:
                     yield f"early: {message} of {source} expired {(traits.expires - got.time) / 1e6:.0f} ms before its time"
-                if queue not in (DEAD, EXPIRED) and traits.expires and self.opened[got.link] > traits.expires + SLACK:
+                if (
+                    queue not in (DEAD, EXPIRED)
+                    and traits.expires
+                    and self.opened[got.link] > traits.expires + SLACK
+                ):
                     yield f"expired: {message} of {source} to {got.link}, {(got.time - traits.expires) / 1e6:.0f} ms after its time"
 
     def _doubles(self) -> Iterator[str]:
@@ -321,7 +358,12 @@ class Fates(Audit):
         by_group: dict[tuple[str, str, int], list[Got]] = defaultdict(list)
         for (source, message), deliveries in self.got.items():
             rules = BY_NAME.get(source)
-            if rules is None or message not in self.sent or rules.moves_groups or not (rules.is_grouped or rules.is_exclusive):
+            if (
+                rules is None
+                or message not in self.sent
+                or rules.moves_groups
+                or not (rules.is_grouped or rules.is_exclusive)
+            ):
                 continue
             group = self.sent[message].traits.group
             if rules.is_exclusive or group:
@@ -361,8 +403,14 @@ class Fates(Audit):
     def _refusals(self) -> Iterator[str]:
         for event in self.refused:
             unit = self.units.get(event.unit)
-            sources = [rules_of(source) for sent in unit.sends for source in sources_of(sent)] if unit is not None else []
-            if any(rules.may_refuse for rules in sources) and not any(self._is_limited(r, event.link) for r in sources if r.may_refuse):
+            sources = (
+                [rules_of(source) for sent in unit.sends for source in sources_of(sent)]
+                if unit is not None
+                else []
+            )
+            if any(rules.may_refuse for rules in sources) and not any(
+                self._is_limited(r, event.link) for r in sources if r.may_refuse
+            ):
                 yield f"unfounded: {event.unit} on {event.link} was refused by an address that takes everything"
 
     def _deaths(self) -> Iterator[str]:
@@ -372,10 +420,15 @@ class Fates(Audit):
             if queue != DEAD or not origin or message not in self.sent:
                 continue
             first = deliveries[0]
-            answers = [answer for answer in self.answers[origin, message] if epoch(answer.link) <= epoch(first.link)]
+            answers = [
+                answer for answer in self.answers[origin, message] if epoch(answer.link) <= epoch(first.link)
+            ]
             if first.reason == "rejected" and not any(answer.is_final for answer in answers):
                 yield f"unexplained: {message} of {origin} died as one that nobody refused for good"
-            if first.reason == "max-delivery-attempts" and self._attempts(origin, message, answers, first) < ATTEMPTS:
+            if (
+                first.reason == "max-delivery-attempts"
+                and self._attempts(origin, message, answers, first) < ATTEMPTS
+            ):
                 yield f"unexplained: {message} of {origin} died after {self._attempts(origin, message, answers, first)} attempts"
 
     def _attempts(self, origin: str, message: str, answers: list[Answered], died: Got) -> int:
@@ -399,7 +452,8 @@ class Fates(Audit):
             return False
         mine = [got.time for got in self.got.get((origin, message), ()) if got.link == end.link]
         return not mine or not any(
-            at < mine[-1] and not self._is_answered(origin, other, end.link) for other, at in self._read_by(end.link, origin)
+            at < mine[-1] and not self._is_answered(origin, other, end.link)
+            for other, at in self._read_by(end.link, origin)
         )
 
     def _read_by(self, link: str, source: str) -> list[tuple[str, int]]:
@@ -418,12 +472,17 @@ class Fates(Audit):
         for (source, message), deliveries in self.got.items():
             if "|" in source or rules_of(source).is_final or rules_of(source) in (LOG, NAMED, TEMPORARY):
                 continue
-            failed: dict[tuple[int, str], int] = defaultdict(int)  # deliveries that were refused, by broker and link
+            # deliveries that were refused, by broker and link
+            failed: dict[tuple[int, str], int] = defaultdict(int)
             refusals: dict[str, int] = defaultdict(int)
             for answer in self.answers[source, message]:
                 refusals[answer.link] += answer.is_failure and not answer.transaction
             for got in deliveries:
-                known = sum(min(count, refusals[link]) for (born, link), count in failed.items() if born == epoch(got.link))
+                known = sum(
+                    min(count, refusals[link])
+                    for (born, link), count in failed.items()
+                    if born == epoch(got.link)
+                )
                 if known >= ATTEMPTS:
                     yield f"overtried: {message} of {source} to {got.link}, after {known} attempts"
                 if got.link not in lost:
@@ -433,7 +492,9 @@ class Fates(Audit):
         for (source, message), deliveries in self.got.items():
             owner = source.partition(":")[2]
             if rules_of(source.partition("|")[0]) is TEMPORARY:
-                yield from (f"stolen: {message} of {source} to {got.link}" for got in deliveries if got.link != owner)
+                yield from (
+                    f"stolen: {message} of {source} to {got.link}" for got in deliveries if got.link != owner
+                )
 
 
 def _time(broker: Started) -> int:

@@ -23,7 +23,8 @@ NEWS, NEWS_ADDRESS = "/topic/all.news", "all.news"
 PRICES = "/topic/all.prices.*"
 PRICED: Final = tuple([f"/topic/all.prices.{name}" for name in "abc"])  # each has a retained message
 STREAM = f"/stream/{NEWS_ADDRESS}"
-SUBSCRIBERS: Final = {"anna": "", "bert": "kind = 'x'", "carl": ""}  # client-ids, with the selector of the durable subscription `news`
+# client-ids, with the selector of the durable subscription `news`
+SUBSCRIBERS: Final = {"anna": "", "bert": "kind = 'x'", "carl": ""}
 WILD: Final = "/topic/*.news"  # carl's
 
 
@@ -70,14 +71,20 @@ QUEUES: Final = (
     Source(EXPIRED, f"/queue/{EXPIRED}", "max-delivery-attempts = -1\n", is_final=True),
 )
 DURABLE: Final = tuple(
-    [Source(f"{name}.news", WILD if name == "carl" else NEWS, takes="x" if selector else "") for name, selector in SUBSCRIBERS.items()]
+    [
+        Source(f"{name}.news", WILD if name == "carl" else NEWS, takes="x" if selector else "")
+        for name, selector in SUBSCRIBERS.items()
+    ]
 )
 FILTERED: Final = Source("all.filtered", f"/topic/{NEWS_ADDRESS}::all.filtered", takes="y")
 LOG: Final = Source(STREAM, STREAM)
 NAMED: Final = Source("nora.stream", STREAM)  # a reader of the log with a stored position
-TEMPORARY: Final = Source("temporary", "/temp-queue/answers")  # each, by the name `temporary:<its owner's link>`
+# each, by the name `temporary:<its owner's link>`
+TEMPORARY: Final = Source("temporary", "/temp-queue/answers")
 BY_NAME: Final = {source.name: source for source in (*QUEUES, *DURABLE, FILTERED, LOG, NAMED)}
-PLAIN: Final = tuple([source.destination for source in QUEUES if source.name not in (DEAD, EXPIRED, "all.taken")])
+PLAIN: Final = tuple(
+    [source.destination for source in QUEUES if source.name not in (DEAD, EXPIRED, "all.taken")]
+)
 COMPOSITES: Final = (
     f"/queue/all.mixed,{NEWS}",
     "/queue/all.last,/queue/all.ring,/queue/all.copies",
@@ -96,7 +103,11 @@ def sources_of(sent: Sent) -> Iterator[str]:
     kind = sent.traits.kind
     for destination in sent.destination.split(","):
         if destination == NEWS:
-            yield from [source.name for source in (*DURABLE, FILTERED, LOG, NAMED) if not source.takes or source.takes == kind]
+            yield from [
+                source.name
+                for source in (*DURABLE, FILTERED, LOG, NAMED)
+                if not source.takes or source.takes == kind
+            ]
         elif destination in PRICED:
             pass
         elif destination == "/queue/all.alone" and kind == "z":  # an exclusive divert takes it
@@ -134,7 +145,9 @@ def address_settings(random: Random, *, is_last: bool = False) -> str:
     )
     text += _table(NEWS_ADDRESS, f"retention-ms = 3600000\n{_room(random, is_last)}")
     for source in QUEUES:
-        text += _table(source.name, source.settings + ("" if is_last and _has_policy(source) else _room(random, is_last)))
+        text += _table(
+            source.name, source.settings + ("" if is_last and _has_policy(source) else _room(random, is_last))
+        )
     return text
 
 
@@ -143,7 +156,12 @@ def _has_policy(source: Source) -> bool:
 
 
 def _room(random: Random, is_last: bool) -> str:
-    choices = ("", 'max-size-bytes = "8KiB"\n', 'max-size-bytes = "64KiB"\npage-size-bytes = "16KiB"\n', "max-size-messages = 100\n")
+    choices = (
+        "",
+        'max-size-bytes = "8KiB"\n',
+        'max-size-bytes = "64KiB"\npage-size-bytes = "16KiB"\n',
+        "max-size-messages = 100\n",
+    )
     return "" if is_last else random.choice(choices)
 
 

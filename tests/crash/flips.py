@@ -50,7 +50,9 @@ class Folder:
 def made(base: Path, seed: int) -> list[Folder]:
     """Killed with all in the write-ahead log, killed after a checkpoint with more behind it, killed and opened again, and stopped."""
     found = []
-    for number, what in enumerate(("killed", "killed after a checkpoint", "killed when all was copied", "stopped")):
+    for number, what in enumerate(
+        ("killed", "killed after a checkpoint", "killed when all was copied", "stopped")
+    ):
         running, path = base / f"running-{number}", base / f"made-{number}"
         store = JournaledStore(SqliteStore(running, chunk_bytes=4000))
         commits = Commits(seed + number)
@@ -79,7 +81,12 @@ def _small(store: JournaledStore, commits: Commits) -> None:
         log = 1 + number % 3
         first = commits.next[log]
         commits.next[log] += 1
-        store.apply(Commit(runs={log: [run(first, body=commits.random.randbytes(200))]}, acknowledged={log: [(first, first + 1)]}))
+        store.apply(
+            Commit(
+                runs={log: [run(first, body=commits.random.randbytes(200))]},
+                acknowledged={log: [(first, first + 1)]},
+            )
+        )
 
 
 def flip(path: Path, random: Random) -> tuple[str, int, int]:
@@ -96,7 +103,9 @@ def flip(path: Path, random: Random) -> tuple[str, int, int]:
 def _used(name: str, data: bytearray) -> int:
     """Where what is used of a file ends."""
     if name == JOURNAL:
-        last = max((at for at in range(FIRST, len(data), SECTOR) if data.startswith(b"SBjr", at)), default=FIRST)
+        last = max(
+            (at for at in range(FIRST, len(data), SECTOR) if data.startswith(b"SBjr", at)), default=FIRST
+        )
         return last + SECTOR
     return len(bytes(data).rstrip(b"\0")) or len(data)
 
@@ -124,7 +133,9 @@ def outcome(folder: Path, confirmed: dict[str, Any]) -> str:
 
 def _difference(found: dict[str, Any], confirmed: dict[str, Any]) -> str:
     different = [key for key in confirmed if found[key] != confirmed[key]]
-    return "; ".join(f"{key}: {str(found[key])[:200]} instead of {str(confirmed[key])[:200]}" for key in different)
+    return "; ".join(
+        f"{key}: {str(found[key])[:200]} instead of {str(confirmed[key])[:200]}" for key in different
+    )
 
 
 def drilled(base: Path, flips: int, seed: int) -> Iterator[tuple[str, str]]:

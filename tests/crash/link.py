@@ -45,7 +45,15 @@ class Link:
 
     With `may_be_refused` it speaks STOMP 1.1, where an ERROR does not end the connection, and hands ERROR frames out."""
 
-    def __init__(self, port: int, journal: Journal, control: Control, client_id: str = "", *, may_be_refused: bool = False) -> None:
+    def __init__(
+        self,
+        port: int,
+        journal: Journal,
+        control: Control,
+        client_id: str = "",
+        *,
+        may_be_refused: bool = False,
+    ) -> None:
         self.version = V11 if may_be_refused else V12
         self.may_be_refused = may_be_refused
         self.journal = journal
@@ -63,7 +71,11 @@ class Link:
     def _connect(self, port: int, client_id: str) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), WITHIN)
         self.decoder = Decoder(SERVER_COMMANDS)
-        headers = {"accept-version": self.version.name, "host": "localhost", **({"client-id": client_id} if client_id else {})}
+        headers = {
+            "accept-version": self.version.name,
+            "host": "localhost",
+            **({"client-id": client_id} if client_id else {}),
+        }
         self.write(self.frame("CONNECT", headers))
         connected = self.receive()
         assert connected.command == "CONNECTED", connected
@@ -89,7 +101,12 @@ class Link:
     def ask(self, request: str, headers: Mapping[str, str], body: bytes = b"") -> Any:
         """The answer to a request, read from JSON. Nothing else must be under way."""
         self.requests += 1
-        head = {"destination": "stompbox.requests", "request": request, "request-id": str(self.requests), **headers}
+        head = {
+            "destination": "stompbox.requests",
+            "request": request,
+            "request-id": str(self.requests),
+            **headers,
+        }
         self.write(self.frame("SEND", head, body))
         frame = self.receive()
         assert frame.headers.get("request-id") == str(self.requests), frame

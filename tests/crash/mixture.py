@@ -83,7 +83,11 @@ class Mixture(Drill):
         return Fates()
 
     def configuration(self) -> str:
-        text = ("" if self.is_last else broker_settings(self.random)) + address_settings(self.random, is_last=self.is_last) + FIXED
+        text = (
+            ("" if self.is_last else broker_settings(self.random))
+            + address_settings(self.random, is_last=self.is_last)
+            + FIXED
+        )
         with Journal(self.folder / "brokers.journal") as journal:
             journal.note(Started(time.monotonic_ns(), limited(text), "persist-delivery-count" in text))
         return text
@@ -123,7 +127,8 @@ class Mixture(Drill):
         if source.is_kept:
             return 0
         with self.link(journal, source.name.removesuffix(".news") if source in DURABLE else "") as link:
-            self._subscribe(link, source, {"ack": "client", "prefetch-count": "1"})  # a queue that nobody reads lets nothing expire
+            # a queue that nobody reads lets nothing expire
+            self._subscribe(link, source, {"ack": "client", "prefetch-count": "1"})
             self._unsubscribe(link, source)
             found = self._look(link, source)
             if found and (source.is_ring or source.is_last_value):
@@ -133,7 +138,9 @@ class Mixture(Drill):
                 try:
                     self._take(link, source, len(found))
                 except AssertionError as error:
-                    raise AssertionError(f"{source.name} has {found}, not all of which come: {error}") from error
+                    raise AssertionError(
+                        f"{source.name} has {found}, not all of which come: {error}"
+                    ) from error
         return len(found)
 
     def _settle(self, link: Link, source: Source) -> list[Found]:
@@ -177,7 +184,17 @@ class Mixture(Drill):
         selector = SUBSCRIBERS.get(source.name.removesuffix(".news"), "")
         chosen = {"selector": selector} if selector else {}
         link.write(
-            link.frame("SUBSCRIBE", {"destination": source.destination, "id": source.name, "receipt": "s", **durable, **chosen, **headers})
+            link.frame(
+                "SUBSCRIBE",
+                {
+                    "destination": source.destination,
+                    "id": source.name,
+                    "receipt": "s",
+                    **durable,
+                    **chosen,
+                    **headers,
+                },
+            )
         )
         assert link.receive().headers["receipt-id"] == "s"
 
@@ -192,7 +209,9 @@ class Mixture(Drill):
 
     def _note(self, link: Link, found: list[Found], *, is_again: bool = False) -> None:
         for one in found:
-            link.journal.note(Got(time.monotonic_ns(), link.name, one.source, one.message, is_again, one.id, one.reason))
+            link.journal.note(
+                Got(time.monotonic_ns(), link.name, one.source, one.message, is_again, one.id, one.reason)
+            )
 
     def _read_log(self, link: Link) -> None:
         """The stream of NEWS from its beginning, up to a mark that is sent now."""
@@ -201,17 +220,41 @@ class Mixture(Drill):
         self._subscribe(link, LOG, {"x-stream-offset": "first"})
         while (frame := link.receive()).body != b"end":
             name, offset = message_in(frame.body), int(frame.headers["x-stream-offset"])
-            link.journal.note(Got(time.monotonic_ns(), link.name, LOG.name, name, False, frame.headers["message-id"], "", offset))
+            link.journal.note(
+                Got(
+                    time.monotonic_ns(),
+                    link.name,
+                    LOG.name,
+                    name,
+                    False,
+                    frame.headers["message-id"],
+                    "",
+                    offset,
+                )
+            )
 
     def _read_named(self, link: Link) -> None:
         """What the named reader of NEWS has not acknowledged, up to the same mark."""
-        headers = {"durable-subscription-name": NAMED.name.rpartition(".")[2], "ack": "client", "consumer-window-size": "-1"}
+        headers = {
+            "durable-subscription-name": NAMED.name.rpartition(".")[2],
+            "ack": "client",
+            "consumer-window-size": "-1",
+        }
         self._subscribe(link, NAMED, headers)
         messages = []
         while (frame := link.receive()).body != b"end":
             messages.append(message_in(frame.body))
             is_again, offset = frame.headers["redelivered"] == "true", int(frame.headers["x-stream-offset"])
-            got = Got(time.monotonic_ns(), link.name, NAMED.name, messages[-1], is_again, frame.headers["message-id"], "", offset)
+            got = Got(
+                time.monotonic_ns(),
+                link.name,
+                NAMED.name,
+                messages[-1],
+                is_again,
+                frame.headers["message-id"],
+                "",
+                offset,
+            )
             link.journal.note(got)
         link.journal.note(Answered(link.name, NAMED.name, messages))
         link.write(link.frame("ACK", {"id": frame.headers["ack"], "receipt": "all"}))
@@ -220,7 +263,9 @@ class Mixture(Drill):
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="tests.crash.mixture", description="Kills a broker that does everything at once, and audits it.")
+    parser = argparse.ArgumentParser(
+        prog="tests.crash.mixture", description="Kills a broker that does everything at once, and audits it."
+    )
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--folder", type=Path, help="where journals and data of a round with faults stay")
@@ -232,7 +277,9 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="stompbox-mixture-") as temporary:
             found = ["it did not come to its end"]
             try:
-                found = play(Path(temporary), options.seed * 1000 + round_, min(ROUND, until - time.monotonic()))
+                found = play(
+                    Path(temporary), options.seed * 1000 + round_, min(ROUND, until - time.monotonic())
+                )
             finally:
                 if found and options.folder is not None:
                     shutil.copytree(temporary, options.folder, dirs_exist_ok=True)

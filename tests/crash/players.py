@@ -20,7 +20,19 @@ from random import Random
 
 from stompbox.stomp.frames import Frame
 from tests.crash.actors import Actor
-from tests.crash.events import Acknowledged, Answered, Closed, Confirmed, Ended, Got, Journal, Refused, Retained, Sent, Traits
+from tests.crash.events import (
+    Acknowledged,
+    Answered,
+    Closed,
+    Confirmed,
+    Ended,
+    Got,
+    Journal,
+    Refused,
+    Retained,
+    Sent,
+    Traits,
+)
 from tests.crash.features import (
     BY_NAME,
     DEAD,
@@ -78,13 +90,23 @@ class Player(Actor, ABC):
             headers["receipt"] = sent.message
         return link.frame("SEND", headers, body), sent
 
-    def message(self, link: Link, destination: str, *, transaction: str = "") -> tuple[Sent, dict[str, str], bytes]:
+    def message(
+        self, link: Link, destination: str, *, transaction: str = ""
+    ) -> tuple[Sent, dict[str, str], bytes]:
         """A new message with a random choice of headers, noted as sent."""
         random = self.random
         self.number += 1
         persistent = random.random() < 0.95 or "ring" in destination or "last" in destination
         traits, headers = self.traits(destination, may_come_again=persistent and not transaction)
-        sent = Sent(link.name, f"{self.name}.{self.number}", destination, transaction, persistent, time.monotonic_ns(), traits)
+        sent = Sent(
+            link.name,
+            f"{self.name}.{self.number}",
+            destination,
+            transaction,
+            persistent,
+            time.monotonic_ns(),
+            traits,
+        )
         self.journal.note(sent)
         if not persistent:
             headers["persistent"] = "false"
@@ -95,7 +117,16 @@ class Player(Actor, ABC):
 
     def traits(self, destination: str, *, may_come_again: bool) -> tuple[Traits, dict[str, str]]:
         random, headers = self.random, {}
-        kind, priority, delay, due, expires, group, key, again = random.choice(KINDS), 4, 0, 0, 0, "", "", False
+        kind, priority, delay, due, expires, group, key, again = (
+            random.choice(KINDS),
+            4,
+            0,
+            0,
+            0,
+            "",
+            "",
+            False,
+        )
         headers["kind"] = kind
         if random.random() < 0.2:
             priority = random.randint(0, 9)
@@ -119,7 +150,18 @@ class Player(Actor, ABC):
         headers, message = frame.headers, message_in(frame.body)
         is_again = headers["redelivered"] == "true"
         reason, offset = headers.get("dead-letter-reason", ""), int(headers.get("x-stream-offset", -1))
-        self.journal.note(Got(time.monotonic_ns(), link.name, source, message, is_again, headers["message-id"], reason, offset))
+        self.journal.note(
+            Got(
+                time.monotonic_ns(),
+                link.name,
+                source,
+                message,
+                is_again,
+                headers["message-id"],
+                reason,
+                offset,
+            )
+        )
         return message
 
     def confirmed_unit(self, link: Link, unit: str, things: int = 1) -> None:
@@ -137,7 +179,8 @@ def source_of(frame: Frame, name: str) -> str:
 class Producer(Player):
     def __init__(self, name: str, port: int, journal: Journal, random: Random) -> None:
         super().__init__(name, port, journal, random)
-        self.again: dict[str, tuple[Sent, bytes]] = {}  # sent with an id for duplicate detection, not answered yet
+        # sent with an id for duplicate detection, not answered yet
+        self.again: dict[str, tuple[Sent, bytes]] = {}
         self.answered: list[tuple[bytes, str]] = []  # the last frames that were, with their messages
         self.waiting: set[str] = set()
 
@@ -157,7 +200,17 @@ class Producer(Player):
         """What the last broker did not answer, in its order."""
         data = b""
         for message, (sent, frame) in list(self.again.items()):
-            self.journal.note(Sent(link.name, message, sent.destination, "", sent.persistent, time.monotonic_ns(), sent.traits))
+            self.journal.note(
+                Sent(
+                    link.name,
+                    message,
+                    sent.destination,
+                    "",
+                    sent.persistent,
+                    time.monotonic_ns(),
+                    sent.traits,
+                )
+            )
             self.waiting.add(message)
             data += frame
         return data
@@ -182,7 +235,9 @@ class Producer(Player):
             data += self.mixed(link, random.choice(DESTINATIONS), transaction=name)[0]
             if self.answered and random.random() < 0.1:  # a duplicate: nothing happens
                 again, message = random.choice(self.answered)
-                data += again.replace(f"\nreceipt:{message}\n".encode(), f"\ntransaction:{name}\n".encode(), 1)
+                data += again.replace(
+                    f"\nreceipt:{message}\n".encode(), f"\ntransaction:{name}\n".encode(), 1
+                )
         if random.random() < 0.01:
             return data
         commits = random.random() < 0.8
@@ -203,7 +258,8 @@ class Producer(Player):
             if frame.command == "RECEIPT":
                 self.confirmed_unit(link, unit)
                 if known is not None and not any(BY_NAME[source].may_drop for source in sources_of(known[0])):
-                    self.answered = [*self.answered[-20:], (known[1], unit)]  # one that was dropped would come as a new one
+                    # one that was dropped would come as a new one
+                    self.answered = [*self.answered[-20:], (known[1], unit)]
             else:
                 assert frame.headers.get("code") == "address-full", (frame, frame.body)
                 self.journal.note(Refused(link.name, unit))
@@ -287,9 +343,13 @@ class Consumer(Player):
         by_source: dict[str, list[str]] = {}
         for one in covered:
             by_source.setdefault(one.source, []).append(one.message)
-        is_final = not is_good and len(covered) == 1 and "|" not in covered[0].source and self.random.random() < 0.1
+        is_final = (
+            not is_good and len(covered) == 1 and "|" not in covered[0].source and self.random.random() < 0.1
+        )
         for source, messages in by_source.items():
-            self.journal.note(Answered(link.name, source, messages, transaction, is_good, not is_good, is_final))
+            self.journal.note(
+                Answered(link.name, source, messages, transaction, is_good, not is_good, is_final)
+            )
         headers = {"id": covered[-1].ack}
         if is_final:
             headers["requeue"] = "false"  # a dead letter at once
@@ -314,7 +374,9 @@ class Consumer(Player):
         self.ended[transaction] = len(taken)
         if commits:
             self.taken[name] = []
-        return data + link.frame("COMMIT" if commits else "ABORT", {"transaction": transaction, "receipt": transaction})
+        return data + link.frame(
+            "COMMIT" if commits else "ABORT", {"transaction": transaction, "receipt": transaction}
+        )
 
 
 class Worker(Consumer):
@@ -322,7 +384,9 @@ class Worker(Consumer):
         link, random = self.begin(), self.random
         for source in (*QUEUES, FILTERED):
             if not source.is_kept and (source.may_block or random.random() < 0.7):
-                self.subscribe(link, source.name, {"destination": source.destination, **self.selector(source)})
+                self.subscribe(
+                    link, source.name, {"destination": source.destination, **self.selector(source)}
+                )
         for _ in range(random.choice((20, 100, 1000))):
             frame = link.receive_within(PATIENCE)
             if frame is not None:
@@ -336,11 +400,19 @@ class Worker(Consumer):
 
     def selector(self, source: Source) -> dict[str, str]:
         is_plain = not (source.may_block or source.is_grouped or source.is_exclusive)
-        return {"selector": f"kind <> '{self.random.choice(KINDS)}'"} if is_plain and self.random.random() < 0.1 else {}
+        return (
+            {"selector": f"kind <> '{self.random.choice(KINDS)}'"}
+            if is_plain and self.random.random() < 0.1
+            else {}
+        )
 
     def let_go(self, link: Link) -> None:
         """UNSUBSCRIBE: what was taken and not answered goes back."""
-        names = [name for name in self.taken if not (BY_NAME[name].is_grouped or BY_NAME[name].is_exclusive or BY_NAME[name].may_block)]
+        names = [
+            name
+            for name in self.taken
+            if not (BY_NAME[name].is_grouped or BY_NAME[name].is_exclusive or BY_NAME[name].may_block)
+        ]
         if not names:
             return
         name, receipt = self.random.choice(names), self.next_serial("u")
@@ -381,7 +453,11 @@ class Subscriber(Consumer):
     def work(self) -> None:
         link, name = self.begin(self.name), f"{self.name}.news"
         selector = {"selector": SUBSCRIBERS[self.name]} if SUBSCRIBERS[self.name] else {}
-        self.subscribe(link, name, {"destination": BY_NAME[name].destination, "durable-subscription-name": "news", **selector})
+        self.subscribe(
+            link,
+            name,
+            {"destination": BY_NAME[name].destination, "durable-subscription-name": "news", **selector},
+        )
         while True:
             frame = link.receive_within(PATIENCE)
             if frame is not None:
@@ -425,11 +501,17 @@ class Pricer(Player):
     def send(self, link: Link, waiting: set[str], destination: str, transaction: str = "") -> bytes:
         self.number += 1
         message = f"{self.name}.{self.number}"
-        self.journal.note(Sent(link.name, message, destination, transaction, True, time.monotonic_ns(), Traits(retained=True)))
+        self.journal.note(
+            Sent(
+                link.name, message, destination, transaction, True, time.monotonic_ns(), Traits(retained=True)
+            )
+        )
         if not transaction:
             waiting.add(message)
         asked = {"transaction": transaction} if transaction else {"receipt": message}
-        return link.frame("SEND", {"destination": destination, "retain": "set", **asked}, body_of(message, 10))
+        return link.frame(
+            "SEND", {"destination": destination, "retain": "set", **asked}, body_of(message, 10)
+        )
 
     def look(self) -> None:
         """With another connection, because a subscription is new once; each topic has something by now."""
@@ -439,5 +521,7 @@ class Pricer(Player):
         other.write(other.frame("SUBSCRIBE", {"destination": destination, "id": "1"}))
         for _ in PRICED if destination == PRICES else (destination,):
             frame = other.receive()
-            self.journal.note(Retained(asked, other.name, frame.headers["destination"], message_in(frame.body)))
+            self.journal.note(
+                Retained(asked, other.name, frame.headers["destination"], message_in(frame.body))
+            )
         other.close()

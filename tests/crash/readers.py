@@ -36,7 +36,11 @@ class Watcher(Player):
         while not self.control.is_over(PAUSE):
             shown: list[str] = []
             name, looks = self.next_serial("w"), self.random.randint(1, 3)
-            headers = {"id": name, "ack": self.random.choice(("auto", "client")), "prefetch-count": self.random.choice(("1", "20", "1000"))}
+            headers = {
+                "id": name,
+                "ack": self.random.choice(("auto", "client")),
+                "prefetch-count": self.random.choice(("1", "20", "1000")),
+            }
             link.write(link.frame("SUBSCRIBE", {"destination": KEPT.destination, **headers}))
             for _ in range(looks):
                 self.look(link, name, shown, acks=headers["ack"] == "client")
@@ -95,7 +99,9 @@ class Follower(Consumer):
     def work(self) -> None:
         link = self.begin(self.name)
         name = {"durable-subscription-name": NAMED.name.rpartition(".")[2]}
-        self.subscribe(link, NAMED.name, {"destination": NAMED.destination, "x-stream-offset": "first", **name})
+        self.subscribe(
+            link, NAMED.name, {"destination": NAMED.destination, "x-stream-offset": "first", **name}
+        )
         while True:
             frame = link.receive_within(PATIENCE)
             if frame is not None:
@@ -130,5 +136,7 @@ class Replayer(Player):
                 break
             found.append(frame)
         messages = [message_in(frame.body) for frame in found]
-        self.journal.note(Shown(asked, link.name, LOG.name, messages, start, [offset_of(frame) for frame in found]))
+        self.journal.note(
+            Shown(asked, link.name, LOG.name, messages, start, [offset_of(frame) for frame in found])
+        )
         return found

@@ -52,7 +52,11 @@ class Readings:
     def _sights(self) -> Iterator[str]:
         must = {source: sorted(self._kept(source)) for source in {event.source for event in self.shown}}
         for event in self.shown:
-            yield from (f"repeated: {message} of {event.source} to {event.link}" for message, n in Counter(event.messages).items() if n > 1)
+            yield from (
+                f"repeated: {message} of {event.source} to {event.link}"
+                for message, n in Counter(event.messages).items()
+                if n > 1
+            )
             there, until = set(event.messages), event.offsets[-1] if event.offsets else -1
             for at, message in must[event.source]:
                 if at >= event.asked:
@@ -67,7 +71,14 @@ class Readings:
         for message, sent in self.fates.sent.items():
             at = self.fates.confirmed_at.get(sent.transaction or message, 0)
             unit = self.fates.unit_of.get(message)
-            if at > 0 and sent.persistent and not sent.traits.expires and unit is not None and unit.ends and source in sources_of(sent):
+            if (
+                at > 0
+                and sent.persistent
+                and not sent.traits.expires
+                and unit is not None
+                and unit.ends
+                and source in sources_of(sent)
+            ):
                 yield max(at, self._due(sent)), message
 
     def _due(self, sent: Sent) -> int:
@@ -93,8 +104,17 @@ class Readings:
         one offset."""
         self.offsets: dict[str, int] = {}
         at: dict[int, str] = {}
-        pairs = [pair for event in self.shown for pair in zip(event.offsets, event.messages, strict=event.source == LOG.name)]
-        pairs += [(got.offset, got.message) for deliveries in self.fates.got.values() for got in deliveries if got.offset >= 0]
+        pairs = [
+            pair
+            for event in self.shown
+            for pair in zip(event.offsets, event.messages, strict=event.source == LOG.name)
+        ]
+        pairs += [
+            (got.offset, got.message)
+            for deliveries in self.fates.got.values()
+            for got in deliveries
+            if got.offset >= 0
+        ]
         for offset, message in pairs:
             if at.setdefault(offset, message) != message:
                 yield f"moved: {message} stands at {offset}, where {at[offset]} stood"
@@ -102,14 +122,20 @@ class Readings:
                 yield f"moved: {message} stands at {offset}, and stood at {self.offsets[message]}"
         for event in self.shown:
             wrong = [offset for offset in event.offsets if offset < event.start]
-            yield from (f"moved: {event.link} was shown {offset} and began at {event.start}" for offset in wrong)
+            yield from (
+                f"moved: {event.link} was shown {offset} and began at {event.start}" for offset in wrong
+            )
 
     # Groups
 
     def _groups(self) -> Iterator[str]:
         for event in self.stood:
-            least = max([moved.position for moved in self.moved[event.group] if moved.time < event.asked], default=0)
+            least = max(
+                [moved.position for moved in self.moved[event.group] if moved.time < event.asked], default=0
+            )
             if event.position < least:
                 yield f"behind: group {event.group} is at {event.position} for {event.link}, {least} was confirmed before"
-            if event.position > 0 and event.position not in {moving.position for moving in self.moving[event.group]}:
+            if event.position > 0 and event.position not in {
+                moving.position for moving in self.moving[event.group]
+            }:
                 yield f"ahead: group {event.group} is at {event.position} for {event.link}, where nobody has put it"

@@ -45,7 +45,11 @@ class World:
         """The code of the refusal, or what was answered."""
         self.asked += 1
         id = str(self.asked)
-        self.client.say("SEND", {"destination": "stompbox.requests", "request": request, "request-id": id, **headers}, body)
+        self.client.say(
+            "SEND",
+            {"destination": "stompbox.requests", "request": request, "request-id": id, **headers},
+            body,
+        )
         await self.until(lambda: any(frame.headers["request-id"] == id for frame in self.client.messages))
         answer = next(frame for frame in self.client.messages if frame.headers["request-id"] == id)
         return answer.headers.get("code", ""), json.loads(answer.body or b"{}")
@@ -61,7 +65,15 @@ class World:
 
     async def settled(self) -> None:
         """No batch is on its way any more, and all that it did is stored."""
-        await self.until(lambda: not (self.broker.publications.busy or self.broker.engine.is_dirty or self.broker.committer.is_busy))
+        await self.until(
+            lambda: (
+                not (
+                    self.broker.publications.busy
+                    or self.broker.engine.is_dirty
+                    or self.broker.committer.is_busy
+                )
+            )
+        )
 
     def there(self) -> dict[str, list[bytes]]:
         """What is stored, by address."""
@@ -76,10 +88,16 @@ class World:
 def settings(folder: Path, more: str, before: str) -> Configuration:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "stompbox.toml").write_text(before + SETTINGS + more)
-    return load(folder / "stompbox.toml", {}, {"data": str(folder / "data"), "admin.listen": "off", "listen": ["tcp://127.0.0.1:0"]})
+    return load(
+        folder / "stompbox.toml",
+        {},
+        {"data": str(folder / "data"), "admin.listen": "off", "listen": ["tcp://127.0.0.1:0"]},
+    )
 
 
-def play(folder: Path, store: Store, story: Callable[[World], Awaitable[None]], more: str = "", before: str = "") -> None:
+def play(
+    folder: Path, store: Store, story: Callable[[World], Awaitable[None]], more: str = "", before: str = ""
+) -> None:
     """`before`, `more`: what else the configuration says, at its beginning and at its end."""
 
     async def run() -> None:

@@ -29,7 +29,9 @@ def patient(folder: Path) -> FolderStore:
     return FolderStore(folder)
 
 
-def make_busy(monkeypatch: pytest.MonkeyPatch, *, fold_rows: int, wal_most: int, wal_idle: int, waiting: int) -> None:
+def make_busy(
+    monkeypatch: pytest.MonkeyPatch, *, fold_rows: int, wal_most: int, wal_idle: int, waiting: int
+) -> None:
     """Folding, checkpoints, deleting, file space, merging, and what waits in the journal."""
     monkeypatch.setattr(sqlite, "FOLD_ROWS", fold_rows)
     monkeypatch.setattr(sqlite, "WAL_MOST", wal_most)

@@ -52,7 +52,13 @@ class Story:
                 self.exchange(client, taken[2])
 
     def durable(self, client: Plain) -> None:
-        headers = {"destination": TOPIC, "id": "news", "durable-subscription-name": "news", "ack": "client", "prefetch-count": "1"}
+        headers = {
+            "destination": TOPIC,
+            "id": "news",
+            "durable-subscription-name": "news",
+            "ack": "client",
+            "prefetch-count": "1",
+        }
         client.send("SUBSCRIBE", headers | {"receipt": "s"})
         assert self.answered(client, "s"), self.refused
         client.send("UNSUBSCRIBE", {"id": "news", "receipt": "u"})
@@ -75,7 +81,9 @@ class Story:
             if self.answered(client, receipt):
                 self.confirmed[destination][body] = self.now
                 return
-            assert time.monotonic() < deadline, f"refused for {WITHIN} s, {attempt} times, at last {self.refused[-1]}"
+            assert time.monotonic() < deadline, (
+                f"refused for {WITHIN} s, {attempt} times, at last {self.refused[-1]}"
+            )
 
     def take(self, client: Plain) -> list[tuple[bytes, str]]:
         headers = {"destination": QUEUE, "id": "q", "ack": "client-individual", "prefetch-count": str(TAKEN)}
@@ -106,7 +114,9 @@ class Story:
 
 
 def configuration(folder: Path) -> Configuration:
-    return load(None, {}, {"data": str(folder / "data"), "admin.listen": "off", "listen": ["tcp://127.0.0.1:0"]})
+    return load(
+        None, {}, {"data": str(folder / "data"), "admin.listen": "off", "listen": ["tcp://127.0.0.1:0"]}
+    )
 
 
 async def during(folder: Path, work: Callable[[int], None]) -> None:

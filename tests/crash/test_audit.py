@@ -7,14 +7,30 @@ from pathlib import Path
 import pytest
 
 from tests.crash.audit import Audit
-from tests.crash.events import Acknowledged, Answered, Closed, Confirmed, Ended, Event, Got, Journal, Opened, Sent, read
+from tests.crash.events import (
+    Acknowledged,
+    Answered,
+    Closed,
+    Confirmed,
+    Ended,
+    Event,
+    Got,
+    Journal,
+    Opened,
+    Sent,
+    read,
+)
 
 Q, R, T, A, B = "/queue/q", "/queue/r", "/topic/t", "a/news", "b/news"
 SOURCES = {Q: (Q,), R: (R,), T: (A, B)}
 # Who sends, and two who receive, each on a connection to the first broker and on one to the second
 P1, P2, V1, V2, W1, W2 = "1-1", "2-1", "1-2", "2-2", "1-3", "2-3"
 FIRST, SECOND = (P1, V1, W1), (P2, V2, W2)
-OPEN = [*[Opened(0, link) for link in FIRST], *[Closed(50, link) for link in FIRST], *[Opened(60, link) for link in SECOND]]
+OPEN = [
+    *[Opened(0, link) for link in FIRST],
+    *[Closed(50, link) for link in FIRST],
+    *[Opened(60, link) for link in SECOND],
+]
 
 
 def sent(number: int, destination: str = Q, *, confirmed: int = 10, link: str = P1) -> list[Event]:
@@ -26,12 +42,16 @@ def got(number: int, source: str = Q, link: str = V1, *, time: int = 20, again: 
     return Got(time, link, source, f"p.{number}", again)
 
 
-def done(number: int, source: str = Q, link: str = V1, *, time: int = 0, transaction: str = "", good: bool = True) -> list[Event]:
+def done(
+    number: int, source: str = Q, link: str = V1, *, time: int = 0, transaction: str = "", good: bool = True
+) -> list[Event]:
     answer: list[Event] = [Answered(link, source, [f"p.{number}"], transaction, good)]
     return [*answer, Acknowledged(time, link, source, [f"p.{number}"])] if time else answer
 
 
-def transaction(*sends: tuple[int, str], ends: bool | None = True, confirmed: int = 0, link: str = P1) -> list[Event]:
+def transaction(
+    *sends: tuple[int, str], ends: bool | None = True, confirmed: int = 0, link: str = P1
+) -> list[Event]:
     events: list[Event] = [Sent(link, f"p.{number}", destination, "t") for number, destination in sends]
     if ends is not None:
         events.append(Ended(link, "t", ends))
@@ -40,7 +60,9 @@ def transaction(*sends: tuple[int, str], ends: bool | None = True, confirmed: in
 
 def problems(*events: Event | list[Event], exclusive: tuple[str, ...] = ()) -> list[str]:
     audit = Audit(SOURCES, exclusive)
-    audit.add([*OPEN, *[each for event in events for each in (event if isinstance(event, list) else [event])]])
+    audit.add(
+        [*OPEN, *[each for event in events for each in (event if isinstance(event, list) else [event])]]
+    )
     return audit.problems()
 
 
@@ -114,7 +136,14 @@ def test_what_is_broken_is_found(name: str) -> None:
 
 
 def test_redeliveries_of_an_exclusive_source_are_in_order_too() -> None:
-    events = [sent(1), sent(2), got(2, link=V2, again=True), done(2, link=V2), got(1, link=V2, time=21, again=True), done(1, link=V2)]
+    events = [
+        sent(1),
+        sent(2),
+        got(2, link=V2, again=True),
+        done(2, link=V2),
+        got(1, link=V2, time=21, again=True),
+        done(1, link=V2),
+    ]
     assert problems(*events) == []
     assert [problem.partition(":")[0] for problem in problems(*events, exclusive=(Q,))] == ["disorder"]
 

@@ -40,7 +40,11 @@ def check(folder: Path, story: Story, disk: Disk) -> None:
     there: dict[str, list[bytes]] = {}
     asyncio.run(during(folder, lambda port: there.update(found(port))))
     for destination in (QUEUE, OTHER, TOPIC):
-        assert sorted(there[destination]) == sorted(story.left(destination)), (destination, disk.failed, story.refused)
+        assert sorted(there[destination]) == sorted(story.left(destination)), (
+            destination,
+            disk.failed,
+            story.refused,
+        )
     assert there[QUEUE] == sorted(there[QUEUE]), "in order"
     assert [body for body in there[TOPIC] if body != b"y"] == [b"t%d" % number for number in range(MESSAGES)]
 
@@ -60,7 +64,8 @@ def calls(folder: Path, monkeypatch: pytest.MonkeyPatch, kinds: str) -> Iterator
     yield from numbers[::EVERY] if kinds in ("read", "write") else numbers
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # what SQLite swallows, apsw tells Python
+# what SQLite swallows, apsw tells Python
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(
     ("kinds", "fault", "codes"),
     [

@@ -35,7 +35,9 @@ def busy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_broker_has_what_it_confirmed_after_power_was_lost(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_has_what_it_confirmed_after_power_was_lost(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     disk = Disk(f"recorded-{seed}")
     story = Story(disk)
     with monkeypatch.context() as patched:
@@ -53,7 +55,9 @@ def test_a_broker_has_what_it_confirmed_after_power_was_lost(seed: int, tmp_path
             (data / name).write_bytes(content)
         there = opened(data.parent)
         problems = list(broken(story, cut, there))
-        assert not problems, f"seed {seed}, power lost after operation {cut} of {len(disk.operations)}: {problems}"
+        assert not problems, (
+            f"seed {seed}, power lost after operation {cut} of {len(disk.operations)}: {problems}"
+        )
         tried, kept = tried + 1, kept + sum(map(len, there.values()))
         rmtree(data.parent)
     assert tried > 20
@@ -66,7 +70,11 @@ def test_a_broker_that_never_syncs_is_found_out(tmp_path: Path, monkeypatch: pyt
     story, platter = Story(disk), Platter()
     with monkeypatch.context() as patched:
         disk.take_over(patched)
-        patched.setattr(run, "open_store", lambda configuration, **_: sqlite.SqliteStore(Path(configuration.data), synchronous=False))
+        patched.setattr(
+            run,
+            "open_store",
+            lambda configuration, **_: sqlite.SqliteStore(Path(configuration.data), synchronous=False),
+        )
         asyncio.run(during(tmp_path / "recorded", story.play))
     for operation in disk.operations:
         platter.do(operation)
@@ -92,11 +100,15 @@ def broken(story: Story, cut: int, there: dict[str, list[bytes]]) -> list[str]:
             problems += [f"returned: {body!r}" for body in bodies if story.done.get(body, cut + 1) <= cut]
             confirmed -= story.done.keys()
         problems += [f"lost: {body!r} of {destination}" for body in sorted(confirmed.difference(bodies))]
-        if len(set(bodies)) < len(bodies) or [body for body in bodies if body != b"y"] != sorted(set(bodies) - {b"y"}):
+        if len(set(bodies)) < len(bodies) or [body for body in bodies if body != b"y"] != sorted(
+            set(bodies) - {b"y"}
+        ):
             problems.append(f"twice or out of order: {bodies} in {destination}")
     took_place = b"x" in there[OTHER]
     was_there = story.confirmed[QUEUE][story.exchanged] <= cut
-    if took_place != (b"y" in there[TOPIC]) or (was_there and took_place == (story.exchanged in there[QUEUE])):
+    if took_place != (b"y" in there[TOPIC]) or (
+        was_there and took_place == (story.exchanged in there[QUEUE])
+    ):
         problems.append(f"half a transaction: {there}")
     assert len(there[TOPIC]) <= MESSAGES + 1
     return problems

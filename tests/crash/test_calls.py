@@ -36,7 +36,9 @@ def check(told: Told, there: dict[str, list[bytes]], hit: str) -> None:
         for place in () if body in told.moved else places:
             assert body in there.get(place, []), f"{body!r} is confirmed, and not in {place}: {hit}"
     for receipt, body in told.answered.items():
-        assert receipt not in told.receipts or body not in everywhere, f"{body!r} was acknowledged, and came back: {hit}"
+        assert receipt not in told.receipts or body not in everywhere, (
+            f"{body!r} was acknowledged, and came back: {hit}"
+        )
     assert told.written_after == 0, f"something was said after the broker had stopped: {hit}"
 
 
@@ -54,7 +56,8 @@ def is_known(broker: Broker) -> bool:
 
 async def in_memory(folder: Path, site: Site | None = None, time: int = 1) -> Raising:
     store = MemoryStore()
-    with Raising(site, time, ("broker", "server", "stomp")) as raising:  # this store cannot break off: it has no crash to survive
+    with Raising(site, time, ("broker", "server", "stomp")) as raising:
+        # this store cannot break off: it has no crash to survive
         broker, told = await played(configuration(folder), store, raising)
     await ended(broker)
     assert not raising.hit or is_known(broker), f"nobody has seen the exception: {raising.hit}"

@@ -43,7 +43,9 @@ def filled(folder: Path) -> dict[str, Any]:
         commits = Commits(7)
         for _ in range(COMMITS):
             commit = next(commits)
-            commit.delivered = {cursor: [(position, position + 3, 2, 1)] for cursor, (_, position) in commits.cursors.items()}
+            commit.delivered = {
+                cursor: [(position, position + 3, 2, 1)] for cursor, (_, position) in commits.cursors.items()
+            }
             commit.trims = {}
             store.apply(commit)
         return contents(store)
@@ -84,7 +86,9 @@ def test_a_flipped_bit_of_the_database_is_named_or_changes_nothing(tmp_path: Pat
         assert all(str(folder) in problem for problem in found), found
         if not found:
             with closing(SqliteStore(folder, chunk_bytes=4000)) as store:
-                assert contents(store) == expected, f"seed {seed}: a bit at {at} (page {at // schema.PAGE + 1}) is not noticed"
+                assert contents(store) == expected, (
+                    f"seed {seed}: a bit at {at} (page {at // schema.PAGE + 1}) is not noticed"
+                )
     assert seen["named"] > 50, seen
     file.write_bytes(whole)
     assert problems(folder) == []
@@ -95,7 +99,11 @@ def test_a_database_that_is_cut_short_is_named(tmp_path: Path) -> None:
     filled(folder)
     file = folder / DATABASE
     whole = file.read_bytes()
-    for cut in [*range(schema.PAGE, len(whole), 3 * schema.PAGE), *random.sample(range(100, len(whole)), 20), len(whole) - 1]:
+    for cut in [
+        *range(schema.PAGE, len(whole), 3 * schema.PAGE),
+        *random.sample(range(100, len(whole)), 20),
+        len(whole) - 1,
+    ]:
         file.write_bytes(whole[:cut])
         assert problems(folder), f"{cut} of {len(whole)} bytes"
 
@@ -121,8 +129,19 @@ def test_a_flipped_bit_of_the_journal_is_turned_back(tmp_path: Path, monkeypatch
     assert len(begins) == 10
     data = (folder / JOURNAL).read_bytes()
     ends = [*begins[1:], begins[-1] + begins[-1] - begins[-2]]
-    places = [at for begin in begins for at in (begin, begin + 5, begin + 10, begin + 17, begin + random.randrange(20, 700))]
-    places += [0, 10, 21, FIRST - 1, *random.sample(range(ends[-1], len(data)), 5), *random.sample(range(len(data)), 20 * FLIPS)]
+    places = [
+        at
+        for begin in begins
+        for at in (begin, begin + 5, begin + 10, begin + 17, begin + random.randrange(20, 700))
+    ]
+    places += [
+        0,
+        10,
+        21,
+        FIRST - 1,
+        *random.sample(range(ends[-1], len(data)), 5),
+        *random.sample(range(len(data)), 20 * FLIPS),
+    ]
     for number, at in enumerate(places):
         flipped = bytearray(data)
         flipped[at] ^= 1 << random.randrange(8)
@@ -141,7 +160,9 @@ def test_a_flipped_bit_of_the_journal_is_turned_back(tmp_path: Path, monkeypatch
     assert seen["repaired"] >= 10 * 5, seen
 
 
-def test_damage_to_more_than_a_bit_of_the_journal_is_refused_and_can_be_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damage_to_more_than_a_bit_of_the_journal_is_refused_and_can_be_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of any record, the last one too: that it was confirmed stands in the high-water mark."""
     monkeypatch.setattr(journal, "SIZE", 64 << 10)
     folder = tmp_path / "data"
@@ -157,7 +178,9 @@ def test_damage_to_more_than_a_bit_of_the_journal_is_refused_and_can_be_accepted
             assert caught.value.code == ("data-missing" if number == 9 else "data-corrupt")
         losses = Losses(are_accepted=True, tell=lambda code, text, told=told: told.append(text))
         with closing(JournaledStore(SqliteStore(copy, losses=losses))) as store:
-            assert [message[0] for message in contents(store)["messages"][1]] == [offset for offset in range(10) if offset != number]
+            assert [message[0] for message in contents(store)["messages"][1]] == [
+                offset for offset in range(10) if offset != number
+            ]
             store.apply(Commit(runs={1: [run(10)]}))
         assert f"1 commits of 1 to 10 are gone; as it was: {JOURNAL}.damaged-1" in told[-1]
         with closing(JournaledStore(SqliteStore(copy))) as store:  # once is enough
@@ -196,7 +219,9 @@ def test_a_hole_in_the_write_ahead_log_is_refused_again_and_again_and_can_be_acc
     assert any("were confirmed" in problem for problem in damage(folder))
     assert len((folder / f"{DATABASE}-wal.damaged-1").read_bytes()) == len(data)
     told: list[tuple[str, str]] = []
-    with closing(SqliteStore(folder, losses=Losses(are_accepted=True, tell=lambda *one: told.append(one)))) as store:
+    with closing(
+        SqliteStore(folder, losses=Losses(are_accepted=True, tell=lambda *one: told.append(one)))
+    ) as store:
         store.apply(Commit(logs={99: "more"}))
     assert [code for code, _ in told] == ["data-missing"]
     SqliteStore(folder).close()
@@ -241,7 +266,9 @@ def test_a_damaged_chunk_can_be_left_out(tmp_path: Path) -> None:
         SqliteStore(folder)
     assert caught.value.code == "data-corrupt"
     told: list[str] = []
-    with closing(SqliteStore(folder, losses=Losses(are_accepted=True, tell=lambda _, text: told.append(text)))) as store:
+    with closing(
+        SqliteStore(folder, losses=Losses(are_accepted=True, tell=lambda _, text: told.append(text)))
+    ) as store:
         assert [message[0] for message in contents(store)["messages"][1]] == [0, 2]
     assert "left out, its bytes are in stompbox.chunk.damaged-1" in told[-1]
     assert b"massage 1" in (folder / "stompbox.chunk.damaged-1").read_bytes()
@@ -261,7 +288,9 @@ def test_a_large_store_misses_rows_when_it_opens_and_reads_the_rest_beside_its_w
     assert told == ["data-unverified", "data-verified"]
     with closing(sqlite3.connect(folder / DATABASE)) as other:
         other.execute("UPDATE chunk SET blob = zeroblob(length(blob)) WHERE id = (SELECT min(id) FROM chunk)")
-        other.execute("UPDATE part SET data = zeroblob(length(data)) WHERE rowid = (SELECT min(rowid) FROM part)")
+        other.execute(
+            "UPDATE part SET data = zeroblob(length(data)) WHERE rowid = (SELECT min(rowid) FROM part)"
+        )
         other.commit()
     told.clear()
     with closing(SqliteStore(folder, losses=Losses(tell=lambda code, _: told.append(code)))) as store:

@@ -44,7 +44,13 @@ Told = Event | list[Event]
 
 
 def sent(
-    number: int, destination: str = MIXED, traits: Traits | None = None, *, at: int = 10, confirmed: int = 11, link: str = P1
+    number: int,
+    destination: str = MIXED,
+    traits: Traits | None = None,
+    *,
+    at: int = 10,
+    confirmed: int = 11,
+    link: str = P1,
 ) -> list[Event]:
     name = f"p.{number}"
     one: list[Event] = [Sent(link, name, destination, "", True, at * S, traits or Traits())]
@@ -52,16 +58,23 @@ def sent(
 
 
 def transaction(*sends: tuple[int, str], confirmed: int = 0, traits: Traits | None = None) -> list[Event]:
-    events: list[Event] = [Sent(P1, f"p.{number}", destination, "t", True, 10 * S, traits or Traits()) for number, destination in sends]
+    events: list[Event] = [
+        Sent(P1, f"p.{number}", destination, "t", True, 10 * S, traits or Traits())
+        for number, destination in sends
+    ]
     events.append(Ended(P1, "t", commits=True))
     return [*events, Confirmed(confirmed * S, P1, "t")] if confirmed else events
 
 
-def got(number: int, source: str = "all.mixed", link: str = V1, *, at: int = 20, again: bool = False, id: str = "") -> list[Event]:
+def got(
+    number: int, source: str = "all.mixed", link: str = V1, *, at: int = 20, again: bool = False, id: str = ""
+) -> list[Event]:
     return [Got(at * S, link, source, f"p.{number}", again, id)]
 
 
-def done(number: int, source: str = "all.mixed", link: str = V1, *, at: int = 0, good: bool = True) -> list[Event]:
+def done(
+    number: int, source: str = "all.mixed", link: str = V1, *, at: int = 0, good: bool = True
+) -> list[Event]:
     answer: list[Event] = [Answered(link, source, [f"p.{number}"], "", good)]
     return [*answer, Acknowledged(at * S, link, source, [f"p.{number}"])] if at else answer
 
@@ -81,7 +94,10 @@ def dead(number: int, reason: str, link: str = V1, *, at: int = 30) -> list[Even
 
 
 def failed(number: int, link: str, *, at: int, final: bool = False, again: bool = False) -> list[Event]:
-    return [*got(number, link=link, at=at, again=again), Answered(link, "all.mixed", [f"p.{number}"], "", False, True, final)]
+    return [
+        *got(number, link=link, at=at, again=again),
+        Answered(link, "all.mixed", [f"p.{number}"], "", False, True, final),
+    ]
 
 
 def answered(number: int, owner: str = V1, *, at: int = 20) -> list[Event]:
@@ -89,13 +105,17 @@ def answered(number: int, owner: str = V1, *, at: int = 20) -> list[Event]:
     return got(number, f"temporary:{owner}", owner, at=at)
 
 
-def shown(*numbers: int, asked: int = 30, source: str = "all.kept", start: int = 0, offsets: tuple[int, ...] = ()) -> list[Event]:
+def shown(
+    *numbers: int, asked: int = 30, source: str = "all.kept", start: int = 0, offsets: tuple[int, ...] = ()
+) -> list[Event]:
     return [Shown(asked * S, V1, source, [f"p.{number}" for number in numbers], start, list(offsets))]
 
 
 def on_log(*numbers: int) -> list[Told]:
     """Sent to the topic, and all but read again."""
-    everywhere: list[list[Event]] = [event for number in numbers for event in (sent(number, NEWS), all_of(number, *WATCHED))]
+    everywhere: list[list[Event]] = [
+        event for number in numbers for event in (sent(number, NEWS), all_of(number, *WATCHED))
+    ]
     return [*everywhere, *[got(number, STREAM, LAST1, at=101) for number in numbers]]
 
 

@@ -79,7 +79,8 @@ class Trial:
             self.look(store, number + 1)
             while number % 3 == 2 and self.twice(store.maintain):
                 pass
-            if number == COMMITS // 2 or len(self.errors) > failures:  # what is on the disk is what was said to be
+            if number == COMMITS // 2 or len(self.errors) > failures:
+                # what is on the disk is what was said to be
                 self.twice(store.close)
                 store = self.opened()
                 self.look(store, number + 1)
@@ -95,7 +96,9 @@ class Trial:
         return found
 
 
-def trials(open: Opening, folder: Path, monkeypatch: pytest.MonkeyPatch, kinds: str, *, is_full: bool = False) -> Iterator[Trial]:
+def trials(
+    open: Opening, folder: Path, monkeypatch: pytest.MonkeyPatch, kinds: str, *, is_full: bool = False
+) -> Iterator[Trial]:
     """A run for each call of these kinds."""
     for number in failing(open, folder, monkeypatch, kinds):
         disk = Disk(f"failing-{open.__name__}-{kinds}-{number}")
@@ -118,10 +121,17 @@ def failing(open: Opening, folder: Path, monkeypatch: pytest.MonkeyPatch, kinds:
     return numbers[::EVERY] if kinds in ("read", "write") else numbers
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # what SQLite swallows, apsw tells Python
+# what SQLite swallows, apsw tells Python
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(
     ("kinds", "is_full", "noticed"),
-    [("sync", False, 5), ("open delete truncate", False, 1), ("read", False, 1), ("write", False, 5), ("write", True, 5)],
+    [
+        ("sync", False, 5),
+        ("open delete truncate", False, 1),
+        ("read", False, 1),
+        ("write", False, 5),
+        ("write", True, 5),
+    ],
     ids=["sync", "open, delete, truncate", "read", "write", "write, disk full"],
 )
 @pytest.mark.parametrize("open", [alone, with_journal, patient])

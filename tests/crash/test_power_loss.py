@@ -39,7 +39,9 @@ def busy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stompbox.store.wal.Walk.sums", remembered(wal.Walk.sums))
 
 
-def remembered(sums: Callable[[wal.Walk, int, wal.Sums], wal.Sums]) -> Callable[[wal.Walk, int, wal.Sums], wal.Sums]:
+def remembered(
+    sums: Callable[[wal.Walk, int, wal.Sums], wal.Sums],
+) -> Callable[[wal.Walk, int, wal.Sums], wal.Sums]:
     """Most frames of a write-ahead log are those of the moment before."""
     known: dict[tuple[bytes, wal.Sums], wal.Sums] = {}
 
@@ -95,11 +97,14 @@ class Recording:
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("open", [alone, with_journal])
-def test_a_store_has_its_commits_after_power_was_lost(open: Opening, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_has_its_commits_after_power_was_lost(
+    open: Opening, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     recording = Recording(open, tmp_path / "recorded", seed, monkeypatch)
     random, platter = Random(seed), Platter()
     tried, further = 0, 0
-    opened: dict[bytes, dict[str, Any]] = {}  # by what lies on the disk: where nothing of the last operations arrived it is the same
+    # by what lies on the disk: where nothing of the last operations arrived it is the same
+    opened: dict[bytes, dict[str, Any]] = {}
     for cut, operation in enumerate(recording.operations, 1):
         platter.do(operation)
         if random.randrange(EVERY):
@@ -112,7 +117,9 @@ def test_a_store_has_its_commits_after_power_was_lost(open: Opening, seed: int, 
         promised = max(number for number, at in enumerate(recording.durable) if at <= cut)
         applied = max(number for number, at in enumerate(recording.applied) if at <= cut)
         possible = recording.states[promised : applied + 2]
-        assert found in possible, f"seed {seed}, power lost after operation {cut}: {found['entries']}, promised {possible[0]['entries']}"
+        assert found in possible, (
+            f"seed {seed}, power lost after operation {cut}: {found['entries']}, promised {possible[0]['entries']}"
+        )
         tried, further = tried + 1, further + (found != possible[0])
     assert tried > 100
     assert (recording.records > 10) == (open is with_journal), "what is to be tried is written"

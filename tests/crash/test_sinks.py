@@ -78,7 +78,10 @@ def chunk(attempt: int, batch: int) -> bytes:
 
 
 def whole(*batches: int) -> dict[str, list[bytes]]:
-    return {name: [body for batch in batches for at in range(ATTEMPTS) for body in bodies(at, batch, name)] for name in ("a", "b")}
+    return {
+        name: [body for batch in batches for at in range(ATTEMPTS) for body in bodies(at, batch, name)]
+        for name in ("a", "b")
+    }
 
 
 async def written(world: World) -> None:
@@ -86,14 +89,19 @@ async def written(world: World) -> None:
     for batch in range(2):
         for attempt in range(ATTEMPTS):
             assert await world.stage(chunk(attempt, batch), attempt, batch) == ""
-        assert await world.publish(ATTEMPTS, batch) == ("", {"published": 2 * EACH * ATTEMPTS, "already": False})
+        assert await world.publish(ATTEMPTS, batch) == (
+            "",
+            {"published": 2 * EACH * ATTEMPTS, "already": False},
+        )
     assert world.there() == whole(0, 1)
 
 
 def test_a_batch_is_published_once_after_any_commit(tmp_path: Path) -> None:
     recording = Recording(tmp_path / "recorded" / "data")
     play(tmp_path / "recorded", recording, written)
-    assert any(any(kind == "publishing-done" for kind, _ in commit.entries) for commit in recording.commits), "it was one portion"
+    assert any(
+        any(kind == "publishing-done" for kind, _ in commit.entries) for commit in recording.commits
+    ), "it was one portion"
     seen = set()
 
     async def again(world: World) -> None:
@@ -110,7 +118,11 @@ def test_a_batch_is_published_once_after_any_commit(tmp_path: Path) -> None:
             assert code == "", answer
         await world.settled()
         assert world.there() == whole(0, 1)
-        assert (world.broker.sinks.size, world.broker.sinks.batches, world.broker.sinks.publishing) == (0, {}, {})
+        assert (world.broker.sinks.size, world.broker.sinks.batches, world.broker.sinks.publishing) == (
+            0,
+            {},
+            {},
+        )
 
     kinds = set()
     for count, commit in enumerate(recording.commits, 1):
@@ -132,7 +144,9 @@ def left_behind(folder: Path) -> tuple[int, list[str]]:
     while store.maintain():
         pass
     (pieces,) = store._db.execute("SELECT count(*) FROM part").fetchone()
-    entries = [kind for kind, _ in store.recover().entries if kind in ("staged", "publishing", "publishing-done")]
+    entries = [
+        kind for kind, _ in store.recover().entries if kind in ("staged", "publishing", "publishing-done")
+    ]
     store.close()
     return pieces, entries
 
@@ -180,7 +194,9 @@ def link_to(port: int) -> SparkLink:
     return SparkLink(target_of(Given({"url": f"stomp://127.0.0.1:{port}"})))
 
 
-def test_a_batch_is_published_once_after_power_was_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_is_published_once_after_power_was_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     disk = Disk("sinks")
     written = Written(disk)
     with monkeypatch.context() as patched:

@@ -18,7 +18,15 @@ def test_resumed_after_a_kill(tmp_path: Path, serve: Serve, persistent: str) -> 
     """A message without receipt is sent, and the broker killed as soon as the reader has it. What is confirmed next has another offset."""
     file = tmp_path / "stompbox.toml"
     file.write_text(SETTINGS)
-    arguments = ("--config", str(file), "--data", str(tmp_path / "data"), "--listen", "tcp://127.0.0.1:0", "--no-admin")
+    arguments = (
+        "--config",
+        str(file),
+        "--data",
+        str(tmp_path / "data"),
+        "--listen",
+        "tcp://127.0.0.1:0",
+        "--no-admin",
+    )
     resumed, incarnation, told = {"x-stream-offset": "first"}, "", dict[str, bytes]()
     for life in range(LIVES):
         served = serve(*arguments)
@@ -36,4 +44,7 @@ def test_resumed_after_a_kill(tmp_path: Path, serve: Serve, persistent: str) -> 
             served.process.kill()
             served.process.wait()
         assert told.setdefault(frame.headers["x-stream-offset"], frame.body) == frame.body
-        resumed = {"x-stream-offset": str(int(frame.headers["x-stream-offset"]) + 1), "x-stream-incarnation": incarnation}
+        resumed = {
+            "x-stream-offset": str(int(frame.headers["x-stream-offset"]) + 1),
+            "x-stream-incarnation": incarnation,
+        }

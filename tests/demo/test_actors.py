@@ -31,7 +31,9 @@ async def theatre(folder: Path) -> AsyncIterator[tuple[Stage, Settings, str]]:
     stage = Stage(settings.logs, lambda child, facts: None)
     try:
         broker = await stage.start("broker", 1, "stompbox", "serve", "--config", settings.configuration)
-        await stage.until(lambda: "ready" in broker.lines, 1, "ready", measure=lambda: len(broker.lines), within=WITHIN)
+        await stage.until(
+            lambda: "ready" in broker.lines, 1, "ready", measure=lambda: len(broker.lines), within=WITHIN
+        )
         url = next(line for line in broker.lines if line.startswith("listening")).split()[-1]
         yield stage, settings, url.replace("tcp:", "stomp:")
     finally:
@@ -39,7 +41,13 @@ async def theatre(folder: Path) -> AsyncIterator[tuple[Stage, Settings, str]]:
 
 
 async def has(stage: Stage, child: Child, what: Callable[[dict[str, Any]], bool]) -> None:
-    await stage.until(lambda: what(child.said), child.step, "what the test waits for", measure=child.said.copy, within=WITHIN)
+    await stage.until(
+        lambda: what(child.said),
+        child.step,
+        "what the test waits for",
+        measure=child.said.copy,
+        within=WITHIN,
+    )
 
 
 async def start(stage: Stage, name: str, *arguments: object) -> Child:
@@ -52,7 +60,9 @@ async def nothing(pause: int) -> None:
     """What most tests do at a pause."""
 
 
-async def publish(stage: Stage, settings: Settings, url: str, *, at_pause: Callable[[int], Awaitable[None]] = nothing) -> dict[str, Any]:
+async def publish(
+    stage: Stage, settings: Settings, url: str, *, at_pause: Callable[[int], Awaitable[None]] = nothing
+) -> dict[str, Any]:
     """All flights; `at_pause` is called at each pause with the number of flights before it. What the publisher said."""
     publisher = await stage.start("publisher", 2, "demo.publisher", url, FLIGHTS, settings.late)
     publisher.tell("publish")
@@ -79,7 +89,9 @@ def test_the_board_gets_what_is_published_and_the_broker_keeps_it(tmp_path: Path
             published = await publish(stage, settings, url)
             await has(stage, board, lambda said: said.get("count", 0) >= FLIGHTS)
             async with stompbox.connect(url) as client:
-                logs = (await client.request("describe", {"destinations": "/topic/flights.#", "create": "false"})).json()["addresses"]
+                logs = (
+                    await client.request("describe", {"destinations": "/topic/flights.#", "create": "false"})
+                ).json()["addresses"]
             return published, await leave(stage, board, "finish"), logs
 
     published, board, logs = asyncio.run(played())
@@ -88,7 +100,10 @@ def test_the_board_gets_what_is_published_and_the_broker_keeps_it(tmp_path: Path
     assert published["by_carrier"] == board["by_carrier"] == expected
     assert (board["count"], board["duplicates"], board["out_of_order"]) == (FLIGHTS, 0, 0)
     assert board["checksum"] == published["checksum"]
-    assert logs == {f"flights.{carrier}": {"first": 0, "next": count} for carrier, count in expected.items()} | logs
+    assert (
+        logs
+        == {f"flights.{carrier}": {"first": 0, "next": count} for carrier, count in expected.items()} | logs
+    )
     assert len(board["last"]) == 8
 
 
@@ -134,9 +149,15 @@ def test_late_flights_survive_their_worker(tmp_path: Path) -> None:
             late = settings.late.read_text().split()
 
             def books() -> dict[str, list[str]]:
-                return {name: settings.book(name).read_text().splitlines() for name in ("worker-1", "worker-2")}
+                return {
+                    name: settings.book(name).read_text().splitlines() for name in ("worker-1", "worker-2")
+                }
 
-            await has(stage, second, lambda said: {line.split()[0] for book in books().values() for line in book} >= set(late))
+            await has(
+                stage,
+                second,
+                lambda said: {line.split()[0] for book in books().values() for line in book} >= set(late),
+            )
             await leave(stage, second, "finish")
             return late, books()
 
@@ -154,7 +175,9 @@ def test_the_reader_reads_what_was_sent_and_sees_when_there_is_more(tmp_path: Pa
         async with theatre(tmp_path) as (stage, _, url):
             async with stompbox.connect(url) as client:
                 for number in range(3):
-                    await client.send("/queue/report", b'{"flights": %d}' % number, headers={"report": "hour"})
+                    await client.send(
+                        "/queue/report", b'{"flights": %d}' % number, headers={"report": "hour"}
+                    )
             reader = await stage.start("reader", 5, "demo.reader", url, 2)
             await stage.ended(reader, "the reader to end", within=WITHIN)
             return reader.said

@@ -24,7 +24,15 @@ def bad(found: dict[str, Any]) -> list[tuple[str, str]]:
 
 def test_all_counts_of_a_good_record_are_right() -> None:
     assert bad(record()) == []
-    assert {check.subject for check in checks(record())} == {"Published", "Stored", "Archived", "Delivered", "Durable", "Late", "Report"}
+    assert {check.subject for check in checks(record())} == {
+        "Published",
+        "Stored",
+        "Archived",
+        "Delivered",
+        "Durable",
+        "Late",
+        "Report",
+    }
 
 
 @pytest.mark.parametrize(
@@ -32,10 +40,18 @@ def test_all_counts_of_a_good_record_are_right() -> None:
     [
         (lambda found: found["published"].update(confirmed=99), "Published", "receipt"),
         (lambda found: found["described"]["flights.UA"].update(next=39), "Stored", "as it describes them"),
-        (lambda found: found["described"]["flights.UA"].update(first=1), "Stored", "as many as their carrier"),
+        (
+            lambda found: found["described"]["flights.UA"].update(first=1),
+            "Stored",
+            "as many as their carrier",
+        ),
         (lambda found: report_row(found, "stored").update(checksum=1), "Stored", "checksum"),
         (lambda found: report_row(found, "archived").update(rows=61), "Archived", "rows in the table"),
-        (lambda found: report_row(found, "archived").update(distinct=59), "Archived", "distinct (address, offset)"),
+        (
+            lambda found: report_row(found, "archived").update(distinct=59),
+            "Archived",
+            "distinct (address, offset)",
+        ),
         (lambda found: report_row(found, "archived").update(highest=60), "Archived", "no gap"),
         (lambda found: report_row(found, "archived").update(checksum=1), "Archived", "checksum"),
         (lambda found: found["board"].update(count=101), "Delivered", "wildcard subscriber got"),

@@ -40,10 +40,21 @@ def test_a_limit_takes_flights_from_the_whole_year() -> None:
 def test_a_message_has_what_a_selector_asks_for_and_its_body_everything() -> None:
     found = message(7, flight(carrier="B6", dep_delay=LATE + 1))
     assert found.destination == "/topic/flights.B6"
-    expected = {"number": 7, "carrier": "B6", "origin": "JFK", "dest": "BOS", "date": "2013-01-01", "time": "1301", "dep_delay": 61}
+    expected = {
+        "number": 7,
+        "carrier": "B6",
+        "origin": "JFK",
+        "dest": "BOS",
+        "date": "2013-01-01",
+        "time": "1301",
+        "dep_delay": 61,
+    }
     assert expected.items() <= found.headers.items()
     body = json.loads(found.body)
-    assert (body["scheduled"], body["departure"]) == ("2013-01-01T12:00:00-05:00", "2013-01-01T13:01:00-05:00")
+    assert (body["scheduled"], body["departure"]) == (
+        "2013-01-01T12:00:00-05:00",
+        "2013-01-01T13:01:00-05:00",
+    )
     assert found.is_late and not message(8, flight(dep_delay=LATE)).is_late
 
 

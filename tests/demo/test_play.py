@@ -44,7 +44,9 @@ def printed_until(process: subprocess.Popen[str], words: str) -> str:
     with selectors.DefaultSelector() as waiting:
         waiting.register(process.stdout, selectors.EVENT_READ)
         while words not in found:
-            assert waiting.select(max(0.0, deadline - time.monotonic())), f"{words!r} was not printed in time: {found}"
+            assert waiting.select(max(0.0, deadline - time.monotonic())), (
+                f"{words!r} was not printed in time: {found}"
+            )
             more = os.read(process.stdout.fileno(), 65_536)
             assert more, f"it ended before it printed {words!r}: {found}"
             found += more.decode()
@@ -60,7 +62,10 @@ def actors(output: Path) -> list[int]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                if str(output).encode() in (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes():
+                if (
+                    str(output).encode()
+                    in (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+                ):
                     found.append(int(entry.name))
             except OSError:  # it ended just now
                 continue
@@ -89,7 +94,8 @@ def test_a_slice_of_the_year_is_played_to_its_end(tmp_path: Path) -> None:
 def test_an_interrupted_demo_leaves_no_process_behind(tmp_path: Path) -> None:
     output = tmp_path / "out"
     with demo(output) as process:
-        printed = printed_until(process, "have subscribed")  # broker, publisher, subscribers and Spark's JVM run by now
+        # broker, publisher, subscribers and Spark's JVM run by now
+        printed = printed_until(process, "have subscribed")
         assert len(actors(output)) > 1
         process.send_signal(signal.SIGINT)
         rest, _ = process.communicate(timeout=WITHIN)
@@ -110,7 +116,8 @@ def test_a_failed_step_says_which_and_leaves_its_log(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "complaint"), [(["--flights", "10"], "allowed are 0 for all and numbers from 1000 on"), ([], "is not empty")]
+    ("words", "complaint"),
+    [(["--flights", "10"], "allowed are 0 for all and numbers from 1000 on"), ([], "is not empty")],
 )
 def test_wrong_arguments_are_refused(words: list[str], complaint: str, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("keep")

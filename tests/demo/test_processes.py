@@ -30,7 +30,9 @@ async def stage_in(folder: Path) -> AsyncIterator[tuple[Stage, Heard]]:
 
 async def ready(stage: Stage, what: str) -> Child:
     child = await stage.start(what, 3, ACTOR, what)
-    await stage.until(lambda: child.said.get("round") == 2, 3, "a second round", measure=child.said.copy, within=WITHIN)
+    await stage.until(
+        lambda: child.said.get("round") == 2, 3, "a second round", measure=child.said.copy, within=WITHIN
+    )
     return child
 
 
@@ -87,7 +89,9 @@ def test_a_process_that_dies_is_missed_while_waiting_for_another(tmp_path: Path)
     with pytest.raises(StepFailed) as caught:
         play(act, tmp_path)
     assert caught.value.step == 4
-    assert caught.value.found.startswith("failing (process ") and caught.value.found.endswith("ended with exit code 1")
+    assert caught.value.found.startswith("failing (process ") and caught.value.found.endswith(
+        "ended with exit code 1"
+    )
     assert caught.value.log is not None and "something is wrong here" in caught.value.log.read_text()
 
 
@@ -96,7 +100,9 @@ def test_waiting_ends_when_nothing_moves(tmp_path: Path) -> None:
         child = await stage.start("silent", 2, ACTOR, "silent")
         await stage.until(lambda: "ready" in child.said, 2, "a word", measure=lambda: 7, within=0.1)
 
-    with pytest.raises(StepFailed, match=r"step 2: expected a word; nothing happened for 0.1 s; last seen: 7"):
+    with pytest.raises(
+        StepFailed, match=r"step 2: expected a word; nothing happened for 0.1 s; last seen: 7"
+    ):
         play(act, tmp_path)
 
 

@@ -18,7 +18,11 @@ def test_the_brokers_configuration_is_a_good_one(tmp_path: Path) -> None:
     assert Path(configuration.data) == tmp_path / "out" / "data"
     assert configuration.settings_of().resolve("flights.UA").retention_ms == 7 * 86_400_000
     (divert,) = configuration.diverts
-    assert (divert.address, divert.filter, divert.forwarding_address) == ("flights.#", "dep_delay > 60", "late")
+    assert (divert.address, divert.filter, divert.forwarding_address) == (
+        "flights.#",
+        "dep_delay > 60",
+        "late",
+    )
     assert configuration.admin.endpoint() is None
 
 

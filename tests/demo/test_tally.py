@@ -12,7 +12,13 @@ def test_flights_are_counted_by_number_and_carrier() -> None:
     for number, carrier in enumerate(("AA", "UA", "AA")):
         tally.add(carrier, number, b"x%d" % number)
     checksum = sum(crc32(body) for body in (b"x0", b"x1", b"x2"))
-    assert tally.facts() == {"count": 3, "duplicates": 0, "out_of_order": 0, "checksum": checksum, "by_carrier": {"AA": 2, "UA": 1}}
+    assert tally.facts() == {
+        "count": 3,
+        "duplicates": 0,
+        "out_of_order": 0,
+        "checksum": checksum,
+        "by_carrier": {"AA": 2, "UA": 1},
+    }
 
 
 def test_a_second_time_is_a_duplicate() -> None:

@@ -39,7 +39,13 @@ def run_atheris() -> None:
     def target(octets: bytes) -> None:
         """The first octet chooses version and side, the next four where the rest is cut."""
         choice = octets[0] if octets else 0
-        check(octets[5:], list(octets[1:5]), versions[choice % 3], is_server=choice & 64 == 0, logged_in=choice & 128 == 0)
+        check(
+            octets[5:],
+            list(octets[1:5]),
+            versions[choice % 3],
+            is_server=choice & 64 == 0,
+            logged_in=choice & 128 == 0,
+        )
 
     with tempfile.TemporaryDirectory() as corpus:
         for at, case in enumerate(CASES):

@@ -18,8 +18,33 @@ from tests.conformance.cases import CASES
 
 LIMITS = FrameLimits(head=2000, headers=50, body=3000, before_login=1000)
 TOKENS = (
-    *(b"\0", b"\n", b"\r\n", b"\r", b"\n\n", b"\n\r\n", b":", b"\\", b"\\n", b"\\t", b"\\r", b"\\c", b"\\\\", b" ", b"\xff", b"\xc3\xa9"),
-    *(b"content-length:", b"content-length:0\n", b"content-length:1\n", b"content-length:99999\n", b"SEND\n", b"ACK\nid:1\n\n\0", b"a:b\n"),
+    *(
+        b"\0",
+        b"\n",
+        b"\r\n",
+        b"\r",
+        b"\n\n",
+        b"\n\r\n",
+        b":",
+        b"\\",
+        b"\\n",
+        b"\\t",
+        b"\\r",
+        b"\\c",
+        b"\\\\",
+        b" ",
+        b"\xff",
+        b"\xc3\xa9",
+    ),
+    *(
+        b"content-length:",
+        b"content-length:0\n",
+        b"content-length:1\n",
+        b"content-length:99999\n",
+        b"SEND\n",
+        b"ACK\nid:1\n\n\0",
+        b"a:b\n",
+    ),
     *(b"MESSAGE\n", b"CONNECT\n", b"CONNECTED\n", b"DISCONNECT\n\n\0", b"x" * 1000, b"a:b\n" * 51),
 )
 
@@ -28,7 +53,9 @@ class Broken(AssertionError):
     """The codec broke its contract; the text says how and for which bytes."""
 
 
-def read(data: Sequence[bytes], version: Version, *, is_server: bool, logged_in: bool) -> tuple[list[object], str | None, int]:
+def read(
+    data: Sequence[bytes], version: Version, *, is_server: bool, logged_in: bool
+) -> tuple[list[object], str | None, int]:
     """Events, code of the fault, octets kept."""
     decoder = Decoder(CLIENT_COMMANDS if is_server else SERVER_COMMANDS, LIMITS)
     decoder.version = version
@@ -46,7 +73,9 @@ def read(data: Sequence[bytes], version: Version, *, is_server: bool, logged_in:
     return events, None, decoder.pending
 
 
-def check(data: bytes, cuts: Sequence[int], version: Version, *, is_server: bool, logged_in: bool) -> list[object]:
+def check(
+    data: bytes, cuts: Sequence[int], version: Version, *, is_server: bool, logged_in: bool
+) -> list[object]:
     """Raises Broken, or whatever the codec should not have raised; returns the events."""
     ends = sorted({min(cut, len(data)) for cut in cuts} | {0, len(data)})
     pieces = [data[start:stop] for start, stop in pairwise(ends)]
@@ -78,17 +107,28 @@ class Mutator:
 
     def __init__(self, seed: int) -> None:
         self.source = random.Random(seed)
-        self.accepted = [case.data for case in CASES if case.sender == "client" and case.error is None and not case.pending]
+        self.accepted = [
+            case.data for case in CASES if case.sender == "client" and case.error is None and not case.pending
+        ]
         self.others = [case.data for case in CASES]
 
     def next(self) -> tuple[bytes, list[int], Version, bool, bool]:
         source = self.source
-        parts = [source.choice(self.accepted if source.random() < 0.8 else self.others) for _ in range(source.randrange(1, 5))]
+        parts = [
+            source.choice(self.accepted if source.random() < 0.8 else self.others)
+            for _ in range(source.randrange(1, 5))
+        ]
         data = bytearray(b"".join(parts))
         for _ in range(source.randrange(0, 4)):
             self._damage(data)
         cuts = [source.randrange(len(data) + 1) for _ in range(source.choice((1, 3, len(data))))]
-        return bytes(data), cuts, source.choice(list(VERSIONS.values())), source.random() < 0.9, source.random() < 0.7
+        return (
+            bytes(data),
+            cuts,
+            source.choice(list(VERSIONS.values())),
+            source.random() < 0.9,
+            source.random() < 0.7,
+        )
 
     def _damage(self, data: bytearray) -> None:
         source = self.source

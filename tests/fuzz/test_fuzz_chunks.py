@@ -27,11 +27,52 @@ from tests.broker.world import World
 OPTIONS = ListenerOptions(max_header_size=2000, max_headers=20, max_body_size=3000)
 BROKER_SAYS = {"message-id", "subscription", "ack", "redelivered", "timestamp", "content-length"}
 NAMES = (
-    *("a", "b:c", "d\ne", "f\0", "", "é", "\\", "redelivered", "message-id", "ack", "content-length", "destination", "priority", "expires"),
-    *("persistent", "retain", "reply-to", "_AMQ_DUPL_ID", "_AMQ_LVQ_NAME", "JMSXGroupID", "JMSXGroupSeq", "_AMQ_ORIG_ADDRESS"),
+    *(
+        "a",
+        "b:c",
+        "d\ne",
+        "f\0",
+        "",
+        "é",
+        "\\",
+        "redelivered",
+        "message-id",
+        "ack",
+        "content-length",
+        "destination",
+        "priority",
+        "expires",
+    ),
+    *(
+        "persistent",
+        "retain",
+        "reply-to",
+        "_AMQ_DUPL_ID",
+        "_AMQ_LVQ_NAME",
+        "JMSXGroupID",
+        "JMSXGroupSeq",
+        "_AMQ_ORIG_ADDRESS",
+    ),
     *("AMQ_SCHEDULED_DELAY", "expiration", "JMSXUserID", "timestamp", "type"),
 )
-VALUES = ("", "1", "0", "x", " y ", "a:b", "a\nMESSAGE\n\n\0", "\0", "é", "\\n", "true", "/queue/q", "99999999999", "-1", "\r", "~" * 300)
+VALUES = (
+    "",
+    "1",
+    "0",
+    "x",
+    " y ",
+    "a:b",
+    "a\nMESSAGE\n\n\0",
+    "\0",
+    "é",
+    "\\n",
+    "true",
+    "/queue/q",
+    "99999999999",
+    "-1",
+    "\r",
+    "~" * 300,
+)
 
 
 def sealed(blob: bytes) -> bytes:
@@ -65,7 +106,9 @@ def check(runs: list[Run]) -> None:
                 assert NOT_TAKEN.isdisjoint(run.headers(index))
                 if version.name == "1.2":
                     said = {name: value for name, value in frame.headers.items() if name not in BROKER_SAYS}
-                    assert said == {name: value for name, value in run.headers(index).items() if name != "timestamp"}
+                    assert said == {
+                        name: value for name, value in run.headers(index).items() if name != "timestamp"
+                    }
 
 
 def engine_takes(runs: list[Run]) -> None:
@@ -99,7 +142,13 @@ def runs_of_anybody(draw: st.DrawFn) -> Run:
         headers, holes=holes, persistent=draw(st.sampled_from((True, False, None))), priority=draw(st.integers(0, 255)),
         expires=draw(st.integers(-(1 << 63), (1 << 63) - 1)), has_length=draw(st.booleans()),
     )  # fmt: skip
-    return Run(shape, bodies, columns, routing=draw(st.integers(0, (1 << 32) - 1)), arrived=draw(st.integers(-5, 1 << 62)))
+    return Run(
+        shape,
+        bodies,
+        columns,
+        routing=draw(st.integers(0, (1 << 32) - 1)),
+        arrived=draw(st.integers(-5, 1 << 62)),
+    )
 
 
 @given(st.lists(runs_of_anybody(), min_size=1, max_size=3))
@@ -117,8 +166,18 @@ def test_what_is_taken_is_one_frame_for_each_message(runs: list[Run]) -> None:
 
 def seeds() -> list[bytes]:
     plain = Run(Shape({"destination": "/queue/q", "priority": "7"}), [b"one", b"", b"three"], first=0)
-    wide = Run(Shape({"destination": "/queue/q"}, holes=("a", "JMSXGroupID")), [b"x", b"y"], ([b"1", b"22"], [b"g", b"g"]), first=3)
-    meant = Run(Shape({"destination": "/queue/q"}, holes=("priority", "b")), [b"x"] * 3, ([b"1", b"1", b"9"], [b"1", b"2", b"3"]), first=5)
+    wide = Run(
+        Shape({"destination": "/queue/q"}, holes=("a", "JMSXGroupID")),
+        [b"x", b"y"],
+        ([b"1", b"22"], [b"g", b"g"]),
+        first=3,
+    )
+    meant = Run(
+        Shape({"destination": "/queue/q"}, holes=("priority", "b")),
+        [b"x"] * 3,
+        ([b"1", b"1", b"9"], [b"1", b"2", b"3"]),
+        first=5,
+    )
     return [encode([plain], 0), encode([plain, wide, meant], 0), encode([wide], 3)]
 
 
@@ -167,12 +226,27 @@ def test_what_is_meant_by_a_header_counts_also_where_it_was_a_hole() -> None:
     ("shape", "body", "columns", "problem"),
     [
         (Shape({"destination": "q", "a": "x" * 3000}), b"", (), "the headers of a message have 3017 octets"),
-        (Shape({"destination": "q", **dict.fromkeys(map(str, range(30)), "")}), b"", (), "31 headers in a message"),
+        (
+            Shape({"destination": "q", **dict.fromkeys(map(str, range(30)), "")}),
+            b"",
+            (),
+            "31 headers in a message",
+        ),
         (Shape({"destination": "q"}), b"x" * 3001, (), "a body of 3001 octets"),
         (Shape({"destination": "q"}, holes=("a",)), b"", ([b"x" * 3000],), "the headers of a message have"),
-        (Shape({"destination": "q"}, holes=("_AMQ_DUPL_ID",)), b"", ([b"\xff\xfe"],), "header '_AMQ_DUPL_ID' has values with"),
+        (
+            Shape({"destination": "q"}, holes=("_AMQ_DUPL_ID",)),
+            b"",
+            ([b"\xff\xfe"],),
+            "header '_AMQ_DUPL_ID' has values with",
+        ),
         (Shape({"destination": "q"}, holes=("a",)), b"", ([b"1\nb:2"],), "header 'a' has values with"),
-        (Shape({"destination": "q"}, holes=("a", "a")), b"", ([b"1"], [b"2"]), "has a header without name, or one twice"),
+        (
+            Shape({"destination": "q"}, holes=("a", "a")),
+            b"",
+            ([b"1"], [b"2"]),
+            "has a header without name, or one twice",
+        ),
         (Shape({"destination": "q", "": ""}), b"", (), "has a header without name, or one twice"),
         (Shape({"destination": "q", "a": "\0"}), b"", (), "a NUL octet in a header"),
         (Shape({"destination": "q", "a": "\ud800"}), b"", (), "a text in shape 0 is no UTF-8"),
@@ -182,6 +256,8 @@ def test_what_is_meant_by_a_header_counts_also_where_it_was_a_hole() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_is_refused_and_why(shape: Shape, body: bytes, columns: tuple[list[bytes], ...], problem: str) -> None:
+def test_what_is_refused_and_why(
+    shape: Shape, body: bytes, columns: tuple[list[bytes], ...], problem: str
+) -> None:
     with pytest.raises(IllegalFrame, match=problem):
         runs_of(encode([Run(shape, [body], columns, first=0)], 0), OPTIONS)

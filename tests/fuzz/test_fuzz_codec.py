@@ -28,6 +28,9 @@ def test_same_seed_gives_the_same_inputs() -> None:
 def test_a_broken_codec_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Swap one function for a faulty one: forgetting what was searched, as a scan that starts too late."""
     monkeypatch.setattr("stompbox.stomp.codec._least_head", lambda data, position, stop: stop - position)
-    monkeypatch.setattr("tests.fuzz.mutation.LIMITS", type(check.__globals__["LIMITS"])(head=11, headers=5, body=50, before_login=60))
+    monkeypatch.setattr(
+        "tests.fuzz.mutation.LIMITS",
+        type(check.__globals__["LIMITS"])(head=11, headers=5, body=50, before_login=60),
+    )
     with pytest.raises(Broken, match="header-too-large"):
         check(b"SEND\na:bcde\n\n\0", range(20), V12, is_server=True, logged_in=True)

@@ -40,13 +40,17 @@ def meanings(event: object) -> list[Meaning]:
 
 
 def _meaning_of_send(event: Sends, at: int) -> Meaning:
-    columns = {name: column[at].decode() for name, column in zip(event.shape.holes, event.columns, strict=True)}
+    columns = {
+        name: column[at].decode() for name, column in zip(event.shape.holes, event.columns, strict=True)
+    }
     headers = tuple(sorted({**event.shape.headers, **columns}.items()))
     receipt = event.receipts[at].decode() if event.receipts else None
     return ("SEND", headers, event.bodies[at], receipt, event.transaction, event.shape.has_length)
 
 
-def read(pieces: list[bytes], version: Version, runs: Reader | None, limits: FrameLimits = LIMITS) -> tuple[list[Meaning], str | None, int]:
+def read(
+    pieces: list[bytes], version: Version, runs: Reader | None, limits: FrameLimits = LIMITS
+) -> tuple[list[Meaning], str | None, int]:
     """What the pieces mean, the fault's code, and how many events it took."""
     decoder = Decoder(limits=limits)
     decoder.version = version
@@ -68,7 +72,18 @@ class Producer:
     """Streams of frames as producers send them: alike for a while, then a little different."""
 
     VALUES = (b"1", b"22", b"abc", b"a b", b" a", b"", b"x\\ny", b"a:b", "é".encode(), b"\\t", b"a\rb", b"~")
-    NAMES = (b"a", b"correlation-id", b"JMSXGroupID", b"priority", b"persistent", b"x-y", b"b\\cc", b"receipt", b"transaction", b"expires")
+    NAMES = (
+        b"a",
+        b"correlation-id",
+        b"JMSXGroupID",
+        b"priority",
+        b"persistent",
+        b"x-y",
+        b"b\\cc",
+        b"receipt",
+        b"transaction",
+        b"expires",
+    )
     NAMES += (b"message-id",)  # not taken from a sender, and no column
 
     def __init__(self, seed: int) -> None:
@@ -81,7 +96,13 @@ class Producer:
         names = source.sample(self.NAMES, source.randrange(0, 4))
         varying = {name for name in names if source.random() < 0.5}
         constant = {name: self._value(name) for name in names}
-        return names, varying, constant, source.random() < 0.6, source.randrange(30) if source.random() < 0.5 else None
+        return (
+            names,
+            varying,
+            constant,
+            source.random() < 0.6,
+            source.randrange(30) if source.random() < 0.5 else None,
+        )
 
     def stream(self) -> bytes:
         return b"".join([self._alike() for _ in range(self.source.randrange(1, 4))])
@@ -90,7 +111,12 @@ class Producer:
         source = self.source
         if source.random() < 0.2:
             queues = (3, 3, 3, source.choice((3, 4)))
-            return b"".join([b"ACK\nid:%d-%d\n\n\0" % (source.choice(queues), at) + self._end() for at in range(source.randrange(1, 40))])
+            return b"".join(
+                [
+                    b"ACK\nid:%d-%d\n\n\0" % (source.choice(queues), at) + self._end()
+                    for at in range(source.randrange(1, 40))
+                ]
+            )
         names, varying, constant, has_length, size = source.choice(self.families)
         end = self._end()
         frames = []
@@ -99,9 +125,13 @@ class Producer:
             lines = [b"destination:/queue/a"]
             for name in names:
                 is_new = name in varying and source.random() < 0.9
-                lines.append(name + b":" + (b"%d" % number if is_new and name != b"priority" else constant[name]))
+                lines.append(
+                    name + b":" + (b"%d" % number if is_new and name != b"priority" else constant[name])
+                )
             if has_length:
-                lines.insert(source.choice((1, len(lines))) if number % 7 == 0 else 1, b"content-length:%d" % len(body))
+                lines.insert(
+                    source.choice((1, len(lines))) if number % 7 == 0 else 1, b"content-length:%d" % len(body)
+                )
             frames.append(b"SEND\n" + b"\n".join(lines) + b"\n\n" + body + b"\0" + end)
         return b"".join(frames)
 
@@ -111,7 +141,11 @@ class Producer:
         return self.source.choice(self.VALUES[:7] if self.source.random() < 0.9 else self.VALUES)
 
     def _body(self, size: int, *, has_length: bool) -> bytes:
-        kinds = (b"x", b"y", b"\n", b"SEND\n", b"\0", b"\0SEND\ndestination:/queue/a\n\n") if has_length else (b"x", b"\n", b"SEND\n")
+        kinds = (
+            (b"x", b"y", b"\n", b"SEND\n", b"\0", b"\0SEND\ndestination:/queue/a\n\n")
+            if has_length
+            else (b"x", b"\n", b"SEND\n")
+        )
         return b"".join(self.source.choices(kinds, k=size))[:size]
 
     def _end(self) -> bytes:
@@ -119,7 +153,11 @@ class Producer:
 
     def damaged(self, data: bytes) -> bytes:
         at = self.source.randrange(len(data) + 1)
-        return data[:at] + self.source.choice((b"\0", b"\n", b"x", b":", b"\\", b"", b"\xff", b"9")) + data[at + self.source.randrange(3) :]
+        return (
+            data[:at]
+            + self.source.choice((b"\0", b"\n", b"x", b":", b"\\", b"", b"\xff", b"9"))
+            + data[at + self.source.randrange(3) :]
+        )
 
     def cut(self, data: bytes) -> list[bytes]:
         size = self.source.choice((7, 300, 2000, 9000, 100_000, 100_000))
@@ -152,7 +190,16 @@ def test_limits_hold_within_a_run(oversize: str, content_length: bool) -> None:
 
     def send(number: int, size: int, note: int) -> bytes:
         length = b"content-length:%d\n" % size if content_length else b""
-        return b"SEND\ndestination:/queue/a\n" + length + b"n:" + b"%d" % number + b"z" * note + b"\n\n" + b"x" * size + b"\0"
+        return (
+            b"SEND\ndestination:/queue/a\n"
+            + length
+            + b"n:"
+            + b"%d" % number
+            + b"z" * note
+            + b"\n\n"
+            + b"x" * size
+            + b"\0"
+        )
 
     reader = Reader(VERSIONS["1.2"], max_body=LIMITS.body, max_head=LIMITS.head)
     taught = [send(number, number % 50, 0) for number in range(100)]
@@ -181,7 +228,11 @@ def some_acks(random_: random.Random) -> bytes:
     whole = b""
     for _ in range(random_.randint(1, 12)):
         offset = random_.choice(OFFSETS) if random_.random() < 0.1 else b"%d" % random_.randint(0, 2000)
-        whole += b"ACK\nid:%b-%b\n\n\0%b" % (random_.choice((b"1", b"1", b"1", b"12", b"01")), offset, random_.choice(ENDS))
+        whole += b"ACK\nid:%b-%b\n\n\0%b" % (
+            random_.choice((b"1", b"1", b"1", b"12", b"01")),
+            offset,
+            random_.choice(ENDS),
+        )
     whole += random_.choice(BEHIND) if random_.random() < 0.3 else b""
     return whole[: random_.randint(0, len(whole))] if random_.random() < 0.3 else whole
 
@@ -201,7 +252,9 @@ def test_acks_of_a_plain_search_are_those_of_a_careful_one() -> None:
     several = 0
     for _ in range(4000):
         octets = some_acks(random_)
-        plain, careful = (acknowledged(kind(VERSIONS["1.2"], max_body=9), octets) for kind in (Reader, OneByOne))
+        plain, careful = (
+            acknowledged(kind(VERSIONS["1.2"], max_body=9), octets) for kind in (Reader, OneByOne)
+        )
         assert plain == careful, octets[:500]
         several += len(plain[0]) > 3
     assert several > 300

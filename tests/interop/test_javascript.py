@@ -35,7 +35,9 @@ def scripts() -> Path:
         shutil.copy(HERE / "package.json", BUILD)
         shutil.copy(lock, BUILD)
         command = [tool("npm"), "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-        done = subprocess.run(command, cwd=BUILD, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False)
+        done = subprocess.run(
+            command, cwd=BUILD, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False
+        )
         assert done.returncode == 0, done.stderr
         shutil.copy(lock, installed)
     for player in HERE.glob("*.mjs"):
@@ -43,7 +45,10 @@ def scripts() -> Path:
     return BUILD
 
 
-WAYS = [("stompjs", url) for url in ("ws:/", "ws:/stomp", "ws:/ws", "tcp:")] + [("webstomp", "ws:/ws"), ("stompit", "tcp:")]
+WAYS = [("stompjs", url) for url in ("ws:/", "ws:/stomp", "ws:/ws", "tcp:")] + [
+    ("webstomp", "ws:/ws"),
+    ("stompit", "tcp:"),
+]
 
 
 @pytest.mark.parametrize(("client", "way"), WAYS, ids=str)

@@ -82,9 +82,13 @@ def subscribe(connection: Any, inbox: Inbox, queue: str, *, ack: str) -> None:
     assert inbox.receipts.get(timeout=WITHIN) == "subscribed"
 
 
-def test_what_was_sent_with_a_receipt_arrives_as_it_was(broker: tuple[str, int], dialect: Dialect, queue: str) -> None:
+def test_what_was_sent_with_a_receipt_arrives_as_it_was(
+    broker: tuple[str, int], dialect: Dialect, queue: str
+) -> None:
     with session(dialect, broker) as (connection, inbox):
-        connection.send(queue, "grün\n1:2\\", content_type="text/plain", receipt="r", headers={"colour": "a:b\nc\\d"})
+        connection.send(
+            queue, "grün\n1:2\\", content_type="text/plain", receipt="r", headers={"colour": "a:b\nc\\d"}
+        )
         assert inbox.receipts.get(timeout=WITHIN) == "r"
         subscribe(connection, inbox, queue, ack="auto")
         frame = inbox.messages.get(timeout=WITHIN)
@@ -94,7 +98,9 @@ def test_what_was_sent_with_a_receipt_arrives_as_it_was(broker: tuple[str, int],
         assert frame.headers["colour"] == "a:b\nc\\d"
 
 
-def test_only_what_was_not_acknowledged_comes_again(broker: tuple[str, int], dialect: Dialect, queue: str) -> None:
+def test_only_what_was_not_acknowledged_comes_again(
+    broker: tuple[str, int], dialect: Dialect, queue: str
+) -> None:
     with session(dialect, broker) as (connection, inbox):
         send(connection, inbox, queue, "one", "two", "three")
         subscribe(connection, inbox, queue, ack="client-individual")
@@ -105,10 +111,15 @@ def test_only_what_was_not_acknowledged_comes_again(broker: tuple[str, int], dia
     with session(dialect, broker) as (connection, inbox):
         subscribe(connection, inbox, queue, ack="auto")
         again = [inbox.messages.get(timeout=WITHIN) for _ in range(2)]
-        assert [(frame.body, frame.headers.get("redelivered")) for frame in again] == [("one", "true"), ("three", "true")]
+        assert [(frame.body, frame.headers.get("redelivered")) for frame in again] == [
+            ("one", "true"),
+            ("three", "true"),
+        ]
 
 
-def test_a_transaction_counts_when_committed_and_not_when_aborted(broker: tuple[str, int], dialect: Dialect, queue: str) -> None:
+def test_a_transaction_counts_when_committed_and_not_when_aborted(
+    broker: tuple[str, int], dialect: Dialect, queue: str
+) -> None:
     with session(dialect, broker) as (connection, inbox):
         subscribe(connection, inbox, queue, ack="auto")
         dropped = connection.begin()
@@ -117,7 +128,8 @@ def test_a_transaction_counts_when_committed_and_not_when_aborted(broker: tuple[
         kept = connection.begin()
         connection.send(queue, "first", transaction=kept)
         connection.send(queue, "second", transaction=kept)
-        send(connection, inbox, queue, "outside")  # its receipt is here, so what came before it has been taken in
+        # its receipt is here, so what came before it has been taken in
+        send(connection, inbox, queue, "outside")
         assert inbox.messages.get(timeout=WITHIN).body == "outside"
         connection.commit(kept)
         assert [inbox.messages.get(timeout=WITHIN).body for _ in range(2)] == ["first", "second"]

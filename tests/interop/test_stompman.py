@@ -48,14 +48,24 @@ class Inbox:
         return [await asyncio.wait_for(self.frames.get(), WITHIN) for _ in range(count)]
 
 
-def test_what_was_sent_with_a_receipt_arrives_as_it_was(broker: tuple[str, int], transport: str, queue: str) -> None:
+def test_what_was_sent_with_a_receipt_arrives_as_it_was(
+    broker: tuple[str, int], transport: str, queue: str
+) -> None:
     async def scene() -> None:
         errors: list[stompman.ErrorFrame] = []
         inbox = Inbox()
         async with client(broker, transport, errors) as stomp:
             headers = {"colour": "a:b\nc\\d"}
-            await stomp.send("grün\n1:2".encode(), queue, content_type="text/plain", headers=headers, receipt_timeout=WITHIN)
-            subscription = await stomp.subscribe_with_manual_ack(queue, inbox, ack="auto", receipt_timeout=WITHIN)
+            await stomp.send(
+                "grün\n1:2".encode(),
+                queue,
+                content_type="text/plain",
+                headers=headers,
+                receipt_timeout=WITHIN,
+            )
+            subscription = await stomp.subscribe_with_manual_ack(
+                queue, inbox, ack="auto", receipt_timeout=WITHIN
+            )
             [frame] = await inbox.take(1)
             await subscription.unsubscribe()
         assert frame.body == "grün\n1:2".encode()
@@ -67,29 +77,40 @@ def test_what_was_sent_with_a_receipt_arrives_as_it_was(broker: tuple[str, int],
     play(scene())
 
 
-def test_only_what_was_not_acknowledged_comes_again(broker: tuple[str, int], transport: str, queue: str) -> None:
+def test_only_what_was_not_acknowledged_comes_again(
+    broker: tuple[str, int], transport: str, queue: str
+) -> None:
     async def scene() -> None:
         errors: list[stompman.ErrorFrame] = []
         first, second = Inbox(), Inbox()
         async with client(broker, transport, errors) as stomp:
             for body in (b"one", b"two", b"three"):
                 await stomp.send(body, queue, receipt_timeout=WITHIN)
-            subscription = await stomp.subscribe_with_manual_ack(queue, first, ack="client-individual", receipt_timeout=WITHIN)
+            subscription = await stomp.subscribe_with_manual_ack(
+                queue, first, ack="client-individual", receipt_timeout=WITHIN
+            )
             frames = await first.take(3)
             assert [frame.body for frame in frames] == [b"one", b"two", b"three"]
             await frames[1].ack()
             await subscription.unsubscribe()
         async with client(broker, transport, errors) as stomp:
-            subscription = await stomp.subscribe_with_manual_ack(queue, second, ack="auto", receipt_timeout=WITHIN)
+            subscription = await stomp.subscribe_with_manual_ack(
+                queue, second, ack="auto", receipt_timeout=WITHIN
+            )
             again = await second.take(2)
             await subscription.unsubscribe()
-        assert [(frame.body, dict(frame.headers).get("redelivered")) for frame in again] == [(b"one", "true"), (b"three", "true")]
+        assert [(frame.body, dict(frame.headers).get("redelivered")) for frame in again] == [
+            (b"one", "true"),
+            (b"three", "true"),
+        ]
         assert errors == []
 
     play(scene())
 
 
-def test_a_transaction_counts_when_committed_and_not_when_aborted(broker: tuple[str, int], transport: str, queue: str) -> None:
+def test_a_transaction_counts_when_committed_and_not_when_aborted(
+    broker: tuple[str, int], transport: str, queue: str
+) -> None:
     class ChangedMyMindError(Exception):
         pass
 
@@ -97,7 +118,9 @@ def test_a_transaction_counts_when_committed_and_not_when_aborted(broker: tuple[
         errors: list[stompman.ErrorFrame] = []
         inbox = Inbox()
         async with client(broker, transport, errors) as stomp:
-            subscription = await stomp.subscribe_with_manual_ack(queue, inbox, ack="auto", receipt_timeout=WITHIN)
+            subscription = await stomp.subscribe_with_manual_ack(
+                queue, inbox, ack="auto", receipt_timeout=WITHIN
+            )
             with pytest.raises(ChangedMyMindError):
                 async with stomp.begin() as dropped:
                     await dropped.send(b"never", queue)

@@ -32,7 +32,9 @@ def spark() -> Iterator[Any]:
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A durable broker, which the tests of a module share: addresses of your own. Retention passes those that begin with `kept-`."""
     folder = tmp_path_factory.mktemp("broker")
-    settings = [f'[[address-setting]]\nmatch = "kept-{kept}.#"\nretention-messages = 10\n' for kept in FORMATS]
+    settings = [
+        f'[[address-setting]]\nmatch = "kept-{kept}.#"\nretention-messages = 10\n' for kept in FORMATS
+    ]
     settings.append('[[address-setting]]\nmatch = "report.late"\nexpiry-address = "report.dead"\n')
     (folder / "kept.toml").write_text("".join(settings))
     arguments = ("--data", "data", "--listen", "tcp://127.0.0.1:0", "--no-admin", "--config", "kept.toml")
@@ -62,7 +64,9 @@ def run(spark: Any, url: str, tmp_path: Path) -> Run:
     return once
 
 
-def send(url: str, destination: str, bodies: Iterable[bytes], headers: Mapping[str, str] | None = None) -> None:
+def send(
+    url: str, destination: str, bodies: Iterable[bytes], headers: Mapping[str, str] | None = None
+) -> None:
     """One message per body, its number as header `id`, in order and confirmed."""
     with blocking.connect(url) as client:
         for number, body in enumerate(bodies):

@@ -40,7 +40,11 @@ class Thing:
     @property
     def headers(self) -> dict[str, str]:
         when = format_datetime(self.updated, usegmt=True)
-        return {"ETag": f'"{self.generation}"', "x-goog-generation": str(self.generation), "Last-Modified": when}
+        return {
+            "ETag": f'"{self.generation}"',
+            "x-goog-generation": str(self.generation),
+            "Last-Modified": when,
+        }
 
 
 @dataclass(slots=True)
@@ -90,16 +94,26 @@ class GoogleStore:
         if method == "DELETE":
             del self.things[name]
             return 204, {}, b""
-        return _part(self.things[name], headers) if query.get("alt") == "media" else _told(_metadata(name, self.things[name]))
+        return (
+            _part(self.things[name], headers)
+            if query.get("alt") == "media"
+            else _told(_metadata(name, self.things[name]))
+        )
 
     def _upload(self, method: str, path: str, query: dict[str, str], headers: Any, body: bytes) -> Answer:
         if method == "POST" and query["uploadType"] == "resumable":
             id, bucket = str(next(self.numbers)), path.split("/")[5]
             name = query.get("name") or json.loads(body)["name"]
             self.uploads[id] = (bucket, name), bytearray(), query.get("ifGenerationMatch", "")
-            return 200, {"Location": f"http://{headers['host']}{path}?uploadType=resumable&upload_id={id}"}, b"{}"
+            return (
+                200,
+                {"Location": f"http://{headers['host']}{path}?uploadType=resumable&upload_id={id}"},
+                b"{}",
+            )
         if method == "POST":
-            raise AssertionError(f"the store of these tests does not know uploads of type {query['uploadType']}")
+            raise AssertionError(
+                f"the store of these tests does not know uploads of type {query['uploadType']}"
+            )
         name, held, match = self.uploads[query["upload_id"]]
         held += body
         if re.fullmatch(r"bytes .*/\*", headers["content-range"]):
@@ -111,7 +125,11 @@ class GoogleStore:
 
     def _xml(self, method: str, name: Name, query: dict[str, str], headers: Any, body: bytes) -> Answer:
         if not name[1]:
-            return 200, {"content-type": "application/xml"}, _listed(self._under(name[0], query), query).encode()
+            return (
+                200,
+                {"content-type": "application/xml"},
+                _listed(self._under(name[0], query), query).encode(),
+            )
         if method == "PUT":
             if source := headers.get("x-goog-copy-source"):
                 bucket, _, key = unquote(source).lstrip("/").partition("/")
@@ -153,7 +171,11 @@ def _part(thing: Thing, headers: Any) -> Answer:
 
 
 def _listed(found: Iterator[tuple[str, Thing]], query: dict[str, str]) -> str:
-    prefix, delimiter, after = query.get("prefix", ""), query.get("delimiter", ""), query.get("start-after", "")
+    prefix, delimiter, after = (
+        query.get("prefix", ""),
+        query.get("delimiter", ""),
+        query.get("start-after", ""),
+    )
     entries, folders = [], dict[str, None]()
     for key, thing in found:
         if key <= after:
@@ -163,10 +185,17 @@ def _listed(found: Iterator[tuple[str, Thing]], query: dict[str, str]) -> str:
             folders[prefix + below + delimiter] = None
             continue
         when = thing.updated.isoformat().replace("+00:00", "Z")
-        fields = {"Key": escape(key), "LastModified": when, "ETag": f"&quot;{thing.generation}&quot;", "Size": str(len(thing.data))}
+        fields = {
+            "Key": escape(key),
+            "LastModified": when,
+            "ETag": f"&quot;{thing.generation}&quot;",
+            "Size": str(len(thing.data)),
+        }
         entries.append("".join(f"<{name}>{value}</{name}>" for name, value in fields.items()))
     contents = "".join(f"<Contents>{entry}</Contents>" for entry in entries)
-    common = "".join(f"<CommonPrefixes><Prefix>{escape(folder)}</Prefix></CommonPrefixes>" for folder in folders)
+    common = "".join(
+        f"<CommonPrefixes><Prefix>{escape(folder)}</Prefix></CommonPrefixes>" for folder in folders
+    )
     return f'<?xml version="1.0" encoding="UTF-8"?><ListBucketResult>{contents}{common}</ListBucketResult>'
 
 
@@ -207,7 +236,9 @@ def main() -> None:
 @contextmanager
 def google_store() -> Iterator[str]:
     """Its endpoint; any bucket is there. In a process of its own: delta-rs asks it while no other thread of this one may run."""
-    with subprocess.Popen([sys.executable, "-m", "tests.pipelines.google"], stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.pipelines.google"], stdout=subprocess.PIPE, text=True, cwd=ROOT
+    ) as process:
         try:
             assert process.stdout is not None
             yield process.stdout.readline().strip()

@@ -29,7 +29,17 @@ from stompbox.pipelines import archive, disk, tables
 from stompbox.pipelines.settings import Format
 
 STEPS: Final = (*(kept.value for kept in Format), "java")
-POINTS: Final = ("staged", "moving", "committing", "committed", "done", "next", "merged", "exchanging", "exchanged")
+POINTS: Final = (
+    "staged",
+    "moving",
+    "committing",
+    "committed",
+    "done",
+    "next",
+    "merged",
+    "exchanging",
+    "exchanged",
+)
 
 Place = Callable[..., bool]
 
@@ -128,9 +138,12 @@ def arm(name: str, point: str, number: int) -> None:
     death, kept, files = _Death(number), format_of(name), files_of(name)
     move: tuple[Any, str, Place] = (disk, "move", lambda *_: True)
     of_step: Place = lambda *_, step, **__: step.name == name  # noqa: E731
-    stager, place = ("stage", 1) if writer_of(name) == "java" else ("stage_messages", 2)  # which argument says where
+    # which argument says where
+    stager, place = ("stage", 1) if writer_of(name) == "java" else ("stage_messages", 2)
     {
-        "staged": lambda: after(archive, stager, death, here=lambda *given: f"{name}-table" in str(given[place])),
+        "staged": lambda: after(
+            archive, stager, death, here=lambda *given: f"{name}-table" in str(given[place])
+        ),
         "moving": lambda: inside(name, "append", move, death),
         "committing": lambda: inside(name, "append", commit_of(kept), death),
         "committed": lambda: after(files, "append", death, here=is_of(name)),

@@ -28,7 +28,9 @@ def staged(table: Table, kept: Format, batch: int, rows: int = 4) -> Staged:
             "address": pa.array(["orders"] * rows),
             "offset": pa.array(offsets, pa.int64()),
             "timestamp": pa.array(times, pa.timestamp("us", "UTC")),
-            "headers": pa.array([[("id", str(offset))] for offset in offsets], pa.map_(pa.string(), pa.string())),
+            "headers": pa.array(
+                [[("id", str(offset))] for offset in offsets], pa.map_(pa.string(), pa.string())
+            ),
             "body": pa.array([b"%d" % offset for offset in offsets]),
         }
         if kept is Format.ICEBERG:
@@ -56,7 +58,11 @@ def offsets(table: Table) -> Counter[int]:
 def listed(folder: Path) -> Counter[int]:
     """The same for a reader who only lists the folder."""
     paths = folder.glob("date=*/*.parquet")
-    return Counter(offset for path in paths for offset in parquet.ParquetFile(path).read(["offset"]).column("offset").to_pylist())
+    return Counter(
+        offset
+        for path in paths
+        for offset in parquet.ParquetFile(path).read(["offset"]).column("offset").to_pylist()
+    )
 
 
 def expected(*batches: int, rows: int = 4) -> Counter[int]:

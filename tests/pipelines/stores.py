@@ -34,8 +34,11 @@ def object_store() -> Iterator[str]:
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as server:
         try:
             assert server.stderr is not None
-            endpoint = next(found[0] for line in server.stderr if (found := re.search(r"http://127\.0\.0\.1:\d+", line)))
-            Thread(target=server.stderr.read, daemon=True).start()  # else it waits for a reader of what it says
+            endpoint = next(
+                found[0] for line in server.stderr if (found := re.search(r"http://127\.0\.0\.1:\d+", line))
+            )
+            # else it waits for a reader of what it says
+            Thread(target=server.stderr.read, daemon=True).start()
             urlopen(Request(f"{endpoint}/{BUCKET}", method="PUT")).close()
             yield endpoint
         finally:
@@ -54,7 +57,12 @@ class RestCatalog:
     lock: Any = field(default_factory=Lock)
 
     def answer(self, method: str, path: str, body: bytes) -> tuple[int, Any]:
-        from pyiceberg.exceptions import CommitFailedException, NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError
+        from pyiceberg.exceptions import (
+            CommitFailedException,
+            NamespaceAlreadyExistsError,
+            NoSuchTableError,
+            TableAlreadyExistsError,
+        )
 
         parts = [unquote(part) for part in path.partition("?")[0].strip("/").split("/")][1:]
         try:
@@ -90,7 +98,11 @@ class RestCatalog:
         identifier, schema = f"{space}.{request['name']}", Schema.model_validate(request["schema"])
         if self.tables.table_exists(identifier):
             raise TableAlreadyExistsError(identifier)
-        return _loaded(self.tables._create_staged_table(identifier, schema, request.get("location"), properties=request["properties"]))
+        return _loaded(
+            self.tables._create_staged_table(
+                identifier, schema, request.get("location"), properties=request["properties"]
+            )
+        )
 
     def _committed(self, identifier: str, body: bytes) -> Any:
         from pyiceberg.exceptions import CommitFailedException
@@ -170,4 +182,9 @@ def _token(catalog: RestCatalog, body: bytes) -> tuple[int, Any]:
     if login != CREDENTIAL:
         catalog.refused_logins.append(login)
         return 401, {"error": "invalid_client", "error_description": f"{login} is nobody here"}
-    return 200, {"access_token": TOKEN, "token_type": "bearer", "expires_in": 3600, "issued_token_type": ISSUED}
+    return 200, {
+        "access_token": TOKEN,
+        "token_type": "bearer",
+        "expires_in": 3600,
+        "issued_token_type": ISSUED,
+    }

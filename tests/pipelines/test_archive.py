@@ -97,7 +97,9 @@ def test_every_message_is_in_the_table_once(kind: Format | str, run: Run, url: s
 
 
 @pytest.mark.parametrize("kept", FORMATS, ids=lambda kept: kept.value)
-def test_a_lost_checkpoint_goes_on_where_the_group_is(kept: Format, run: Run, url: str, tmp_path: Path) -> None:
+def test_a_lost_checkpoint_goes_on_where_the_group_is(
+    kept: Format, run: Run, url: str, tmp_path: Path
+) -> None:
     name = f"again-{kept.value}"
     text = archive(name, f'format = "{kept.value}"\n')
     fill(url, name, 0, 15)
@@ -109,7 +111,9 @@ def test_a_lost_checkpoint_goes_on_where_the_group_is(kept: Format, run: Run, ur
 
 
 @pytest.mark.parametrize("kind", [*FORMATS, "java"], ids=str)
-def test_a_lost_checkpoint_doubles_nothing(kind: Format | str, run: Run, url: str, spark: Any, tmp_path: Path) -> None:
+def test_a_lost_checkpoint_doubles_nothing(
+    kind: Format | str, run: Run, url: str, spark: Any, tmp_path: Path
+) -> None:
     """The new group is behind the table. Three batches make enough small files to be rewritten meanwhile."""
     kept, keys = kept_by(kind)
     name = f"lost-{kind}".lower().replace(".", "-")
@@ -118,7 +122,8 @@ def test_a_lost_checkpoint_doubles_nothing(kind: Format | str, run: Run, url: st
     run(text, name)
     assert len(open_table(kept, tmp_path / "table").files()) == 1, "not rewritten"
     shutil.rmtree(tmp_path / "pipeline-state")
-    again = text.replace(f'name = "{name}"', f'name = "{name}"\ngroup = "another-{name}"')  # which begins with the first message
+    # which begins with the first message
+    again = text.replace(f'name = "{name}"', f'name = "{name}"\ngroup = "another-{name}"')
     fill(url, name, 15, 5)
     assert run(again, name)[name].facts == {"rows": 40}
     assert bodies(rows_of(kept, tmp_path / "table")) == each(20)
@@ -128,7 +133,9 @@ def test_a_lost_checkpoint_doubles_nothing(kind: Format | str, run: Run, url: st
 
 
 @pytest.mark.parametrize("kept", FORMATS, ids=lambda kept: kept.value)
-def test_what_retention_has_taken_is_an_error_or_counted(kept: Format, run: Run, url: str, tmp_path: Path) -> None:
+def test_what_retention_has_taken_is_an_error_or_counted(
+    kept: Format, run: Run, url: str, tmp_path: Path
+) -> None:
     """The group was deleted by hand and retention has passed the checkpoint."""
     name = f"kept-{kept.value}"
     text = archive(name, f'format = "{kept.value}"\n', "topic")
@@ -137,16 +144,26 @@ def test_what_retention_has_taken_is_an_error_or_counted(kept: Format, run: Run,
     with leased(target_of(Given({"url": url}))) as link:
         link.ask(Request("group-delete", {"group": f"lake-{name}"}))
         fill(url, name, 5, 35, "topic")
-        first = {address: extent.first for address, extent in describe(link, f"/topic/{name}.#", create=False).extents.items()}
+        first = {
+            address: extent.first
+            for address, extent in describe(link, f"/topic/{name}.#", create=False).extents.items()
+        }
     assert all(5 < offset <= 30 for offset in first.values()), first
-    with pytest.raises(LocalError, match=rf"archive '{name}': offsets 5 to \d+ of '{name}.eu' were deleted .*failOnDataLoss=false"):
+    with pytest.raises(
+        LocalError,
+        match=rf"archive '{name}': offsets 5 to \d+ of '{name}.eu' were deleted .*failOnDataLoss=false",
+    ):
         run(text, name)
     assert bodies(rows_of(kept, tmp_path / "table")) == each(5)
     found = run(text + "fail-on-data-loss = false\n", name)[name]
     skipped = sum(offset - 5 for offset in first.values())
     assert found.facts == {"rows": 70 - skipped, "skipped": skipped}
     assert found.text == f"{70 - skipped} rows, {skipped} offsets skipped"
-    expected = {(address.rpartition(".")[2], number) for address, offset in first.items() for number in (*range(5), *range(offset, 40))}
+    expected = {
+        (address.rpartition(".")[2], number)
+        for address, offset in first.items()
+        for number in (*range(5), *range(offset, 40))
+    }
     assert bodies(rows_of(kept, tmp_path / "table")) == Counter(expected)
 
 
@@ -155,7 +172,10 @@ def test_bodies_become_columns(run: Run, url: str, tmp_path: Path) -> None:
     send(url, "/queue/columns.a", [b'{"region": "EU", "amount": 1.5}', b"no json"])
     run(text, "columns")
     rows = rows_of(Format.PARQUET, tmp_path / "table")
-    assert sorted((row["offset"], row["region"], row["amount"]) for row in rows) == [(0, "EU", 1.5), (1, None, None)]
+    assert sorted((row["offset"], row["region"], row["amount"]) for row in rows) == [
+        (0, "EU", 1.5),
+        (1, None, None),
+    ]
 
 
 def test_tasks_and_java_write_the_same_table_by_turns(run: Run, url: str, spark: Any, tmp_path: Path) -> None:
@@ -173,13 +193,19 @@ def test_tasks_and_java_write_the_same_table_by_turns(run: Run, url: str, spark:
     assert len({str(parquet.read_schema(file.path).remove_metadata()) for file in files}) == 1
     types = {"\n".join(str(parquet.ParquetFile(file.path).schema).splitlines()[2:]) for file in files}
     assert len(types) == 1, "the types of Parquet, too"
-    rows = [row.asDict(recursive=True) for row in spark.read.parquet(str(tmp_path / "table")).orderBy("offset").collect()]
+    rows = [
+        row.asDict(recursive=True)
+        for row in spark.read.parquet(str(tmp_path / "table")).orderBy("offset").collect()
+    ]
     assert [row["offset"] for row in rows] == list(range(6))
     for name in TYPES:
         assert rows[0][name] == rows[2][name] == rows[4][name] is not None, name
         assert rows[1][name] is rows[3][name] is rows[5][name] is None, name
     assert compact(table, Policy(files=2)) == 3
-    again = [row.asDict(recursive=True) for row in spark.read.parquet(str(tmp_path / "table")).orderBy("offset").collect()]
+    again = [
+        row.asDict(recursive=True)
+        for row in spark.read.parquet(str(tmp_path / "table")).orderBy("offset").collect()
+    ]
     assert again == rows
 
 
@@ -196,7 +222,9 @@ def large(url: str) -> dict[int, bytes]:
 
 
 @pytest.mark.parametrize("writer", ["arrow", "java"])
-def test_large_bodies_and_a_small_heap(writer: str, url: str, large: dict[int, bytes], tmp_path: Path) -> None:
+def test_large_bodies_and_a_small_heap(
+    writer: str, url: str, large: dict[int, bytes], tmp_path: Path
+) -> None:
     """With the settings as they are, but for Java's 512 MB: what is under way at a time is bounded in bytes, and not in rows alone."""
     from pyarrow import parquet
 

@@ -32,7 +32,9 @@ def test_the_example_runs_and_every_message_is_in_its_table_once(url: str, tmp_p
     folder = tmp_path / "pipeline"
     shutil.copytree(EXAMPLE, folder)
     spec = folder / "spark-pipeline.yml"
-    spec.write_text(spec.read_text().replace("file:///tmp/stompbox-declarative-pipeline", (tmp_path / "state").as_uri()))
+    spec.write_text(
+        spec.read_text().replace("file:///tmp/stompbox-declarative-pipeline", (tmp_path / "state").as_uri())
+    )
     send(url, "/queue/orders", [b"%d" % number for number in range(25)])
     command = Path(sys.executable).parent / "spark-pipelines"
     environment = {
@@ -40,7 +42,9 @@ def test_the_example_runs_and_every_message_is_in_its_table_once(url: str, tmp_p
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "SPARK_LOCAL_IP": "127.0.0.1",
     }  # fmt: skip
     arguments = [command, "run", "--conf", "spark.ui.enabled=false"]
-    done = subprocess.run(arguments, cwd=folder, env=environment, capture_output=True, text=True, timeout=WITHIN, check=False)
+    done = subprocess.run(
+        arguments, cwd=folder, env=environment, capture_output=True, text=True, timeout=WITHIN, check=False
+    )
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
     rows = dataset.dataset(folder / "spark-warehouse" / "orders", partitioning="hive").to_table().to_pylist()
     assert Counter(row["offset"] for row in rows) == Counter(range(25))

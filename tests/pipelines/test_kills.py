@@ -87,10 +87,15 @@ def short(seed: int) -> Rounds:
 def long(seed: int) -> Rounds:
     """Each point of each step, some with a kill of the broker before; and each kind at random."""
     chance = random.Random(seed)
-    rounds: Rounds = [(Kill("itself", step, point, chance.randint(0, 1)),) for step in STEPS for point in POINTS]
+    rounds: Rounds = [
+        (Kill("itself", step, point, chance.randint(0, 1)),) for step in STEPS for point in POINTS
+    ]
     rounds += [(by_chance(chance, who),) for who in ("driver", "java", "workers", "broker") for _ in range(5)]
     chance.shuffle(rounds)
-    return [(by_chance(chance, "broker"), *kills) if number % 5 == 0 else kills for number, kills in enumerate(rounds)]
+    return [
+        (by_chance(chance, "broker"), *kills) if number % 5 == 0 else kills
+        for number, kills in enumerate(rounds)
+    ]
 
 
 class Run:
@@ -105,9 +110,21 @@ class Run:
         self.starts = 0
         self.killed: Counter[str] = Counter()
         self.file = folder / "lake.toml"
-        settings = "".join([f'"{name}" = "{value}"\n' for name, value in {**QUICK, "spark.sql.shuffle.partitions": "1"}.items()])
-        steps = [STEP.format(step=step, kept=format_of(step).value, writer=writer_of(step), batch=BATCH) for step in STEPS]
-        self.file.write_text("\n".join([f'url = "{self.url}"\n[spark]\ncores = 2\nnice = 0\n[spark.settings]\n{settings}', *steps]))
+        settings = "".join(
+            [
+                f'"{name}" = "{value}"\n'
+                for name, value in {**QUICK, "spark.sql.shuffle.partitions": "1"}.items()
+            ]
+        )
+        steps = [
+            STEP.format(step=step, kept=format_of(step).value, writer=writer_of(step), batch=BATCH)
+            for step in STEPS
+        ]
+        self.file.write_text(
+            "\n".join(
+                [f'url = "{self.url}"\n[spark]\ncores = 2\nnice = 0\n[spark.settings]\n{settings}', *steps]
+            )
+        )
         with leased(target_of(Given({"url": self.url}))) as link:
             for number in range(ADDRESSES):
                 for step in STEPS:
@@ -141,10 +158,15 @@ class Run:
                     done = 0
             code = process.wait(WITHIN)
         assert waiting in ([], [kill for kill in kills if kill.who == "broker"]), f"not killed: {waiting}"
-        assert code in (EXITS[kills[-1].who] if kills else (0,)), f"{kills}: exit code {code}; {self.errors()[-3000:]}"
+        assert code in (EXITS[kills[-1].who] if kills else (0,)), (
+            f"{kills}: exit code {code}; {self.errors()[-3000:]}"
+        )
         if kills and kills[-1].who == "java":
             said = self.errors().splitlines()[-1]
-            assert said.startswith("stompbox pipeline: Java has ended, killed or out of memory; ") and "spark.log" in said
+            assert (
+                said.startswith("stompbox pipeline: Java has ended, killed or out of memory; ")
+                and "spark.log" in said
+            )
         if kills and kills[-1].who == "itself":
             self.killed[f"{kills[-1].point} of {kills[-1].step}"] += 1
         return code
@@ -171,11 +193,16 @@ class Run:
     def check(self) -> None:
         """Every message once in each table, by a reader of its format; and every group at the end."""
         for step in STEPS:
-            found = Counter(int(row["body"]) for row in rows_of(format_of(step), self.folder / f"{step}-table"))
+            found = Counter(
+                int(row["body"]) for row in rows_of(format_of(step), self.folder / f"{step}-table")
+            )
             wrong = {number: found[number] for number in {*found, *range(self.sent)} if found[number] != 1}
             assert not wrong, f"{step}: how often each message is there that is not there once: {wrong}"
         with leased(target_of(Given({"url": self.url}))) as link:
-            ends = {address: extent.next for address, extent in describe(link, "/queue/killed.#", create=False).extents.items()}
+            ends = {
+                address: extent.next
+                for address, extent in describe(link, "/queue/killed.#", create=False).extents.items()
+            }
             for step in STEPS:
                 assert open_group(link, f"lake-{step}", "/queue/killed.#", EARLIEST) == ends, step
 
@@ -186,13 +213,20 @@ class Run:
 def java_of(pid: int) -> list[int]:
     """The Java that this process has started: the first of the sessions of its children (Linux)."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [each for child in children for each, command in of_session(int(child)) if "SparkSubmit" in command]
+    return [
+        each for child in children for each, command in of_session(int(child)) if "SparkSubmit" in command
+    ]
 
 
 def workers_of(pid: int) -> list[int]:
     """The Python processes of this Java: they plan batches, read messages and write files."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    found = [(each, command) for child in children for each, command in of_session(int(child)) if "pyspark" in command]
+    found = [
+        (each, command)
+        for child in children
+        for each, command in of_session(int(child))
+        if "pyspark" in command
+    ]
     return [each for each, command in found if "SparkSubmit" not in command]
 
 
@@ -212,6 +246,9 @@ def test_every_message_once_over_kills(pipeline: Run) -> None:
         begun = time.monotonic()
         code = pipeline.start(kills)
         killed = ", ".join(f"{kill.who} {kill.step} {kill.point}" for kill in kills)
-        print(f"start {pipeline.starts} of {len(rounds) + 1}, {time.monotonic() - begun:.1f} s, exit code {code}: {killed}", flush=True)
+        print(
+            f"start {pipeline.starts} of {len(rounds) + 1}, {time.monotonic() - begun:.1f} s, exit code {code}: {killed}",
+            flush=True,
+        )
     pipeline.check()
     assert "Traceback" not in pipeline.errors()

@@ -25,7 +25,9 @@ def figures_of(hours: list[dict[str, Any]], lags: list[dict[str, Any]], unit: st
     sums = [sum(row[name] for row in hours) for name in ("messages", "bytes")]
     worst = max((row["wait_p99"] for row in hours), default=None)
     waiting = sum(row["waiting"] for row in lags)
-    totals = Totals(*sums, len({row["address"] for row in hours}), waiting, 0, worst, len(hours), len(lags), 0)
+    totals = Totals(
+        *sums, len({row["address"] for row in hours}), waiting, 0, worst, len(hours), len(lags), 0
+    )
     return Figures("lake", totals, hours, hours[:MOST_LISTED], lags, [], unit)
 
 
@@ -58,9 +60,14 @@ def parsed(figures: Figures) -> Balanced:
 
 def test_drawings_tables_and_sums() -> None:
     rows = [hour(address, number) for address in ("orders", "<b>") for number in range(30)]
-    figures = figures_of(rows, [{"archive": "a", "address": "orders", "next": 7, "archived": 3, "waiting": 4}])
+    figures = figures_of(
+        rows, [{"archive": "a", "address": "orders", "next": 7, "archived": 3, "waiting": 4}]
+    )
     found = parsed(figures)
-    assert all(text in page(figures) for text in ("<b>600</b>", "<b>12 k</b>", "<b>2</b>", "<b>4</b>", "<b>0</b>", "<b>40 ms</b>"))
+    assert all(
+        text in page(figures)
+        for text in ("<b>600</b>", "<b>12 k</b>", "<b>2</b>", "<b>4</b>", "<b>0</b>", "<b>40 ms</b>")
+    )
     assert (found.tags.count("svg"), found.tags.count("table")) == (4, 2)
     assert "&lt;b&gt;" in page(figures)
     assert "b" not in found.tags[found.tags.index("svg") :], "an address was taken for markup"

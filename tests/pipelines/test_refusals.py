@@ -93,7 +93,9 @@ def shared(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("shared")
 @pytest.mark.parametrize("case", CASES, ids=str)
 @pytest.mark.filterwarnings("default")
-def test_one_line_and_the_exit_code(case: Case, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_line_and_the_exit_code(
+    case: Case, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     send(url, "/queue/refused", [b"x"])
     damaged(tmp_path)
     head = (case.head or f'url = "{url}"\n').format(free=free_port(), plain=url.rpartition(":")[2])
@@ -107,7 +109,9 @@ def test_one_line_and_the_exit_code(case: Case, url: str, tmp_path: Path, capsys
 
 
 @pytest.mark.usefixtures("shared")
-def test_a_broker_that_goes_away_in_the_middle(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_a_broker_that_goes_away_in_the_middle(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
     """It is waited for, and then the run ends with the code for a broker that was not reached."""
     served = serve("--listen", "tcp://127.0.0.1:0", "--no-admin")
     url = f"stomp://127.0.0.1:{served.port}"
@@ -122,5 +126,7 @@ def test_a_broker_that_goes_away_in_the_middle(serve: Serve, tmp_path: Path, mon
     with pytest.raises(SystemExit) as ended:
         command.run(tmp_path / "lake.toml")
     (said,) = capsys.readouterr().err.splitlines()
-    assert said.startswith(f"stompbox pipeline: archive 'a': no broker at {url} for 0.3 s (option reconnectTimeout): ")
+    assert said.startswith(
+        f"stompbox pipeline: archive 'a': no broker at {url} for 0.3 s (option reconnectTimeout): "
+    )
     assert ended.value.code == 3

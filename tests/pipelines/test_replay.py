@@ -24,7 +24,12 @@ def received(url: str, destination: str) -> list[tuple[str, bytes]]:
 def archived(run: Run, url: str, name: str) -> str:
     text = ARCHIVE.format(name)
     for address in "ab":
-        send(url, f"/queue/{name}.{address}", [b"%d" % number for number in range(30)], {"from": address, "expires": "4102444800000"})
+        send(
+            url,
+            f"/queue/{name}.{address}",
+            [b"%d" % number for number in range(30)],
+            {"from": address, "expires": "4102444800000"},
+        )
     run(text, name)
     return text
 
@@ -38,7 +43,9 @@ class Killed(BaseException):
     """The process is gone."""
 
 
-def test_in_offset_order_at_a_rate_and_each_once_over_a_kill(run: Run, url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_in_offset_order_at_a_rate_and_each_once_over_a_kill(
+    run: Run, url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Killed once before a slice is published and once after it, before that was written down."""
     text = archived(run, url, "order") + REPLAY.format("order") + "rate = 80\n"
     published = replay.publish
@@ -68,9 +75,13 @@ def test_in_offset_order_at_a_rate_and_each_once_over_a_kill(run: Run, url: str,
 
 def test_a_part_of_the_time_and_of_the_addresses_goes_back_to_where_it_was_sent(run: Run, url: str) -> None:
     text = archived(run, url, "part")
-    only = '[[replay]]\nname = "some"\narchive = "part"\naddresses = ["*.b"]\nuntil = "2100-01-01T00:00:00Z"\n'
+    only = (
+        '[[replay]]\nname = "some"\narchive = "part"\naddresses = ["*.b"]\nuntil = "2100-01-01T00:00:00Z"\n'
+    )
     assert run(text + only, "some")["some"].facts["sent"] == 30
     none = only.replace("until", "from")
     assert run(text + none, "some")["some"].facts["sent"] == 0
-    assert [body for _, body in received(url, "/queue/part.b")] == 2 * [b"%d" % number for number in range(30)]
+    assert [body for _, body in received(url, "/queue/part.b")] == 2 * [
+        b"%d" % number for number in range(30)
+    ]
     assert len(received(url, "/queue/part.a")) == 30

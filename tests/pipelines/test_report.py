@@ -48,7 +48,10 @@ def test_figures_per_address_and_hour(run: Run, url: str, tmp_path: Path) -> Non
         "messages": 101, "bytes": 5057, "addresses": 2, "waiting": 1, "dead_letters": 3,
     }  # fmt: skip
     hours = parquet.read_table(tmp_path / "out" / "hours").to_pylist()
-    assert {address: summed(hours, f"report.{address}") for address in "ab"} == {"a": (100, 5050), "b": (1, 7)}
+    assert {address: summed(hours, f"report.{address}") for address in "ab"} == {
+        "a": (100, 5050),
+        "b": (1, 7),
+    }
     assert min(row["size_min"] for row in hours) == 1
     assert max(row["size_max"] for row in hours) == 100
     for row in hours:
@@ -73,9 +76,14 @@ def test_nothing_is_left_out_of_the_sums_of_very_many_addresses_and_hours(spark:
     rest = f"2L AS bytes, {sizes}, 1L AS wait_p50, id AS wait_p99, 9L AS wait_max, 0L AS first_offset, 1L AS last_offset"
     hours = "timestamp_seconds(1767225600 + 3600 * greatest(0, id - 29999)) AS hour"
     address = "concat('a', least(id, 29999)) AS address"
-    table = spark.range(0, 33_000, 1, 1).selectExpr("'a' AS archive", address, hours, "1L AS messages", *rest.split(", "))
+    table = spark.range(0, 33_000, 1, 1).selectExpr(
+        "'a' AS archive", address, hours, "1L AS messages", *rest.split(", ")
+    )
     table.write.parquet(str(tmp_path / "hours"))
-    empty = {"lags": _LAGS, "dead-letters": "reason STRING, address STRING, hour TIMESTAMP, messages BIGINT, bytes BIGINT"}
+    empty = {
+        "lags": _LAGS,
+        "dead-letters": "reason STRING, address STRING, hour TIMESTAMP, messages BIGINT, bytes BIGINT",
+    }
     for name, columns in empty.items():
         spark.createDataFrame([], columns).write.parquet(str(tmp_path / name))
     figures = figures_of(spark.newSession(), tmp_path, "all")

@@ -27,7 +27,12 @@ from tests.spark.archive import QUICK
 from tests.spark.fake_broker import PEM
 
 WITHIN = 240.0  # s
-PASSCODES = {"lake": "pelican-brief-1", "reader": "pelican-brief-2", "sender": "pelican-brief-3", "watcher": "pelican-brief-4"}
+PASSCODES = {
+    "lake": "pelican-brief-1",
+    "reader": "pelican-brief-2",
+    "sender": "pelican-brief-3",
+    "watcher": "pelican-brief-4",
+}
 RIGHTS = """
 [[permission]]
 match = "#"
@@ -70,9 +75,14 @@ output = "differences"
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A broker with users, on TLS alone; its certificate is its own CA. With ten orders, which lake has sent."""
     folder = tmp_path_factory.mktemp("broker")
-    users = [f'[[user]]\nname = "{name}"\npassword = "{passcode}"\ngroups = ["{name}"]\n' for name, passcode in PASSCODES.items()]
+    users = [
+        f'[[user]]\nname = "{name}"\npassword = "{passcode}"\ngroups = ["{name}"]\n'
+        for name, passcode in PASSCODES.items()
+    ]
     (folder / "users.toml").write_text("".join(users) + RIGHTS)
-    served = start_broker(folder, "--listen", f"ssl://127.0.0.1:0?keyStorePath={PEM}", "--no-admin", "--config", "users.toml")
+    served = start_broker(
+        folder, "--listen", f"ssl://127.0.0.1:0?keyStorePath={PEM}", "--no-admin", "--config", "users.toml"
+    )
     with blocking.connect(url_of(served, "lake"), tls=ssl.create_default_context(cafile=str(PEM))) as client:
         for number in range(10):
             client.send("/queue/orders", b'{"n": %d}' % number)
@@ -98,7 +108,15 @@ def pipeline(served: Served, user: str, folder: Path, steps: str = STEPS) -> Pat
 
 def command(file: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     words = [sys.executable, "-m", "stompbox", "pipeline", "run", str(file), *arguments]
-    return subprocess.run(words, capture_output=True, text=True, timeout=WITHIN, cwd=ROOT, env={**os.environ, **environment}, check=False)
+    return subprocess.run(
+        words,
+        capture_output=True,
+        text=True,
+        timeout=WITHIN,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        check=False,
+    )
 
 
 def holding(folder: Path, *passcodes: str) -> list[Path]:
@@ -122,7 +140,10 @@ def test_the_right_user_may_and_no_passcode_is_written(served: Served, spark: An
     assert PASSCODES["lake"] not in planned.stdout + done.stdout + done.stderr
     file.write_text(file.read_text().replace('login = "lake"', 'login = "reader"'))
     (tmp_path / "secret" / "passcode").write_text(PASSCODES["reader"])
-    assert refusal(spark, file, "again") == "replay 'again': user 'reader' does not have the right 'send' on address 'again'"
+    assert (
+        refusal(spark, file, "again")
+        == "replay 'again': user 'reader' does not have the right 'send' on address 'again'"
+    )
 
 
 def refusal(spark: Any, file: Path, step: str) -> str:
@@ -136,18 +157,40 @@ def refusal(spark: Any, file: Path, step: str) -> str:
 
 
 REFUSED = [
-    ("reader", "orders", "archive 'orders': user 'reader' does not have the right 'create-durable-queue' on address 'orders'"),
-    ("sender", "orders", "archive 'orders': user 'sender' does not have the right 'consume' on address 'orders'"),
-    ("reader", "doubled", "transform 'doubled': user 'reader' does not have the right 'create-durable-queue' on address 'orders'"),
-    ("watcher", "doubled", "transform 'doubled': user 'watcher' does not have the right 'send' on address 'doubled'"),
-    ("sender", "figures", "report 'figures': user 'sender' does not have the right 'consume' on address 'DLQ'"),
+    (
+        "reader",
+        "orders",
+        "archive 'orders': user 'reader' does not have the right 'create-durable-queue' on address 'orders'",
+    ),
+    (
+        "sender",
+        "orders",
+        "archive 'orders': user 'sender' does not have the right 'consume' on address 'orders'",
+    ),
+    (
+        "reader",
+        "doubled",
+        "transform 'doubled': user 'reader' does not have the right 'create-durable-queue' on address 'orders'",
+    ),
+    (
+        "watcher",
+        "doubled",
+        "transform 'doubled': user 'watcher' does not have the right 'send' on address 'doubled'",
+    ),
+    (
+        "sender",
+        "figures",
+        "report 'figures': user 'sender' does not have the right 'consume' on address 'DLQ'",
+    ),
     ("sender", "check", "audit 'check': user 'sender' does not have the right 'consume' on address 'orders'"),
 ]
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: f"{case[0]}-{case[1]}")
 @pytest.mark.filterwarnings("default")
-def test_a_missing_right_is_named(served: Served, spark: Any, case: tuple[str, str, str], tmp_path: Path) -> None:
+def test_a_missing_right_is_named(
+    served: Served, spark: Any, case: tuple[str, str, str], tmp_path: Path
+) -> None:
     user, step, said = case
     assert refusal(spark, pipeline(served, user, tmp_path), step) == said
     assert holding(tmp_path, PASSCODES[user]) == []

@@ -36,7 +36,9 @@ PYTHON = 'Traceback (most recent call last):\n  File "worker.py", line 1, in mai
         (["orders", "orders-report"], True, ["orders", "orders-report"], []),
     ],
 )
-def test_the_steps_of_a_run(names: list[str], once: bool, steps: list[str], left_out: list[str], tmp_path: Path) -> None:
+def test_the_steps_of_a_run(
+    names: list[str], once: bool, steps: list[str], left_out: list[str], tmp_path: Path
+) -> None:
     (tmp_path / "lake.toml").write_text(EXAMPLE)
     found = chosen(read_plan(tmp_path / "lake.toml", {}), names, once=once)
     assert [[step.name for step in part] for part in found] == [steps, left_out]
@@ -57,11 +59,31 @@ def test_a_step_that_is_none_is_refused_with_those_that_are(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("text", "code", "said"),
     [
-        (f"[STREAM_FAILED] Query\n{PYTHON}stompbox.errors.Refused: offsets 0 to 4\n{STACK}", "step-failed", "archive 'a': offsets 0 to 4"),
-        (f"x\n{PYTHON}stompbox.errors.ConnectionLost: no broker at x\n{STACK}", "broker-away", "archive 'a': no broker at x"),
-        (f"[STREAM_FAILED] Query\n{PYTHON}RuntimeError: out of luck\n\n{STACK}", "step-failed", "archive 'a': RuntimeError: out of luck"),
-        (f"An error occurred while calling o1.load.\n: java.lang.X: no\n{STACK}", "step-failed", "archive 'a': java.lang.X: no"),
-        ("[UNRESOLVED] no column x; line 1 pos 7;\nProject\n", "step-failed", "archive 'a': [UNRESOLVED] no column x; line 1 pos 7;"),
+        (
+            f"[STREAM_FAILED] Query\n{PYTHON}stompbox.errors.Refused: offsets 0 to 4\n{STACK}",
+            "step-failed",
+            "archive 'a': offsets 0 to 4",
+        ),
+        (
+            f"x\n{PYTHON}stompbox.errors.ConnectionLost: no broker at x\n{STACK}",
+            "broker-away",
+            "archive 'a': no broker at x",
+        ),
+        (
+            f"[STREAM_FAILED] Query\n{PYTHON}RuntimeError: out of luck\n\n{STACK}",
+            "step-failed",
+            "archive 'a': RuntimeError: out of luck",
+        ),
+        (
+            f"An error occurred while calling o1.load.\n: java.lang.X: no\n{STACK}",
+            "step-failed",
+            "archive 'a': java.lang.X: no",
+        ),
+        (
+            "[UNRESOLVED] no column x; line 1 pos 7;\nProject\n",
+            "step-failed",
+            "archive 'a': [UNRESOLVED] no column x; line 1 pos 7;",
+        ),
         ("", "step-failed", "archive 'a': Spark gave no reason"),
     ],
 )
@@ -70,7 +92,9 @@ def test_what_spark_says_becomes_one_line(text: str, code: str, said: str) -> No
     assert (fault.code, fault.message) == (code, said)
 
 
-def test_what_pyspark_logs_of_sql_is_not_printed(capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
+def test_what_pyspark_logs_of_sql_is_not_printed(
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
     from pyspark.logger import PySparkLogger
 
     quieten()
@@ -113,7 +137,9 @@ def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
-def test_a_second_run_of_a_step_is_refused_by_name_and_others_run_beside_it(holder: subprocess.Popen[str], tmp_path: Path) -> None:
+def test_a_second_run_of_a_step_is_refused_by_name_and_others_run_beside_it(
+    holder: subprocess.Popen[str], tmp_path: Path
+) -> None:
     plan = read_plan(tmp_path / "lake.toml", {})
     said = rf"archive 'orders' of .*lake\.toml is run already by process {holder.pid}; .*--step"
     with pytest.raises(LocalError, match=said) as refused, running.alone(plan, list(plan.pipeline.steps)):
@@ -123,7 +149,9 @@ def test_a_second_run_of_a_step_is_refused_by_name_and_others_run_beside_it(hold
         pass
 
 
-def test_another_file_that_writes_the_same_table_is_refused(holder: subprocess.Popen[str], tmp_path: Path) -> None:
+def test_another_file_that_writes_the_same_table_is_refused(
+    holder: subprocess.Popen[str], tmp_path: Path
+) -> None:
     (tmp_path / "other.toml").write_text('folder = "other-state"\n' + TWO)
     plan = read_plan(tmp_path / "other.toml", {})
     said = rf"the table .*lake/orders is written already by process {holder.pid};"
@@ -162,7 +190,10 @@ def test_a_run_that_was_killed_holds_nothing(holder: subprocess.Popen[str], tmp_
 
 
 def test_the_command_names_the_process_before_spark_starts(
-    holder: subprocess.Popen[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    holder: subprocess.Popen[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     from stompbox.cli.pipeline import run
 
@@ -242,7 +273,9 @@ class Query:
         """It has ended."""
 
 
-@pytest.mark.parametrize(("fault", "starts"), [("x: Python worker failed to connect back.\n", running.STARTS), ("another", 1)])
+@pytest.mark.parametrize(
+    ("fault", "starts"), [("x: Python worker failed to connect back.\n", running.STARTS), ("another", 1)]
+)
 def test_a_stream_that_only_a_busy_machine_has_ended_is_started_again(
     fault: str, starts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,7 +29,9 @@ def live_query(folder: Path) -> str:
     return snippet.replace("lake/orders", str(folder))
 
 
-def test_readers_of_parquet_that_began_before_a_compaction_come_to_their_end(spark: Any, tmp_path: Path) -> None:
+def test_readers_of_parquet_that_began_before_a_compaction_come_to_their_end(
+    spark: Any, tmp_path: Path
+) -> None:
     import duckdb
     from pyarrow import dataset
 
@@ -45,12 +47,26 @@ def test_readers_of_parquet_that_began_before_a_compaction_come_to_their_end(spa
     assert compact(table, POLICY) == 6
     after = [spark.read.parquet(str(folder)), read(spark, table)]
     for rows in (*before, *after):
-        assert sorted(row["offset"] for row in rows.select("offset").collect()) == sorted(expected(0, 1, 2)), rows
-        assert {str(row["date"]) for row in rows.select("date").distinct().collect()} == {"2026-03-01", "2026-03-02"}
-    assert all("_compacted=" in unquote(file) for file in after[0].inputFiles()), "Spark reads what the log names"
-    assert listed.count_rows() == dataset.dataset(folder, format="parquet", partitioning="hive").count_rows() == 24
+        assert sorted(row["offset"] for row in rows.select("offset").collect()) == sorted(
+            expected(0, 1, 2)
+        ), rows
+        assert {str(row["date"]) for row in rows.select("date").distinct().collect()} == {
+            "2026-03-01",
+            "2026-03-02",
+        }
+    assert all("_compacted=" in unquote(file) for file in after[0].inputFiles()), (
+        "Spark reads what the log names"
+    )
+    assert (
+        listed.count_rows()
+        == dataset.dataset(folder, format="parquet", partitioning="hive").count_rows()
+        == 24
+    )
     with duckdb.connect() as connection:
-        assert [connection.sql(count.format(files)).fetchall() for files in (deep, paths)] == [[(24, 24)], [(24, 24)]]
+        assert [connection.sql(count.format(files)).fetchall() for files in (deep, paths)] == [
+            [(24, 24)],
+            [(24, 24)],
+        ]
 
 
 def test_the_documented_query_of_the_live_files_in_duckdb(tmp_path: Path) -> None:
@@ -78,7 +94,9 @@ def test_spark_reads_the_log_while_it_is_written(spark: Any, tmp_path: Path) -> 
         assert rows.count() == 8 * (batch + 1)
 
 
-def test_readers_in_a_loop_beside_a_writer_that_compacts_see_whole_files_and_all_that_counts(spark: Any, tmp_path: Path) -> None:
+def test_readers_in_a_loop_beside_a_writer_that_compacts_see_whole_files_and_all_that_counts(
+    spark: Any, tmp_path: Path
+) -> None:
     """By the log (Spark, ourselves, DuckDB as documented) each read has whole batches; by listing, whole files, none missing."""
     import duckdb
 

@@ -42,28 +42,60 @@ EMULATOR = "http://127.0.0.1:10000"
         (Storage("http://s3", "eu", "key", "secret"), "hdfs://names:8020/lake", {}),
     ],
 )  # fmt: skip
-def test_delta_is_told_what_the_store_of_a_url_needs(storage: Storage, url: str, told: dict[str, str]) -> None:
+def test_delta_is_told_what_the_store_of_a_url_needs(
+    storage: Storage, url: str, told: dict[str, str]
+) -> None:
     assert storage.at(url).delta() == told
 
 
 def test_iceberg_is_told_of_all_and_its_catalogue_knows_better() -> None:
-    storage = Storage("http://s3", "eu", "key", "secret", azure=Azure("shop", account_key="key", endpoint=EMULATOR))
+    storage = Storage(
+        "http://s3", "eu", "key", "secret", azure=Azure("shop", account_key="key", endpoint=EMULATOR)
+    )
     told = storage.iceberg()
-    assert (told["s3.endpoint"], told["adls.account-name"], told["adls.account-key"]) == ("http://s3", "shop", "key")
-    assert (told["adls.blob-storage-authority"], told["adls.dfs-storage-scheme"]) == ("127.0.0.1:10000", "http")
+    assert (told["s3.endpoint"], told["adls.account-name"], told["adls.account-key"]) == (
+        "http://s3",
+        "shop",
+        "key",
+    )
+    assert (told["adls.blob-storage-authority"], told["adls.dfs-storage-scheme"]) == (
+        "127.0.0.1:10000",
+        "http",
+    )
     assert storage.with_iceberg({}) == storage
-    lent = {"gcs.oauth2.token": "lent", "gcs.oauth2.token-expires-at": "1800000000000", "adls.account-key": "", "adls.sas-token": "lent"}
+    lent = {
+        "gcs.oauth2.token": "lent",
+        "gcs.oauth2.token-expires-at": "1800000000000",
+        "adls.account-key": "",
+        "adls.sas-token": "lent",
+    }
     known = storage.with_iceberg(lent)
     assert (known.google.token, known.google.expires) == ("lent", 1_800_000_000_000)
-    assert (known.azure.account, known.azure.account_key, known.azure.sas_token, known.secret_key) == ("shop", "", "lent", "secret")
+    assert (known.azure.account, known.azure.account_key, known.azure.sas_token, known.secret_key) == (
+        "shop",
+        "",
+        "lent",
+        "secret",
+    )
 
 
 @pytest.mark.parametrize(
-    ("url", "kind"), [("s3://lake/orders", "s3"), ("gs://lake/orders", "gcs"), (ACCOUNT, "abfs"), ("abfs://lake/orders", "abfs")]
+    ("url", "kind"),
+    [
+        ("s3://lake/orders", "s3"),
+        ("gs://lake/orders", "gcs"),
+        (ACCOUNT, "abfs"),
+        ("abfs://lake/orders", "abfs"),
+    ],
 )
 def test_arrow_has_a_file_system_for_each(url: str, kind: str) -> None:
     """Made without a word to the store, once for each process."""
-    storage = Storage(access_key="key", secret_key="secret", google=Google(EMULATOR, is_anonymous=True), azure=Azure("shop", "a2V5"))
+    storage = Storage(
+        access_key="key",
+        secret_key="secret",
+        google=Google(EMULATOR, is_anonymous=True),
+        azure=Azure("shop", "a2V5"),
+    )
     found = storage.at(url).filesystem()
     assert found.type_name == kind and storage.at(url).filesystem() is found
     assert str(path_of(url)) == "lake/orders"
@@ -72,7 +104,9 @@ def test_arrow_has_a_file_system_for_each(url: str, kind: str) -> None:
 def test_a_machine_without_hadoop_is_told_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HADOOP_HOME", "ARROW_LIBHDFS_DIR"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(UsageError, match=r"hdfs://names:8020 needs Hadoop's client on each machine: libhdfs") as caught:
+    with pytest.raises(
+        UsageError, match=r"hdfs://names:8020 needs Hadoop's client on each machine: libhdfs"
+    ) as caught:
         Storage().at("hdfs://names:8020/lake").filesystem()
     assert caught.value.code == "missing-package" and "\n" not in caught.value.message
     assert str(path_of("hdfs://names:8020/lake/orders")) == "/lake/orders"
@@ -83,12 +117,18 @@ def test_an_arrow_without_a_file_system_is_named(monkeypatch: pytest.MonkeyPatch
         raise ImportError("not built with AzureFileSystem")
 
     monkeypatch.setattr(Azure, "filesystem", missing)
-    with pytest.raises(UsageError, match=r"abfs://container@account.* needs a pyarrow with that file system: not built with Azure"):
+    with pytest.raises(
+        UsageError,
+        match=r"abfs://container@account.* needs a pyarrow with that file system: not built with Azure",
+    ):
         Storage(azure=Azure("nobody-has-this")).at("abfs://lake/x").filesystem()
 
 
 def test_a_url_of_no_store_is_refused() -> None:
-    with pytest.raises(UsageError, match="ftp://x/y is a URL of no store that pipelines know; known are s3, s3a, gs, abfs, abfss, hdfs"):
+    with pytest.raises(
+        UsageError,
+        match="ftp://x/y is a URL of no store that pipelines know; known are s3, s3a, gs, abfs, abfss, hdfs",
+    ):
         Storage().at("ftp://x/y")
     assert {service.value.partition("://")[0] for service in Service} == {"s3", "gs", "abfs", "hdfs"}
 
@@ -103,6 +143,13 @@ def test_iceberg_in_azure_says_which_package_it_needs() -> None:
 
     files = IcebergFiles(CatalogEntry("shop.orders", "http://catalogue", (), Storage()), Retention())
     table = SimpleNamespace(location=lambda: ACCOUNT, io=PyArrowFileIO())
-    with pytest.raises(UsageError, match=r"shop.orders of the catalogue http://catalogue is at abfs://.*: pip install adlfs"):
+    with pytest.raises(
+        UsageError, match=r"shop.orders of the catalogue http://catalogue is at abfs://.*: pip install adlfs"
+    ):
         files._location(table)
-    assert str(files._location(SimpleNamespace(location=lambda: ACCOUNT, io=SimpleNamespace(properties={}))).path) == "lake/orders"
+    assert (
+        str(
+            files._location(SimpleNamespace(location=lambda: ACCOUNT, io=SimpleNamespace(properties={}))).path
+        )
+        == "lake/orders"
+    )

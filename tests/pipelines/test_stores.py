@@ -69,7 +69,9 @@ def kept(case: str) -> Format:
 
 
 @pytest.fixture
-def where(case: str, storage: Storage, google: Storage, catalog: RestCatalog, request: pytest.FixtureRequest) -> Any:
+def where(
+    case: str, storage: Storage, google: Storage, catalog: RestCatalog, request: pytest.FixtureRequest
+) -> Any:
     name = "".join(each if each.isalnum() else "-" for each in request.node.name)
     if case.startswith("delta"):
         scheme = case.partition("-")[2]
@@ -78,13 +80,20 @@ def where(case: str, storage: Storage, google: Storage, catalog: RestCatalog, re
 
 
 def entry(catalog: RestCatalog, storage: Storage, name: str) -> CatalogEntry:
-    given = {"type": "rest", "uri": catalog.uri, "credential": CREDENTIAL, "oauth2-server-uri": f"{catalog.uri}/v1/oauth/tokens"}
+    given = {
+        "type": "rest",
+        "uri": catalog.uri,
+        "credential": CREDENTIAL,
+        "oauth2-server-uri": f"{catalog.uri}/v1/oauth/tokens",
+    }
     return CatalogEntry(name, catalog.uri, tuple(given.items()), storage)
 
 
 def staged(table: Table, kept: Format, batch: int, rows: int = 4) -> Staged:
     """One file a day as tasks write it, offsets of the batch from 100 * batch on."""
-    whole = pa.schema([("address", pa.string()), ("offset", pa.int64()), ("body", pa.binary()), ("date", pa.date32())])
+    whole = pa.schema(
+        [("address", pa.string()), ("offset", pa.int64()), ("body", pa.binary()), ("date", pa.date32())]
+    )
     schema = whole if kept is Format.ICEBERG else whole.remove(3)
     attempt = table.attempt(f"query-{batch}", whole, "date")
     with Files(attempt.folder, schema, "snappy", attempt.filesystem(), attempt.prefix) as files:
@@ -98,7 +107,12 @@ def staged(table: Table, kept: Format, batch: int, rows: int = 4) -> Staged:
 def offsets(table: Table) -> Counter[int]:
     found: Counter[int] = Counter()
     for file in table.files():
-        content = parquet.ParquetFile(str(file.path), filesystem=table.filesystem()).read(["offset"]).column("offset").to_pylist()
+        content = (
+            parquet.ParquetFile(str(file.path), filesystem=table.filesystem())
+            .read(["offset"])
+            .column("offset")
+            .to_pylist()
+        )
         assert len(content) == file.rows and file.partition in {f"date={day}" for day in DAYS}
         found.update(content)
     return found
@@ -114,7 +128,10 @@ def filled(kept: Format, where: Any, batches: int, retention: Retention = KEEP) 
 def objects(table: Table) -> set[PurePath]:
     """The files of data that lie in the store, named or not."""
     [root] = {file.path.parents[1] for file in table.files()}
-    found = [PurePosixPath(each.path) for each in table.filesystem().get_file_info(FileSelector(str(root), recursive=True))]
+    found = [
+        PurePosixPath(each.path)
+        for each in table.filesystem().get_file_info(FileSelector(str(root), recursive=True))
+    ]
     return {path for path in found if path.suffix == ".parquet" and path.name.startswith(NAMED)}
 
 
@@ -141,12 +158,17 @@ def test_small_files_become_one_a_day(kept: Format, where: Any) -> None:
     assert not table.append(staged(table, kept, 3), "query", 3), "known after its files were rewritten"
 
 
-def test_of_two_drivers_with_one_batch_one_is_in(kept: Format, where: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_two_drivers_with_one_batch_one_is_in(
+    kept: Format, where: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The other commits between this one's look at the table and its commit, where no lock can keep them from each other."""
     first, second = filled(kept, where, 1), open_table(kept, where)
     given, late = staged(first, kept, 1), staged(second, kept, 1)
     owner: Any = type(first)
-    widen, others = owner._widen, [lambda: second.append(late, "query", 1), lambda: second.append(staged(second, kept, 5), "third", 0)]
+    widen, others = (
+        owner._widen,
+        [lambda: second.append(late, "query", 1), lambda: second.append(staged(second, kept, 5), "third", 0)],
+    )
 
     def interrupted(table: Any, *arguments: Any) -> None:
         widen(table, *arguments)
@@ -158,7 +180,9 @@ def test_of_two_drivers_with_one_batch_one_is_in(kept: Format, where: Any, monke
     assert offsets(first) == expected(0, 1, 5)
 
 
-def test_two_writers_of_two_queries_are_both_in(kept: Format, where: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_writers_of_two_queries_are_both_in(
+    kept: Format, where: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, second = filled(kept, where, 1), open_table(kept, where)
     owner: Any = type(first)
     widen, others = owner._widen, [lambda: second.append(staged(second, kept, 2), "other", 0)]
@@ -183,7 +207,9 @@ def test_files_that_somebody_else_rewrote_meanwhile_are_left_alone(kept: Format,
     assert offsets(table) == expected(0, 1, 2)
 
 
-def test_of_two_that_rewrite_the_same_files_at_once_one_does(kept: Format, where: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_two_that_rewrite_the_same_files_at_once_one_does(
+    kept: Format, where: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from stompbox.pipelines import delta, iceberg
 
     table, other = filled(kept, where, 3), open_table(kept, where)
@@ -204,7 +230,9 @@ def test_of_two_that_rewrite_the_same_files_at_once_one_does(kept: Format, where
     assert offsets(table) == expected(0, 1, 2)
 
 
-def test_what_nobody_committed_is_swept_up_when_it_is_old(kept: Format, where: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_nobody_committed_is_swept_up_when_it_is_old(
+    kept: Format, where: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = filled(kept, where, 4, Retention(replaced=0.0, snapshots=50))
     compact(table, POLICY)
     left = {file.path for file in staged(table, kept, 9).files}
@@ -222,14 +250,19 @@ def test_what_nobody_committed_is_swept_up_when_it_is_old(kept: Format, where: A
 
 def test_a_task_that_fails_leaves_nothing(storage: Storage) -> None:
     schema = pa.schema([("offset", pa.int64())])
-    with pytest.raises(ZeroDivisionError), Files(PurePosixPath(BUCKET, "failed"), schema, "snappy", storage.filesystem(), NAMED) as files:
+    with (
+        pytest.raises(ZeroDivisionError),
+        Files(PurePosixPath(BUCKET, "failed"), schema, "snappy", storage.filesystem(), NAMED) as files,
+    ):
         files.add(pa.RecordBatch.from_pylist([{"offset": 1}], schema=schema), "date=2026-03-01")
         raise ZeroDivisionError
     assert list(Store(f"s3://{BUCKET}/failed", storage).files("")) == []
 
 
 @pytest.mark.parametrize("fault", ["conflicts", "lost"])
-def test_commits_that_a_catalogue_refuses_are_made_again(fault: str, catalog: RestCatalog, storage: Storage) -> None:
+def test_commits_that_a_catalogue_refuses_are_made_again(
+    fault: str, catalog: RestCatalog, storage: Storage
+) -> None:
     """`lost`: made, and answered with 500, so that nobody knows."""
     table = open_table(Format.ICEBERG, entry(catalog, storage, f"tests.{fault}"))
     assert table.append(staged(table, Format.ICEBERG, 0), "query", 0)
@@ -239,7 +272,9 @@ def test_commits_that_a_catalogue_refuses_are_made_again(fault: str, catalog: Re
     assert offsets(table) == expected(0, 1) and table.last_batch("query") == 1
 
 
-def test_a_conflict_that_does_not_end_is_told(catalog: RestCatalog, storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_conflict_that_does_not_end_is_told(
+    catalog: RestCatalog, storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from pyiceberg.exceptions import CommitFailedException
 
     table = filled(Format.ICEBERG, entry(catalog, storage, "tests.endless"), 1)
@@ -256,8 +291,17 @@ def test_a_conflict_that_does_not_end_is_told(catalog: RestCatalog, storage: Sto
 
 def test_a_catalogue_in_a_database_and_its_tables_in_a_folder(tmp_path: Path) -> None:
     """Other writers of it know nothing of our locks: what they have not committed yet is left alone."""
-    properties = (("type", "sql"), ("uri", f"sqlite:///{tmp_path / 'catalogue.db'}"), ("warehouse", f"file://{tmp_path / 'warehouse'}"))
-    table = filled(Format.ICEBERG, CatalogEntry("tests.orders", "sqlite", properties, Storage()), 4, Retention(replaced=0.0))
+    properties = (
+        ("type", "sql"),
+        ("uri", f"sqlite:///{tmp_path / 'catalogue.db'}"),
+        ("warehouse", f"file://{tmp_path / 'warehouse'}"),
+    )
+    table = filled(
+        Format.ICEBERG,
+        CatalogEntry("tests.orders", "sqlite", properties, Storage()),
+        4,
+        Retention(replaced=0.0),
+    )
     stranger = Path(table.files()[0].path).with_name("theirs.parquet")
     stranger.write_bytes(b"not committed yet")
     old = time.time() - 2 * UNCOMMITTED
@@ -310,29 +354,53 @@ output = "s3a://lake/{name}/differences-{kept}"
 """
 
 
-def test_a_pipeline_in_an_object_store_without_a_jar(run: Run, url: str, storage: Storage, catalog: RestCatalog, tmp_path: Path) -> None:
+def test_a_pipeline_in_an_object_store_without_a_jar(
+    run: Run, url: str, storage: Storage, catalog: RestCatalog, tmp_path: Path
+) -> None:
     """Every kind of step, in both formats; what was read and what was written is in the store, and secrets are nowhere else."""
     from deltalake import DeltaTable
 
-    name, bodies = "stores", [b'{"region": "%s", "id": %d}' % ((b"EU", b"U S/%")[number % 2], number) for number in range(200)]
+    name, bodies = (
+        "stores",
+        [b'{"region": "%s", "id": %d}' % ((b"EU", b"U S/%")[number % 2], number) for number in range(200)],
+    )
     send(url, f"/queue/{name}", bodies)
     tables = {"delta": f"s3a://lake/{name}/orders", "iceberg": "tests.orders"}
     steps = "".join(ARCHIVE.format(kept=kept, name=name, table=table) for kept, table in tables.items())
-    record = [{"id": str(number), "checksum": hashlib.sha256(body).hexdigest()} for number, body in enumerate(bodies)]
+    record = [
+        {"id": str(number), "checksum": hashlib.sha256(body).hexdigest()}
+        for number, body in enumerate(bodies)
+    ]
     store = Store(f"s3://lake/{name}", storage)
     store.write("sent.jsonl", "\n".join(json.dumps(line) for line in record).encode())
     text = STEPS.format(endpoint=storage.endpoint, catalog=catalog.uri, name=name, steps=steps)
     done = run(text)
     for kept in tables:
         facts = done[f"check-{kept}"].facts
-        assert (facts["differences"], facts["archived"], facts["compared"], facts["sent"]) == ({}, 200, 200, 200), kept
+        assert (facts["differences"], facts["archived"], facts["compared"], facts["sent"]) == (
+            {},
+            200,
+            200,
+            200,
+        ), kept
     assert {path.name for path, _ in store.files("differences-delta")} == {"part-00000.parquet"}
-    found = DeltaTable(f"s3://lake/{name}/sums", storage_options=storage.delta()).to_pyarrow_table().to_pylist()
-    assert {row["id"]: row["region"] for row in found} == {number: ("EU", "U S/%")[number % 2] for number in range(200)}
+    found = (
+        DeltaTable(f"s3://lake/{name}/sums", storage_options=storage.delta()).to_pyarrow_table().to_pylist()
+    )
+    assert {row["id"]: row["region"] for row in found} == {
+        number: ("EU", "U S/%")[number % 2] for number in range(200)
+    }
     assert Counter(row["body"] for row in stored(url, f"/queue/{name}.again")) == Counter(bodies)
-    assert done["figures"].facts["messages"] == 400 and done["figures"].facts["page"] == f"s3://lake/{name}/report/index.html"
-    assert b"<html" in (store.read("report/index.html") or b"") and store.read("report/hours/part-00000.parquet")
-    kept_on_disk = b"".join(path.read_bytes() for path in (tmp_path / "pipeline-state").rglob("*") if path.is_file())
+    assert (
+        done["figures"].facts["messages"] == 400
+        and done["figures"].facts["page"] == f"s3://lake/{name}/report/index.html"
+    )
+    assert b"<html" in (store.read("report/index.html") or b"") and store.read(
+        "report/hours/part-00000.parquet"
+    )
+    kept_on_disk = b"".join(
+        path.read_bytes() for path in (tmp_path / "pipeline-state").rglob("*") if path.is_file()
+    )
     assert b"geheim" not in kept_on_disk
 
 
@@ -369,12 +437,21 @@ def test_a_pipeline_in_the_store_of_google(run: Run, url: str, google: Storage) 
     assert Counter(row["body"] for row in stored(url, f"/queue/{name}.again")) == Counter(bodies)
     assert done["figures"].facts["messages"] == 100
     store = Store(f"gs://lake/{name}", google)
-    assert b"<html" in (store.read("report/index.html") or b"") and store.read("differences/part-00000.parquet")
+    assert b"<html" in (store.read("report/index.html") or b"") and store.read(
+        "differences/part-00000.parquet"
+    )
 
 
-def test_what_a_server_repeats_of_a_secret_is_not_told(catalog: RestCatalog, storage: Storage, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_a_server_repeats_of_a_secret_is_not_told(
+    catalog: RestCatalog, storage: Storage, caplog: pytest.LogCaptureFixture
+) -> None:
     wrong = "lake:geheim-that-is-wrong"
-    given = {"type": "rest", "uri": catalog.uri, "credential": wrong, "oauth2-server-uri": f"{catalog.uri}/v1/oauth/tokens"}
+    given = {
+        "type": "rest",
+        "uri": catalog.uri,
+        "credential": wrong,
+        "oauth2-server-uri": f"{catalog.uri}/v1/oauth/tokens",
+    }
     step, said = ArchiveTable(name="orders", destinations=("/queue/x",), table="a.b"), list[Any]()
     secrets = (wrong, wrong.partition(":")[2])
     with pytest.raises(LocalError) as caught, named(step, said.append, secrets):

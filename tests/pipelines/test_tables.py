@@ -131,7 +131,10 @@ def test_a_kill_at_any_file_operation_loses_and_doubles_nothing(
         assert offsets(again) == seen
         if kept is Format.PARQUET:
             assert listed(folder) == seen, number  # also when there is nothing more to do
-        assert seen in (expected(0, 1, 2), expected(0, 1, 2, 3) if doing == "append" else expected(0, 1, 2)), number
+        assert seen in (
+            expected(0, 1, 2),
+            expected(0, 1, 2, 3) if doing == "append" else expected(0, 1, 2),
+        ), number
         assert again.append(staged(again, kept, 3), "query", 3) is (seen == expected(0, 1, 2))
         compact(again, POLICY)
         assert offsets(again) == expected(0, 1, 2, 3), number
@@ -197,7 +200,9 @@ def test_columns_may_be_added_and_not_change_their_type(kept: Format, tmp_path: 
     def with_column(batch: int, column: Any) -> Any:
         ready = staged(table, kept, batch)
         for file in ready.files:
-            parquet.write_table(parquet.ParquetFile(file.path).read().append_column("more", column), file.path)
+            parquet.write_table(
+                parquet.ParquetFile(file.path).read().append_column("more", column), file.path
+            )
         return replace(ready, schema=ready.schema.append(pa.field("more", column.type)))
 
     assert table.append(with_column(1, pa.array([1, 2, 3, 4], pa.int64())), "query", 1)
@@ -218,7 +223,9 @@ def test_the_last_logs_stay_for_those_who_have_listed_them(tmp_path: Path) -> No
     table = open_table(Format.PARQUET, tmp_path)
     for batch in range(LOGS + 4):
         table.append(staged(table, Format.PARQUET, batch), "query", batch)
-    assert sorted(int(path.stem) for path in (tmp_path / "_spark_metadata").iterdir()) == list(range(4, LOGS + 4))
+    assert sorted(int(path.stem) for path in (tmp_path / "_spark_metadata").iterdir()) == list(
+        range(4, LOGS + 4)
+    )
     assert offsets(table) == expected(*range(LOGS + 4))
 
 
@@ -248,7 +255,11 @@ def kept_files(folder: Path, clock: Clock, batches: int) -> Any:
 def rows_in(paths: list[Path]) -> Counter[int]:
     from pyarrow import parquet
 
-    return Counter(offset for path in paths for offset in parquet.ParquetFile(path).read(["offset"]).column("offset").to_pylist())
+    return Counter(
+        offset
+        for path in paths
+        for offset in parquet.ParquetFile(path).read(["offset"]).column("offset").to_pylist()
+    )
 
 
 def test_a_compaction_between_listing_and_reading_takes_nothing_away(tmp_path: Path) -> None:
@@ -278,7 +289,9 @@ def test_files_that_were_replaced_go_after_their_time_all_at_once(tmp_path: Path
         compact(table, often)
         seen = expected(*range(batch + 1))
         assert offsets(table) == listed(folder) == rows_in(before) == seen, batch
-        assert len(list(folder.glob("*=*/*.parquet"))) <= len(DAYS) * 22, "never more than two such times of files"
+        assert len(list(folder.glob("*=*/*.parquet"))) <= len(DAYS) * 22, (
+            "never more than two such times of files"
+        )
     clock.now += KEEP
     table.sweep()
     clock.now += KEEP
@@ -304,7 +317,9 @@ def test_files_stay_as_long_as_a_step_reads(tmp_path: Path) -> None:
     assert listed(table.folder) == expected(0, 1, 2)
 
 
-def test_a_kill_at_any_operation_of_an_exchange_loses_and_doubles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kill_at_any_operation_of_an_exchange_loses_and_doubles_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     number, died = 0, True
     while died:
         clock = Clock()
@@ -334,7 +349,9 @@ def test_nothing_of_what_does_not_count_yet_lies_in_the_folder(kept: Format, tmp
     assert rows_in(list((tmp_path / "table").rglob("*.parquet"))) == expected(0, 1, 2, 3)
 
 
-def test_a_filesystem_without_second_names_has_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_filesystem_without_second_names_has_copies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise PermissionError
 
@@ -371,9 +388,13 @@ def test_snapshots_of_iceberg_and_their_files_do_not_grow_without_end(tmp_path: 
     assert most["documents"] <= 22
     table.sweep()
     named = {file.path for file in table.files()}
-    assert len(list((folder / "data").rglob("*.parquet"))) <= 8 * len(named), "files that no snapshot names are gone"
+    assert len(list((folder / "data").rglob("*.parquet"))) <= 8 * len(named), (
+        "files that no snapshot names are gone"
+    )
     assert offsets(table) == expected(*range(COMMITS))
-    assert all(snapshot.manifests(found.io) for snapshot in found.metadata.snapshots), "older snapshots can be read"
+    assert all(snapshot.manifests(found.io) for snapshot in found.metadata.snapshots), (
+        "older snapshots can be read"
+    )
 
 
 @pytest.mark.filterwarnings("default")

@@ -33,14 +33,27 @@ def fake() -> Iterator[FakeBroker]:
         yield broker
 
 
-def work(fake: FakeBroker, folder: Path, known: dict[str, tuple[int, int]] | None = None, *, date: bool = False) -> Work:
+def work(
+    fake: FakeBroker, folder: Path, known: dict[str, tuple[int, int]] | None = None, *, date: bool = False
+) -> Work:
     options = source_options(Given({"url": fake.url, "destination": "/topic/#"}), streaming=True)
     whole = STORED.append(pa.field(DAY, pa.date32()))
-    return Work(Source(options, View(tuple(COLUMNS)), whole), Attempt(folder), whole if date else STORED, ARCHIVED, known or {})
+    return Work(
+        Source(options, View(tuple(COLUMNS)), whole),
+        Attempt(folder),
+        whole if date else STORED,
+        ARCHIVED,
+        known or {},
+    )
 
 
 def task(*ranges: tuple[str, int, int]) -> Iterator[Any]:
-    return iter([SimpleNamespace(address=address, start=start, stop=stop, incarnation="") for address, start, stop in ranges])
+    return iter(
+        [
+            SimpleNamespace(address=address, start=start, stop=stop, incarnation="")
+            for address, start, stop in ranges
+        ]
+    )
 
 
 def rows(written: list[Any]) -> list[dict[str, Any]]:
@@ -83,9 +96,17 @@ def test_what_is_lost_ends_a_task(fake: FakeBroker, tmp_path: Path) -> None:
 def test_days_are_those_of_utc() -> None:
     moments = [-1, 0, DAY_LENGTH - 1, DAY_LENGTH, 5]
     schema = schema_of(("address", "offset", "timestamp"))
-    columns = [pa.array(["a"] * 5), pa.array(range(5), pa.int64()), pa.array(moments, pa.timestamp("us", "UTC"))]
+    columns = [
+        pa.array(["a"] * 5),
+        pa.array(range(5), pa.int64()),
+        pa.array(moments, pa.timestamp("us", "UTC")),
+    ]
     batch = pa.record_batch(columns, schema=schema)
-    assert {day: part.column("offset").to_pylist() for day, part in by_day(batch)} == {-1: [0], 0: [1, 2, 4], 1: [3]}
+    assert {day: part.column("offset").to_pylist() for day, part in by_day(batch)} == {
+        -1: [0],
+        0: [1, 2, 4],
+        1: [3],
+    }
     assert [day for day, _ in by_day(batch.slice(1, 2))] == [0]
     assert list(by_day(batch.slice(0, 0))) == []
     assert beyond(batch.slice(0, 0), {"a": (3, 0)}).num_rows == 0

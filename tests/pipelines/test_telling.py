@@ -12,7 +12,17 @@ pytest.importorskip("pyspark")
 
 from stompbox.errors import LocalError
 from stompbox.pipelines.example import EXAMPLE
-from stompbox.pipelines.progress import Batch, Compacted, Event, Failed, Finished, Idle, Moved, Started, Warned
+from stompbox.pipelines.progress import (
+    Batch,
+    Compacted,
+    Event,
+    Failed,
+    Finished,
+    Idle,
+    Moved,
+    Started,
+    Warned,
+)
 from stompbox.pipelines.settings import Plan, read_plan
 from stompbox.pipelines.telling import Steps, telling
 from stompbox.spark.telling import MOST_TEXT
@@ -27,7 +37,9 @@ FAULT = "archive 'orders': the disk is full"
 def plan_of(folder: Path, url: str = "stomp://127.0.0.1:1", **keys: str) -> Plan:
     file = folder / "lake.toml"
     given = "".join([f'{key} = "{value}"\n' for key, value in {"url": url, **keys}.items()])
-    file.write_text(given + "".join([line for line in EXAMPLE.splitlines(keepends=True) if not line.startswith("url")]))
+    file.write_text(
+        given + "".join([line for line in EXAMPLE.splitlines(keepends=True) if not line.startswith("url")])
+    )
     return read_plan(file, {})
 
 
@@ -57,19 +69,65 @@ def test_steps_wait_for_their_turn_and_name_their_groups(tmp_path: Path) -> None
     ("step", "events", "expected"),
     [
         ("orders", [Started(step="orders", kind="archive")], {"state": "running"}),
-        ("orders", [BATCH], {"state": "running", "rows": 5000, "rate": 600.5, "lag": 70, "batch": 3, "batch_seconds": 2.0, "batch_ago": 0}),
-        ("orders", [BATCH, Compacted(step="orders", files=3), Idle(step="orders")], {"state": "waiting", "rows": 5000, "rate": 0.0}),
+        (
+            "orders",
+            [BATCH],
+            {
+                "state": "running",
+                "rows": 5000,
+                "rate": 600.5,
+                "lag": 70,
+                "batch": 3,
+                "batch_seconds": 2.0,
+                "batch_ago": 0,
+            },
+        ),
+        (
+            "orders",
+            [BATCH, Compacted(step="orders", files=3), Idle(step="orders")],
+            {"state": "waiting", "rows": 5000, "rate": 0.0},
+        ),
         ("orders", [BATCH, Idle(step="orders"), BATCH], {"state": "running", "rate": 600.5}),
-        ("orders", [BATCH, Failed(step="orders", text="x" * 2000)], {"state": "failed", "reason": "x" * MOST_TEXT}),
-        ("orders", [BATCH, Finished(step="orders", text="", facts={"rows": 5000})], {"state": "done", "rows": 5000, "reason": ""}),
-        ("orders-audit", [Finished(step="orders-audit", text="2 found", ok=False)], {"state": "failed", "reason": "2 found"}),
-        ("orders-again", [Moved(step="orders-again", rows=10, of=200, rate=5.0)], {"state": "running", "rows": 10, "of": 200, "rate": 5.0}),
-        ("orders-again", [Finished(step="orders-again", text="", facts={"rows": 9, "sent": 9})], {"state": "done", "rows": 9, "of": 9}),
-        ("orders-again", [Finished(step="orders-again", text="", facts={"rows": 9, "sent": 4})], {"state": "stopped", "rows": 4, "of": 9}),
-        ("orders", [Warned(step="orders", text="careful"), Started(step="unknown", kind="archive")], {"state": "waiting"}),
+        (
+            "orders",
+            [BATCH, Failed(step="orders", text="x" * 2000)],
+            {"state": "failed", "reason": "x" * MOST_TEXT},
+        ),
+        (
+            "orders",
+            [BATCH, Finished(step="orders", text="", facts={"rows": 5000})],
+            {"state": "done", "rows": 5000, "reason": ""},
+        ),
+        (
+            "orders-audit",
+            [Finished(step="orders-audit", text="2 found", ok=False)],
+            {"state": "failed", "reason": "2 found"},
+        ),
+        (
+            "orders-again",
+            [Moved(step="orders-again", rows=10, of=200, rate=5.0)],
+            {"state": "running", "rows": 10, "of": 200, "rate": 5.0},
+        ),
+        (
+            "orders-again",
+            [Finished(step="orders-again", text="", facts={"rows": 9, "sent": 9})],
+            {"state": "done", "rows": 9, "of": 9},
+        ),
+        (
+            "orders-again",
+            [Finished(step="orders-again", text="", facts={"rows": 9, "sent": 4})],
+            {"state": "stopped", "rows": 4, "of": 9},
+        ),
+        (
+            "orders",
+            [Warned(step="orders", text="careful"), Started(step="unknown", kind="archive")],
+            {"state": "waiting"},
+        ),
     ],
 )
-def test_what_becomes_of_events(step: str, events: list[Event], expected: dict[str, Any], tmp_path: Path) -> None:
+def test_what_becomes_of_events(
+    step: str, events: list[Event], expected: dict[str, Any], tmp_path: Path
+) -> None:
     found = told(plan_of(tmp_path), *events)[step]
     assert {name: found[name] for name in expected} == expected
 
@@ -83,7 +141,10 @@ def test_the_age_of_a_batch_grows(tmp_path: Path) -> None:
 
 
 def shown(admin: str) -> dict[str, tuple[str, int, str]]:
-    return {one["step"]: (one["state"], one["rows"], one["reason"]) for one in read(admin, "pipelines")["pipelines"]}
+    return {
+        one["step"]: (one["state"], one["rows"], one["reason"])
+        for one in read(admin, "pipelines")["pipelines"]
+    }
 
 
 def test_the_broker_is_told_while_it_runs_and_at_the_end(serve: Serve, tmp_path: Path) -> None:
@@ -106,14 +167,22 @@ def test_the_broker_is_told_while_it_runs_and_at_the_end(serve: Serve, tmp_path:
 @pytest.mark.parametrize(
     ("events", "expected"),
     [
-        ([Failed(step="orders", text=FAULT)], {"orders": ("failed", 0, FAULT), "orders-audit": ("stopped", 0, "")}),
+        (
+            [Failed(step="orders", text=FAULT)],
+            {"orders": ("failed", 0, FAULT), "orders-audit": ("stopped", 0, "")},
+        ),
         ([], {"orders": ("failed", 0, FAULT), "orders-audit": ("failed", 0, FAULT)}),
     ],
 )
-def test_a_run_that_fails_says_why(events: list[Event], expected: dict[str, Any], serve: Serve, tmp_path: Path) -> None:
+def test_a_run_that_fails_says_why(
+    events: list[Event], expected: dict[str, Any], serve: Serve, tmp_path: Path
+) -> None:
     served = serve("--memory", "--listen", "tcp://127.0.0.1:0", "--admin", "127.0.0.1:0")
     plan = plan_of(tmp_path, f"stomp://{served.host}:{served.port}")
-    with pytest.raises(LocalError, match="the disk is full"), telling(plan, list(plan.pipeline.steps), lambda _: None) as report:
+    with (
+        pytest.raises(LocalError, match="the disk is full"),
+        telling(plan, list(plan.pipeline.steps), lambda _: None) as report,
+    ):
         for event in events:
             report(event)
         raise LocalError("step-failed", FAULT)
@@ -139,4 +208,7 @@ def test_a_broker_that_refuses_is_said_once(serve: Serve, tmp_path: Path) -> Non
         report(BATCH)
     assert heard[0] == BATCH
     [warned] = heard[1:]
-    assert isinstance(warned, Warned) and "does not take the progress of this run: login or passcode is wrong" in warned.text
+    assert (
+        isinstance(warned, Warned)
+        and "does not take the progress of this run: login or passcode is wrong" in warned.text
+    )

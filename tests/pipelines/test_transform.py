@@ -47,22 +47,33 @@ def test_rows_become_messages_each_batch_once(run: Run, url: str, monkeypatch: p
     messages = stored(url, "/queue/sums.out")
     assert {message["headers"]["content-type"] for message in messages} == {"application/json"}
     rows = [json.loads(message["body"]) for message in messages]
-    assert sorted((row["region"], row["orders"], row["amount"]) for row in rows) == [("EU", 2, 4.0), ("EU", 3, 14.0), ("US", 1, 2.0)]
+    assert sorted((row["region"], row["orders"], row["amount"]) for row in rows) == [
+        ("EU", 2, 4.0),
+        ("EU", 3, 14.0),
+        ("US", 1, 2.0),
+    ]
 
 
 def test_rows_become_a_table_and_a_table_is_a_source(run: Run, url: str, tmp_path: Path) -> None:
     from pyarrow import dataset
 
-    names = transform("names", 'table = "regions"', "SELECT region, 'name of ' || region AS name FROM orders").replace("update", "append")
+    names = transform(
+        "names", 'table = "regions"', "SELECT region, 'name of ' || region AS name FROM orders"
+    ).replace("update", "append")
     send(url, "/queue/names", [order("EU", 0), order("US", 0)])
     run(names, "names")
     joined = "SELECT r.name, o.amount, o.region FROM orders o JOIN regions r ON o.region = r.region"
-    text = transform("joined", 'table = "joined"\npartition-by = "region"', joined).replace("update", "append")
+    text = transform("joined", 'table = "joined"\npartition-by = "region"', joined).replace(
+        "update", "append"
+    )
     text += '[[transform.source]]\nname = "regions"\ntable = "regions"\n'
     send(url, "/queue/joined", [order("EU", 5), order("US", 7), order("XX", 9)])
     run(text, "joined")
     rows = dataset.dataset(tmp_path / "joined", partitioning="hive").to_table().to_pylist()
-    assert sorted((row["region"], row["name"], row["amount"]) for row in rows) == [("EU", "name of EU", 5.0), ("US", "name of US", 7.0)]
+    assert sorted((row["region"], row["name"], row["amount"]) for row in rows) == [
+        ("EU", "name of EU", 5.0),
+        ("US", "name of US", 7.0),
+    ]
 
 
 def test_wrong_sql_is_one_line(run: Run, url: str) -> None:
@@ -73,7 +84,9 @@ def test_wrong_sql_is_one_line(run: Run, url: str) -> None:
     assert "amuont" in str(caught.value)
 
 
-def test_windows_and_watermarks_over_deaths(run: Run, url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_windows_and_watermarks_over_deaths(
+    run: Run, url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """A window is in the table once, with all its rows, when the watermark has passed it; what comes later than that is left out. It
     dies before a commit and after one by turns, with windows that are closed and some that are not."""
     from pyarrow import dataset
@@ -106,7 +119,15 @@ def test_windows_and_watermarks_over_deaths(run: Run, url: str, monkeypatch: pyt
         run(text, name)
     send(url, f"/queue/{name}", [second(5), second(1000)])  # one too late, and one that closes all
     run(text, name)
-    rows = dataset.dataset(tmp_path / "windows", partitioning="hive", exclude_invalid_files=True).to_table().to_pylist()
+    rows = (
+        dataset.dataset(tmp_path / "windows", partitioning="hive", exclude_invalid_files=True)
+        .to_table()
+        .to_pylist()
+    )
     found = sorted((row["minute"].minute, row["orders"], row["total"]) for row in rows)
-    assert found == [(minute, len(own), sum(own)) for minute in range(7) if (own := [n for n in range(0, 400, 10) if n // 60 == minute])]
+    assert found == [
+        (minute, len(own), sum(own))
+        for minute in range(7)
+        if (own := [n for n in range(0, 400, 10) if n // 60 == minute])
+    ]
     assert deaths == 4

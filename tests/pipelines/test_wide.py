@@ -49,7 +49,10 @@ schema = "name STRING, stop BIGINT, moment BIGINT"
 
 def spread(url: str, name: str, numbers: Iterable[int]) -> None:
     """A message to each of these addresses, none waiting for the one before."""
-    frames = [b"SEND\ndestination:/topic/%s.%d\nid:%d\n\n%d\0" % (name.encode(), number, number, number) for number in numbers]
+    frames = [
+        b"SEND\ndestination:/topic/%s.%d\nid:%d\n\n%d\0" % (name.encode(), number, number, number)
+        for number in numbers
+    ]
     at = urlsplit(url)
     with socket.create_connection((at.hostname or "", at.port or 0), WITHIN) as client:
         client.sendall(b"CONNECT\naccept-version:1.2\nhost:localhost\n\n\0" + b"".join(frames))
@@ -94,11 +97,20 @@ def test_report_and_audit_of_thousands_of_addresses(run: Run, url: str) -> None:
     run(text, "wide")
     spread(url, "kept-delta", range(MANY - 50, MANY + 50))
     done = run(text, "figures", "audit")
-    assert (done["figures"].facts["messages"], done["figures"].facts["addresses"], done["figures"].facts["waiting"]) == (MANY, MANY, 100)
-    assert done["audit"].ok and (done["audit"].facts["compared"], done["audit"].facts["waiting"]) == (MANY, 100)
+    assert (
+        done["figures"].facts["messages"],
+        done["figures"].facts["addresses"],
+        done["figures"].facts["waiting"],
+    ) == (MANY, MANY, 100)
+    assert done["audit"].ok and (done["audit"].facts["compared"], done["audit"].facts["waiting"]) == (
+        MANY,
+        100,
+    )
 
 
-def test_a_lost_checkpoint_of_thousands_of_addresses_doubles_nothing(run: Run, url: str, tmp_path: Path) -> None:
+def test_a_lost_checkpoint_of_thousands_of_addresses_doubles_nothing(
+    run: Run, url: str, tmp_path: Path
+) -> None:
     """What is in the table already is told apart by address, which Java does for any number of them."""
     spread(url, "kept-iceberg", range(MANY))
     run(JAVA)

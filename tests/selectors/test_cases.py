@@ -157,7 +157,9 @@ def message(text: str) -> tuple[dict[str, Value], dict[str, Value]]:
     return headers, facts
 
 
-@pytest.mark.parametrize(("number", "selector", "headers", "body", "answer"), CASES, ids=[str(case[0]) for case in CASES])
+@pytest.mark.parametrize(
+    ("number", "selector", "headers", "body", "answer"), CASES, ids=[str(case[0]) for case in CASES]
+)
 def test_case(number: int, selector: str, headers: str, body: str, answer: str) -> None:
     try:
         matches = compile_selector(selector).matches(*message(headers), body.encode)

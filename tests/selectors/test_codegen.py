@@ -16,7 +16,14 @@ Truth = bool | None
 
 # Three-valued logic: the whole tables (JMS 1.1, 3.8.1.2).
 
-TRUTHS: dict[str, Truth] = {"TRUE": True, "FALSE": False, "NULL": None, "(yes = 1)": True, "(no = 1)": False, "(missing = 1)": None}
+TRUTHS: dict[str, Truth] = {
+    "TRUE": True,
+    "FALSE": False,
+    "NULL": None,
+    "(yes = 1)": True,
+    "(no = 1)": False,
+    "(missing = 1)": None,
+}
 HEADERS: dict[str, Value] = {"yes": "1", "no": "0"}
 
 
@@ -135,7 +142,11 @@ class Tree:
         if not isinstance(operand, Tree):
             return str(operand)
         # Operators of one precedence go from left to right, so the right side needs parentheses where the left one does not.
-        return operand.text() if operand.binding > self.binding or (operand.binding == self.binding and at == 0) else f"({operand.text()})"
+        return (
+            operand.text()
+            if operand.binding > self.binding or (operand.binding == self.binding and at == 0)
+            else f"({operand.text()})"
+        )
 
 
 def quoted(text: str) -> str:
@@ -147,8 +158,12 @@ numbers = st.sampled_from(NUMBERS).map(lambda number: Tree("{0}", number))
 amounts = st.recursive(
     names | numbers,
     lambda inner: st.one_of(
-        st.tuples(inner, st.sampled_from("+-"), inner).map(lambda t: Tree("{0} " + t[1] + " {1}", t[0], t[2], binding=5)),
-        st.tuples(inner, st.sampled_from("*/%"), inner).map(lambda t: Tree("{0} " + t[1] + " {1}", t[0], t[2], binding=6)),
+        st.tuples(inner, st.sampled_from("+-"), inner).map(
+            lambda t: Tree("{0} " + t[1] + " {1}", t[0], t[2], binding=5)
+        ),
+        st.tuples(inner, st.sampled_from("*/%"), inner).map(
+            lambda t: Tree("{0} " + t[1] + " {1}", t[0], t[2], binding=6)
+        ),
         inner.map(lambda t: Tree("- {0}", t, binding=7)),
     ),
     max_leaves=4,
@@ -156,21 +171,27 @@ amounts = st.recursive(
 simple = st.one_of(
     names,
     st.sampled_from(["TRUE", "false", "Null"]).map(Tree),
-    st.tuples(amounts, st.sampled_from(["=", "<>"]), amounts).map(lambda t: Tree("{0} " + t[1] + " {1}", t[0], t[2], binding=3)),
-    st.tuples(amounts, st.sampled_from(["<", "<=", ">", ">="]), amounts).map(lambda t: Tree("{0} " + t[1] + " {1}", t[0], t[2], binding=4)),
-    st.tuples(names, st.sampled_from(["=", "<>"]), st.sampled_from([*map(quoted, TEXTS), "TRUE", "FALSE"])).map(
+    st.tuples(amounts, st.sampled_from(["=", "<>"]), amounts).map(
         lambda t: Tree("{0} " + t[1] + " {1}", t[0], t[2], binding=3)
     ),
+    st.tuples(amounts, st.sampled_from(["<", "<=", ">", ">="]), amounts).map(
+        lambda t: Tree("{0} " + t[1] + " {1}", t[0], t[2], binding=4)
+    ),
+    st.tuples(
+        names, st.sampled_from(["=", "<>"]), st.sampled_from([*map(quoted, TEXTS), "TRUE", "FALSE"])
+    ).map(lambda t: Tree("{0} " + t[1] + " {1}", t[0], t[2], binding=3)),
     st.tuples(amounts, st.sampled_from(["", "NOT "]), amounts, amounts).map(
         lambda t: Tree("{0} " + t[1] + "BETWEEN {1} AND {2}", t[0], t[2], t[3], binding=4)
     ),
     st.tuples(names, st.sampled_from(["", "NOT "]), st.sampled_from(PATTERNS)).map(
         lambda t: Tree("{0} " + t[1] + "LIKE {1}", t[0], quoted(t[2]), binding=4)
     ),
-    st.tuples(names, st.sampled_from(["", "NOT "]), st.lists(st.sampled_from(TEXTS), min_size=1, max_size=3)).map(
-        lambda t: Tree("{0} " + t[1] + "IN ({1})", t[0], ", ".join(map(quoted, t[2])), binding=4)
+    st.tuples(
+        names, st.sampled_from(["", "NOT "]), st.lists(st.sampled_from(TEXTS), min_size=1, max_size=3)
+    ).map(lambda t: Tree("{0} " + t[1] + "IN ({1})", t[0], ", ".join(map(quoted, t[2])), binding=4)),
+    st.tuples(amounts, st.sampled_from(["", "NOT "])).map(
+        lambda t: Tree("{0} IS " + t[1] + "NULL", t[0], binding=3)
     ),
-    st.tuples(amounts, st.sampled_from(["", "NOT "])).map(lambda t: Tree("{0} IS " + t[1] + "NULL", t[0], binding=3)),
 )
 conditions = st.recursive(
     simple,
@@ -193,7 +214,10 @@ def compared(sign: str, left: Value, right: Value) -> Truth:
     if left is None or right is None:
         return None
     if isinstance(left, bool) or isinstance(right, bool):
-        truths = [{"true": True, "false": False}.get(value) if isinstance(value, str) else value for value in (left, right)]
+        truths = [
+            {"true": True, "false": False}.get(value) if isinstance(value, str) else value
+            for value in (left, right)
+        ]
         if not all(isinstance(value, bool) for value in truths):
             return False
         return {"=": truths[0] == truths[1], "<>": truths[0] != truths[1]}.get(sign, False)
@@ -202,7 +226,11 @@ def compared(sign: str, left: Value, right: Value) -> Truth:
         if left is None or right is None:
             return False
     holds = {"=": left == right, "<>": left != right}
-    return holds[sign] if sign in holds else {"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}[sign]  # type: ignore[operator]
+    return (
+        holds[sign]
+        if sign in holds
+        else {"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}[sign]
+    )  # type: ignore[operator]
 
 
 def calculated(sign: str, left: Value, right: Value) -> Value:
@@ -215,7 +243,13 @@ def calculated(sign: str, left: Value, right: Value) -> Value:
 def value_of(tree: object, headers: dict[str, Value]) -> Value:
     """The rules of docs, one line each, with no eye for speed."""
     if not isinstance(tree, Tree):
-        return tree if not isinstance(tree, str) else tree[1:-1].replace("''", "'") if tree.startswith("'") else tree == "TRUE"
+        return (
+            tree
+            if not isinstance(tree, str)
+            else tree[1:-1].replace("''", "'")
+            if tree.startswith("'")
+            else tree == "TRUE"
+        )
     words = tree.operator.split()
     if words == ["{0}"]:
         return headers.get(tree.operands[0]) if isinstance(tree.operands[0], str) else tree.operands[0]  # type: ignore[return-value]

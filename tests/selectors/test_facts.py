@@ -55,7 +55,12 @@ def test_without_the_fact_the_header_of_that_name_is_read(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "header"),
-    [("JMSCorrelationID", "correlation-id"), ("JMSType", "type"), ("JMSReplyTo", "reply-to"), ("AMQGroupID", "JMSXGroupID")],
+    [
+        ("JMSCorrelationID", "correlation-id"),
+        ("JMSType", "type"),
+        ("JMSReplyTo", "reply-to"),
+        ("AMQGroupID", "JMSXGroupID"),
+    ],
 )
 def test_a_text_falls_back_to_the_header_that_carries_it(name: str, header: str) -> None:
     selector = compile_selector(f"{name} = 'x'")
@@ -64,11 +69,15 @@ def test_a_text_falls_back_to_the_header_that_carries_it(name: str, header: str)
     assert header in selector.headers
 
 
-@pytest.mark.parametrize(("durable", "artemis", "jms"), [(True, "DURABLE", "PERSISTENT"), (False, "NON_DURABLE", "NON_PERSISTENT")])
+@pytest.mark.parametrize(
+    ("durable", "artemis", "jms"), [(True, "DURABLE", "PERSISTENT"), (False, "NON_DURABLE", "NON_PERSISTENT")]
+)
 def test_durable_reads_as_a_word(durable: bool, artemis: str, jms: str) -> None:
     facts: dict[str, Value] = {"durable": durable}
     assert compile_selector(f"AMQDurable = '{artemis}' AND JMSDeliveryMode = '{jms}'").matches({}, facts)
-    assert compile_selector("AMQDurable IN ('DURABLE', 'NON_DURABLE') AND JMSDeliveryMode LIKE '%PERSISTENT'").matches({}, facts)
+    assert compile_selector(
+        "AMQDurable IN ('DURABLE', 'NON_DURABLE') AND JMSDeliveryMode LIKE '%PERSISTENT'"
+    ).matches({}, facts)
 
 
 def test_a_boolean_fact_stands_alone() -> None:

@@ -52,7 +52,10 @@ def largest(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     ],
 )
 def test_what_they_answer(text: str, answer: bool | None) -> None:
-    said = compile_selector(text).matches(HEADERS, FACTS), compile_selector(f"NOT ({text})").matches(HEADERS, FACTS)
+    said = (
+        compile_selector(text).matches(HEADERS, FACTS),
+        compile_selector(f"NOT ({text})").matches(HEADERS, FACTS),
+    )
     assert said == (answer is True, answer is False)
 
 
@@ -96,7 +99,9 @@ def test_without_the_library_the_error_says_what_to_install(monkeypatch: pytest.
     assert compile_selector("INLIST(MAKELIST('a', 'b'), c)").matches({"c": "b"}, {})
 
 
-@pytest.mark.parametrize("text", ["REGEX('(a+)+b', h)", "REGEX('(a|a)*(a|aa)*c', h)", "REGEX('(.*)(.*)(.*)(.*)x(a{50}){20}', h)"])
+@pytest.mark.parametrize(
+    "text", ["REGEX('(a+)+b', h)", "REGEX('(a|a)*(a|aa)*c', h)", "REGEX('(.*)(.*)(.*)(.*)x(a{50}){20}', h)"]
+)
 def test_patterns_that_go_back_elsewhere_take_linear_time(text: str) -> None:
     selector = compile_selector(text)
     begun = time.process_time()
@@ -105,7 +110,9 @@ def test_patterns_that_go_back_elsewhere_take_linear_time(text: str) -> None:
 
 
 def test_they_draw_on_the_budget_of_the_message() -> None:
-    replaced = compile_selector("REPLACE(h, 'a', 'b') = 'x' OR REGEX('(a{30}){30}', h) OR INLIST(SPLIT(h, 'a'), 'x')")
+    replaced = compile_selector(
+        "REPLACE(h, 'a', 'b') = 'x' OR REGEX('(a{30}){30}', h) OR INLIST(SPLIT(h, 'a'), 'x')"
+    )
     assert replaced.is_costly
     budget = Budget()
     assert not replaced.matches({"h": "a" * 60_000}, {}, None, budget)
@@ -113,7 +120,9 @@ def test_they_draw_on_the_budget_of_the_message() -> None:
     budget = Budget()
     assert replaced.matches({"h": "a" * 30 * 30}, {}, None, budget)
     assert not budget.is_used_up
-    assert compile_selector("REPLACE(h, '', '" + "x" * 10_000 + "') IS NULL").matches({"h": "a" * 1000}, {}, None, Budget())
+    assert compile_selector("REPLACE(h, '', '" + "x" * 10_000 + "') IS NULL").matches(
+        {"h": "a" * 1000}, {}, None, Budget()
+    )
 
 
 def test_a_pattern_counts_as_terms_and_as_memory() -> None:

@@ -10,15 +10,21 @@ from hypothesis import strategies as st
 
 from stompbox.selectors.intervals import EVERYTHING, Interval, Intervals
 
-NUMBERS = st.one_of(st.integers(-5, 5), st.floats(-5, 5), st.sampled_from([1 << 53, (1 << 53) + 1, -(1 << 63), 1e300]))
-HALF_LINES = st.one_of(NUMBERS.map(lambda low: Interval(low, math.inf)), NUMBERS.map(lambda high: Interval(-math.inf, high)))
+NUMBERS = st.one_of(
+    st.integers(-5, 5), st.floats(-5, 5), st.sampled_from([1 << 53, (1 << 53) + 1, -(1 << 63), 1e300])
+)
+HALF_LINES = st.one_of(
+    NUMBERS.map(lambda low: Interval(low, math.inf)), NUMBERS.map(lambda high: Interval(-math.inf, high))
+)
 INTERVALS = st.one_of(HALF_LINES, st.builds(Interval, NUMBERS, NUMBERS))
 
 
 @given(st.lists(INTERVALS, max_size=40), st.one_of(NUMBERS, st.sampled_from([math.inf, -math.inf])))
 def test_found_as_by_looking_at_each(intervals: list[Interval], number: float) -> None:
     found = Intervals(list(zip(intervals, range(len(intervals)), strict=True))).around(number)
-    assert sorted(found) == [n for n, interval in enumerate(intervals) if interval.low <= number <= interval.high]
+    assert sorted(found) == [
+        n for n, interval in enumerate(intervals) if interval.low <= number <= interval.high
+    ]
 
 
 def test_nothing_around_anything_where_nothing_is() -> None:

@@ -66,18 +66,25 @@ def test_bounds(text: str, bounds: object) -> None:
     assert compile_selector(text).bounds == bounds
 
 
-TERMS = st.sampled_from(["a = 'x'", "a = 'y'", "'x' = b", "JMSType = 'x'", "a <> 'x'", "b IS NULL", "a = b", "b = 1", "TRUE"])
+TERMS = st.sampled_from(
+    ["a = 'x'", "a = 'y'", "'x' = b", "JMSType = 'x'", "a <> 'x'", "b IS NULL", "a = b", "b = 1", "TRUE"]
+)
 CONDITIONS = st.recursive(
     TERMS,
     lambda inner: st.one_of(
-        st.tuples(inner, st.sampled_from(["AND", "OR"]), inner).map(lambda parts: f"({parts[0]} {parts[1]} {parts[2]})"),
+        st.tuples(inner, st.sampled_from(["AND", "OR"]), inner).map(
+            lambda parts: f"({parts[0]} {parts[1]} {parts[2]})"
+        ),
         inner.map(lambda one: f"NOT ({one})"),
     ),
     max_leaves=6,
 )
 
 
-@given(CONDITIONS, st.dictionaries(st.sampled_from(["a", "b", "type", "JMSType"]), st.sampled_from(["x", "y", "1", ""])))
+@given(
+    CONDITIONS,
+    st.dictionaries(st.sampled_from(["a", "b", "type", "JMSType"]), st.sampled_from(["x", "y", "1", ""])),
+)
 def test_what_takes_a_message_is_found_by_its_text(text: str, headers: dict[str, str]) -> None:
     selector = compile_selector(text)
     if selector.key is not None and selector.matches(headers, {}):
@@ -87,13 +94,30 @@ def test_what_takes_a_message_is_found_by_its_text(text: str, headers: dict[str,
 
 NUMBERS = st.sampled_from(["1", "-2", "2.5", "0x10", "1e3", "9223372036854775807", "9007199254740993"])
 COMPARISONS = st.one_of(
-    st.tuples(st.sampled_from("ab"), st.sampled_from(["<", "<=", ">", ">=", "=", "<>"]), NUMBERS).map(" ".join),
+    st.tuples(st.sampled_from("ab"), st.sampled_from(["<", "<=", ">", ">=", "=", "<>"]), NUMBERS).map(
+        " ".join
+    ),
     st.tuples(NUMBERS, st.sampled_from(["<", "<=", ">", ">=", "="]), st.sampled_from("ab")).map(" ".join),
-    st.tuples(NUMBERS, NUMBERS, st.sampled_from(["", "NOT "])).map(lambda parts: f"a {parts[2]}BETWEEN {parts[0]} AND {parts[1]}"),
+    st.tuples(NUMBERS, NUMBERS, st.sampled_from(["", "NOT "])).map(
+        lambda parts: f"a {parts[2]}BETWEEN {parts[0]} AND {parts[1]}"
+    ),
     st.sampled_from(["JMSType > 1", "a IS NULL", "a < b", "b = 'x'", "TRUE"]),
 )
 TEXTS = st.one_of(
-    st.sampled_from(["1", "1.0", "-2", "2.50", "16", "1000", "9007199254740993", "9007199254740992", "9223372036854775807", "1e400"]),
+    st.sampled_from(
+        [
+            "1",
+            "1.0",
+            "-2",
+            "2.50",
+            "16",
+            "1000",
+            "9007199254740993",
+            "9007199254740992",
+            "9223372036854775807",
+            "1e400",
+        ]
+    ),
     st.sampled_from(["", "x", "nan", "inf", "true", " 1", "1_0", "0x10", "٣"]),
 )
 
@@ -103,7 +127,9 @@ TEXTS = st.one_of(
     st.dictionaries(st.sampled_from(["a", "b", "type", "JMSType"]), TEXTS),
     st.booleans(),
 )
-def test_what_takes_a_message_is_found_by_its_number(text: str, headers: dict[str, str], conversion: bool) -> None:
+def test_what_takes_a_message_is_found_by_its_number(
+    text: str, headers: dict[str, str], conversion: bool
+) -> None:
     selector = compile_selector(text, conversion=conversion)
     if selector.bounds is not None and selector.matches(headers, {}):
         names, interval = selector.bounds

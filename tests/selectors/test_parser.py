@@ -4,7 +4,19 @@ import pytest
 
 from stompbox.errors import SelectorError
 from stompbox.selectors.limits import SelectorLimits
-from stompbox.selectors.nodes import Between, Binary, BodyTest, Identifier, In, IsNull, Like, Literal, Node, Unary, in_order_of_evaluation
+from stompbox.selectors.nodes import (
+    Between,
+    Binary,
+    BodyTest,
+    Identifier,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Node,
+    Unary,
+    in_order_of_evaluation,
+)
 from stompbox.selectors.parser import parse
 from stompbox.selectors.tokens import tokenize
 
@@ -174,7 +186,9 @@ def test_refused(text: str, code: str, position: int, found: str, expected: str)
         ("-(", "a", ")", 101),
     ],
 )
-def test_depth_is_limited_at_the_position_that_goes_too_far(opening: str, inner: str, closing: str, too_far: int) -> None:
+def test_depth_is_limited_at_the_position_that_goes_too_far(
+    opening: str, inner: str, closing: str, too_far: int
+) -> None:
     nested = 100 // sum(opening.count(word) for word in ("(", "NOT", "-"))
     rest = " = 1" if inner == "a" else ""
     assert tree(opening * nested + inner + closing * nested + rest)
@@ -199,4 +213,10 @@ def test_long_chains_are_no_nesting() -> None:
 
 
 def test_operands_come_before_what_uses_them() -> None:
-    assert [shape(node) for node in in_order_of_evaluation(tree("a + b = c"))] == ["a", "b", "(a + b)", "c", "((a + b) = c)"]
+    assert [shape(node) for node in in_order_of_evaluation(tree("a + b = c"))] == [
+        "a",
+        "b",
+        "(a + b)",
+        "c",
+        "((a + b) = c)",
+    ]

@@ -16,7 +16,19 @@ from stompbox.selectors import Value, codegen, compile_selector
 from stompbox.selectors.limits import SelectorLimits
 from tests.selectors.test_cases import CASES
 from tests.selectors.test_cases import test_case as check
-from tests.selectors.test_codegen import HEADERS, NAMES, TRUTHS, VALUES, Tree, answers, both, conditions, either, negation, truth_of
+from tests.selectors.test_codegen import (
+    HEADERS,
+    NAMES,
+    TRUTHS,
+    VALUES,
+    Tree,
+    answers,
+    both,
+    conditions,
+    either,
+    negation,
+    truth_of,
+)
 
 
 @contextmanager
@@ -67,13 +79,27 @@ FACTS: dict[str, Value] = {"priority": 4, "durable": True, "timestamp": 1_700_00
 def test_it_says_what_the_code_says(text: str) -> None:
     """Of facts, of bodies and without conversion, too."""
     for prefix in ("", "no_convert_string_expressions:"):
-        for headers in ({}, {"type": "news", "correlation-id": "ab", "age": "21", "a": "1", "b": "2", "text": "xabcx", "flag": "true"}):
+        for headers in (
+            {},
+            {
+                "type": "news",
+                "correlation-id": "ab",
+                "age": "21",
+                "a": "1",
+                "b": "2",
+                "text": "xabcx",
+                "flag": "true",
+            },
+        ):
             code = compile_selector(prefix + text)
             with as_programs():
                 program = compile_selector(prefix + text)
             for facts in ({}, FACTS):
                 for body in (b"<a><b/></a>", b"<c/>", b"no"):
-                    said = [selector.matches(headers, facts, lambda body=body: body) for selector in (code, program)]
+                    said = [
+                        selector.matches(headers, facts, lambda body=body: body)
+                        for selector in (code, program)
+                    ]
                     assert said[0] is said[1], (headers, facts, body)
 
 
@@ -110,7 +136,12 @@ LARGEST = {
 def test_the_largest_are_compiled_with_little_work(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In calls of functions of Python, of which about five take a microsecond, and in the Python code that is made."""
     sources: list[str] = []
-    monkeypatch.setattr(codegen, "compile", lambda source, *rest: sources.append(source) or compile(source, *rest), raising=False)  # type: ignore[func-returns-value]
+    monkeypatch.setattr(
+        codegen,
+        "compile",
+        lambda source, *rest: sources.append(source) or compile(source, *rest),
+        raising=False,
+    )  # type: ignore[func-returns-value]
     calls = 0
 
     def count(frame: FrameType, event: str, argument: object) -> None:

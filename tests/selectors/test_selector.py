@@ -12,7 +12,9 @@ from stompbox.selectors import Selector, SelectorLimits, compile_selector
 
 
 def test_it_tells_what_it_reads() -> None:
-    selector = compile_selector("color = 'red' AND (JMSPriority > 4 OR AMQDurable = 'DURABLE') AND color <> shade")
+    selector = compile_selector(
+        "color = 'red' AND (JMSPriority > 4 OR AMQDurable = 'DURABLE') AND color <> shade"
+    )
     assert selector.text == "color = 'red' AND (JMSPriority > 4 OR AMQDurable = 'DURABLE') AND color <> shade"
     assert selector.names == {"color", "shade", "JMSPriority", "AMQDurable"}
     assert selector.facts == {"priority", "durable"}
@@ -81,7 +83,20 @@ def test_no_selector_becomes_code() -> None:
     assert selector.matches({"a": hostile}, {})
     assert not selector.matches({"a": "x"}, {})
     # Names that the generated function uses itself are header names like any other.
-    for name in ("headers", "facts", "document", "right", "number", "truth", "is_in", "k1", "t1", "f1", "__import__", "None"):
+    for name in (
+        "headers",
+        "facts",
+        "document",
+        "right",
+        "number",
+        "truth",
+        "is_in",
+        "k1",
+        "t1",
+        "f1",
+        "__import__",
+        "None",
+    ):
         assert compile_selector(f"{name} = 'x' AND {name} = 'x'").matches({name: "x"}, {}), name
 
 
@@ -123,7 +138,10 @@ def test_the_deepest_selector_runs_on_a_deep_stack() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [piece * (16384 // len(piece)) for piece in ("(", "'", "/*", "-", "NOT ", "a ", "9", "-(", "a=", "'a'=", "\x00")],
+    [
+        piece * (16384 // len(piece))
+        for piece in ("(", "'", "/*", "-", "NOT ", "a ", "9", "-(", "a=", "'a'=", "\x00")
+    ],
     ids=lambda text: repr(text[:4]),
 )
 def test_the_worst_texts_are_refused_soon(text: str) -> None:
@@ -173,7 +191,16 @@ PIECES = [
     "/*",
     "*/",
 ]
-PIECES += ["\n", '"', ";", "é", "JMSPriority", "hyphenated_props:", "no_convert_string_expressions:", "9223372036854775808"]
+PIECES += [
+    "\n",
+    '"',
+    ";",
+    "é",
+    "JMSPriority",
+    "hyphenated_props:",
+    "no_convert_string_expressions:",
+    "9223372036854775808",
+]
 pieces = st.lists(st.sampled_from(PIECES), max_size=14)
 
 

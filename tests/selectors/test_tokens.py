@@ -9,7 +9,10 @@ from stompbox.selectors.tokens import Dialect, TokenKind, tokenize
 
 def words(text: str) -> list[str | int | float]:
     _, tokens = tokenize(text, conversion=True, limits=SelectorLimits())
-    return [token.value if token.kind in (TokenKind.TEXT, TokenKind.NUMBER) else token.word for token in tokens[:-1]]
+    return [
+        token.value if token.kind in (TokenKind.TEXT, TokenKind.NUMBER) else token.word
+        for token in tokens[:-1]
+    ]
 
 
 @pytest.mark.parametrize(
@@ -48,9 +51,21 @@ def test_positions_count_characters_from_one() -> None:
         ("a", Dialect(conversion=True, hyphenated=False), "a"),
         ("no_convert_string_expressions:a", Dialect(conversion=False, hyphenated=False), "a"),
         ("hyphenated_props:a-b", Dialect(conversion=True, hyphenated=True), "a-b"),
-        (" hyphenated_props: no_convert_string_expressions: a--b-", Dialect(conversion=False, hyphenated=True), "a--b-"),
-        ("no_convert_string_expressions:convert_string_expressions:a", Dialect(conversion=True, hyphenated=False), "a"),
-        ("hyphenated_props:hyphenated_props:no_hyphenated_props:a-b", Dialect(conversion=True, hyphenated=False), "a"),
+        (
+            " hyphenated_props: no_convert_string_expressions: a--b-",
+            Dialect(conversion=False, hyphenated=True),
+            "a--b-",
+        ),
+        (
+            "no_convert_string_expressions:convert_string_expressions:a",
+            Dialect(conversion=True, hyphenated=False),
+            "a",
+        ),
+        (
+            "hyphenated_props:hyphenated_props:no_hyphenated_props:a-b",
+            Dialect(conversion=True, hyphenated=False),
+            "a",
+        ),
         ("hyphenated_props:NOT-a", Dialect(conversion=True, hyphenated=True), "NOT-a"),
     ],
 )
@@ -61,7 +76,10 @@ def test_prefixes(text: str, dialect: Dialect, first: str) -> None:
 
 def test_the_callers_conversion_holds_without_a_prefix() -> None:
     assert tokenize("a", conversion=False, limits=SelectorLimits())[0].conversion is False
-    assert tokenize("convert_string_expressions:a", conversion=False, limits=SelectorLimits())[0].conversion is True
+    assert (
+        tokenize("convert_string_expressions:a", conversion=False, limits=SelectorLimits())[0].conversion
+        is True
+    )
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,18 @@ def test_a_long_text_of_digits_costs_one_pass() -> None:
 
 def test_text_as_boolean() -> None:
     texts = ["true", "TRUE", "True", "false", "False", "yes", "1", "", " true", "truee"]
-    assert [boolean_of_text(text) for text in texts] == [True, True, True, False, False, None, None, None, None, None]
+    assert [boolean_of_text(text) for text in texts] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+        None,
+        None,
+        None,
+        None,
+        None,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -140,7 +151,9 @@ def test_truth_of_a_bare_header(value: Value, converting: bool | None, strict: b
         (None, ">", 1, None, None),
     ],
 )
-def test_comparisons(left: Value, sign: str, right: Value, converting: bool | None, strict: bool | None) -> None:
+def test_comparisons(
+    left: Value, sign: str, right: Value, converting: bool | None, strict: bool | None
+) -> None:
     assert CONVERTING.compare[sign](left, right) is converting
     assert STRICT.compare[sign](left, right) is strict
 
@@ -170,7 +183,9 @@ def test_comparisons(left: Value, sign: str, right: Value, converting: bool | No
         (math.inf, "%", 2, None, None),
     ],
 )
-def test_arithmetic(left: Value, sign: str, right: Value, converting: float | None, strict: float | None) -> None:
+def test_arithmetic(
+    left: Value, sign: str, right: Value, converting: float | None, strict: float | None
+) -> None:
     assert CONVERTING.calculate[sign](left, right) == converting
     assert STRICT.calculate[sign](left, right) == strict
 

@@ -41,7 +41,9 @@ def test_an_address_of_a_wildcard_costs_little_as_long_as_it_is_silent(ack: AckM
     try:
         for number in range(10):
             consumer = world.consumer(str(number), ack)
-            subscribers.to_topic(world.engine, consumer, Destination("#", "#", MULTICAST), subscribers.Plain())
+            subscribers.to_topic(
+                world.engine, consumer, Destination("#", "#", MULTICAST), subscribers.Plain()
+            )
             subscribers.start(consumer)
         each = tracemalloc.get_traced_memory()[0] / (10 * ADDRESSES)
     finally:
@@ -101,7 +103,9 @@ def test_a_reader_group_is_bound_to_nothing(tmp_path: Path) -> None:
     ],
     ids=["topics", "queues", "durable", "several"],
 )
-def test_a_subscribe_beyond_max_bindings_is_refused_and_leaves_nothing(tmp_path: Path, destination: str, more: str) -> None:
+def test_a_subscribe_beyond_max_bindings_is_refused_and_leaves_nothing(
+    tmp_path: Path, destination: str, more: str
+) -> None:
     async def story(house: House) -> None:
         engine = house.broker.engine
         for number in range(4):
@@ -122,7 +126,9 @@ def test_a_subscribe_beyond_max_bindings_is_refused_and_leaves_nothing(tmp_path:
 
 def test_the_limit_of_a_user_counts_all_of_its_connections(tmp_path: Path) -> None:
     async def story(house: House) -> None:
-        first, second, other = [await house.client(version="1.1", more=f"login:{name}\n") for name in ("u", "u", "v")]
+        first, second, other = [
+            await house.client(version="1.1", more=f"login:{name}\n") for name in ("u", "u", "v")
+        ]
         for number in range(2):
             await ask(first, subscribe(number, f"/queue/{number}"))
             await ask(second, subscribe(number, f"/queue/{number}"))
@@ -131,7 +137,9 @@ def test_the_limit_of_a_user_counts_all_of_its_connections(tmp_path: Path) -> No
         assert b"user 'u' are bound to 4 queues; the limit is 4 (maxBindingsPerUser)" in said
         assert b"RECEIPT" in await ask(other, subscribe(5, "/queue/5"))
         first.leave()
-        await house.until(lambda: house.broker.engine.unacknowledged.bindings["u"] == 2, "the connection left")
+        await house.until(
+            lambda: house.broker.engine.unacknowledged.bindings["u"] == 2, "the connection left"
+        )
         assert b"RECEIPT" in await ask(second, subscribe(5, "/queue/5"))
 
     play(configured(tmp_path, "maxBindingsPerUser=4"), story)
@@ -168,9 +176,16 @@ def test_who_would_miss_an_address_that_is_made_later_is_closed_and_its_maker_is
 
 @pytest.mark.parametrize(
     "destination",
-    ["/topic/#,/topic/over.#,/topic/over.*,/topic/*.a", "/topic/#,/topic/over.a", "/topic/over.a,/topic/#", "/topic/over.a, /topic/over.a"],
+    [
+        "/topic/#,/topic/over.#,/topic/over.*,/topic/*.a",
+        "/topic/#,/topic/over.a",
+        "/topic/over.a,/topic/#",
+        "/topic/over.a, /topic/over.a",
+    ],
 )
-def test_destinations_of_one_subscription_that_overlap_join_an_address_once(tmp_path: Path, destination: str) -> None:
+def test_destinations_of_one_subscription_that_overlap_join_an_address_once(
+    tmp_path: Path, destination: str
+) -> None:
     async def story(house: House) -> None:
         guest = await house.client()
         house.broker.engine.address("over.a", MULTICAST)

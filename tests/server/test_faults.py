@@ -79,7 +79,9 @@ def assert_contained(world: World, client: Client) -> None:
     assert client.is_ended
 
 
-def test_a_commit_that_is_lost_is_the_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_commit_that_is_lost_is_the_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """The first sender's commit is gone: neither it nor who comes later in the same turn is told anything."""
 
     async def story(world: World) -> None:
@@ -133,13 +135,18 @@ def test_a_broker_that_is_told_to_stop_again_stops_once(tmp_path: Path) -> None:
     assert not asyncio.run(story())
 
 
-def test_duplicates_of_what_is_stored_are_confirmed_while_the_disk_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_duplicates_of_what_is_stored_are_confirmed_while_the_disk_refuses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also when they come in one run with messages that are new."""
     many = 60  # more than it takes until frames that look alike are read in runs
 
     def send(number: int) -> bytes:
         name = str(number)
-        return encode(Frame("SEND", {"destination": "/queue/q", "_AMQ_DUPL_ID": name, "receipt": name}, name.encode()), VERSIONS["1.2"])
+        return encode(
+            Frame("SEND", {"destination": "/queue/q", "_AMQ_DUPL_ID": name, "receipt": name}, name.encode()),
+            VERSIONS["1.2"],
+        )
 
     def full(commit: Commit) -> None:
         raise StoreError("disk-full", "the disk is full")
@@ -156,7 +163,11 @@ def test_duplicates_of_what_is_stored_are_confirmed_while_the_disk_refuses(tmp_p
         await world.until(lambda: client.is_ended)
         assert client.receipts == {str(number) for number in range(many)}
         error = client.heard()[-1]
-        assert (error.command, error.headers["code"], error.headers["receipt-id"]) == ("ERROR", "disk-full", str(many))
+        assert (error.command, error.headers["code"], error.headers["receipt-id"]) == (
+            "ERROR",
+            "disk-full",
+            str(many),
+        )
         monkeypatch.undo()
 
     play(tmp_path, story)
@@ -175,8 +186,12 @@ def test_a_lost_commit_is_remembered_even_if_nobody_listens() -> None:
         world.engine.take_commit()
 
 
-@pytest.mark.parametrize("error", [ValueError("x"), StoreError("no-such-log", "not what is in memory"), MemoryError()])
-def test_a_store_that_does_not_know_what_it_has_gets_no_other_commit(tmp_path: Path, error: Exception) -> None:
+@pytest.mark.parametrize(
+    "error", [ValueError("x"), StoreError("no-such-log", "not what is in memory"), MemoryError()]
+)
+def test_a_store_that_does_not_know_what_it_has_gets_no_other_commit(
+    tmp_path: Path, error: Exception
+) -> None:
     async def story(world: World) -> None:
         client = world.client()
         await world.confirmed(client, b"before")
@@ -212,8 +227,13 @@ def test_housekeeping_that_raises_stops_the_broker(tmp_path: Path, monkeypatch: 
     play(tmp_path, story)
 
 
-@pytest.mark.parametrize("error", [Raised("a fault"), OSError("which transports pass over"), ConnectionResetError(), RecursionError()])
-def test_any_exception_behind_a_frame_stops_the_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [Raised("a fault"), OSError("which transports pass over"), ConnectionResetError(), RecursionError()],
+)
+def test_any_exception_behind_a_frame_stops_the_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     async def story(world: World) -> None:
         client, other = world.client(), world.client()
         await world.confirmed(client, b"before")
@@ -278,9 +298,17 @@ def test_a_request_that_changes_something_stops_the_broker_and_one_that_reads_do
     play(tmp_path, story)
 
 
-def test_a_staged_chunk_that_cannot_be_decoded_ends_one_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_staged_chunk_that_cannot_be_decoded_ends_one_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It comes from outside; where the engine has been told of it, nobody knows any more."""
-    headers = {"destination": "stompbox.requests", "request": "stage", "request-id": "1", "sink": "s", "batch": "0"}
+    headers = {
+        "destination": "stompbox.requests",
+        "request": "stage",
+        "request-id": "1",
+        "sink": "s",
+        "batch": "0",
+    }
 
     async def story(world: World) -> None:
         client, other = world.client(), world.client()
@@ -306,7 +334,11 @@ def test_a_fault_in_parsing_ends_one_connection(tmp_path: Path, monkeypatch: pyt
     async def story(world: World) -> None:
         client, other = world.client(), world.client()
         failing, receive = client.socket._receiver.decoder, Decoder.receive  # type: ignore[union-attr]
-        monkeypatch.setattr(Decoder, "receive", lambda self, data: map(raising, [1]) if self is failing else receive(self, data))
+        monkeypatch.setattr(
+            Decoder,
+            "receive",
+            lambda self, data: map(raising, [1]) if self is failing else receive(self, data),
+        )
         client.say("SEND", {"destination": "/queue/q", "receipt": "1"}, b"1")
         assert_contained(world, client)
         await world.confirmed(other, b"goes on")
@@ -314,7 +346,9 @@ def test_a_fault_in_parsing_ends_one_connection(tmp_path: Path, monkeypatch: pyt
     play(tmp_path, story)
 
 
-def test_a_fault_in_what_is_asked_of_a_frame_ends_one_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_in_what_is_asked_of_a_frame_ends_one_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Who sends it again and again stops nobody."""
 
     async def story(world: World) -> None:
@@ -366,7 +400,9 @@ def test_a_peer_that_is_gone_is_no_fault(tmp_path: Path, monkeypatch: pytest.Mon
     play(tmp_path, story)
 
 
-def test_a_message_that_cannot_be_encoded_is_dead_in_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_that_cannot_be_encoded_is_dead_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     encode = delivering.messages
 
     def messages(head: Any, run: Any, start: int, count: int, **more: Any) -> bytes:
@@ -396,7 +432,9 @@ def test_a_message_that_cannot_be_encoded_is_dead_in_the_end(tmp_path: Path, mon
     play(tmp_path, story)
 
 
-def test_messages_that_cannot_be_decoded_stop_their_queue_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_that_cannot_be_decoded_stop_their_queue_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(server_broker, "RELOAD", 0.001)
 
     async def story(world: World) -> None:
@@ -417,7 +455,9 @@ def test_messages_that_cannot_be_decoded_stop_their_queue_alone(tmp_path: Path, 
 DECODE = committer.decode
 
 
-def test_a_fault_while_the_broker_is_told_to_stop_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_while_the_broker_is_told_to_stop_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def story(world: World) -> None:
         await world.confirmed(world.client(), b"before")
         monkeypatch.setattr(Commits, "_gather", raising)

@@ -17,7 +17,12 @@ def shape(destination: str, **headers: str) -> Shape:
 
 
 def told(runs: list[Run], destination: str) -> list[tuple[dict[str, str], bytes]]:
-    return [(run.headers(at), run.bodies[at]) for run in runs if run.shape.destination == destination for at in range(len(run))]
+    return [
+        (run.headers(at), run.bodies[at])
+        for run in runs
+        if run.shape.destination == destination
+        for at in range(len(run))
+    ]
 
 
 def test_neighbours_of_one_shape_become_one() -> None:
@@ -27,7 +32,8 @@ def test_neighbours_of_one_shape_become_one() -> None:
         count = seeded.randint(1, 3)
         numbers = [b"%d" % (number + at) for at in range(count)]
         headers = {"kind": "rare"} if seeded.random() < 0.01 else {}
-        runs.append(Run(shape(f"/queue/{seeded.randint(0, 4)}", **headers), numbers, (numbers,)))  # a shape of its own each, as from a blob
+        # a shape of its own each, as from a blob
+        runs.append(Run(shape(f"/queue/{seeded.randint(0, 4)}", **headers), numbers, (numbers,)))
         number += count
     found = gather(runs)
     assert len(found) < 50
@@ -38,7 +44,10 @@ def test_neighbours_of_one_shape_become_one() -> None:
 
 def test_what_stands_between_two_of_a_shape_stays_there() -> None:
     first, other = shape("/queue/a"), shape("/queue/a", kind="b")
-    runs = [Run(one, [body], ([b"1"],)) for one, body in ((first, b"1"), (other, b"2"), (first, b"3"), (first, b"4"))]
+    runs = [
+        Run(one, [body], ([b"1"],))
+        for one, body in ((first, b"1"), (other, b"2"), (first, b"3"), (first, b"4"))
+    ]
     assert [run.bodies for run in gather(runs)] == [[b"1"], [b"2"], [b"3", b"4"]]
 
 

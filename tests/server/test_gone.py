@@ -54,34 +54,58 @@ async def large(guest: Guest) -> None:
 SCENARIOS: dict[str, Scenario] = {
     "nothing": saying(""),
     "messages": saying("SEND\ndestination:/queue/a\n\nx\0" * 20),
-    "a subscription to a queue": saying("SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client\n\n\0SEND\ndestination:/queue/a\n\nx\0"),
-    "one with a selector": saying("SUBSCRIBE\nid:1\ndestination:/topic/a\nselector:n = 1\n\n\0SEND\ndestination:/topic/a\nn:1\n\nx\0"),
-    "wildcards": saying("SUBSCRIBE\nid:1\ndestination:/topic/#\n\n\0SUBSCRIBE\nid:2\ndestination:/queue/*,/queue/b\n\n\0"),
-    "a durable one": saying("SUBSCRIBE\nid:1\ndestination:/topic/d\ndurable-subscription-name:n\n\n\0SEND\ndestination:/topic/d\n\nx\0"),
-    "a stream": saying("SEND\ndestination:/queue/s\n\nx\0SUBSCRIBE\nid:1\ndestination:/stream/s\nx-stream-offset:first\n\n\0"),
-    "a browser": saying("SEND\ndestination:/queue/b\n\nx\0SUBSCRIBE\nid:1\ndestination:/queue/b\nbrowser:true\n\n\0"),
-    "temporary ones": saying("SUBSCRIBE\nid:1\ndestination:/temp-queue/t\n\n\0SEND\ndestination:/queue/a\nreply-to:/temp-queue/t\n\nx\0"),
-    "an open transaction": saying("BEGIN\ntransaction:t\n\n\0SEND\ndestination:/queue/a\ntransaction:t\n\nx\0"),
+    "a subscription to a queue": saying(
+        "SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client\n\n\0SEND\ndestination:/queue/a\n\nx\0"
+    ),
+    "one with a selector": saying(
+        "SUBSCRIBE\nid:1\ndestination:/topic/a\nselector:n = 1\n\n\0SEND\ndestination:/topic/a\nn:1\n\nx\0"
+    ),
+    "wildcards": saying(
+        "SUBSCRIBE\nid:1\ndestination:/topic/#\n\n\0SUBSCRIBE\nid:2\ndestination:/queue/*,/queue/b\n\n\0"
+    ),
+    "a durable one": saying(
+        "SUBSCRIBE\nid:1\ndestination:/topic/d\ndurable-subscription-name:n\n\n\0SEND\ndestination:/topic/d\n\nx\0"
+    ),
+    "a stream": saying(
+        "SEND\ndestination:/queue/s\n\nx\0SUBSCRIBE\nid:1\ndestination:/stream/s\nx-stream-offset:first\n\n\0"
+    ),
+    "a browser": saying(
+        "SEND\ndestination:/queue/b\n\nx\0SUBSCRIBE\nid:1\ndestination:/queue/b\nbrowser:true\n\n\0"
+    ),
+    "temporary ones": saying(
+        "SUBSCRIBE\nid:1\ndestination:/temp-queue/t\n\n\0SEND\ndestination:/queue/a\nreply-to:/temp-queue/t\n\nx\0"
+    ),
+    "an open transaction": saying(
+        "BEGIN\ntransaction:t\n\n\0SEND\ndestination:/queue/a\ntransaction:t\n\nx\0"
+    ),
     "a request": request,
     "a large message": large,
     "a temporary topic and its wildcard": saying(
         "SUBSCRIBE\nid:1\ndestination:/temp-topic/t\n\n\0SUBSCRIBE\nid:2\ndestination:/topic/#,/topic/a\n\n\0"
     ),
-    "retained messages": saying("SEND\ndestination:/topic/r\nretain:set\n\nx\0SUBSCRIBE\nid:1\ndestination:/topic/r\n\n\0"),
+    "retained messages": saying(
+        "SEND\ndestination:/topic/r\nretain:set\n\nx\0SUBSCRIBE\nid:1\ndestination:/topic/r\n\n\0"
+    ),
     "duplicate ids": saying("SEND\ndestination:/queue/a\n_AMQ_DUPL_ID:1\n\nx\0" * 2),
     "messages for later": saying(
         "SEND\ndestination:/queue/l\nAMQ_SCHEDULED_DELAY:60000\n\nx\0SUBSCRIBE\nid:1\ndestination:/queue/l\n\n\0"
     ),
     "a message group": saying(
-        "SUBSCRIBE\nid:1\ndestination:/queue/g\nack:client\n\n\0" + "SEND\ndestination:/queue/g\nJMSXGroupID:g\n\nx\0" * 3
+        "SUBSCRIBE\nid:1\ndestination:/queue/g\nack:client\n\n\0"
+        + "SEND\ndestination:/queue/g\nJMSXGroupID:g\n\nx\0" * 3
     ),
-    "a named reader": saying("SUBSCRIBE\nid:1\ndestination:/stream/s\ndurable-subscription-name:r\nx-stream-offset:first\n\n\0"),
+    "a named reader": saying(
+        "SUBSCRIBE\nid:1\ndestination:/stream/s\ndurable-subscription-name:r\nx-stream-offset:first\n\n\0"
+    ),
     "a browser that goes on": saying(
         "SEND\ndestination:/queue/b\n\nx\0SUBSCRIBE\nid:1\ndestination:/queue/b\nbrowser:true\nbrowser-end:false\n\n\0"
     ),
-    "several selectors": saying("".join([f"SUBSCRIBE\nid:{n}\ndestination:/queue/a\nselector:n = {n}\n\n\0" for n in range(3)])),
+    "several selectors": saying(
+        "".join([f"SUBSCRIBE\nid:{n}\ndestination:/queue/a\nselector:n = {n}\n\n\0" for n in range(3)])
+    ),
     "a prefetch that is used up": saying(
-        "SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client\nprefetch-count:1\n\n\0" + "SEND\ndestination:/queue/a\n\nx\0" * 3
+        "SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client\nprefetch-count:1\n\n\0"
+        + "SEND\ndestination:/queue/a\n\nx\0" * 3
     ),
     "a frame that is refused": refused("ABORT\ntransaction:none\n\n\0"),
     "a frame that is none": refused("NONSENSE\n\n\0"),

@@ -37,7 +37,12 @@ def test_what_a_connection_had_is_let_go_one_after_the_other() -> None:
     """A long selector alone takes some time to go."""
     world = World(max_selector_cache_memory=0)
     client = world.client()
-    client.say(*[("SUBSCRIBE", {"id": f"{n}", "destination": f"/topic/{n}", "selector": f"n = {n}"}) for n in range(60)])
+    client.say(
+        *[
+            ("SUBSCRIBE", {"id": f"{n}", "destination": f"/topic/{n}", "selector": f"n = {n}"})
+            for n in range(60)
+        ]
+    )
     world.until_idle()
     living = [ref(consumer.selector) for consumer in client.connection.consumers.values()]
     client.socket.connection_lost(None)

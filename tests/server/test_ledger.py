@@ -35,18 +35,24 @@ async def transaction(house: House, guest: Guest) -> None:
 
 
 async def acknowledged_in_a_transaction(house: House, guest: Guest) -> None:
-    guest.say(f"SEND\ndestination:/queue/a\n\n{BODY}\0SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client-individual\n\n\0")
+    guest.say(
+        f"SEND\ndestination:/queue/a\n\n{BODY}\0SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client-individual\n\n\0"
+    )
     head = await guest.hear(BODY.encode())
     ack = head.partition(b"ack:")[2].partition(b"\n")[0].decode()
     guest.say(f"BEGIN\ntransaction:t\n\n\0ACK\nid:{ack}\ntransaction:t\n\n\0")
 
 
 async def subscription(house: House, guest: Guest) -> None:
-    guest.say("SUBSCRIBE\nid:1\ndestination:/topic/a\nselector:n = 1\n\n\0SUBSCRIBE\nid:2\ndestination:/temp-queue/b\n\n\0")
+    guest.say(
+        "SUBSCRIBE\nid:1\ndestination:/topic/a\nselector:n = 1\n\n\0SUBSCRIBE\nid:2\ndestination:/temp-queue/b\n\n\0"
+    )
 
 
 async def unacknowledged(house: House, guest: Guest) -> None:
-    guest.say(f"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client\n\n\0SEND\ndestination:/queue/a\n\n{BODY}\0")
+    guest.say(
+        f"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client\n\n\0SEND\ndestination:/queue/a\n\n{BODY}\0"
+    )
 
 
 async def receipts(house: House, guest: Guest) -> None:
@@ -91,14 +97,19 @@ def test_each_kind_is_counted_and_is_nothing_again(tmp_path: Path, scenario: str
 
     async def story(house: House) -> None:
         broker = house.broker
-        guest = await house.client(kind, "1.1" if act is unread else "1.2", more="login:somebody\npasscode:x\n")
+        guest = await house.client(
+            kind, "1.1" if act is unread else "1.2", more="login:somebody\npasscode:x\n"
+        )
         await act(house, guest)
         await house.until(lambda: by_kind(house.connection())[what] >= least, f"{what} of {scenario}")
         account = house.connection().account
         assert broker.ledger.by_kind[what] >= by_kind(house.connection())[what] >= least
         assert broker.ledger.of_user == {"somebody": account.size}
         guest.leave()
-        await house.until(lambda: not (broker.connections or broker.turns.waiting or broker.engine.later), "it is gone, with what it had")
+        await house.until(
+            lambda: not (broker.connections or broker.turns.waiting or broker.engine.later),
+            "it is gone, with what it had",
+        )
         assert [broker.ledger.size, *broker.ledger.sizes, broker.engine.unacknowledged.size] == [0] * 9
         assert not broker.ledger.of_user
         broker.committer.is_busy = False
@@ -110,8 +121,14 @@ def test_what_passes_with_each_read_counts_from_a_size_on(tmp_path: Path) -> Non
     async def story(house: House) -> None:
         guest = await house.client()
         stuck(house)
-        guest.say("SEND\ndestination:/queue/a\nreceipt:1\n\n\0" + "SEND\ndestination:/queue/a\ncontent-length:3000\n\n" + BODY)
-        await house.until(lambda: house.connection().pending.size and house.connection().decoder.pending, "both have come")
+        guest.say(
+            "SEND\ndestination:/queue/a\nreceipt:1\n\n\0"
+            + "SEND\ndestination:/queue/a\ncontent-length:3000\n\n"
+            + BODY
+        )
+        await house.until(
+            lambda: house.connection().pending.size and house.connection().decoder.pending, "both have come"
+        )
         account = house.connection().account
         assert (account.passing, account.size) == (0, sum(by_kind(house.connection()).values()))
         guest.say(BODY * 2 + "\0" + "SEND\ndestination:/queue/a\nreceipt:2\n\n\0" * 400)
@@ -123,10 +140,12 @@ def test_what_passes_with_each_read_counts_from_a_size_on(tmp_path: Path) -> Non
 
 LIMIT = 20_000
 BEYOND = {
-    "transaction": "BEGIN\ntransaction:t\n\n\0" + f"SEND\ndestination:/queue/a\ntransaction:t\n\n{BODY}\0" * 20,
+    "transaction": "BEGIN\ntransaction:t\n\n\0"
+    + f"SEND\ndestination:/queue/a\ntransaction:t\n\n{BODY}\0" * 20,
     "heads of a transaction": "BEGIN\ntransaction:t\n\n\0"
     + "".join([f"SEND\ndestination:/a\ntransaction:t\nh-{n}:1\n\n\0" for n in range(40)]),
-    "values in a transaction": "BEGIN\ntransaction:t\n\n\0" + f"SEND\ndestination:/a\ntransaction:t\nh:{BODY}\n\n\0" * 30,
+    "values in a transaction": "BEGIN\ntransaction:t\n\n\0"
+    + f"SEND\ndestination:/a\ntransaction:t\nh:{BODY}\n\n\0" * 30,
     "subscriptions": "".join([f"SUBSCRIBE\nid:{n}\ndestination:/topic/a\n\n\0" for n in range(10)]),
     "a selector": f"SUBSCRIBE\nid:1\ndestination:/topic/a\nselector:{' OR '.join([f'h{n} = 1' for n in range(40)])}\n\n\0",
 }
@@ -162,7 +181,9 @@ def test_the_largest_of_who_has_most_goes(tmp_path: Path) -> None:
         small = await house.client(more="login:small\npasscode:x\n")
         small.say("SUBSCRIBE\nid:1\ndestination:/topic/a\nreceipt:s\n\n\0")
         await small.hear(b"receipt-id:s")
-        begun = f"BEGIN\ntransaction:t\n\n\0SEND\ndestination:/queue/a\ntransaction:t\nreceipt:r\n\n{BODY * 30}\0"
+        begun = (
+            f"BEGIN\ntransaction:t\n\n\0SEND\ndestination:/queue/a\ntransaction:t\nreceipt:r\n\n{BODY * 30}\0"
+        )
         first = await house.client(more="login:large\npasscode:x\n")
         second = await house.client(more="login:large\npasscode:x\n")
         third = await house.client(more="login:other\npasscode:x\n")
@@ -184,7 +205,9 @@ def test_the_largest_of_who_has_most_goes(tmp_path: Path) -> None:
 def test_without_a_limit_for_all(tmp_path: Path) -> None:
     async def story(house: House) -> None:
         guest = await house.client()
-        guest.say(f"BEGIN\ntransaction:t\n\n\0SEND\ndestination:/queue/a\ntransaction:t\nreceipt:r\n\n{BODY}\0")
+        guest.say(
+            f"BEGIN\ntransaction:t\n\n\0SEND\ndestination:/queue/a\ntransaction:t\nreceipt:r\n\n{BODY}\0"
+        )
         await guest.hear(b"receipt-id:r")
         assert house.broker.ledger.size > 1000
 
@@ -208,14 +231,18 @@ def test_who_waits_for_too_many_receipts_is_not_read(tmp_path: Path, monkeypatch
     play(configured(tmp_path), story)
 
 
-def test_unacknowledged_messages_of_all_subscriptions_together_pause_delivery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unacknowledged_messages_of_all_subscriptions_together_pause_delivery(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without a window of its own each of them would get all; the rest stays in the queues, and comes as soon as there is room."""
     monkeypatch.setattr("stompbox.server.session.connection.MOST_OUT", LIMIT)
 
     async def story(house: House) -> None:
         guest = await house.client()
         for number in range(3):
-            guest.say(f"SUBSCRIBE\nid:{number}\ndestination:/queue/{number}\nack:client-individual\nconsumer-window-size:-1\n\n\0")
+            guest.say(
+                f"SUBSCRIBE\nid:{number}\ndestination:/queue/{number}\nack:client-individual\nconsumer-window-size:-1\n\n\0"
+            )
         sender = await house.client()
         for number in range(3):
             sender.say("".join([f"SEND\ndestination:/queue/{number}\n\n{n}{BODY}\0" for n in range(50)]))
@@ -243,10 +270,14 @@ def test_what_is_retained_has_a_limit(tmp_path: Path) -> None:
         assert b"code:retained-full" in await guest.hear(b"\0\n")
         before = house.broker.engine.retained.size
         assert 18_000 < before <= LIMIT
-        guest.say(f"SEND\ndestination:/topic/0\nretain:set\nreceipt:again\n\n{BODY}\0")  # in the place of another
+        # in the place of another
+        guest.say(f"SEND\ndestination:/topic/0\nretain:set\nreceipt:again\n\n{BODY}\0")
         await guest.hear(b"receipt-id:again")
         assert house.broker.engine.retained.size == before
-        guest.say("".join([f"SEND\ndestination:/topic/{n}\nretain:remove\n\n\0" for n in range(30)]) + "DISCONNECT\nreceipt:bye\n\n\0")
+        guest.say(
+            "".join([f"SEND\ndestination:/topic/{n}\nretain:remove\n\n\0" for n in range(30)])
+            + "DISCONNECT\nreceipt:bye\n\n\0"
+        )
         await guest.hear(b"receipt-id:bye")
         assert house.broker.engine.retained.size == 0
 
@@ -285,7 +316,10 @@ def test_compiled_selectors_are_kept_within_octets(tmp_path: Path) -> None:
 
     async def story(house: House) -> None:
         guest = await house.client()
-        frames = [f"SUBSCRIBE\nid:{n}\ndestination:/topic/a\nselector:h = {n}\n\n\0UNSUBSCRIBE\nid:{n}\n\n\0" for n in range(100)]
+        frames = [
+            f"SUBSCRIBE\nid:{n}\ndestination:/topic/a\nselector:h = {n}\n\n\0UNSUBSCRIBE\nid:{n}\n\n\0"
+            for n in range(100)
+        ]
         guest.say("".join([*frames, "SEND\ndestination:/topic/b\nreceipt:done\n\n\0"]))
         await guest.hear(b"receipt-id:done")
         assert LIMIT // 2 < house.broker.ledger.by_kind["selectors"] <= LIMIT
@@ -334,7 +368,11 @@ def test_learned_families_of_heads_take_no_more_than_their_limit() -> None:
     reader = Reader(VERSIONS["1.2"], max_body=1000)
     most = families = 0
     for number in range(60_000):
-        headers = {"destination": f"/topic/{number % 5000}", f"name-{number}": "1", f"other-{number}": "x" * 200}
+        headers = {
+            "destination": f"/topic/{number % 5000}",
+            f"name-{number}": "1",
+            f"other-{number}": "x" * 200,
+        }
         head = "SEND\n" + "\n".join(f"{name}:{value}" for name, value in headers.items())
         reader.learn(head.encode(), Frame("SEND", headers))
         most = max(most, reader.size)

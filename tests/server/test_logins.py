@@ -54,14 +54,20 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 async def codes(tasks: list[asyncio.Task[Login]]) -> Counter[str]:
     found = await asyncio.gather(*tasks, return_exceptions=True)
-    return Counter(one.code if isinstance(one, Refused) else "in" if isinstance(one, Login) else repr(one) for one in found)
+    return Counter(
+        one.code if isinstance(one, Refused) else "in" if isinstance(one, Login) else repr(one)
+        for one in found
+    )
 
 
 @pytest.mark.parametrize("threads", [1, 2, 8])
 def test_of_guesses_at_the_same_time_no_more_than_the_limit_are_judged(threads: int) -> None:
     async def body() -> None:
         logins = made(max_failed_logins=20, login_threads=threads, max_waiting_logins=1000)
-        tasks = [asyncio.ensure_future(logins.log_in("10.0.0.1", "alice", f"guess {number}")) for number in range(300)]
+        tasks = [
+            asyncio.ensure_future(logins.log_in("10.0.0.1", "alice", f"guess {number}"))
+            for number in range(300)
+        ]
         assert await codes(tasks) == {"login-failed": 20, "too-many-failed-logins": 280}
         with pytest.raises(Refused, match="too many failed logins"):
             await logins.log_in("10.0.0.1", "alice", "right")
@@ -75,7 +81,10 @@ def test_of_guesses_at_the_same_time_no_more_than_the_limit_are_judged(threads: 
 def test_right_logins_at_the_same_time_all_pass() -> None:
     async def body() -> None:
         logins = made(max_failed_logins=5)
-        tasks = [asyncio.ensure_future(logins.log_in("10.0.0.1", NAMES[number % 3], "right")) for number in range(100)]
+        tasks = [
+            asyncio.ensure_future(logins.log_in("10.0.0.1", NAMES[number % 3], "right"))
+            for number in range(100)
+        ]
         assert await codes(tasks) == {"in": 100}
         logins.close()
 
@@ -86,7 +95,10 @@ def test_plain_passcodes_are_counted_as_well() -> None:
     async def body() -> None:
         logins = made(max_failed_logins=20)
         logins.broker.users = Users([UserTable(name="alice", password="right")])
-        tasks = [asyncio.ensure_future(logins.log_in("10.0.0.1", "alice", f"guess {number}")) for number in range(300)]
+        tasks = [
+            asyncio.ensure_future(logins.log_in("10.0.0.1", "alice", f"guess {number}"))
+            for number in range(300)
+        ]
         assert await codes(tasks) == {"login-failed": 20, "too-many-failed-logins": 280}
         logins.close()
 
@@ -100,7 +112,10 @@ def test_a_right_login_does_not_wait_for_the_guesses_of_others(monkeypatch: pyte
 
     async def body() -> None:
         logins = made(login_threads=1)
-        guesses = [asyncio.ensure_future(logins.log_in("10.0.0.1", "bob", f"guess {number}")) for number in range(100)]
+        guesses = [
+            asyncio.ensure_future(logins.log_in("10.0.0.1", "bob", f"guess {number}"))
+            for number in range(100)
+        ]
         await until(lambda: len(gate.entered) == 1)
         right = asyncio.ensure_future(logins.log_in("10.0.0.2", "alice", "right"))
         await until(lambda: logins.waiting == 100)
@@ -120,7 +135,9 @@ def test_whoever_has_most_waiting_goes_without(monkeypatch: pytest.MonkeyPatch) 
 
     async def body() -> None:
         logins = made(login_threads=1, max_waiting_logins=10)
-        guesses = [asyncio.ensure_future(logins.log_in("10.0.0.1", "bob", f"guess {number}")) for number in range(50)]
+        guesses = [
+            asyncio.ensure_future(logins.log_in("10.0.0.1", "bob", f"guess {number}")) for number in range(50)
+        ]
         await until(lambda: sum(task.done() for task in guesses) == 39)
         assert logins.waiting == 10
         right = asyncio.ensure_future(logins.log_in("10.0.0.2", "alice", "right"))
@@ -140,7 +157,9 @@ def test_argon2_has_no_more_memory_than_it_may(monkeypatch: pytest.MonkeyPatch) 
 
     async def body() -> None:
         logins = made(login_threads=8, max_login_memory=2 * 19 * 1024 * 1024)
-        tasks = [asyncio.ensure_future(logins.log_in(f"10.0.0.{number}", "alice", "right")) for number in range(8)]
+        tasks = [
+            asyncio.ensure_future(logins.log_in(f"10.0.0.{number}", "alice", "right")) for number in range(8)
+        ]
         for judged in range(2, 9):
             await until(lambda judged=judged: len(gate.entered) == judged)  # type: ignore[misc]
             assert logins.memory == 2 * 19 * 1024 * 1024
@@ -158,7 +177,10 @@ def test_who_is_gone_is_not_verified_but_a_guess_under_way_counts(monkeypatch: p
 
     async def body() -> None:
         logins, gone = made(login_threads=1, max_failed_logins=1), [False]
-        tasks = [asyncio.ensure_future(logins.log_in("10.0.0.1", "bob", "guess", lambda: gone[0])) for _ in range(5)]
+        tasks = [
+            asyncio.ensure_future(logins.log_in("10.0.0.1", "bob", "guess", lambda: gone[0]))
+            for _ in range(5)
+        ]
         await until(lambda: len(gate.entered) == 1)
         gone[0] = True
         tasks[0].cancel()

@@ -36,7 +36,9 @@ def subscribe(number: int, destination: str, more: str = "") -> str:
 
 async def clients(house: House) -> tuple[Guest, Guest]:
     """An eager one, and another user."""
-    return await house.client(version="1.1", more="login:eager\nclient-id:c\n"), await house.client(version="1.1", more="login:other\n")
+    return await house.client(version="1.1", more="login:eager\nclient-id:c\n"), await house.client(
+        version="1.1", more="login:other\n"
+    )
 
 
 def made(house: House, user: str = "eager") -> tuple[int, int]:
@@ -50,7 +52,9 @@ def qualified(house: House, user: str = "eager") -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("kind", ["queue", "topic"])
-def test_sends_to_ever_new_addresses_meet_a_limit_and_go_on_to_those_that_are_there(tmp_path: Path, kind: str) -> None:
+def test_sends_to_ever_new_addresses_meet_a_limit_and_go_on_to_those_that_are_there(
+    tmp_path: Path, kind: str
+) -> None:
     async def story(house: House) -> None:
         eager, other = await clients(house)
         for number in range(3):
@@ -58,7 +62,10 @@ def test_sends_to_ever_new_addresses_meet_a_limit_and_go_on_to_those_that_are_th
         said = await ask(eager, send(f"/{kind}/a.3"))
         assert ADDRESSES in said
         assert b"receipt-id:s\n" in said
-        assert b"user 'eager' made 3 addresses that are still there; the limit is 3 (maxAddressesPerUser)" in said
+        assert (
+            b"user 'eager' made 3 addresses that are still there; the limit is 3 (maxAddressesPerUser)"
+            in said
+        )
         assert "a.3" not in house.broker.engine.addresses
         assert b"RECEIPT" in await ask(eager, send(f"/{kind}/a.0")), "it made nothing, and stays"
         assert b"RECEIPT" in await ask(other, send(f"/{kind}/a.3")), "each user has its own"
@@ -111,7 +118,9 @@ def test_the_default_leaves_room_in_a_wildcard_of_another() -> None:
         f"SEND\ndestination:{REQUESTS}\nrequest:group-open\nrequest-id:1\ngroup:g\ndestinations:/queue/new\nstarting:earliest\n\n\0",
     ],
 )
-def test_whatever_frame_makes_something_meets_the_limit_and_leaves_nothing(tmp_path: Path, frame: str) -> None:
+def test_whatever_frame_makes_something_meets_the_limit_and_leaves_nothing(
+    tmp_path: Path, frame: str
+) -> None:
     async def story(house: House) -> None:
         engine = house.broker.engine
         engine.anycast_queue(engine.address("old", ANYCAST))
@@ -121,7 +130,10 @@ def test_whatever_frame_makes_something_meets_the_limit_and_leaves_nothing(tmp_p
         eager.say(frame)
         said = await eager.hear(b"\0")
         assert b"code:too-many-" in said, said
-        assert ({name for name, address in engine.addresses.items() if not address.owner}, len(engine.durables)) == (
+        assert (
+            {name for name, address in engine.addresses.items() if not address.owner},
+            len(engine.durables),
+        ) == (
             {name for name in there[0] if not engine.addresses[name].owner},
             there[1],
         )
@@ -132,14 +144,19 @@ def test_whatever_frame_makes_something_meets_the_limit_and_leaves_nothing(tmp_p
 
 
 @pytest.mark.parametrize(
-    ("options", "code"), [("maxAddressesPerUser=3", ADDRESSES), ("maxQueuesPerUser=3", QUEUES)], ids=["addresses", "queues"]
+    ("options", "code"),
+    [("maxAddressesPerUser=3", ADDRESSES), ("maxQueuesPerUser=3", QUEUES)],
+    ids=["addresses", "queues"],
 )
 def test_what_names_several_is_refused_as_a_whole(tmp_path: Path, options: str, code: bytes) -> None:
     async def story(house: House) -> None:
         engine = house.broker.engine
         eager, _ = await clients(house)
         await ask(eager, send("/queue/a"))
-        for frame in (send("/queue/a,/queue/b,/queue/c,/queue/d"), subscribe(1, "/queue/b,/queue/c,/queue/d")):
+        for frame in (
+            send("/queue/a,/queue/b,/queue/c,/queue/d"),
+            subscribe(1, "/queue/b,/queue/c,/queue/d"),
+        ):
             assert code in await ask(eager, frame)
             assert list(engine.addresses) == ["a"]
         assert engine.addresses["a"].log.next == 1, "nothing of it was sent"
@@ -184,7 +201,9 @@ def test_a_commit_whose_addresses_have_gone_is_refused_as_a_whole(tmp_path: Path
     play(configured(tmp_path, f"maxAddressesPerUser={count - 1}"), story)
 
 
-def test_what_goes_makes_room_and_what_a_configuration_or_an_operator_makes_counts_for_nobody(tmp_path: Path) -> None:
+def test_what_goes_makes_room_and_what_a_configuration_or_an_operator_makes_counts_for_nobody(
+    tmp_path: Path,
+) -> None:
     top = '[[address]]\nname = "known"\n[[address.queue]]\nname = "known"\n'
 
     async def story(house: House) -> None:
@@ -249,10 +268,14 @@ def test_reader_groups_count_with_their_destinations_and_positions_over_a_restar
         assert b"the limit is 6 (maxPositionsPerUser)" in said
         assert "h" not in engine.group_patterns, "it is refused as a whole"
         assert not any("h" in address.groups for address in engine.addresses.values())
-        assert b'"positions"' in await request(eager, opened("g", "/topic/t.#")), "what is there is no more than it was"
+        assert b'"positions"' in await request(eager, opened("g", "/topic/t.#")), (
+            "what is there is no more than it was"
+        )
         assert b'"positions"' in await request(eager, opened("h", "/topic/t.1"))
         assert qualified(house) == (2, 6)
-        assert POSITIONS in await request(eager, opened("g", "/topic/other.#")), "a destination counts that nothing matches"
+        assert POSITIONS in await request(eager, opened("g", "/topic/other.#")), (
+            "a destination counts that nothing matches"
+        )
         assert b'"positions"' in await request(other, opened("others", "/topic/t.#")), "each user has its own"
 
     async def after(house: House) -> None:
@@ -305,7 +328,9 @@ def test_what_a_user_has_made_counts_after_a_restart(tmp_path: Path) -> None:
         assert ADDRESSES in await ask(eager, send("/queue/new"))
         await ask(eager, subscribe(1, "/queue/a::one"))
         assert QUEUES in await ask(eager, subscribe(2, "/queue/a::two"))
-        assert b"RECEIPT" in await ask(eager, "UNSUBSCRIBE\nid:d\ndurable-subscription-name:d\nreceipt:u\n\n\0")
+        assert b"RECEIPT" in await ask(
+            eager, "UNSUBSCRIBE\nid:d\ndurable-subscription-name:d\nreceipt:u\n\n\0"
+        )
         await house.until(lambda: made(house)[1] == 4, "the durable subscription and its queue went")
 
     play(configuration, before, store=store)
@@ -367,9 +392,15 @@ def test_whoever_obeys_a_frame_says_who_asks() -> None:
     asked, silent = [], []
     for path in [*sorted((SOURCE / "server").rglob("*.py")), *sorted((SOURCE / "broker").rglob("*.py"))]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in MAKING:
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and node.func.attr in MAKING
+            ):
                 is_engine = ast.unparse(node.func.value).endswith("engine")
-                says = len(node.args) > MAKING[node.func.attr] or any(keyword.arg == "maker" for keyword in node.keywords)
+                says = len(node.args) > MAKING[node.func.attr] or any(
+                    keyword.arg == "maker" for keyword in node.keywords
+                )
                 if is_engine:
                     (asked if says else silent).append(f"{path.name}:{node.lineno} {ast.unparse(node)}")
     assert len(asked) > 15

@@ -41,7 +41,10 @@ class Told:
         self.write_out()
 
 
-@pytest.mark.parametrize("sizes", [(1, PORTION, 1), (16, 3 * PORTION, 16, PORTION // 2), (5,) * 100_000, (PORTION,), (PORTION + 1,)])
+@pytest.mark.parametrize(
+    "sizes",
+    [(1, PORTION, 1), (16, 3 * PORTION, 16, PORTION // 2), (5,) * 100_000, (PORTION,), (PORTION + 1,)],
+)
 def test_an_answer_goes_out_in_portions_each_in_a_turn_of_its_own(sizes: tuple[int, ...]) -> None:
     seeded = random.Random(7)
     pieces = [seeded.randbytes(size) for size in sizes]

@@ -92,7 +92,9 @@ class Vanishing:
         if self.gone.get(self.bodies.index(body)) != number:
             return self.read(body, number)
         future: asyncio.Future[bytes] = self.broker.loop.create_future()
-        future.set_exception(StoreError("no-such-body", f"piece {number} of body {body} is not there (any more)"))
+        future.set_exception(
+            StoreError("no-such-body", f"piece {number} of body {body} is not there (any more)")
+        )
         return future
 
 
@@ -102,7 +104,16 @@ def test_a_stream_goes_on_with_the_next_message(monkeypatch: pytest.MonkeyPatch,
         async with running() as (broker, client):
             await stored(broker, client, b"1", LARGE, b"3", LARGE + b"4", LARGE, b"6")
             vanishing = Vanishing(broker, monkeypatch, {0: 0, 2: 0})
-            client.send("SUBSCRIBE", {"destination": "/stream/s", "id": "r", "ack": ack, "x-stream-offset": "first", "prefetch-count": "2"})
+            client.send(
+                "SUBSCRIBE",
+                {
+                    "destination": "/stream/s",
+                    "id": "r",
+                    "ack": ack,
+                    "x-stream-offset": "first",
+                    "prefetch-count": "2",
+                },
+            )
             found = []
             while len(found) < 4:
                 frame = await client.receive()
@@ -111,7 +122,9 @@ def test_a_stream_goes_on_with_the_next_message(monkeypatch: pytest.MonkeyPatch,
                     client.send("ACK", {"id": frame.headers["ack"]})
             assert found == [b"1", b"3", LARGE + b"4", b"6"]
             assert broker.engine.counters["retention"] == 2
-            assert vanishing.were_untold == 0, "a body may go half-way as long as the store does not know that it is being read"
+            assert vanishing.were_untold == 0, (
+                "a body may go half-way as long as the store does not know that it is being read"
+            )
             client.send("SEND", {"destination": "/topic/s", "receipt": "alive"}, b"7")
             assert {(await client.receive()).command for _ in range(2)} == {"RECEIPT", "MESSAGE"}
             (consumer,) = [connection.consumers["r"] for connection in broker.connections]

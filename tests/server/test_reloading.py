@@ -37,7 +37,9 @@ def test_very_many_queues_obey_new_settings_in_portions(monkeypatch: pytest.Monk
     filled(world)
     steps: list[str] = []
     obey = Address.obey
-    monkeypatch.setattr(Address, "obey", lambda self, settings: (steps.append(self.name), obey(self, settings))[1])
+    monkeypatch.setattr(
+        Address, "obey", lambda self, settings: (steps.append(self.name), obey(self, settings))[1]
+    )
     client = world.client()
     for _ in range(2):
         client.say(("SEND", {"destination": "/queue/a.7"}))
@@ -45,7 +47,9 @@ def test_very_many_queues_obey_new_settings_in_portions(monkeypatch: pytest.Monk
     most, before = len(steps), len(steps)
     client.say(("SEND", {"destination": "/queue/new", "receipt": "meanwhile"}))
     assert client.confirmed() == ["meanwhile"], "others have their turn"
-    assert world.broker.engine.addresses["new"].limits is not None, "what is made meanwhile obeys the new ones"
+    assert world.broker.engine.addresses["new"].limits is not None, (
+        "what is made meanwhile obeys the new ones"
+    )
     while world.broker.turns.waiting:
         world.turn()
         most, before = max(most, len(steps) - before), len(steps)
@@ -76,7 +80,9 @@ def test_very_many_queues_of_one_address_are_metered_in_portions() -> None:
 
 
 def test_diverts_change_address_by_address_and_what_is_sent_meanwhile_goes_by_one_of_the_two() -> None:
-    old, new = [DivertTable(name="d", address="#", forwarding_address=to, exclusive=True) for to in ("old", "new")]
+    old, new = [
+        DivertTable(name="d", address="#", forwarding_address=to, exclusive=True) for to in ("old", "new")
+    ]
     world = World(diverts=(old,))
     filled(world)
     client = world.client()
@@ -86,7 +92,9 @@ def test_diverts_change_address_by_address_and_what_is_sent_meanwhile_goes_by_on
         world.turn()
     world.until_idle()
     engine = world.broker.engine
-    counts = [engine.addresses[name].anycast[name].count for name in ("old", "new") if name in engine.addresses]
+    counts = [
+        engine.addresses[name].anycast[name].count for name in ("old", "new") if name in engine.addresses
+    ]
     assert sum(counts) == MANY, "none is lost, and none goes twice"
     assert all(not engine.addresses[f"a.{number}"].anycast[f"a.{number}"].count for number in range(MANY))
     assert [divert.forwarding_address for _, divert in engine.diverts] == ["new"]
@@ -134,7 +142,11 @@ def test_one_that_is_refused_changes_nothing_and_the_next_has_its_turn() -> None
 
 
 def test_queues_and_an_address_that_went_from_the_file_go_in_portions() -> None:
-    force = (AddressSetting(match="#", config_delete_queues=DeletePolicy.FORCE, config_delete_addresses=DeletePolicy.FORCE),)
+    force = (
+        AddressSetting(
+            match="#", config_delete_queues=DeletePolicy.FORCE, config_delete_addresses=DeletePolicy.FORCE
+        ),
+    )
     queues = tuple(QueueTable(name=f"q{number}") for number in range(MANY))
     tables = (AddressTable(name="stays", queues=queues), AddressTable(name="goes", queues=queues))
     world = World(addresses=tables, address_settings=force)

@@ -13,9 +13,14 @@ def test_very_many_connections_are_held_to_new_rights_in_portions() -> None:
     world = World()
     clients = [world.client() for _ in range(100)]
     for client in clients:
-        client.say(("SUBSCRIBE", {"id": "1", "destination": "/topic/t"}), ("SUBSCRIBE", {"id": "2", "destination": "/topic/other"}))
+        client.say(
+            ("SUBSCRIBE", {"id": "1", "destination": "/topic/t"}),
+            ("SUBSCRIBE", {"id": "2", "destination": "/topic/other"}),
+        )
     world.until_idle()
-    world.broker.permissions = permissions_of(Configuration(memory=True, permissions=(PermissionTable(match="t", consume=("nobody",)),)))
+    world.broker.permissions = permissions_of(
+        Configuration(memory=True, permissions=(PermissionTable(match="t", consume=("nobody",)),))
+    )
     told: list[str] = []
     world.broker.turns.run(revoking(world.broker), lambda: told.append("done"))
     ended = len([client for client in clients if client.errors()])

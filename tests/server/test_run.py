@@ -31,7 +31,9 @@ asyncio.run(serve(Configuration(memory=True, listeners=(ListenerTable(url="tcp:/
 
 def test_the_compiler_of_selectors_is_loaded_when_the_broker_is_ready() -> None:
     """Neither the start nor the first SUBSCRIBE with a selector waits for it."""
-    said = subprocess.run([sys.executable, "-c", STORY], capture_output=True, text=True, timeout=60, check=False)
+    said = subprocess.run(
+        [sys.executable, "-c", STORY], capture_output=True, text=True, timeout=60, check=False
+    )
     assert said.stdout.split("\n")[:2] == ["[]", "True"], said.stderr
 
 
@@ -55,7 +57,9 @@ print(max(generation for generation, _ in looked_at), max(count for _, count in 
 def test_a_collection_looks_at_a_few_thousand_objects_at_a_time_and_at_each_a_few_times() -> None:
     """Whatever a client causes to be kept: nobody has a turn while the collector looks through it."""
     thresholds = map(str, GC_THRESHOLDS)
-    said = subprocess.run([sys.executable, "-c", LIVING, *thresholds], capture_output=True, text=True, timeout=60, check=False)
+    said = subprocess.run(
+        [sys.executable, "-c", LIVING, *thresholds], capture_output=True, text=True, timeout=60, check=False
+    )
     oldest, most, total = map(int, said.stdout.split())
     assert oldest < 2, "all that lives was looked at"
     assert most <= 8_000

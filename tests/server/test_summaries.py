@@ -32,7 +32,9 @@ LONG = "a" * 60_000
     ],
     ids=lambda frame: frame[:30].replace("\n", " "),
 )
-def test_an_error_repeats_so_much_and_no_more(tmp_path: Path, caplog: pytest.LogCaptureFixture, frame: str) -> None:
+def test_an_error_repeats_so_much_and_no_more(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, frame: str
+) -> None:
     async def story(house: House) -> None:
         guest = await house.client(version="1.1", more="login:u\npasscode:p\n")
         guest.say(frame)

@@ -103,7 +103,11 @@ def test_memory_of_clients_that_are_gone_is_back_soon(serve: Serve) -> None:
         clients = [Plain(served.port).__enter__() for _ in range(10)]
         for client in clients:
             client.send("BEGIN", {"transaction": "t"})
-            frame = b"SEND\ndestination:/queue/never\ntransaction:t\ncontent-length:3000\n\n" + b"x" * 3000 + b"\0"
+            frame = (
+                b"SEND\ndestination:/queue/never\ntransaction:t\ncontent-length:3000\n\n"
+                + b"x" * 3000
+                + b"\0"
+            )
             client.socket.sendall(frame * 1000)
             client.sync()
         assert resident(served) > idle + (20 << 20)

@@ -37,7 +37,12 @@ class Refusing(MemoryStore):
 
 
 def policies(**of: str) -> str:
-    return "".join([f'[[address-setting]]\nmatch = "{name}"\ndisk-full-policy = "{policy}"\n' for name, policy in of.items()])
+    return "".join(
+        [
+            f'[[address-setting]]\nmatch = "{name}"\ndisk-full-policy = "{policy}"\n'
+            for name, policy in of.items()
+        ]
+    )
 
 
 def client_of(world: World) -> Client:
@@ -55,7 +60,8 @@ async def answered(world: World, client: Client, receipt: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("source", "target", "answer"), [("BLOCK", "FAIL", "ERROR"), ("FAIL", "BLOCK", "RECEIPT"), ("FAIL", "FAIL", "ERROR")]
+    ("source", "target", "answer"),
+    [("BLOCK", "FAIL", "ERROR"), ("FAIL", "BLOCK", "RECEIPT"), ("FAIL", "FAIL", "ERROR")],
 )
 @pytest.mark.parametrize("in_transaction", [False, True])
 def test_the_address_where_a_message_stays_says_what_its_sender_is_told(
@@ -98,7 +104,9 @@ def test_what_is_decided_is_not_decided_anew_when_settings_change_meanwhile(tmp_
 
 @pytest.mark.parametrize("in_transaction", [False, True])
 @pytest.mark.parametrize("is_flying", [False, True])
-def test_the_receipt_of_a_duplicate_says_that_the_first_one_is_stored(tmp_path: Path, *, is_flying: bool, in_transaction: bool) -> None:
+def test_the_receipt_of_a_duplicate_says_that_the_first_one_is_stored(
+    tmp_path: Path, *, is_flying: bool, in_transaction: bool
+) -> None:
     """Its sender, whose connection was lost, sends it again while the disk works on the first one, which it refuses then."""
     store = Refusing()
 

@@ -122,7 +122,9 @@ class World:
         listener = ListenerTable(url=f"tcp://127.0.0.1:0{options}")
         self.settings = Configuration(memory=True, listeners=(listener,), **settings)
         self.loop = Loop()
-        self.broker = Broker(self.settings, MemoryStore(), cast(asyncio.AbstractEventLoop, self.loop), is_durable=False)
+        self.broker = Broker(
+            self.settings, MemoryStore(), cast(asyncio.AbstractEventLoop, self.loop), is_durable=False
+        )
         budget = self.settings.max_turn_time / 1000
         self.broker.turns = Turns(self.broker, self.settings, Clock(budget / LOOKS))
         self.broker.faults.on_stop = lambda: None
@@ -175,7 +177,8 @@ class Client(calls.Client):
         self.say(("CONNECT", {"accept-version": version, "host": "localhost", **headers}))
         self.decoder.version = self.version
         self.connection = cast(Any, self.socket._receiver)
-        while not self.connection.decoder.logged_in or self.connection.reading.is_waiting:  # many strangers wait for each other
+        while not self.connection.decoder.logged_in or self.connection.reading.is_waiting:
+            # many strangers wait for each other
             world.turn()
 
     def say(self, *frames: tuple[str, Mapping[str, str]]) -> None:  # type: ignore[override]
@@ -200,7 +203,9 @@ class Client(calls.Client):
         return [frame.body for frame in self.heard() if frame.command == "MESSAGE"]
 
 
-def loaded(world: World, count: int, options: Mapping[str, str], queue: str = "/queue/q") -> tuple[Client, list[bytes]]:
+def loaded(
+    world: World, count: int, options: Mapping[str, str], queue: str = "/queue/q"
+) -> tuple[Client, list[bytes]]:
     """A client that has so many messages of a queue, each of them a run of its own, and has not acknowledged them."""
     sender, holder = world.client(), world.client()
     subscribe = ("SUBSCRIBE", {"id": "1", "destination": queue, "consumer-window-size": "-1", **options})

@@ -24,19 +24,27 @@ KINDS = ("tcp", "tls", "websocket")
 
 def configured(folder: Path, options: str = "", top: str = "") -> Configuration:
     pem = folder / "server.pem"
-    pem.write_text("".join((ROOT / "tests/client" / name).read_text() for name in ("tls-certificate.pem", "tls-key.pem")))
+    pem.write_text(
+        "".join((ROOT / "tests/client" / name).read_text() for name in ("tls-certificate.pem", "tls-key.pem"))
+    )
     urls = [f"tcp://127.0.0.1:0?{options}", f"ssl://127.0.0.1:0?keyStorePath={pem};{options}"]
     path = folder / "stompbox.toml"
     (folder / "data").mkdir()
-    path.write_text(f'data = "{folder / "data"}"\n' + top + "".join([f'\n[[listener]]\nurl = "{url}"\n' for url in urls]))
+    path.write_text(
+        f'data = "{folder / "data"}"\n' + top + "".join([f'\n[[listener]]\nurl = "{url}"\n' for url in urls])
+    )
     return read(path).configuration
 
 
 class House:
     """One broker and its two ports."""
 
-    def __init__(self, configuration: Configuration, *, is_durable: bool = True, store: MemoryStore | None = None) -> None:
-        self.broker = Broker(configuration, store or MemoryStore(), asyncio.get_running_loop(), is_durable=is_durable)
+    def __init__(
+        self, configuration: Configuration, *, is_durable: bool = True, store: MemoryStore | None = None
+    ) -> None:
+        self.broker = Broker(
+            configuration, store or MemoryStore(), asyncio.get_running_loop(), is_durable=is_durable
+        )
         self.listeners = [table.parse() for table in configuration.listeners]
         self.servers: list[asyncio.Server] = []
         self.writers: list[asyncio.StreamWriter] = []

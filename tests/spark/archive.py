@@ -28,13 +28,26 @@ def started(spark: Any, url: str, folder: Path, form: str, rows: int) -> Any:
     """One query with its own checkpoint and group."""
     if form == "arrow":
         return pipeline(spark, url, folder, rows)
-    given = {"url": url, "destination": "/topic/soak.#", "group": f"lake-{form}", "maxRowsPerTrigger": str(rows), "numPartitions": "2"}
+    given = {
+        "url": url,
+        "destination": "/topic/soak.#",
+        "group": f"lake-{form}",
+        "maxRowsPerTrigger": str(rows),
+        "numPartitions": "2",
+    }
     source = spark.readStream.format("stomp").options(**given).load()
     if form == "stomp":
-        writer = source.drop("destination").writeStream.format("stomp").options(url=url, destination="/queue/copy")
+        writer = (
+            source.drop("destination").writeStream.format("stomp").options(url=url, destination="/queue/copy")
+        )
     else:
         writer = source.writeStream.format(form).option("path", str(folder / "table"))
-    return writer.queryName(form).option("checkpointLocation", str(folder / f"checkpoint-{form}")).trigger(availableNow=True).start()
+    return (
+        writer.queryName(form)
+        .option("checkpointLocation", str(folder / f"checkpoint-{form}"))
+        .trigger(availableNow=True)
+        .start()
+    )
 
 
 PIPELINE = """
@@ -71,10 +84,16 @@ def main() -> None:
     parser.add_argument("--master", default="")
     parser.add_argument("--quick", action="store_true")
     given = parser.parse_args()
-    settings = {**SETTINGS, **({"spark.master": given.master} if given.master else {}), **(QUICK if given.quick else {})}
+    settings = {
+        **SETTINGS,
+        **({"spark.master": given.master} if given.master else {}),
+        **(QUICK if given.quick else {}),
+    }
     spark = session.local("archive", cores=2, settings=settings, nice=0)
     spark.sparkContext.setLogLevel("ERROR")
-    queries = {form: started(spark, given.url, given.folder, form, given.rows) for form in given.forms.split(",")}
+    queries = {
+        form: started(spark, given.url, given.folder, form, given.rows) for form in given.forms.split(",")
+    }
     done = dict.fromkeys(queries, -1)
     while any(query.isActive for query in queries.values()):
         for form, query in queries.items():

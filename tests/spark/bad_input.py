@@ -46,21 +46,33 @@ class Case:
     mode: str = "append"
     broker: str = "plain"  # plain, tls, away
     in_task: bool = False
-    short: bool = False  # one of the few that say for every way through Spark what the others say with all options
+    # one of the few that say for every way through Spark what the others say with all options
+    short: bool = False
 
     def __str__(self) -> str:
         return f"{self.how}: {self.words[:60]}"
 
 
-def read(words: str, *, schema: str = "", broker: str = "plain", short: bool = False, **given: str | None) -> list[Case]:
+def read(
+    words: str, *, schema: str = "", broker: str = "plain", short: bool = False, **given: str | None
+) -> list[Case]:
     """Wrong for batch and for streams."""
     return [Case(how, words, given, schema=schema, broker=broker, short=short) for how in ("read", "stream")]
 
 
 def write(
-    words: str, rows: str = ROWS, *, broker: str = "plain", in_task: bool = False, short: bool = False, **given: str | None
+    words: str,
+    rows: str = ROWS,
+    *,
+    broker: str = "plain",
+    in_task: bool = False,
+    short: bool = False,
+    **given: str | None,
 ) -> list[Case]:
-    return [Case(how, words, given, rows=rows, broker=broker, in_task=in_task, short=short) for how in ("write", "sink")]
+    return [
+        Case(how, words, given, rows=rows, broker=broker, in_task=in_task, short=short)
+        for how in ("write", "sink")
+    ]
 
 
 _AWAY: Final = {"reconnectTimeout": "200"}
@@ -153,7 +165,12 @@ def check(case: Case, said: str) -> None:
 
 def provoke(spark: Any, case: Case, urls: Mapping[str, str]) -> str:
     """What the exception says that the user gets; empty when there was none."""
-    given: dict[str, str | None] = {"url": urls[case.broker], "destination": "/topic/open.a", **USER, **case.given}
+    given: dict[str, str | None] = {
+        "url": urls[case.broker],
+        "destination": "/topic/open.a",
+        **USER,
+        **case.given,
+    }
     if "schema_" in given:  # the option has the name of an argument of ours
         given["schema"] = given.pop("schema_")
     options = {name: value for name, value in given.items() if value is not None}
@@ -174,9 +191,16 @@ def _do(spark: Any, case: Case, options: Mapping[str, str], folder: str) -> None
         rows = (reader.schema(case.schema) if case.schema else reader).load()
         _stream(rows.writeStream.format("noop"), folder)
     elif case.how == "write":
-        spark.range(1).selectExpr(*_columns(case)).write.format("stomp").mode(case.mode).options(**options).save()
+        spark.range(1).selectExpr(*_columns(case)).write.format("stomp").mode(case.mode).options(
+            **options
+        ).save()
     else:
-        rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", "1").load().selectExpr(*_columns(case))
+        rows = (
+            spark.readStream.format("rate-micro-batch")
+            .option("rowsPerBatch", "1")
+            .load()
+            .selectExpr(*_columns(case))
+        )
         _stream(rows.writeStream.format("stomp").options(**options), folder)
 
 

@@ -28,8 +28,15 @@ def cluster(url: str) -> None:
     settings = {"spark.master": CLUSTER, "spark.task.maxFailures": "4", "spark.speculation": "true"}
     spark = session.local("cluster", settings=settings, nice=0)
     spark.sparkContext.setLogLevel("ERROR")
-    rows = spark.read.format("stomp").options(url=url, destination="/topic/f.#", numPartitions="2").load().select("body", "headers")
-    rows.mapInArrow(fails_once, rows.schema).write.format("stomp").mode("append").options(url=url, destination="/queue/copy").save()
+    rows = (
+        spark.read.format("stomp")
+        .options(url=url, destination="/topic/f.#", numPartitions="2")
+        .load()
+        .select("body", "headers")
+    )
+    rows.mapInArrow(fails_once, rows.schema).write.format("stomp").mode("append").options(
+        url=url, destination="/queue/copy"
+    ).save()
     print(spark.read.format("stomp").options(url=url, destination="/queue/copy").load().count(), flush=True)
     spark.stop()
 

@@ -24,7 +24,10 @@ def connected() -> Any:
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName("connect").remote("local[2]")
-    settings = {"spark.connect.grpc.binding.address": "127.0.0.1", "spark.sql.connect.serverStacktrace.enabled": "false"}
+    settings = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.sql.connect.serverStacktrace.enabled": "false",
+    }
     settings["spark.sql.pyspark.jvmStacktrace.enabled"] = "false"  # the default, but for tests
     for name, value in {**session.SETTINGS, **QUICK, **settings}.items():
         builder = builder.config(name, value)
@@ -36,17 +39,31 @@ def connected() -> Any:
 def copy(spark: Any, url: str) -> int:
     """Twice, as a batch and as a stream."""
     rows = spark.read.format("stomp").options(url=url, destination="/topic/f.#").load()
-    rows.select("body", "headers").write.format("stomp").mode("append").options(url=url, destination="/queue/copy").save()
+    rows.select("body", "headers").write.format("stomp").mode("append").options(
+        url=url, destination="/queue/copy"
+    ).save()
     with tempfile.TemporaryDirectory() as folder:
-        stream = spark.readStream.format("stomp").options(url=url, destination="/topic/f.#").load().select("body", "headers")
-        writer = stream.writeStream.format("stomp").options(url=url, destination="/queue/copy").option("checkpointLocation", folder)
+        stream = (
+            spark.readStream.format("stomp")
+            .options(url=url, destination="/topic/f.#")
+            .load()
+            .select("body", "headers")
+        )
+        writer = (
+            stream.writeStream.format("stomp")
+            .options(url=url, destination="/queue/copy")
+            .option("checkpointLocation", folder)
+        )
         writer.trigger(availableNow=True).start().awaitTermination()
     return int(spark.read.format("stomp").options(url=url, destination="/queue/copy").load().count())
 
 
 def main(url: str, urls: str, numbers: str) -> None:
     spark = connected()
-    found = {"rows": copy(spark, url), "said": [provoke(spark, CASES[number], json.loads(urls)) for number in json.loads(numbers)]}
+    found = {
+        "rows": copy(spark, url),
+        "said": [provoke(spark, CASES[number], json.loads(urls)) for number in json.loads(numbers)],
+    }
     print(json.dumps(found), flush=True)
     spark.stop()
 

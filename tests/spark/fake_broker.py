@@ -91,13 +91,22 @@ class FakeBroker:
         self._thread = threading.Thread(target=self._accept, daemon=True)
         self._thread.start()
 
-    def send(self, destination: str, bodies: Sequence[bytes], *, arrived: int = ARRIVED, **columns: Sequence[bytes] | str) -> None:
+    def send(
+        self,
+        destination: str,
+        bodies: Sequence[bytes],
+        *,
+        arrived: int = ARRIVED,
+        **columns: Sequence[bytes] | str,
+    ) -> None:
         """One chunk of one run. Text is a header, a sequence of bytes a hole."""
         fixed = {name: value for name, value in columns.items() if isinstance(value, str)}
         holes = {name: value for name, value in columns.items() if not isinstance(value, str)}
         shape = Shape({"destination": destination, **fixed}, holes=tuple(holes))
         with self._lock:
-            self.logs.setdefault(address_of(destination), FakeLog()).append([Run(shape, bodies, tuple(holes.values()), arrived=arrived)])
+            self.logs.setdefault(address_of(destination), FakeLog()).append(
+                [Run(shape, bodies, tuple(holes.values()), arrived=arrived)]
+            )
 
     def named(self, request: str) -> list[Frame]:
         return [frame for frame in self.requests if frame.headers["request"] == request]
@@ -143,7 +152,9 @@ class FakeBroker:
         if frame.command == "CONNECT":
             self.logins.append(frame)
             if self.refuse_login:
-                connection.sendall(encode(Frame("ERROR", {"message": self.refuse_login, "code": "login-refused"}), V12))
+                connection.sendall(
+                    encode(Frame("ERROR", {"message": self.refuse_login, "code": "login-refused"}), V12)
+                )
                 return False
             connection.sendall(encode(Frame("CONNECTED", {"version": "1.2"}), V12))
             return True
@@ -162,21 +173,43 @@ class FakeBroker:
                 headers, body = getattr(self, "_" + request.replace("-", "_"))(frame.headers, frame.body)
                 status = {"status": "ok"}
             except RequestError as refused:
-                headers, body, status = {"code": refused.code, "message": str(refused)}, b"", {"status": "error"}
+                headers, body, status = (
+                    {"code": refused.code, "message": str(refused)},
+                    b"",
+                    {"status": "error"},
+                )
         if fault == "lose":
             return False
-        known = {"subscription": "stompbox.requests", "destination": "stompbox.requests", "request-id": frame.headers["request-id"]}
-        connection.sendall(encode(Frame("MESSAGE", {**known, **status, **headers, "content-length": str(len(body))}, body), V12))
+        known = {
+            "subscription": "stompbox.requests",
+            "destination": "stompbox.requests",
+            "request-id": frame.headers["request-id"],
+        }
+        connection.sendall(
+            encode(
+                Frame("MESSAGE", {**known, **status, **headers, "content-length": str(len(body))}, body), V12
+            )
+        )
         return True
 
     def _extent(self, address: str) -> dict[str, object]:
         log = self.logs[address]
         known = {"incarnations": log.incarnations} if log.incarnations else {}
-        return {"first": log.first, "next": log.next, "messages": log.next, "bytes": sum(len(blob) for *_, blob in log.chunks), **known}
+        return {
+            "first": log.first,
+            "next": log.next,
+            "messages": log.next,
+            "bytes": sum(len(blob) for *_, blob in log.chunks),
+            **known,
+        }
 
     def _matching(self, destinations: str) -> dict[str, FakeLog]:
         patterns = [address_of(name) for name in destinations.split(",")]
-        return {address: log for address, log in self.logs.items() if any(is_match(pattern, address) for pattern in patterns)}
+        return {
+            address: log
+            for address, log in self.logs.items()
+            if any(is_match(pattern, address) for pattern in patterns)
+        }
 
     def _describe(self, headers: Mapping[str, str], body: bytes) -> tuple[dict[str, str], bytes]:
         wish = {"destinations": headers.get("destinations", ""), **json.loads(body or b"{}")}
@@ -223,20 +256,31 @@ class FakeBroker:
         shown = {}
         for name, (patterns, positions) in self.groups.items():
             if headers.get("group", name) == name:
-                addresses = {at: {"position": offset, "next": self.logs[at].next} for at, offset in positions.items() if at in self.logs}
+                addresses = {
+                    at: {"position": offset, "next": self.logs[at].next}
+                    for at, offset in positions.items()
+                    if at in self.logs
+                }
                 shown[name] = {"destinations": patterns.split(","), "addresses": addresses}
         return {}, json.dumps({"groups": shown}).encode()
 
     def _group_open(self, headers: Mapping[str, str], body: bytes) -> tuple[dict[str, str], bytes]:
         wish = json.loads(body)
         starting = headers.get("starting", "")
-        each = {address: given if isinstance(given, int) else given[0] for address, given in wish.get("starting", {}).items()}
+        each = {
+            address: given if isinstance(given, int) else given[0]
+            for address, given in wish.get("starting", {}).items()
+        }
         _, positions = self.groups.setdefault(headers["group"], (wish["destinations"], {}))
         for address, log in self._matching(wish["destinations"]).items():
             if headers.get("more") != "true" or address in each:
-                first = {"earliest": log.first, "latest": log.next}.get(starting, each.get(address, log.first))
+                first = {"earliest": log.first, "latest": log.next}.get(
+                    starting, each.get(address, log.first)
+                )
                 if starting.startswith("time:"):
-                    first = next((run.first for run in log.runs() if run.arrived >= int(starting[5:])), log.next)
+                    first = next(
+                        (run.first for run in log.runs() if run.arrived >= int(starting[5:])), log.next
+                    )
                 positions.setdefault(address, first)
         return {}, json.dumps({"positions": positions if headers.get("limit") != "0" else {}}).encode()
 

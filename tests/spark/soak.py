@@ -82,7 +82,9 @@ def plan(seed: int, kills: int, most_batches: int) -> list[Kill]:
 class Soak:
     """One broker that comes back on its port, one application that is started again."""
 
-    def __init__(self, folder: Path, say: Callable[[str], None] = print, forms: Sequence[str] = FORMS) -> None:
+    def __init__(
+        self, folder: Path, say: Callable[[str], None] = print, forms: Sequence[str] = FORMS
+    ) -> None:
         self.folder = folder
         self.forms = forms
         self.say = say
@@ -105,26 +107,37 @@ class Soak:
         """`rows` messages that carry their number, on the topics in turn, stored and held by both groups."""
         with leased(self.options("/topic/soak.#").target) as link:
             for form in self.forms:
-                open_group(link, f"lake-{form}", ",".join(f"/topic/soak.{number}" for number in range(ADDRESSES)), EARLIEST)
+                open_group(
+                    link,
+                    f"lake-{form}",
+                    ",".join(f"/topic/soak.{number}" for number in range(ADDRESSES)),
+                    EARLIEST,
+                )
         with socket.create_connection(("127.0.0.1", self.port), timeout=WITHIN) as sender:
             sender.sendall(b"CONNECT\naccept-version:1.2\nhost:x\nheart-beat:0,0\n\n\0")
             received = sender.recv(65536)
             assert received.startswith(b"CONNECTED"), received
             for first in range(0, rows, FRAMES):
-                sender.sendall(b"".join([_frame(number, rows) for number in range(first, min(first + FRAMES, rows))]))
+                sender.sendall(
+                    b"".join([_frame(number, rows) for number in range(first, min(first + FRAMES, rows))])
+                )
             while b"receipt-id:done" not in received:
                 octets = sender.recv(65536)
                 assert octets, received
                 received += octets
 
-    def run(self, kills: Sequence[Kill], *, batch: int, master: str = CLUSTER, quick: bool = False) -> Outcome:
+    def run(
+        self, kills: Sequence[Kill], *, batch: int, master: str = CLUSTER, quick: bool = False
+    ) -> Outcome:
         """Until the application has ended by itself, however often it had to be started."""
         begun, waiting = time.monotonic(), list(kills)
         arguments = ["--rows", str(batch), "--master", master, *(["--quick"] if quick else [])]
         fruitless, before = 0, dict(self.done)
         while not self._application(waiting, arguments):
             fruitless, before = 0 if self.done != before else fruitless + 1, dict(self.done)
-            assert fruitless <= FRUITLESS, f"the application fails again and again: {self.log().read_text()[-3000:]}"
+            assert fruitless <= FRUITLESS, (
+                f"the application fails again and again: {self.log().read_text()[-3000:]}"
+            )
         self.outcome.seconds = time.monotonic() - begun
         assert not waiting, f"everything was read before {waiting} came; there must be more rows"
         return self.outcome
@@ -189,24 +202,36 @@ class Soak:
             self.broker = self._start_broker()
             found = [self.broker.process.pid]
         else:
-            found = [pid for pid, command in of_session(session) if is_executor(command) == (kind == "executor")]
+            found = [
+                pid for pid, command in of_session(session) if is_executor(command) == (kind == "executor")
+            ]
             for pid in found[:1] if kind == "executor" else found:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
         assert found, f"there was no {kind} to kill"
         self.outcome.kills[kind] += 1
-        self.say(f"killed {kind} ({sum(self.outcome.kills.values())}), start {self.outcome.starts} of the application")
+        self.say(
+            f"killed {kind} ({sum(self.outcome.kills.values())}), start {self.outcome.starts} of the application"
+        )
 
     # What came out
 
     def table(self) -> Any:
         """All rows of the table: those of the files that its commits name. What a killed task left does not count."""
         folder = self.folder / "table" / "_spark_metadata"
-        logs = sorted([path for path in folder.iterdir() if path.name[0].isdigit()], key=lambda path: int(path.name.partition(".")[0]))
-        whole = [at for at, path in enumerate(logs) if path.suffix == ".compact"]  # holds all that came before
-        lines = [line for path in logs[whole[-1] if whole else 0 :] for line in path.read_text().splitlines()[1:]]
+        logs = sorted(
+            [path for path in folder.iterdir() if path.name[0].isdigit()],
+            key=lambda path: int(path.name.partition(".")[0]),
+        )
+        # holds all that came before
+        whole = [at for at, path in enumerate(logs) if path.suffix == ".compact"]
+        lines = [
+            line for path in logs[whole[-1] if whole else 0 :] for line in path.read_text().splitlines()[1:]
+        ]
         files = [unquote(urlsplit(json.loads(line)["path"]).path) for line in lines]
-        return pa.concat_tables([parquet.ParquetFile(file).read(["address", "offset", "headers", "body"]) for file in files])
+        return pa.concat_tables(
+            [parquet.ParquetFile(file).read(["address", "offset", "headers", "body"]) for file in files]
+        )
 
     def queue(self, destination: str = "/queue/copy") -> Any:
         """The same of a destination, without Spark."""
@@ -214,7 +239,9 @@ class Soak:
         with leased(given.target) as link:
             extents = describe(link, destination, create=False).extents
         ranges = [OffsetRange(address, extent.first, extent.next) for address, extent in extents.items()]
-        return pa.Table.from_batches(list(batches(given, ranges, View(("address", "offset", "headers", "body")))))
+        return pa.Table.from_batches(
+            list(batches(given, ranges, View(("address", "offset", "headers", "body"))))
+        )
 
     def check(self, rows: int) -> None:
         """Raises AssertionError that says what is missing or doubled."""
@@ -222,9 +249,13 @@ class Soak:
             numbers = numbers_of(found)
             once = np.bincount(numbers, minlength=rows)
             wrong = np.flatnonzero(once != 1)
-            assert len(once) == rows and not len(wrong), f"{name}: {len(wrong)} rows are not there once: {wrong[:10]} {once[wrong[:10]]}"
+            assert len(once) == rows and not len(wrong), (
+                f"{name}: {len(wrong)} rows are not there once: {wrong[:10]} {once[wrong[:10]]}"
+            )
             bodies = found.column("body").to_pylist()
-            assert all(body == BODY % number for body, number in zip(bodies, numbers.tolist(), strict=True)), f"{name}: a body is damaged"
+            assert all(
+                body == BODY % number for body, number in zip(bodies, numbers.tolist(), strict=True)
+            ), f"{name}: a body is damaged"
         found = self.table().select(["address", "offset"]).group_by(["address", "offset"]).aggregate([])
         assert len(found) == rows, f"table: {len(found)} places instead of {rows}"
         with leased(self.options("/topic/soak.#").target) as link:
@@ -234,19 +265,28 @@ class Soak:
     def _check_group(self, link: SparkLink, form: str, rows: int) -> None:
         extents = describe(link, "/topic/soak.#", create=False).extents
         positions = open_group(link, f"lake-{form}", "/topic/soak.#", EARLIEST)
-        assert positions == {address: extent.next for address, extent in extents.items()}, f"group lake-{form} is at {positions}"
+        assert positions == {address: extent.next for address, extent in extents.items()}, (
+            f"group lake-{form} is at {positions}"
+        )
         assert sum(positions.values()) == rows
 
 
 def _frame(number: int, rows: int) -> bytes:
     receipt = b"\nreceipt:done" if number == rows - 1 else b""
-    head = b"SEND\ndestination:/topic/soak.%d\npersistent:true\ncarrier:UA\norigin:EWR\nid:%d%b\n\n" % (number % ADDRESSES, number, receipt)
+    head = b"SEND\ndestination:/topic/soak.%d\npersistent:true\ncarrier:UA\norigin:EWR\nid:%d%b\n\n" % (
+        number % ADDRESSES,
+        number,
+        receipt,
+    )
     return b"%b%b\0" % (head, BODY % number)
 
 
 def numbers_of(found: Any) -> Any:
     """The header `id` of each row. Headers stand as their sender gave them: it is the last."""
-    keys, items = found.column("headers").combine_chunks().keys, found.column("headers").combine_chunks().items
+    keys, items = (
+        found.column("headers").combine_chunks().keys,
+        found.column("headers").combine_chunks().items,
+    )
     ids = items.filter(pa.compute.equal(keys, "id"))
     assert len(ids) == len(found), "each row has its header id"
     return ids.cast(pa.int64()).to_numpy()
@@ -274,13 +314,22 @@ def of_session(session: int) -> list[tuple[int, str]]:
         with suppress(OSError):
             state, _, _, own = path.read_text().rpartition(")")[2].split()[:4]
             if int(own) == session and state != "Z":
-                found.append((int(path.parent.name), path.with_name("cmdline").read_bytes().replace(b"\0", b" ").decode()))
+                found.append(
+                    (
+                        int(path.parent.name),
+                        path.with_name("cmdline").read_bytes().replace(b"\0", b" ").decode(),
+                    )
+                )
     return found
 
 
 def is_executor(command: str) -> bool:
     """Executors are a Java each; in local mode they are workers of the driver's Python daemon."""
-    return "CoarseGrainedExecutorBackend" in command or "pyspark.daemon" in command or "pyspark/daemon" in command
+    return (
+        "CoarseGrainedExecutorBackend" in command
+        or "pyspark.daemon" in command
+        or "pyspark/daemon" in command
+    )
 
 
 def free_port() -> int:
@@ -289,7 +338,9 @@ def free_port() -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--batch", type=int, default=50_000)
     parser.add_argument("--kills", type=int, default=12)
@@ -306,7 +357,9 @@ def main() -> None:
         finally:
             soak.close()
     kills = ", ".join(f"{count} x {kind}" for kind, count in sorted(outcome.kills.items()))
-    print(f"{given.rows} messages once in the table, once in the queue; killed {kills}; {outcome.starts} starts, {outcome.seconds:.0f} s")
+    print(
+        f"{given.rows} messages once in the table, once in the queue; killed {kills}; {outcome.starts} starts, {outcome.seconds:.0f} s"
+    )
 
 
 if __name__ == "__main__":

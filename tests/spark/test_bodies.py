@@ -59,30 +59,55 @@ CSV = [
 
 
 @pytest.mark.parametrize(("kind", "cases"), [("json", JSON), ("csv", CSV)])
-def test_a_row_has_the_values_of_its_own_body(kind: str, cases: list[tuple[bytes, tuple[object, ...]]]) -> None:
+def test_a_row_has_the_values_of_its_own_body(
+    kind: str, cases: list[tuple[bytes, tuple[object, ...]]]
+) -> None:
     assert rows(kind, [body for body, _ in cases]) == [row for _, row in cases]
     for body, row in cases:
         assert rows(kind, [body]) == [row]
 
 
-PIECES = [b'{"a":', b"1", b"}", b'{"a":1}', b'"', b",", b"\n", b"[", b"]", b'{"b":"', b"\\", b"null", b" ", b"x", b'{"a":2,"b":"y"}']
+PIECES = [
+    b'{"a":',
+    b"1",
+    b"}",
+    b'{"a":1}',
+    b'"',
+    b",",
+    b"\n",
+    b"[",
+    b"]",
+    b'{"b":"',
+    b"\\",
+    b"null",
+    b" ",
+    b"x",
+    b'{"a":2,"b":"y"}',
+]
 
 
-@given(st.lists(st.lists(st.sampled_from(PIECES), max_size=6).map(b"".join), max_size=12), st.sampled_from(["json", "csv"]))
+@given(
+    st.lists(st.lists(st.sampled_from(PIECES), max_size=6).map(b"".join), max_size=12),
+    st.sampled_from(["json", "csv"]),
+)
 def test_what_stands_beside_a_body_changes_nothing(bodies: list[bytes], kind: str) -> None:
     assert rows(kind, bodies) == [rows(kind, [body])[0] for body in bodies]
 
 
 def test_malformed_bodies_are_named_and_stand_in_a_column_of_their_own() -> None:
     fields = pa.schema([("a", pa.int32()), ("_corrupt_record", pa.string())])
-    found = decoding_of("json", fields).decode(pa.array([b'{"a":1}', b'{"a":"x"}', b"", b'{"a":', b"\xff"], pa.binary()))
+    found = decoding_of("json", fields).decode(
+        pa.array([b'{"a":1}', b'{"a":"x"}', b"", b'{"a":', b"\xff"], pa.binary())
+    )
     assert found.columns["_corrupt_record"].to_pylist() == [None, '{"a":"x"}', None, '{"a":', "\ufffd"]
     assert [row for row, _ in found.malformed] == [1, 3, 4]
     assert "'x' is no integer" in found.malformed[0][1]
 
 
 def test_the_column_of_malformed_bodies_is_text() -> None:
-    with pytest.raises(UsageError, match="'_corrupt_record' takes the text of malformed bodies and must be STRING"):
+    with pytest.raises(
+        UsageError, match="'_corrupt_record' takes the text of malformed bodies and must be STRING"
+    ):
         decoding_of("json", pa.schema([("_corrupt_record", pa.int32())]))
 
 
@@ -92,7 +117,8 @@ def test_no_bodies(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "type_"), [("json", pa.map_(pa.int32(), pa.string())), ("json", pa.duration("us")), ("csv", pa.list_(pa.string()))]
+    ("kind", "type_"),
+    [("json", pa.map_(pa.int32(), pa.string())), ("json", pa.duration("us")), ("csv", pa.list_(pa.string()))],
 )
 def test_types_that_cannot_be_read(kind: str, type_: pa.DataType) -> None:
     with pytest.raises(UsageError, match=f"'schema': column 'm' of type .* cannot be read from {kind}"):

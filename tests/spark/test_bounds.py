@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from stompbox.errors import UsageError
-from stompbox.spark.bounds import EARLIEST, LATEST, Bound, BoundKind, parse_bound, parse_time, parse_times, shown_time
+from stompbox.spark.bounds import (
+    EARLIEST,
+    LATEST,
+    Bound,
+    BoundKind,
+    parse_bound,
+    parse_time,
+    parse_times,
+    shown_time,
+)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +56,10 @@ def test_what_is_refused(text: str, words: str) -> None:
     assert "'endingOffsets'" in caught.value.message
 
 
-@pytest.mark.parametrize(("text", "milliseconds"), [("1000", 1000), ("0", 0), ("1970-01-01T00:00:01.5Z", 1500), ("1970-01-01T00:00Z", 0)])
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [("1000", 1000), ("0", 0), ("1970-01-01T00:00:01.5Z", 1500), ("1970-01-01T00:00Z", 0)],
+)
 def test_times(text: str, milliseconds: int) -> None:
     for must_match in (False, True):
         found = parse_time("startingTimestamp", text, must_match=must_match)
@@ -56,7 +68,9 @@ def test_times(text: str, milliseconds: int) -> None:
 
 
 def test_times_by_address() -> None:
-    found = parse_times("startingOffsetsByTimestamp", '{"b": "1970-01-01T00:00:02Z", "a": 1000}', must_match=True)
+    found = parse_times(
+        "startingOffsetsByTimestamp", '{"b": "1970-01-01T00:00:02Z", "a": 1000}', must_match=True
+    )
     assert found == Bound(BoundKind.TIMES, each=(("a", 1000), ("b", 2000)), must_match=True)
     assert found.latest_time == 2000
     assert parse_times("x", "{}", must_match=True).latest_time == -1

@@ -84,4 +84,6 @@ def test_executors_fetch_and_stage_themselves(make_fake: Callable[..., FakeBroke
         assert askers[name]
         assert not [command for asker in askers[name] for command in asker.values() if EXECUTOR in command]
     fetched = sum(len(answer) for answer in fake.fetched)
-    assert fetched < 3 * sum(len(blob) for *_, blob in fake.logs["f.a"].chunks), "each task fetches its own ranges, not all of them"
+    assert fetched < 3 * sum(len(blob) for *_, blob in fake.logs["f.a"].chunks), (
+        "each task fetches its own ranges, not all of them"
+    )

@@ -19,14 +19,19 @@ from stompbox.store.chunks import encode
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NAMES = st.sampled_from(["carrier", "id", "origin", "content-type", "x"])
-PLAIN = st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E, exclude_characters=":\\"), max_size=12).map(str.encode)
+PLAIN = st.text(
+    st.characters(min_codepoint=0x20, max_codepoint=0x7E, exclude_characters=":\\"), max_size=12
+).map(str.encode)
 
 
 @st.composite
 def shapes(draw: st.DrawFn) -> Shape:
     headers = draw(st.dictionaries(NAMES, st.text(max_size=8), max_size=4))
     holes = draw(st.lists(NAMES.filter(lambda name: name not in headers), unique=True, max_size=2))
-    return Shape({"destination": draw(st.sampled_from(["/topic/a", "/queue/a", "/topic/ä"])), **headers}, holes=tuple(holes))
+    return Shape(
+        {"destination": draw(st.sampled_from(["/topic/a", "/queue/a", "/topic/ä"])), **headers},
+        holes=tuple(holes),
+    )
 
 
 @st.composite
@@ -56,7 +61,9 @@ def expected(chunks: list[list[Run]], address: str) -> list[dict[str, Any]]:
             "offset": run.first + index,
             "timestamp": EPOCH + timedelta(milliseconds=run.arrived),
             "destination": run.shape.destination,
-            "headers": sorted((name, value) for name, value in run.headers(index).items() if name != "destination"),
+            "headers": sorted(
+                (name, value) for name, value in run.headers(index).items() if name != "destination"
+            ),
             "body": run.bodies[index],
         }
         for runs in chunks
@@ -73,7 +80,9 @@ def seen(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     return rows
 
 
-def decode(chunks: list[list[Run]], wanted: OffsetRange, names: tuple[str, ...] = tuple(COLUMNS)) -> pa.RecordBatch:
+def decode(
+    chunks: list[list[Run]], wanted: OffsetRange, names: tuple[str, ...] = tuple(COLUMNS)
+) -> pa.RecordBatch:
     runs = joined([encode(chunk, chunk[0].first) for chunk in chunks])
     batch = batch_of(runs, rows_of(runs, wanted), wanted.address, names)
     batch.validate(full=True)
@@ -108,7 +117,12 @@ def test_blobs_may_be_views(chunks: list[list[Run]]) -> None:
 
 def test_many_rows_of_one_shape() -> None:
     count = REPEATED_ROWS + 10
-    run = Run(Shape({"destination": "/topic/a", "k": "v"}, holes=("n",)), [b"x"] * count, ([b"%d" % i for i in range(count)],), first=0)
+    run = Run(
+        Shape({"destination": "/topic/a", "k": "v"}, holes=("n",)),
+        [b"x"] * count,
+        ([b"%d" % i for i in range(count)],),
+        first=0,
+    )
     headers = decode([[run]], OffsetRange("a", 0, count), ("headers",)).column("headers")
     assert headers[0].as_py() == [("k", "v"), ("n", "0")]
     assert headers[count - 1].as_py() == [("k", "v"), ("n", str(count - 1))]
@@ -134,7 +148,10 @@ def test_a_flipped_bit_is_found() -> None:
         joined([blob])
 
 
-@pytest.mark.parametrize(("rows", "pieces"), [(0, []), (1, [1]), (10_000, [10_000]), (14_999, [14_999]), (25_000, [12_500, 12_500])])
+@pytest.mark.parametrize(
+    ("rows", "pieces"),
+    [(0, []), (1, [1]), (10_000, [10_000]), (14_999, [14_999]), (25_000, [12_500, 12_500])],
+)
 def test_pieces(rows: int, pieces: list[int]) -> None:
     batch = pa.RecordBatch.from_arrays([pa.array(range(rows), pa.int64())], ["offset"])
     assert [len(piece) for piece in sliced(batch)] == pieces

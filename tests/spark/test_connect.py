@@ -22,7 +22,8 @@ from tests.spark.bad_input import CASES, WITHIN, check
 from tests.spark.fake_broker import FakeBroker
 from tests.spark.soak import of_session
 
-SHORT = {(case.how, case.in_task): number for number, case in enumerate(CASES) if case.short}  # one of each kind
+# one of each kind
+SHORT = {(case.how, case.in_task): number for number, case in enumerate(CASES) if case.short}
 NUMBERS = list(range(len(CASES))) if "SOAK" in os.environ else list(SHORT.values())
 
 
@@ -49,7 +50,9 @@ def spoken(urls: Mapping[str, str]) -> Iterator[Spoken]:
 
 def run(*arguments: str) -> dict[str, Any]:
     command = [sys.executable, "-m", "tests.spark.connect", *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT, start_new_session=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT, start_new_session=True
+    ) as process:
         try:
             printed, errors = process.communicate(timeout=WITHIN * (len(NUMBERS) + 3))
         finally:

@@ -32,7 +32,10 @@ BAD = [
     ("a INT b INT", "position 7: found 'b'; expected a comma or the end"),
     ("a: INT", "position 2, field 'a': found ':'; between a column and its type stands a blank: a STRING"),
     ("`a b`: INT", "between a column and its type stands a blank: `a b` STRING"),
-    ("a-b INT", "position 2: found '-'; after the name 'a' a type is expected; a name with such characters stands in backquotes"),
+    (
+        "a-b INT",
+        "position 2: found '-'; after the name 'a' a type is expected; a name with such characters stands in backquotes",
+    ),
     ("ä INT", "stands in backquotes: `ä`"),
     ("1 INT", "position 1: found '1'; expected the name of a column"),
     ("v VARIANT", "position 3, field 'v': found 'VARIANT'; expected a type"),
@@ -40,7 +43,10 @@ BAD = [
     ("v VARCHAR(0)", "found 'VARCHAR'; expected a type"),
     ("i INT(3)", "position 6, field 'i': found '('; INT has no parts; write INT alone"),
     ("i INT<INT>", "INT has no parts"),
-    ("d DECIMAL(99,2)", "position 11, field 'd': found '99'; the precision of DECIMAL is a number from 1 to 38"),
+    (
+        "d DECIMAL(99,2)",
+        "position 11, field 'd': found '99'; the precision of DECIMAL is a number from 1 to 38",
+    ),
     ("d DECIMAL(0)", "the precision of DECIMAL is a number from 1 to 38"),
     ("d DECIMAL(5,6)", "position 13, field 'd': found '6'; the scale of DECIMAL is a number from 0 to 5"),
     ("d DECIMAL(5,-1)", "found '-'; expected a number; the scale of DECIMAL is a number from 0 to 5"),
@@ -50,7 +56,10 @@ BAD = [
     ("l ARRAY", "expected < after ARRAY; write ARRAY<type>"),
     ("l ARRAY<INT", "position 12, field 'l': found its end; expected > at the end of ARRAY<type>"),
     ("l ARRAY<>", "position 9, field 'l': found '>'; expected a type"),
-    ("m MAP<INT>", "position 10, field 'm': found '>'; expected a comma and the type of the values; write MAP<key type, value type>"),
+    (
+        "m MAP<INT>",
+        "position 10, field 'm': found '>'; expected a comma and the type of the values; write MAP<key type, value type>",
+    ),
     ("m MAP<INT,INT,INT>", "expected > at the end of MAP<key type, value type>"),
     ("s STRUCT<a INT", "expected > at the end of STRUCT<name: type, ...>"),
     ("s STRUCT<a>", "position 11, field 's.a': found '>'; expected a type"),
@@ -97,16 +106,22 @@ def test_a_fault_has_its_field_its_place_and_what_is_allowed(schema: str, words:
 
 
 @pytest.mark.parametrize(
-    ("schema", "name"), [("offset INT", "offset"), ("a INT, A STRING", "A"), ("`body` INT", "body"), ("date DATE", "date")]
+    ("schema", "name"),
+    [("offset INT", "offset"), ("a INT, A STRING", "A"), ("`body` INT", "body"), ("date DATE", "date")],
 )
 def test_a_name_that_is_there_already(schema: str, name: str) -> None:
     with pytest.raises(UsageError, match=f"the column '{name}', which is there already"):
         check_columns(schema, "date")
 
 
-@pytest.mark.parametrize("kind", ["struct<v:variant>", "array<interval>", "map<string,struct<t:time(6)>>", "void"])
+@pytest.mark.parametrize(
+    "kind", ["struct<v:variant>", "array<interval>", "map<string,struct<t:time(6)>>", "void"]
+)
 def test_types_that_no_body_holds(kind: str) -> None:
-    with pytest.raises(UsageError, match=r"column 'c' of type .* cannot be read from json: (variant|interval|time|void) is none"):
+    with pytest.raises(
+        UsageError,
+        match=r"column 'c' of type .* cannot be read from json: (variant|interval|time|void) is none",
+    ):
         refuse_types("c", kind, "json")
 
 
@@ -138,7 +153,10 @@ def made(random_: random.Random, depth: int = 3) -> str:
         return f"ARRAY<{made(random_, depth - 1)}>"
     if kind == "map":
         return f"MAP<{made(random_, depth - 1)},{made(random_, depth - 1)}>"
-    fields = [f"{name}{random_.choice([' ', ': '])}{made(random_, depth - 1)}" for name in random_.choices("abc", k=random_.randint(0, 3))]
+    fields = [
+        f"{name}{random_.choice([' ', ': '])}{made(random_, depth - 1)}"
+        for name in random_.choices("abc", k=random_.randint(0, 3))
+    ]
     return f"STRUCT<{', '.join(fields)}>"
 
 
@@ -147,11 +165,17 @@ def broken(random_: random.Random, schema: str) -> str:
     for _ in range(random_.randint(0, 3)):
         at = random_.randint(0, len(schema))
         piece = random_.choice(PIECES)
-        schema = schema[:at] + f" {piece} " + schema[at:] if random_.random() < 0.6 else schema[:at] + schema[at + random_.randint(1, 4) :]
+        schema = (
+            schema[:at] + f" {piece} " + schema[at:]
+            if random_.random() < 0.6
+            else schema[:at] + schema[at + random_.randint(1, 4) :]
+        )
     return schema
 
 
-def test_spark_takes_what_is_taken_here_and_what_is_refused_is_refused_there_or_held_by_no_body(spark: SparkSession) -> None:
+def test_spark_takes_what_is_taken_here_and_what_is_refused_is_refused_there_or_held_by_no_body(
+    spark: SparkSession,
+) -> None:
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -159,7 +183,12 @@ def test_spark_takes_what_is_taken_here_and_what_is_refused_is_refused_there_or_
     made_ones = [f"a {made(random_)}, `b` {made(random_)}" for _ in range(150)]
     parse = spark._jvm.org.apache.spark.sql.types.StructType.fromDDL  # type: ignore[union-attr]
     taken = 0
-    for schema in [*GOOD, *[schema for schema, _ in BAD if len(schema) < 1000], *made_ones, *[broken(random_, one) for one in made_ones]]:
+    for schema in [
+        *GOOD,
+        *[schema for schema, _ in BAD if len(schema) < 1000],
+        *made_ones,
+        *[broken(random_, one) for one in made_ones],
+    ]:
         try:
             check_columns(schema)
             said = ""

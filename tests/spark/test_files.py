@@ -22,7 +22,9 @@ SCHEMA = pa.schema([("offset", pa.int64()), ("body", pa.binary())])
 
 
 def batch(*offsets: int, size: int = 1) -> Any:
-    return pa.record_batch([pa.array(offsets, pa.int64()), pa.array([b"x" * size for _ in offsets], pa.binary())], schema=SCHEMA)
+    return pa.record_batch(
+        [pa.array(offsets, pa.int64()), pa.array([b"x" * size for _ in offsets], pa.binary())], schema=SCHEMA
+    )
 
 
 def offsets(path: str) -> list[int]:
@@ -41,7 +43,9 @@ def test_each_partition_is_a_file_with_its_rows_in_order(tmp_path: Path) -> None
     assert all(Path(each.path).parent == tmp_path / each.partition for each in written.written)
 
 
-def test_what_is_held_is_bounded_in_bytes_over_all_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_held_is_bounded_in_bytes_over_all_partitions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(files, "GROUP_BYTES", 100_000)
     most = 0
     with Files(tmp_path, SCHEMA) as written:
@@ -62,7 +66,13 @@ def test_a_group_has_no_more_rows_than_it_may(tmp_path: Path, monkeypatch: pytes
     [file] = written.written
     metadata = parquet.read_metadata(file.path)
     assert (file.partition, file.rows, offsets(file.path)) == ("", 32, list(range(32)))
-    assert [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)] == [10, 2, 10, 2, 8]
+    assert [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)] == [
+        10,
+        2,
+        10,
+        2,
+        8,
+    ]
 
 
 def test_few_files_are_open_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,23 +94,49 @@ def test_a_fault_leaves_no_file_that_is_told(tmp_path: Path) -> None:
 
 def test_nothing_of_arrow_is_in_a_file(tmp_path: Path) -> None:
     """Types as Spark writes them, no schema of Arrow beside, and no bodies among the statistics, where a footer would hold them again."""
-    schema = schema_of(("address", "timestamp", "headers", "body")).append(pa.field("price", pa.decimal128(9, 2)))
-    row = {"address": "a", "timestamp": 5, "headers": [("k", None)], "body": b"secret", "price": Decimal("1.50")}
+    schema = schema_of(("address", "timestamp", "headers", "body")).append(
+        pa.field("price", pa.decimal128(9, 2))
+    )
+    row = {
+        "address": "a",
+        "timestamp": 5,
+        "headers": [("k", None)],
+        "body": b"secret",
+        "price": Decimal("1.50"),
+    }
     with Files(tmp_path, schema) as written:
         written.add(pa.RecordBatch.from_pylist([row], schema=schema))
     file = parquet.ParquetFile(written.written[0].path)
     assert file.metadata.metadata is None
     kinds = {column.path: (column.physical_type, str(column.logical_type)) for column in file.schema}
-    assert kinds["timestamp"][0] == "INT64" and "isAdjustedToUTC=true, timeUnit=microseconds" in kinds["timestamp"][1]
+    assert (
+        kinds["timestamp"][0] == "INT64"
+        and "isAdjustedToUTC=true, timeUnit=microseconds" in kinds["timestamp"][1]
+    )
     assert kinds["price"][0] == "INT32"
-    assert set(kinds) == {"address", "timestamp", "headers.key_value.key", "headers.key_value.value", "body", "price"}
+    assert set(kinds) == {
+        "address",
+        "timestamp",
+        "headers.key_value.key",
+        "headers.key_value.value",
+        "body",
+        "price",
+    }
     group = file.metadata.row_group(0)
-    stated = {group.column(number).path_in_schema: group.column(number).is_stats_set for number in range(group.num_columns)}
+    stated = {
+        group.column(number).path_in_schema: group.column(number).is_stats_set
+        for number in range(group.num_columns)
+    }
     assert stated["timestamp"] and not stated["body"]
-    assert b"secret" not in Path(written.written[0].path).read_bytes()[file.metadata.row_group(0).total_byte_size + 4 :]
+    assert (
+        b"secret"
+        not in Path(written.written[0].path).read_bytes()[file.metadata.row_group(0).total_byte_size + 4 :]
+    )
 
 
-@pytest.mark.parametrize(("named", "found"), [("zstd", "ZSTD"), ("NONE", "UNCOMPRESSED"), ("lz4_raw", "LZ4"), ("gzip", "GZIP")])
+@pytest.mark.parametrize(
+    ("named", "found"), [("zstd", "ZSTD"), ("NONE", "UNCOMPRESSED"), ("lz4_raw", "LZ4"), ("gzip", "GZIP")]
+)
 def test_sparks_codec_is_taken(named: str, found: str, tmp_path: Path) -> None:
     with Files(tmp_path, SCHEMA, codec_of(named)) as written:
         written.add(batch(1))

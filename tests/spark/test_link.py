@@ -63,7 +63,8 @@ def test_a_lost_connection_is_made_anew(fake: FakeBroker, fault: str) -> None:
     describe(link)
     fake.faults["describe"] = [fault, fault, fault]
     assert describe(link)
-    assert pauses == [FIRST_PAUSE, 2 * FIRST_PAUSE]  # at once after the open connection was lost, then with growing pauses
+    # at once after the open connection was lost, then with growing pauses
+    assert pauses == [FIRST_PAUSE, 2 * FIRST_PAUSE]
     assert len(fake.logins) == 4
     link.close()
 
@@ -83,7 +84,8 @@ def test_a_broker_that_stays_away() -> None:
         port = free.getsockname()[1]
     link = SparkLink(target_of(Given({"url": f"stomp://127.0.0.1:{port}", "reconnectTimeout": "0"})))
     with pytest.raises(
-        ConnectionLost, match=rf"no broker at stomp://127.0.0.1:{port} for 0 s \(option reconnectTimeout\): Connection refused$"
+        ConnectionLost,
+        match=rf"no broker at stomp://127.0.0.1:{port} for 0 s \(option reconnectTimeout\): Connection refused$",
     ) as caught:
         describe(link)
     assert caught.value.code == "broker-away"
@@ -92,7 +94,15 @@ def test_a_broker_that_stays_away() -> None:
 def test_a_broker_that_does_not_answer() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         link = SparkLink(
-            target_of(Given({"url": f"stomp://127.0.0.1:{silent.getsockname()[1]}", "requestTimeout": "50", "reconnectTimeout": "0"}))
+            target_of(
+                Given(
+                    {
+                        "url": f"stomp://127.0.0.1:{silent.getsockname()[1]}",
+                        "requestTimeout": "50",
+                        "reconnectTimeout": "0",
+                    }
+                )
+            )
         )
         with pytest.raises(ConnectionLost, match="timed out"):
             describe(link)
@@ -151,7 +161,9 @@ def answering(octets: bytes) -> int:
 
 
 def test_frames_that_are_no_answer_are_passed_over() -> None:
-    port = answering(b"\n\nRECEIPT\nreceipt-id:9\n\n\0MESSAGE\nrequest-id:other\n\nx\0\nMESSAGE\nrequest-id:1\nstatus:ok\n\nyes\0")
+    port = answering(
+        b"\n\nRECEIPT\nreceipt-id:9\n\n\0MESSAGE\nrequest-id:other\n\nx\0\nMESSAGE\nrequest-id:1\nstatus:ok\n\nyes\0"
+    )
     link = SparkLink(target_of(Given({"url": f"stomp://127.0.0.1:{port}"})))
     assert describe(link) == b"yes"
     link.close()

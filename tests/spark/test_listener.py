@@ -30,10 +30,14 @@ RUN = uuid.uuid4()
 
 
 def source(start: str | None, end: str, latest: str, rows: int, description: str = PYTHON) -> Any:
-    return SimpleNamespace(description=description, startOffset=start, endOffset=end, latestOffset=latest, numInputRows=rows)
+    return SimpleNamespace(
+        description=description, startOffset=start, endOffset=end, latestOffset=latest, numInputRows=rows
+    )
 
 
-def progress(*sources: Any, run: uuid.UUID = RUN, name: str | None = "mine", batch: int = 3, **observed: int) -> Any:
+def progress(
+    *sources: Any, run: uuid.UUID = RUN, name: str | None = "mine", batch: int = 3, **observed: int
+) -> Any:
     found = StreamingQueryProgress(
         id=uuid.UUID(int=1), runId=run, name=name, timestamp="", batchId=batch, batchDuration=500,
         durationMs={"triggerExecution": 500}, eventTime={}, stateOperators=[], sources=list(sources), sink=None,
@@ -56,12 +60,17 @@ def test_what_spark_says_of_a_micro_batch() -> None:
     listener, [found] = heard(progress(ours, rows=28, bytes=280, malformed=2))
     assert found == QueryProgress("mine", 3, 28, 0.5, {"a": 60, "c": 7}, 2, 280, 2)
     assert (found.lag, found.rate) == (67, 56.0)
-    assert str(found) == "query 'mine', batch 3: 28 rows in 0.5 s, lag 67, 2 offsets without a row, 280 bytes, 2 malformed"
+    assert (
+        str(found)
+        == "query 'mine', batch 3: 28 rows in 0.5 s, lag 67, 2 offsets without a row, 280 bytes, 2 malformed"
+    )
     assert listener.latest == {"mine": found}
 
 
 def test_offsets_that_name_their_log() -> None:
-    ours = source('{"a": [10, "x"]}', '{"a": [40, "x"], "b": [3, "y", 1]}', '{"a": [41, "x"], "b": [3, "y"]}', 32)
+    ours = source(
+        '{"a": [10, "x"]}', '{"a": [40, "x"], "b": [3, "y", 1]}', '{"a": [41, "x"], "b": [3, "y"]}', 32
+    )
     _, [found] = heard(progress(ours))
     assert (dict(found.lags), found.skipped, found.size, found.malformed) == ({"a": 1}, 0, -1, -1)
 
@@ -98,13 +107,23 @@ def test_what_the_broker_is_told() -> None:
     clock.now = 101.5
     told = {said["step"]: said for said in listener._told()}
     assert set(told) == {"mine", str(uuid.UUID(int=1))}
-    expected = {"kind": "query", "state": "running", "rows": 10, "rate": 10.0, "lag": 4, "batch": 4, "batch_ago": 1500}
+    expected = {
+        "kind": "query",
+        "state": "running",
+        "rows": 10,
+        "rate": 10.0,
+        "lag": 4,
+        "batch": 4,
+        "batch_ago": 1500,
+    }
     assert {name: told["mine"][name] for name in expected} == expected
     listener.onQueryIdle(SimpleNamespace(runId=RUN))
     assert (listener._told()[0]["state"], listener._told()[0]["rate"]) == ("waiting", 0.0)
     listener.onQueryTerminated(SimpleNamespace(runId=RUN, exception=None))
     assert listener._told()[0]["state"] == "done"
-    listener.onQueryTerminated(SimpleNamespace(runId=uuid.uuid4(), exception="of a query that reads nothing of ours"))
+    listener.onQueryTerminated(
+        SimpleNamespace(runId=uuid.uuid4(), exception="of a query that reads nothing of ours")
+    )
     assert len(listener._told()) == 2
 
 
@@ -112,7 +131,9 @@ def test_queries_that_have_ended_are_not_told_of_for_ever() -> None:
     listener = ProgressListener()
     for number in range(MOST_OVER + 5):
         run = uuid.uuid4()
-        listener.onQueryProgress(progress(source('{"a": 0}', '{"a": 5}', '{"a": 9}', 5), run=run, name=f"q{number}"))
+        listener.onQueryProgress(
+            progress(source('{"a": 0}', '{"a": 5}', '{"a": 9}', 5), run=run, name=f"q{number}")
+        )
         listener.onQueryTerminated(SimpleNamespace(runId=run, exception=None))
     assert len(listener._told()) == MOST_OVER
 
@@ -143,7 +164,12 @@ def test_a_query_of_ones_own_stands_in_the_console(spark: Any, serve: Serve, tmp
     listener = ProgressListener(url, pipeline="shop", report=reported.append)
     spark.streams.addListener(listener)
     try:
-        options = {"url": url, "destination": "/queue/orders", "schema": "n INT, _corrupt_record STRING", "maxRowsPerTrigger": "12"}
+        options = {
+            "url": url,
+            "destination": "/queue/orders",
+            "schema": "n INT, _corrupt_record STRING",
+            "maxRowsPerTrigger": "12",
+        }
         rows = observed(spark.readStream.format("stomp").options(**options).load())
         writer = rows.writeStream.format("noop").queryName("nightly").trigger(availableNow=True)
         query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
@@ -152,9 +178,20 @@ def test_a_query_of_ones_own_stands_in_the_console(spark: Any, serve: Serve, tmp
     finally:
         spark.streams.removeListener(listener)
         listener.close()
-    assert (shown["pipeline"], shown["step"], shown["kind"], shown["rows"], shown["lag_messages"]) == ("shop", "nightly", "query", 20, 0)
-    assert [(found.batch, found.rows, found.lag, found.malformed) for found in reported] == [(0, 12, 8, 3), (1, 8, 0, 1)]
-    assert sum(found.size for found in reported) == sum(len(b'{"n": %d}' % n) if n % 5 else 1 for n in range(20))
+    assert (shown["pipeline"], shown["step"], shown["kind"], shown["rows"], shown["lag_messages"]) == (
+        "shop",
+        "nightly",
+        "query",
+        20,
+        0,
+    )
+    assert [(found.batch, found.rows, found.lag, found.malformed) for found in reported] == [
+        (0, 12, 8, 3),
+        (1, 8, 0, 1),
+    ]
+    assert sum(found.size for found in reported) == sum(
+        len(b'{"n": %d}' % n) if n % 5 else 1 for n in range(20)
+    )
     assert listener.latest["nightly"] == reported[-1]
 
 
@@ -167,8 +204,20 @@ def test_a_query_that_fails_says_why(spark: Any, serve: Serve, tmp_path: Path) -
     listener = ProgressListener(url)
     spark.streams.addListener(listener)
     try:
-        options = {"url": url, "destination": "/queue/orders", "schema": "n INT", "mode": "FAILFAST", "maxRowsPerTrigger": "2"}
-        writer = spark.readStream.format("stomp").options(**options).load().writeStream.format("noop").trigger(availableNow=True)
+        options = {
+            "url": url,
+            "destination": "/queue/orders",
+            "schema": "n INT",
+            "mode": "FAILFAST",
+            "maxRowsPerTrigger": "2",
+        }
+        writer = (
+            spark.readStream.format("stomp")
+            .options(**options)
+            .load()
+            .writeStream.format("noop")
+            .trigger(availableNow=True)
+        )
         query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).queryName("strict").start()
         with pytest.raises(StreamingQueryException, match="a body is malformed"):
             query.awaitTermination(WITHIN)
@@ -177,7 +226,9 @@ def test_a_query_that_fails_says_why(spark: Any, serve: Serve, tmp_path: Path) -
         spark.streams.removeListener(listener)
         listener.close()
     assert (shown["pipeline"], shown["step"], shown["rows"]) == ("spark", "strict", 2)
-    assert shown["reason"].startswith("option 'mode' is FAILFAST, and a body is malformed: the first at offset 2 of 'orders'")
+    assert shown["reason"].startswith(
+        "option 'mode' is FAILFAST, and a body is malformed: the first at offset 2 of 'orders'"
+    )
 
 
 def told_of(admin: str, state: str) -> dict[str, Any]:

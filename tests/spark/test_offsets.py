@@ -10,11 +10,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stompbox.incarnations import Incarnations
-from stompbox.spark.offsets import Extent, Offset, OffsetRange, advance, available, between, dealt, losses, place, starts
+from stompbox.spark.offsets import (
+    Extent,
+    Offset,
+    OffsetRange,
+    advance,
+    available,
+    between,
+    dealt,
+    losses,
+    place,
+    starts,
+)
 
 ADDRESSES = st.sampled_from(["a", "b", "c", "d.e"])
 OFFSETS = st.dictionaries(ADDRESSES, st.integers(0, 1000))
-EXTENTS = st.dictionaries(ADDRESSES, st.tuples(st.integers(0, 500), st.integers(0, 500)).map(lambda two: Extent(two[0], two[0] + two[1])))
+EXTENTS = st.dictionaries(
+    ADDRESSES,
+    st.tuples(st.integers(0, 500), st.integers(0, 500)).map(lambda two: Extent(two[0], two[0] + two[1])),
+)
 
 
 def test_everything_without_limit() -> None:
@@ -77,7 +91,12 @@ def test_what_a_new_address_began_with_is_no_loss() -> None:
 @pytest.mark.parametrize(
     ("start", "extents", "words", "count"),
     [
-        ({"a": 5}, {}, "is gone from the broker, or from the destinations; the checkpoint is at offset 5", -1),
+        (
+            {"a": 5},
+            {},
+            "is gone from the broker, or from the destinations; the checkpoint is at offset 5",
+            -1,
+        ),
         ({"a": 5}, {"a": Extent(0, 3)}, "ends at offset 3, before the checkpoint's 5", -1),
         ({"a": 5}, {"a": Extent(9, 12)}, "offsets 5 to 8 of 'a' were deleted", 4),
     ],
@@ -93,7 +112,9 @@ def test_no_losses() -> None:
 
 
 @given(OFFSETS, EXTENTS, st.integers(0, 300))
-def test_batches_follow_one_another_to_the_end(start: dict[str, int], extents: dict[str, Extent], limit: int) -> None:
+def test_batches_follow_one_another_to_the_end(
+    start: dict[str, int], extents: dict[str, Extent], limit: int
+) -> None:
     seen: dict[str, list[OffsetRange]] = {}
     offsets = start
     for _ in range(5000):
@@ -104,7 +125,9 @@ def test_batches_follow_one_another_to_the_end(start: dict[str, int], extents: d
         if not ranges and not marked:
             break
         assert bool(ranges) is bool(available(offsets, extents))
-        assert not limit or sum(map(len, ranges)) <= limit + sum(max(0, extents[part.address].first - part.start) for part in ranges)
+        assert not limit or sum(map(len, ranges)) <= limit + sum(
+            max(0, extents[part.address].first - part.start) for part in ranges
+        )
         for part in ranges:
             seen.setdefault(part.address, []).append(part)
         offsets = json.loads(json.dumps(end))
@@ -116,11 +139,16 @@ def test_batches_follow_one_another_to_the_end(start: dict[str, int], extents: d
         if parts:
             assert parts[-1].stop == extent.next
         if address not in start:
-            assert [part.start for part in parts[:1]] == ([extent.first] if extent.next > extent.first else [])
+            assert [part.start for part in parts[:1]] == (
+                [extent.first] if extent.next > extent.first else []
+            )
 
 
 RANGES = st.lists(
-    st.tuples(ADDRESSES, st.integers(0, 100), st.integers(1, 200)).map(lambda r: OffsetRange(r[0], r[1], r[1] + r[2])), max_size=6
+    st.tuples(ADDRESSES, st.integers(0, 100), st.integers(1, 200)).map(
+        lambda r: OffsetRange(r[0], r[1], r[1] + r[2])
+    ),
+    max_size=6,
 )
 
 
@@ -128,7 +156,12 @@ RANGES = st.lists(
 def test_shares_are_equal_and_whole(ranges: list[OffsetRange], partitions: int, least: int) -> None:
     shares = dealt(ranges, partitions, least)
     assert len(shares) <= partitions
-    flat = [(part.address, offset) for share in shares for part in share for offset in range(part.start, part.stop)]
+    flat = [
+        (part.address, offset)
+        for share in shares
+        for part in share
+        for offset in range(part.start, part.stop)
+    ]
     assert flat == [(part.address, offset) for part in ranges for offset in range(part.start, part.stop)]
     sizes = [sum(map(len, share)) for share in shares]
     assert len(set(sizes[:-1])) <= 1
@@ -152,7 +185,9 @@ def test_few_rows_are_one_task() -> None:
         (10, 4, 1, 1, [1] * 10),
     ],
 )
-def test_more_shares_than_one_would_make(rows: int, most: int, at_least: int, records: int, sizes: list[int]) -> None:
+def test_more_shares_than_one_would_make(
+    rows: int, most: int, at_least: int, records: int, sizes: list[int]
+) -> None:
     ranges = [OffsetRange("a", 0, rows // 2), OffsetRange("b", 7, 7 + rows - rows // 2)]
     shares = dealt(ranges, most, at_least=at_least, max_records=records)
     assert [sum(map(len, share)) for share in shares] == sizes
@@ -169,7 +204,12 @@ RESTORED = log(0, 300, ONE, ("two", 100))
 @pytest.mark.parametrize(
     ("start", "extent", "words", "begin"),
     [
-        ([1000, "one"], log(0, 5000, ("other", 0)), ("another one", "offset 1000", "incarnation one", "other", "0 to 5000"), 0),
+        (
+            [1000, "one"],
+            log(0, 5000, ("other", 0)),
+            ("another one", "offset 1000", "incarnation one", "other", "0 to 5000"),
+            0,
+        ),
         ([1000, "one"], log(40, 50, ("other", 0)), ("another one", "40 to 50"), 40),
         ([150, "one"], RESTORED, ("restored as of offset 100", "offset 150", "incarnation one"), 100),
         ([150, "x"], RESTORED, ("another one",), 0),
@@ -216,12 +256,17 @@ def test_a_first_batch_keeps_where_it_began() -> None:
     assert advance(end, {"a": there}) == end, "no batch without a message"
     following = advance(end, {"a": log(600, 1200, ONE)})
     assert between(end, following) == [OffsetRange("a", 1000, 1200, "one")]
-    assert between(following, advance(following, {"a": log(0, 1300, ONE)})) == [OffsetRange("a", 1200, 1300, "one")]
+    assert between(following, advance(following, {"a": log(0, 1300, ONE)})) == [
+        OffsetRange("a", 1200, 1300, "one")
+    ]
 
 
 def test_an_older_checkpoint_learns_which_log_it_reads() -> None:
     there = log(0, 300, ONE, ("two", 100))
-    assert advance({"a": 80, "b": 0}, {"a": log(0, 80, ONE), "b": there}) == {"a": [80, "one"], "b": [300, "two"]}
+    assert advance({"a": 80, "b": 0}, {"a": log(0, 80, ONE), "b": there}) == {
+        "a": [80, "one"],
+        "b": [300, "two"],
+    }
 
 
 def test_an_address_that_is_gone_has_taken_nothing_along_that_was_read() -> None:

@@ -25,19 +25,33 @@ def sink(*, streaming: bool = False, **given: str) -> SinkOptions:
 
 def test_defaults_of_a_read() -> None:
     found = source()
-    assert (found.target.host, found.target.port, found.target.tls, found.target.virtual_host) == ("broker", 1234, None, "broker")
-    assert (found.starting.kind, found.ending.kind, found.fail_on_data_loss) == (BoundKind.EARLIEST, BoundKind.LATEST, True)
+    assert (found.target.host, found.target.port, found.target.tls, found.target.virtual_host) == (
+        "broker",
+        1234,
+        None,
+        "broker",
+    )
+    assert (found.starting.kind, found.ending.kind, found.fail_on_data_loss) == (
+        BoundKind.EARLIEST,
+        BoundKind.LATEST,
+        True,
+    )
     assert (found.max_rows, found.max_bytes, found.usual_bytes) == (1_000_000, 0, 256 << 20)
     assert 1 <= found.partitions <= 4
 
 
 def test_names_are_read_in_any_case() -> None:
-    found = source_options(Given({"URL": "stomp://b", "Destination": "/queue/x", "MAXROWSPERTRIGGER": "7"}), streaming=True)
+    found = source_options(
+        Given({"URL": "stomp://b", "Destination": "/queue/x", "MAXROWSPERTRIGGER": "7"}), streaming=True
+    )
     assert (found.destination, found.max_rows, found.target.port) == ("/queue/x", 7, 61613)
     assert found.usual_bytes == 0, "who says one limit has no other"
 
 
-@pytest.mark.parametrize("name", ["queryName", "checkpointLocation", "path", "spark.sql.shuffle.partitions", "__internal", "outputMode"])
+@pytest.mark.parametrize(
+    "name",
+    ["queryName", "checkpointLocation", "path", "spark.sql.shuffle.partitions", "__internal", "outputMode"],
+)
 def test_sparks_own_options_are_let_through(name: str) -> None:
     assert source(**{name: "x"}).destination == "/topic/a"
 
@@ -63,13 +77,33 @@ REFUSED = [  # options of a batch read, code, words of the text
     ({"startingOffsets": "newest"}, "bad-option", ["'startingOffsets'", "earliest, latest"]),
     ({"startingTimestamp": "soon"}, "bad-option", ["'startingTimestamp'", "'soon'", "ms since 1970"]),
     ({"endingTimestamp": "soon"}, "bad-option", ["'endingTimestamp'", "'soon'"]),
-    ({"startingOffsetsByTimestamp": "7"}, "bad-option", ["'startingOffsetsByTimestamp'", "'7'", "JSON object"]),
+    (
+        {"startingOffsetsByTimestamp": "7"},
+        "bad-option",
+        ["'startingOffsetsByTimestamp'", "'7'", "JSON object"],
+    ),
     ({"endingOffsetsByTimestamp": "7"}, "bad-option", ["'endingOffsetsByTimestamp'"]),
-    ({"startingTimestamp": "7", "startingOffsets": "newest"}, "bad-option", ["'startingOffsets'", "'newest'"]),
-    ({"startingTimestamp": "7", "startingOffsetsByTimestampStrategy": "old"}, "bad-option", ["Strategy'", "'old'", "error and latest"]),
-    ({"startingOffsetsByTimestampStrategy": "latest"}, "missing-option", ["Strategy'", "'startingTimestamp'"]),
+    (
+        {"startingTimestamp": "7", "startingOffsets": "newest"},
+        "bad-option",
+        ["'startingOffsets'", "'newest'"],
+    ),
+    (
+        {"startingTimestamp": "7", "startingOffsetsByTimestampStrategy": "old"},
+        "bad-option",
+        ["Strategy'", "'old'", "error and latest"],
+    ),
+    (
+        {"startingOffsetsByTimestampStrategy": "latest"},
+        "missing-option",
+        ["Strategy'", "'startingTimestamp'"],
+    ),
     ({"minPartitions": "0"}, "bad-option", ["'minPartitions'", "'0'", "from 1 on"]),
-    ({"minPartitions": "5", "numPartitions": "4"}, "bad-option", ["'minPartitions' is 5", "'numPartitions' allows, 4"]),
+    (
+        {"minPartitions": "5", "numPartitions": "4"},
+        "bad-option",
+        ["'minPartitions' is 5", "'numPartitions' allows, 4"],
+    ),
     ({"maxRecordsPerPartition": "many"}, "bad-option", ["'maxRecordsPerPartition'", "'many'"]),
     ({"trustStorePath": "ca.pem"}, "option-not-here", ["'trustStorePath'", "stomps://"]),
 ]
@@ -97,7 +131,10 @@ def test_latest_in_a_stream_needs_a_group() -> None:
     assert source(startingOffsets="latest").starting.kind is BoundKind.LATEST
 
 
-@pytest.mark.parametrize(("text", "size"), [("", 0), ("5", 5), ("64k", 65536), ("2m", 2 << 20), ("1 GiB", 1 << 30), ("3mb", 3 << 20)])
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("", 0), ("5", 5), ("64k", 65536), ("2m", 2 << 20), ("1 GiB", 1 << 30), ("3mb", 3 << 20)],
+)
 def test_sizes(text: str, size: int) -> None:
     assert source(streaming=True, maxBytesPerTrigger=text).max_bytes == size
 
@@ -118,9 +155,20 @@ def test_login_of_the_url_and_of_the_options() -> None:
 
 
 def test_tls(tmp_path: Path) -> None:
-    target = source(url="stomps://[::1]:7", trustStorePath="ca.pem", keyStorePath="me.pem", keyStorePassword="x", verifyHost="false").target
+    target = source(
+        url="stomps://[::1]:7",
+        trustStorePath="ca.pem",
+        keyStorePath="me.pem",
+        keyStorePassword="x",
+        verifyHost="false",
+    ).target
     assert target.tls is not None
-    assert (target.tls.trust_store, target.tls.key_store, target.tls.password, target.tls.verify_host) == ("ca.pem", "me.pem", "x", False)
+    assert (target.tls.trust_store, target.tls.key_store, target.tls.password, target.tls.verify_host) == (
+        "ca.pem",
+        "me.pem",
+        "x",
+        False,
+    )
     assert str(target) == "stomps://[::1]:7"
 
 
@@ -163,12 +211,24 @@ def test_every_option_is_documented() -> None:
 
 REFUSED_STREAMS = [
     ({"minRowsPerTrigger": "0"}, "bad-option", ["'minRowsPerTrigger'", "'0'", "from 1 on"]),
-    ({"minRowsPerTrigger": "11", "maxRowsPerTrigger": "10"}, "bad-option", ["'minRowsPerTrigger' is 11", "'maxRowsPerTrigger' allows, 10"]),
+    (
+        {"minRowsPerTrigger": "11", "maxRowsPerTrigger": "10"},
+        "bad-option",
+        ["'minRowsPerTrigger' is 11", "'maxRowsPerTrigger' allows, 10"],
+    ),
     ({"minRowsPerTrigger": "2000000"}, "bad-option", ["'maxRowsPerTrigger' allows, 1000000"]),
-    ({"minRowsPerTrigger": "5", "maxTriggerDelay": "soon"}, "bad-option", ["'maxTriggerDelay'", "'soon'", "ms, s, m, h or d"]),
+    (
+        {"minRowsPerTrigger": "5", "maxTriggerDelay": "soon"},
+        "bad-option",
+        ["'maxTriggerDelay'", "'soon'", "ms, s, m, h or d"],
+    ),
     ({"minRowsPerTrigger": "5", "maxTriggerDelay": "1.5s"}, "bad-option", ["'maxTriggerDelay'", "'1.5s'"]),
     ({"maxTriggerDelay": "1s"}, "missing-option", ["'maxTriggerDelay'", "'minRowsPerTrigger'"]),
-    ({"minRowsPerTrigger": "5", "minOffsetsPerTrigger": "6"}, "bad-option", ["'minRowsPerTrigger'", "'minOffsetsPerTrigger'", "twice"]),
+    (
+        {"minRowsPerTrigger": "5", "minOffsetsPerTrigger": "6"},
+        "bad-option",
+        ["'minRowsPerTrigger'", "'minOffsetsPerTrigger'", "twice"],
+    ),
     ({"endingTimestamp": "7"}, "option-not-here", ["'endingTimestamp'", "batch reads"]),
     ({"endingOffsetsByTimestamp": "{}"}, "option-not-here", ["'endingOffsetsByTimestamp'", "batch reads"]),
 ]
@@ -189,12 +249,22 @@ def test_names_of_sparks_source_for_kafka() -> None:
     assert source(streaming=True, minRowsPerTrigger="5").max_delay == 900
 
 
-DURATIONS = [("1500", 1.5), ("1500ms", 1.5), ("2s", 2), ("15 min", 900), ("1h", 3600), ("1D", 86400), ("5us", 5e-6)]
+DURATIONS = [
+    ("1500", 1.5),
+    ("1500ms", 1.5),
+    ("2s", 2),
+    ("15 min", 900),
+    ("1h", 3600),
+    ("1D", 86400),
+    ("5us", 5e-6),
+]
 
 
 @pytest.mark.parametrize(("text", "seconds"), DURATIONS)
 def test_durations(text: str, seconds: float) -> None:
-    assert source(streaming=True, minRowsPerTrigger="5", maxTriggerDelay=text).max_delay == pytest.approx(seconds)
+    assert source(streaming=True, minRowsPerTrigger="5", maxTriggerDelay=text).max_delay == pytest.approx(
+        seconds
+    )
 
 
 def test_which_of_three_says_where_to_begin() -> None:

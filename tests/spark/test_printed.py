@@ -19,7 +19,11 @@ from stompbox.spark.options import Given, target_of
 from stompbox.spark.requests import describe, open_group
 from tests.test_snippets import SNIPPETS, Snippet
 
-PRINTED = [each for each in SNIPPETS if each.page == "docs/spark.md" and each.language == "python" and not each.is_marked]
+PRINTED = [
+    each
+    for each in SNIPPETS
+    if each.page == "docs/spark.md" and each.language == "python" and not each.is_marked
+]
 
 
 def run(snippet: Snippet, spark: Any, broker: tuple[str, int], folder: Path, **around: Any) -> dict[str, Any]:
@@ -40,7 +44,10 @@ def test_five_are_printed() -> None:
 
 def read_to(place: str) -> dict[str, int]:
     with leased(target_of(Given({"url": place}))) as link:
-        return {name: extent.next for name, extent in describe(link, "/queue/copied.flights", create=False).extents.items()}
+        return {
+            name: extent.next
+            for name, extent in describe(link, "/queue/copied.flights", create=False).extents.items()
+        }
 
 
 def test_a_batch_read_becomes_files(spark: Any, broker: tuple[str, int], tmp_path: Path) -> None:
@@ -51,7 +58,8 @@ def test_a_batch_read_becomes_files(spark: Any, broker: tuple[str, int], tmp_pat
     with blocking.connect(place) as client:
         client.send("/queue/copied.flights", b"1")
     deadline = time.monotonic() + 60
-    while next(iter(read_to(place).values())) < 1 and time.monotonic() < deadline:  # a broker in memory confirms before its log has it
+    while next(iter(read_to(place).values())) < 1 and time.monotonic() < deadline:
+        # a broker in memory confirms before its log has it
         pass
     snippet = replace(PRINTED[1], text=PRINTED[1].text.replace("/topic/flights.#", "/queue/copied.flights"))
     assert run(snippet, spark, broker, tmp_path)["rows"] == 1
@@ -83,7 +91,10 @@ def test_rows_become_messages(spark: Any, broker: tuple[str, int], tmp_path: Pat
     snippet = replace(PRINTED[2], text=PRINTED[2].text.replace("/queue/results", "/queue/printed.results"))
     run(snippet, spark, broker, tmp_path, results=results)
     [query] = spark.streams.active
-    with blocking.connect(f"stomp://{broker[0]}:{broker[1]}") as client, client.subscribe("/queue/printed.results") as messages:
+    with (
+        blocking.connect(f"stomp://{broker[0]}:{broker[1]}") as client,
+        client.subscribe("/queue/printed.results") as messages,
+    ):
         try:
             query.processAllAvailable()
             found = messages.receive(60)
@@ -96,7 +107,10 @@ def test_rows_become_messages(spark: Any, broker: tuple[str, int], tmp_path: Pat
 def test_a_replayed_batch_is_published_once(spark: Any, broker: tuple[str, int], tmp_path: Path) -> None:
     both = run(PRINTED[3], spark, broker, tmp_path)["both"]
     rows = spark.createDataFrame([("x",)], "body STRING")
-    with blocking.connect(f"stomp://{broker[0]}:{broker[1]}") as client, client.subscribe("/queue/a") as messages:
+    with (
+        blocking.connect(f"stomp://{broker[0]}:{broker[1]}") as client,
+        client.subscribe("/queue/a") as messages,
+    ):
         for batch in (0, 0, 1):
             both(rows, batch)
         found = [messages.receive(60) for _ in range(2)]

@@ -35,10 +35,15 @@ def test_a_library_that_is_missing_is_named_by_the_query_that_needs_it(missing: 
         "except UsageError as fault: print(fault)"
     )
     assert missing in run(code).stdout
-    assert "pip install 'stompbox[spark]', or where there is a Spark already pip install 'pyspark-stomp[arrow]'" in run(code).stdout
+    assert (
+        "pip install 'stompbox[spark]', or where there is a Spark already pip install 'pyspark-stomp[arrow]'"
+        in run(code).stdout
+    )
 
 
-@pytest.mark.parametrize(("missing", "version"), [("pyspark", "and there is none"), ("pyspark.sql.datasource", "and this is 4.")])
+@pytest.mark.parametrize(
+    ("missing", "version"), [("pyspark", "and there is none"), ("pyspark.sql.datasource", "and this is 4.")]
+)
 def test_without_data_sources_it_is_as_if_not_there(missing: str, version: str) -> None:
     code = f"import sys; sys.modules[{missing!r}] = None; import pyspark_stomp; print(hasattr(pyspark_stomp, 'DefaultSource'))\n"
     found = run(code + "try: pyspark_stomp.StompSource\nexcept AttributeError as fault: print(fault)")

@@ -22,10 +22,15 @@ BODIES = View(("address", "offset", "body"))
 
 
 def options(fake: FakeBroker, **given: str) -> SourceOptions:
-    return source_options(Given({"url": fake.url, "destination": "/topic/#", "reconnectTimeout": "5000", **given}), streaming=False)
+    return source_options(
+        Given({"url": fake.url, "destination": "/topic/#", "reconnectTimeout": "5000", **given}),
+        streaming=False,
+    )
 
 
-def read(fake: FakeBroker, *ranges: OffsetRange, fetch_bytes: int = 1 << 20, view: View = BODIES, **given: str) -> list[tuple[object, ...]]:
+def read(
+    fake: FakeBroker, *ranges: OffsetRange, fetch_bytes: int = 1 << 20, view: View = BODIES, **given: str
+) -> list[tuple[object, ...]]:
     found = batches(dataclasses.replace(options(fake, **given), fetch_bytes=fetch_bytes), ranges, view)
     return [tuple(row.values()) for batch in found for row in batch.to_pylist()]
 
@@ -61,7 +66,8 @@ def test_messages_deleted_before_they_were_read(fake: FakeBroker, caplog: pytest
     fill(fake)
     fake.logs["a"].trim(6)
     with pytest.raises(
-        Refused, match=r"offsets 2 to 5 of 'a' were deleted before they were read; the option failOnDataLoss=false"
+        Refused,
+        match=r"offsets 2 to 5 of 'a' were deleted before they were read; the option failOnDataLoss=false",
     ) as caught:
         read(fake, OffsetRange("a", 2, 9))
     assert caught.value.code == "data-lost"
@@ -73,7 +79,9 @@ def test_messages_deleted_before_they_were_read(fake: FakeBroker, caplog: pytest
 def test_a_chunk_may_hold_what_is_deleted(fake: FakeBroker) -> None:
     fill(fake, chunks=2, each=10)
     fake.logs["a"].first = 5  # the broker deletes whole chunks only
-    assert [row[1] for row in read(fake, OffsetRange("a", 2, 12), failOnDataLoss="false")] == list(range(5, 12))
+    assert [row[1] for row in read(fake, OffsetRange("a", 2, 12), failOnDataLoss="false")] == list(
+        range(5, 12)
+    )
     assert read(fake, OffsetRange("a", 2, 4), failOnDataLoss="false") == []
 
 
@@ -88,7 +96,9 @@ def test_a_log_that_is_gone(fake: FakeBroker) -> None:
     fake.send("/topic/b", [b"x"])
     with pytest.raises(Refused, match="address 'a' is gone from the broker"):
         read(fake, OffsetRange("a", 0, 3))
-    assert read(fake, OffsetRange("a", 0, 3), OffsetRange("b", 0, 1), failOnDataLoss="false") == [("b", 0, b"x")]
+    assert read(fake, OffsetRange("a", 0, 3), OffsetRange("b", 0, 1), failOnDataLoss="false") == [
+        ("b", 0, b"x")
+    ]
 
 
 def test_an_answer_that_does_not_go_on(fake: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +109,9 @@ def test_an_answer_that_does_not_go_on(fake: FakeBroker, monkeypatch: pytest.Mon
 
 
 def test_an_answer_that_is_cut(fake: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fake, "_fetch", lambda headers, body: ({"next": "3", "first": "0"}, b"\0" * 15 + b"\1"))
+    monkeypatch.setattr(
+        fake, "_fetch", lambda headers, body: ({"next": "3", "first": "0"}, b"\0" * 15 + b"\1")
+    )
     with pytest.raises(FrameError, match=r"lacks .* bytes of its last chunk"):
         read(fake, OffsetRange("a", 0, 3))
 
@@ -127,7 +139,9 @@ def decoded(mode: str, *more: pa.Field) -> View:
     return View((*fields.names, "offset"), "", decoding_of("json", fields, mode=mode))
 
 
-def test_malformed_bodies_stay_with_their_text_and_are_counted(fake: FakeBroker, caplog: pytest.LogCaptureFixture) -> None:
+def test_malformed_bodies_stay_with_their_text_and_are_counted(
+    fake: FakeBroker, caplog: pytest.LogCaptureFixture
+) -> None:
     fake.send("/topic/a", BAD)
     view = decoded("PERMISSIVE", pa.field("_corrupt_record", pa.string()))
     rows = [(1, None, 0), (None, '{"n": "x"}', 1), (None, '{"n":', 2), (None, None, 3), (5, None, 4)]
@@ -190,8 +204,15 @@ def test_bounds_by_time_and_address(fake: FakeBroker) -> None:
         assert resolved(starting, extents, link, strict=True) == {"a": 2, "b": 4, "c": 0}
         ending = parse_times("endingOffsetsByTimestamp", text, must_match=False)
         assert resolved(ending, extents, link, strict=True) == {"a": 2, "b": 4, "c": 6}
-        with pytest.raises(UsageError, match="'startingOffsetsByTimestamp' names 'z'; the addresses to read are a, b, c"):
-            resolved(parse_times("startingOffsetsByTimestamp", '{"z": 1}', must_match=True), extents, link, strict=True)
+        with pytest.raises(
+            UsageError, match="'startingOffsetsByTimestamp' names 'z'; the addresses to read are a, b, c"
+        ):
+            resolved(
+                parse_times("startingOffsetsByTimestamp", '{"z": 1}', must_match=True),
+                extents,
+                link,
+                strict=True,
+            )
 
 
 def test_a_time_after_which_there_is_no_message(fake: FakeBroker) -> None:
@@ -203,10 +224,16 @@ def test_a_time_after_which_there_is_no_message(fake: FakeBroker) -> None:
             with pytest.raises(Refused, match=words) as caught:
                 resolved(bound(option, text, must_match=True), {"a": Extent(0, 2)}, link, strict=True)
             assert caught.value.code == "no-message-since"
-            assert resolved(bound(option, text, must_match=False), {"a": Extent(0, 2)}, link, strict=True) == {"a": 2}
-            assert resolved(bound(option, text, must_match=True), {"a": Extent(0, 2)}, link, strict=True, known={"a": 1}) == {"a": 1}
+            assert resolved(
+                bound(option, text, must_match=False), {"a": Extent(0, 2)}, link, strict=True
+            ) == {"a": 2}
+            assert resolved(
+                bound(option, text, must_match=True), {"a": Extent(0, 2)}, link, strict=True, known={"a": 1}
+            ) == {"a": 1}
         fake.send("/topic/a", [b"z"], arrived=ARRIVED + 5)  # after the look at the logs
-        assert resolved(bound(option, text, must_match=True), {"a": Extent(0, 2)}, link, strict=True) == {"a": 2}
+        assert resolved(bound(option, text, must_match=True), {"a": Extent(0, 2)}, link, strict=True) == {
+            "a": 2
+        }
 
 
 def test_bounds_outside_the_log(fake: FakeBroker) -> None:
@@ -214,14 +241,19 @@ def test_bounds_outside_the_log(fake: FakeBroker) -> None:
     with leased(options(fake).target) as link:
         for text in ("1", "10"):
             bound = parse_bound("startingOffsets", text)
-            with pytest.raises(Refused, match=rf"'startingOffsets': offset {text} is outside the log of 'a', which holds 2 to 9"):
+            with pytest.raises(
+                Refused,
+                match=rf"'startingOffsets': offset {text} is outside the log of 'a', which holds 2 to 9",
+            ):
                 resolved(bound, extents, link, strict=True)
         assert resolved(parse_bound("x", "1"), extents, link, strict=False) == {"a": 2}
         with pytest.raises(UsageError, match=r"'startingOffsets' names 'z'; the addresses to read are a"):
             resolved(parse_bound("startingOffsets", '{"z": 1}'), extents, link, strict=True)
 
 
-def test_the_next_range_is_asked_for_before_one_is_given_out(fake: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_range_is_asked_for_before_one_is_given_out(
+    fake: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for address in "abc":
         fake.send(f"/topic/{address}", [b"x"])
     told = []

@@ -38,8 +38,17 @@ def messages(runs: list[Run]) -> list[tuple[dict[str, str], bytes]]:
 
 
 def test_one_run_with_a_hole() -> None:
-    (run,) = runs_of({"body": pa.array([b"a", b"b"]), "headers": pa.array([[("k", "v"), ("id", "1")], [("k", "v"), ("id", "2")]], MAP)})
-    assert (run.shape.headers, run.shape.holes, run.columns) == ({"destination": "/queue/default", "k": "v"}, ("id",), ([b"1", b"2"],))
+    (run,) = runs_of(
+        {
+            "body": pa.array([b"a", b"b"]),
+            "headers": pa.array([[("k", "v"), ("id", "1")], [("k", "v"), ("id", "2")]], MAP),
+        }
+    )
+    assert (run.shape.headers, run.shape.holes, run.columns) == (
+        {"destination": "/queue/default", "k": "v"},
+        ("id",),
+        ([b"1", b"2"],),
+    )
     assert (run.bodies, run.shape.has_length, run.shape.persistent) == ([b"a", b"b"], True, None)
 
 
@@ -60,7 +69,11 @@ def test_all_columns() -> None:
         "destination": "/queue/a", "content-type": "text/plain", "priority": "7", "expires": "1893456000000", "persistent": "true",
     }  # fmt: skip
     assert (found[b"x"].priority, found[b"x"].expires, found[b"x"].persistent) == (7, 1_893_456_000_000, True)
-    assert (found[b""].destination, found[b""].priority, found[b""].persistent) == ("/queue/default", 4, False)
+    assert (found[b""].destination, found[b""].priority, found[b""].persistent) == (
+        "/queue/default",
+        4,
+        False,
+    )
     assert (found[b"z"].headers, found[b"z"].priority) == ({"destination": "/queue/a", "priority": "0"}, 0)
 
 
@@ -69,7 +82,9 @@ def test_values_that_cannot_be_holes_make_runs_of_their_own(value: str) -> None:
     runs = runs_of(
         {
             "body": [b"1", b"2", b"3"],
-            "headers": pa.array([[("k", value), ("n", "1")], [("k", value), ("n", "2")], [("k", "x"), ("n", "3")]], MAP),
+            "headers": pa.array(
+                [[("k", value), ("n", "1")], [("k", value), ("n", "2")], [("k", "x"), ("n", "3")]], MAP
+            ),
         }
     )
     assert [len(run) for run in runs] == [2, 1]
@@ -78,12 +93,22 @@ def test_values_that_cannot_be_holes_make_runs_of_their_own(value: str) -> None:
 
 
 def test_headers_that_mean_something_are_never_holes() -> None:
-    runs = runs_of({"body": [b"1", b"2"], "headers": pa.array([[("priority", "1")], [("priority", "9")]], MAP)})
+    runs = runs_of(
+        {"body": [b"1", b"2"], "headers": pa.array([[("priority", "1")], [("priority", "9")]], MAP)}
+    )
     assert [(run.shape.priority, run.shape.holes) for run in runs] == [(1, ()), (9, ())]
 
 
 def test_headers_of_the_broker_are_left_out_and_columns_win() -> None:
-    headers = [[("message-id", "7"), ("destination", "/queue/z"), ("content-type", "a/b"), ("content-length", "9"), ("k", "v")]]
+    headers = [
+        [
+            ("message-id", "7"),
+            ("destination", "/queue/z"),
+            ("content-type", "a/b"),
+            ("content-length", "9"),
+            ("k", "v"),
+        ]
+    ]
     (run,) = runs_of({"body": [b"1"], "headers": pa.array(headers, MAP), "content_type": ["c/d"]})
     assert run.shape.headers == {"destination": "/queue/default", "content-type": "c/d", "k": "v"}
 
@@ -111,7 +136,9 @@ def test_many_destinations_make_one_run_each() -> None:
     columns = {
         "body": [b"%d" % row for row in rows],
         "destination": [f"/queue/{row * 7 % 100}" for row in rows],
-        "headers": pa.array([[("id", str(row)), *([("odd", "x")] if row * 7 % 100 % 2 else [])] for row in rows], MAP),
+        "headers": pa.array(
+            [[("id", str(row)), *([("odd", "x")] if row * 7 % 100 % 2 else [])] for row in rows], MAP
+        ),
     }
     runs = sent(RowsToRuns("").runs(pa.RecordBatch.from_pydict(columns)[500:2500]))
     assert sorted(len(run) for run in runs) == [20] * 100
@@ -129,7 +156,9 @@ def test_chunks_of_about_a_size(limit: int) -> None:
     columns = {"body": bodies, "destination": ["/queue/a"] * 90 + ["/queue/b"] * 110, "headers": headers}
     rows = RowsToRuns("").runs(pa.RecordBatch.from_pydict(columns))
     found = [decode(chunk, 0) for chunk in chunks_of(rows, limit)]
-    assert [(headers["n"], body) for runs in found for headers, body in messages(runs)] == [(str(n), body) for n, body in enumerate(bodies)]
+    assert [(headers["n"], body) for runs in found for headers, body in messages(runs)] == [
+        (str(n), body) for n, body in enumerate(bodies)
+    ]
     for runs in found:
         assert sum(run.size + EACH * len(run) for run in runs) <= limit or sum(map(len, runs)) == 1
     assert len(found) <= min(200, 2 * sum(len(body) + EACH for body in bodies) // limit + 2)
@@ -158,7 +187,9 @@ ROWS = st.lists(
 
 
 @given(ROWS)
-def test_rows_of_one_destination_keep_their_order(rows: list[tuple[str, dict[str, str | None] | None, str | None, int | None]]) -> None:
+def test_rows_of_one_destination_keep_their_order(
+    rows: list[tuple[str, dict[str, str | None] | None, str | None, int | None]],
+) -> None:
     columns = {
         "body": [b"%d" % index for index in range(len(rows))],
         "destination": pa.array([row[0] for row in rows], pa.string()),
@@ -170,7 +201,10 @@ def test_rows_of_one_destination_keep_their_order(rows: list[tuple[str, dict[str
         return
     wanted = defaultdict(list)
     for index, (destination, headers, kind, priority) in enumerate(rows):
-        given = {"destination": destination, **{name: value for name, value in (headers or {}).items() if value is not None}}
+        given = {
+            "destination": destination,
+            **{name: value for name, value in (headers or {}).items() if value is not None},
+        }
         given |= {"content-type": kind} if kind else {}
         given |= {} if priority is None else {"priority": str(priority)}
         wanted[destination].append((given, b"%d" % index))
@@ -186,8 +220,16 @@ def test_rows_of_one_destination_keep_their_order(rows: list[tuple[str, dict[str
         ({"destination": "string"}, "", "column 'body' is missing"),
         ({"body": "binary"}, "", "Neither a column 'destination'"),
         ({"body": "int"}, "/queue/a", "column 'body' is of type int; .* binary or string"),
-        ({"body": "binary", "headers": "map<string,int>"}, "/queue/a", "column 'headers' is of type map<string,int>"),
-        ({"body": "binary", "expires": "bigint"}, "/queue/a", "column 'expires' is of type bigint; .* timestamp"),
+        (
+            {"body": "binary", "headers": "map<string,int>"},
+            "/queue/a",
+            "column 'headers' is of type map<string,int>",
+        ),
+        (
+            {"body": "binary", "expires": "bigint"},
+            "/queue/a",
+            "column 'expires' is of type bigint; .* timestamp",
+        ),
         ({"body": "binary", "header": "map<string,string>"}, "/queue/a", "'header'; did you mean 'headers'"),
         ({"body": "binary", "zzz": "int"}, "/queue/a", "'zzz'; columns of messages are body, destination"),
     ],
@@ -214,11 +256,20 @@ def test_columns_of_a_read_may_be_written() -> None:
 @pytest.mark.parametrize(
     ("columns", "words"),
     [
-        ({"body": [b"x"], "destination": pa.array([None], pa.string())}, "column 'destination' is NULL or empty"),
+        (
+            {"body": [b"x"], "destination": pa.array([None], pa.string())},
+            "column 'destination' is NULL or empty",
+        ),
         ({"body": [b"x"], "destination": [""]}, "column 'destination' is NULL or empty"),
         ({"body": [b"x"], "destination": ["/queue/a"], "priority": [11]}, "column 'priority' holds 11"),
-        ({"body": [b"x"], "destination": ["/queue/a"], "headers": pa.array([[("priority", "high")]], MAP)}, "column 'headers'.*'high'"),
-        ({"body": [b"x"], "destination": ["/queue/a"], "headers": pa.array([[("", "v")]], MAP)}, "column 'headers' holds an empty name"),
+        (
+            {"body": [b"x"], "destination": ["/queue/a"], "headers": pa.array([[("priority", "high")]], MAP)},
+            "column 'headers'.*'high'",
+        ),
+        (
+            {"body": [b"x"], "destination": ["/queue/a"], "headers": pa.array([[("", "v")]], MAP)},
+            "column 'headers' holds an empty name",
+        ),
     ],
 )
 def test_values_that_are_refused(columns: dict[str, Any], words: str) -> None:

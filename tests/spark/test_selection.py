@@ -20,7 +20,13 @@ RUNS = [
         arrived=1000,
     ),
     Run(Shape({"destination": "/topic/a", "carrier": "DL"}, priority=7), [b"3", b"4"], first=3, arrived=2000),
-    Run(Shape({"destination": "/topic/a", "carrier": "AA"}, holes=("delay", "z")), [b"5"], ([b"61"], [b"q"]), first=5, arrived=3000),
+    Run(
+        Shape({"destination": "/topic/a", "carrier": "AA"}, holes=("delay", "z")),
+        [b"5"],
+        ([b"61"], [b"q"]),
+        first=5,
+        arrived=3000,
+    ),
 ]
 
 

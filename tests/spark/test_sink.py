@@ -54,7 +54,9 @@ def source(fake: FakeBroker, **given: str) -> StompSource:
 
 
 def stream(fake: FakeBroker, **given: str) -> sink.StreamWriter:
-    found: sink.StreamWriter = pickle.loads(pickle.dumps(source(fake, **given).streamWriter(schema=SCHEMA, overwrite=False)))
+    found: sink.StreamWriter = pickle.loads(
+        pickle.dumps(source(fake, **given).streamWriter(schema=SCHEMA, overwrite=False))
+    )
     return found
 
 
@@ -78,7 +80,9 @@ def test_nothing_is_visible_before_the_commit(fake: FakeBroker, task: type[Task]
     assert fake.published == {"query-q-1": 5}
 
 
-def test_a_replayed_batch_is_published_once(fake: FakeBroker, task: type[Task], caplog: pytest.LogCaptureFixture) -> None:
+def test_a_replayed_batch_is_published_once(
+    fake: FakeBroker, task: type[Task], caplog: pytest.LogCaptureFixture
+) -> None:
     for _ in range(2):
         task(0, 5)
         message = stream(fake).write(rows(b"a"))
@@ -108,7 +112,9 @@ def test_a_connection_that_breaks(fake: FakeBroker, task: type[Task], request_na
 def test_many_blobs(fake: FakeBroker, task: type[Task]) -> None:
     task(0, 5)
     bodies = [b"%07d" % index + b"x" * 1000 for index in range(10_000)]
-    message = stream(fake).write(batch for at in range(0, 10_000, 1000) for batch in rows(*bodies[at : at + 1000]))
+    message = stream(fake).write(
+        batch for at in range(0, 10_000, 1000) for batch in rows(*bodies[at : at + 1000])
+    )
     assert len(message.attempts) == 2
     stream(fake).commit([message], 5)
     assert fake.logs["out"].bodies() == bodies
@@ -133,7 +139,9 @@ def test_an_abort_drops_what_was_staged(fake: FakeBroker, task: type[Task]) -> N
         stream(fake).commit([message], 5)
 
 
-def test_an_abort_without_broker_does_not_hide_the_reason(fake: FakeBroker, task: type[Task], caplog: pytest.LogCaptureFixture) -> None:
+def test_an_abort_without_broker_does_not_hide_the_reason(
+    fake: FakeBroker, task: type[Task], caplog: pytest.LogCaptureFixture
+) -> None:
     task(0, 5)
     message = stream(fake).write(rows(b"a"))
     fake.close()
@@ -169,5 +177,7 @@ def test_columns_are_checked_before_anything_runs(fake: FakeBroker) -> None:
     for streaming in (False, True):
         given = source(fake, destination="/queue/out")
         with pytest.raises(UsageError, match="column 'body' is of type int"):
-            given.streamWriter(schema=schema, overwrite=False) if streaming else given.writer(schema=schema, overwrite=False)
+            given.streamWriter(schema=schema, overwrite=False) if streaming else given.writer(
+                schema=schema, overwrite=False
+            )
     assert fake.logins == []

@@ -15,7 +15,8 @@ from tests.spark.soak import FRUITLESS, KINDS, Kill, Soak, is_executor, plan
 
 ROWS = 5_000
 ONE_EXECUTOR = "local-cluster[1,2,1024]"
-KILLS = [Kill("executor", 1, 0.2), Kill("broker", 1, 0.1), Kill("driver", 0, 0.2)]  # the application starts twice
+# the application starts twice
+KILLS = [Kill("executor", 1, 0.2), Kill("broker", 1, 0.1), Kill("driver", 0, 0.2)]
 
 
 def test_everything_arrives_once_although_everything_is_killed(tmp_path: Path) -> None:
@@ -51,7 +52,11 @@ class Played(Soak):
         if number >= len(self.starts):
             return [sys.executable, "-c", "print('end')"]
         waits = "import signal; signal.pause()" if number in self.killed else ""
-        return [sys.executable, "-c", f"for at in {self.starts[number]!r}: print('batch parquet', at, flush=True)\n{waits}"]
+        return [
+            sys.executable,
+            "-c",
+            f"for at in {self.starts[number]!r}: print('batch parquet', at, flush=True)\n{waits}",
+        ]
 
     def _kill(self, kind: str, session: int) -> None:
         self.killed_after.append(self.done["parquet"])

@@ -22,7 +22,9 @@ from stompbox.spark.datasource import StompSource
 from tests.spark.fake_broker import FakeBroker
 
 # An older pyspark leaves the socket of collect() to the collector of garbage.
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:unclosed <socket:ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
 
 WITHIN = 120  # s, for one query
 READ = r"a streaming read of format stomp needs Spark 4\.2 or newer"
@@ -33,7 +35,11 @@ OFFSET = StructType([StructField("offset", LongType())])
 
 
 def fill(fake: FakeBroker) -> None:
-    fake.send("/topic/flights.UA", [b'{"n": %d}' % number for number in range(100)], id=[b"%d" % number for number in range(100)])
+    fake.send(
+        "/topic/flights.UA",
+        [b'{"n": %d}' % number for number in range(100)],
+        id=[b"%d" % number for number in range(100)],
+    )
 
 
 @pytest.mark.parametrize(("text", "found"), [("4.2.0", (4, 2)), ("4.3.0.dev1", (4, 3)), ("10.11", (10, 11))])
@@ -55,7 +61,12 @@ def test_what_a_spark_cannot_do_is_refused_by_name(monkeypatch: pytest.MonkeyPat
 
 def test_a_batch_read(spark: Any, fake: FakeBroker) -> None:
     fill(fake)
-    options = {"url": fake.url, "destination": "/topic/flights.#", "startingOffsets": "90", "minPartitions": "2"}
+    options = {
+        "url": fake.url,
+        "destination": "/topic/flights.#",
+        "startingOffsets": "90",
+        "minPartitions": "2",
+    }
     rows = spark.read.format("stomp").options(**options, schema="n INT, at TIMESTAMP").load()
     assert rows.select(spark_partition_id()).distinct().count() == 2
     found = rows.orderBy("offset").collect()
@@ -66,7 +77,9 @@ def test_a_batch_read(spark: Any, fake: FakeBroker) -> None:
 
 
 def test_a_batch_write(spark: Any, fake: FakeBroker) -> None:
-    frame = spark.range(50).selectExpr("CAST(id AS STRING) AS body", "map('id', CAST(id AS STRING)) AS headers", "now() AS expires")
+    frame = spark.range(50).selectExpr(
+        "CAST(id AS STRING) AS body", "map('id', CAST(id AS STRING)) AS headers", "now() AS expires"
+    )
     frame.write.format("stomp").mode("append").options(url=fake.url, destination="/queue/copy").save()
     assert sorted(map(int, fake.logs["copy"].bodies())) == list(range(50))
 
@@ -75,7 +88,11 @@ def test_a_streaming_write(spark: Any, fake: FakeBroker, tmp_path: Path) -> None
     (tmp_path / "in").mkdir()
     spark.range(10).selectExpr("CAST(id AS STRING) AS body").write.parquet(str(tmp_path / "in" / "part"))
     rows = spark.readStream.schema("body STRING").parquet(str(tmp_path / "in" / "part"))
-    writer = rows.writeStream.format("stomp").options(url=fake.url, destination="/queue/copy").trigger(availableNow=True)
+    writer = (
+        rows.writeStream.format("stomp")
+        .options(url=fake.url, destination="/queue/copy")
+        .trigger(availableNow=True)
+    )
     writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
     if versions.installed() >= versions.STREAMING_WRITES:
         assert writer.start().awaitTermination(WITHIN)
@@ -88,7 +105,9 @@ def test_a_streaming_write(spark: Any, fake: FakeBroker, tmp_path: Path) -> None
 def test_a_streaming_read(spark: Any, fake: FakeBroker, tmp_path: Path) -> None:
     fill(fake)
     rows = spark.readStream.format("stomp").options(url=fake.url, destination="/topic/flights.#").load()
-    writer = rows.writeStream.format("parquet").option("path", str(tmp_path / "table")).trigger(availableNow=True)
+    writer = (
+        rows.writeStream.format("parquet").option("path", str(tmp_path / "table")).trigger(availableNow=True)
+    )
     writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
     if versions.installed() >= versions.STREAMING_READS:
         assert writer.start().awaitTermination(WITHIN)

@@ -72,7 +72,11 @@ def hold(url: str, group: str, destinations: str) -> dict[str, int]:
 def send(url: str, destination: str, numbers: range) -> None:
     with blocking.connect(url) as client:
         for number in numbers:
-            client.send(destination, b'{"n": %d}' % number, headers={"id": str(number), "parity": ("even", "odd")[number % 2]})
+            client.send(
+                destination,
+                b'{"n": %d}' % number,
+                headers={"id": str(number), "parity": ("even", "odd")[number % 2]},
+            )
 
 
 def consume(url: str, destination: str, count: int) -> None:
@@ -85,7 +89,9 @@ def archived(spark: Any, folder: Path, url: str, destination: str, **given: str)
     """All that is there, in batches of 10 rows, from where the checkpoint is."""
     options = {"url": url, "destination": destination, "maxRowsPerTrigger": "10", **given}
     writer = spark.readStream.format("stomp").options(**options).load().writeStream.format("parquet")
-    writer = writer.option("path", str(folder / "table")).option("checkpointLocation", str(folder / "checkpoint"))
+    writer = writer.option("path", str(folder / "table")).option(
+        "checkpointLocation", str(folder / "checkpoint")
+    )
     assert writer.trigger(availableNow=True).start().awaitTermination(WITHIN)
 
 
@@ -108,20 +114,32 @@ def test_from_its_checkpoint_and_from_a_lost_one(spark: Any, url: str, tmp_path:
     assert offsets(spark, tmp_path) == list(range(30, 40))
 
 
-def test_messages_that_went_before_they_were_read(spark: Any, url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_messages_that_went_before_they_were_read(
+    spark: Any, url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with blocking.connect(url) as client:  # somebody holds the queue before Spark comes
         client.send("/queue/q", b"first")
     archived(spark, tmp_path, url, "/queue/q")
     send(url, "/queue/q", range(30))
     consume(url, "/queue/q", 21)
-    with pytest.raises(StreamingQueryException, match=r"offsets 1 to 20 of 'q' were deleted.*failOnDataLoss=false.*'group'"):
+    with pytest.raises(
+        StreamingQueryException, match=r"offsets 1 to 20 of 'q' were deleted.*failOnDataLoss=false.*'group'"
+    ):
         archived(spark, tmp_path, url, "/queue/q")
     archived(spark, tmp_path, url, "/queue/q", failOnDataLoss="false")
     assert offsets(spark, tmp_path) == [0, *range(21, 31)]
-    options = source_options(Given({"url": url, "destination": "/queue/q", "failOnDataLoss": "false"}), streaming=True)
-    found = [row for batch in batches(options, [OffsetRange("q", 1, 31)], View(("offset",))) for row in batch.to_pylist()]
+    options = source_options(
+        Given({"url": url, "destination": "/queue/q", "failOnDataLoss": "false"}), streaming=True
+    )
+    found = [
+        row
+        for batch in batches(options, [OffsetRange("q", 1, 31)], View(("offset",)))
+        for row in batch.to_pylist()
+    ]
     assert [row["offset"] for row in found] == list(range(21, 31))
-    assert caplog.messages == ["offsets 1 to 20 of 'q' were deleted before they were read; skipped 20 offsets (failOnDataLoss=false)"]
+    assert caplog.messages == [
+        "offsets 1 to 20 of 'q' were deleted before they were read; skipped 20 offsets (failOnDataLoss=false)"
+    ]
 
 
 def test_retention_passes_a_reader_without_a_group(spark: Any, serve: Serve, tmp_path: Path) -> None:
@@ -145,7 +163,9 @@ def test_retention_passes_a_reader_without_a_group(spark: Any, serve: Serve, tmp
     assert offsets(spark, tmp_path / "held") == list(range(40))
 
 
-def test_another_log_that_is_longer_than_the_checkpoint(spark: Any, serve: Serve, url: str, tmp_path: Path) -> None:
+def test_another_log_that_is_longer_than_the_checkpoint(
+    spark: Any, serve: Serve, url: str, tmp_path: Path
+) -> None:
     """The broker's data folder was lost."""
     hold(url, "lake", "/topic/f.a")
     send(url, "/topic/f.a", range(15))
@@ -161,11 +181,16 @@ def test_another_log_that_is_longer_than_the_checkpoint(spark: Any, serve: Serve
 
 
 def places(spark: Any, folder: Path) -> list[tuple[str, int]]:
-    return sorted((row.address, row.offset) for row in spark.read.parquet(str(folder / "table")).select("address", "offset").collect())
+    return sorted(
+        (row.address, row.offset)
+        for row in spark.read.parquet(str(folder / "table")).select("address", "offset").collect()
+    )
 
 
 @pytest.mark.parametrize("given", [{"group": "lake"}, {}], ids=["with a group", "without"])
-def test_an_address_that_was_deleted_ends_no_query_for_good(spark: Any, serve: Serve, tmp_path: Path, given: dict[str, str]) -> None:
+def test_an_address_that_was_deleted_ends_no_query_for_good(
+    spark: Any, serve: Serve, tmp_path: Path, given: dict[str, str]
+) -> None:
     """With messages that nobody has read: an error, or what is there."""
     served = serve("--listen", "tcp://127.0.0.1:0", "--admin", "127.0.0.1:0")
     url = f"stomp://{served.host}:{served.port}"
@@ -175,17 +200,25 @@ def test_an_address_that_was_deleted_ends_no_query_for_good(spark: Any, serve: S
     for name in ("a", "b"):
         send(url, f"/queue/gone.{name}", range(5, 8))
     assert post(served.admin, "addresses/delete", {"address": "gone.a", "is_forced": True}).json["is_deleted"]
-    with pytest.raises(StreamingQueryException, match=r"address 'gone\.a' is gone from the broker.* had ended at 8.*failOnDataLoss=false"):
+    with pytest.raises(
+        StreamingQueryException,
+        match=r"address 'gone\.a' is gone from the broker.* had ended at 8.*failOnDataLoss=false",
+    ):
         archived(spark, tmp_path, url, "/queue/gone.#", **given)
     archived(spark, tmp_path, url, "/queue/gone.#", failOnDataLoss="false", **given)
     send(url, "/queue/gone.b", range(8, 10))
     archived(spark, tmp_path, url, "/queue/gone.#", **given)
-    assert places(spark, tmp_path) == [*(("gone.a", at) for at in range(5)), *(("gone.b", at) for at in range(10))]
+    assert places(spark, tmp_path) == [
+        *(("gone.a", at) for at in range(5)),
+        *(("gone.b", at) for at in range(10)),
+    ]
 
 
 def test_a_queue_that_went_when_all_was_read_is_no_loss(spark: Any, serve: Serve, tmp_path: Path) -> None:
     """A wildcard without a group; another address goes on."""
-    (tmp_path / "going.toml").write_text('[[address-setting]]\nmatch = "#"\nauto-delete-queues = true\nauto-delete-addresses = true\n')
+    (tmp_path / "going.toml").write_text(
+        '[[address-setting]]\nmatch = "#"\nauto-delete-queues = true\nauto-delete-addresses = true\n'
+    )
     served = serve("--listen", "tcp://127.0.0.1:0", "--no-admin", "--config", str(tmp_path / "going.toml"))
     url = f"stomp://{served.host}:{served.port}"
     for name in ("a", "b"):
@@ -198,7 +231,10 @@ def test_a_queue_that_went_when_all_was_read_is_no_loss(spark: Any, serve: Serve
             assert time.monotonic() < deadline, "it does not go"
     send(url, "/queue/went.b", range(5, 7))
     archived(spark, tmp_path, url, "/queue/went.#")
-    assert places(spark, tmp_path) == [*(("went.a", at) for at in range(5)), *(("went.b", at) for at in range(7))]
+    assert places(spark, tmp_path) == [
+        *(("went.a", at) for at in range(5)),
+        *(("went.b", at) for at in range(7)),
+    ]
 
 
 def test_where_a_batch_begins_and_ends(spark: Any, url: str) -> None:
@@ -216,9 +252,14 @@ def test_where_a_batch_begins_and_ends(spark: Any, url: str) -> None:
     assert found() == everything
     assert found(startingOffsets="3", endingOffsets="5") == [("f.a", 3), ("f.a", 4), ("g", 3), ("g", 4)]
     assert found(startingOffsets=halfway.isoformat()) == [("f.a", n) for n in range(10, 20)]
-    assert found(endingOffsets=halfway.isoformat()) == [place for place in everything if place not in {("f.a", n) for n in range(10, 20)}]
+    assert found(endingOffsets=halfway.isoformat()) == [
+        place for place in everything if place not in {("f.a", n) for n in range(10, 20)}
+    ]
     assert found(startingOffsets='{"f.a": 18}') == [("f.a", 18), ("f.a", 19), *(("g", n) for n in range(5))]
-    assert found(selector="parity = 'odd' AND n IS NULL", startingOffsets="16", failOnDataLoss="false") == [("f.a", 17), ("f.a", 19)]
+    assert found(selector="parity = 'odd' AND n IS NULL", startingOffsets="16", failOnDataLoss="false") == [
+        ("f.a", 17),
+        ("f.a", 19),
+    ]
 
 
 SELECTORS = [
@@ -247,8 +288,14 @@ def test_what_the_broker_chooses_is_what_the_reader_would(url: str, monkeypatch:
     with blocking.connect(url) as client:
         for number in range(600):
             if number % 200 < 100:  # many of one shape, then one by one of many
-                shared = {"carrier": "UA", "delay": str(number)} if number % 200 else headers_by_chance(chance)
-            client.send("/topic/f.a", b"%d" % number, headers=shared if number % 200 < 100 else headers_by_chance(chance))
+                shared = (
+                    {"carrier": "UA", "delay": str(number)} if number % 200 else headers_by_chance(chance)
+                )
+            client.send(
+                "/topic/f.a",
+                b"%d" % number,
+                headers=shared if number % 200 < 100 else headers_by_chance(chance),
+            )
     travelled: list[int] = []
 
     def counted(answer: Answer) -> Fetched:
@@ -259,7 +306,9 @@ def test_what_the_broker_chooses_is_what_the_reader_would(url: str, monkeypatch:
     monkeypatch.setattr(reading, "fetched", counted)
 
     def read(selector: str) -> tuple[list[dict[str, Any]], int]:
-        options = source_options(Given({"url": url, "destination": "/topic/f.a", "selector": selector}), streaming=False)
+        options = source_options(
+            Given({"url": url, "destination": "/topic/f.a", "selector": selector}), streaming=False
+        )
         travelled.clear()
         view = View(("offset", "headers", "body"), selector)
         found = batches(dataclasses.replace(options, fetch_bytes=10_000), [OffsetRange("f.a", 0, 600)], view)
@@ -276,7 +325,9 @@ def test_what_the_broker_chooses_is_what_the_reader_would(url: str, monkeypatch:
 def test_a_wrong_selector_is_named_in_one_message(spark: Any, url: str) -> None:
     hold(url, "lake", "/topic/f.a")
     with pytest.raises(AnalysisException, match=r"selector, position 10: found .*, expected "):
-        spark.read.format("stomp").options(url=url, destination="/topic/f.a", selector="carrier = ").load().collect()
+        spark.read.format("stomp").options(
+            url=url, destination="/topic/f.a", selector="carrier = "
+        ).load().collect()
 
 
 def test_a_selector_beyond_the_limits_of_the_broker(serve: Serve) -> None:
@@ -296,8 +347,14 @@ def test_bytes_limit_a_batch(spark: Any, url: str, tmp_path: Path) -> None:
         for _ in range(20):
             client.send("/queue/large", b"x" * 50_000)
     sizes: list[int] = []
-    rows = spark.readStream.format("stomp").options(url=url, destination="/queue/large", maxBytesPerTrigger="256k").load()
-    writer = rows.writeStream.foreachBatch(lambda frame, _: sizes.append(frame.count())).option("checkpointLocation", str(tmp_path))
+    rows = (
+        spark.readStream.format("stomp")
+        .options(url=url, destination="/queue/large", maxBytesPerTrigger="256k")
+        .load()
+    )
+    writer = rows.writeStream.foreachBatch(lambda frame, _: sizes.append(frame.count())).option(
+        "checkpointLocation", str(tmp_path)
+    )
     assert writer.trigger(availableNow=True).start().awaitTermination(WITHIN)
     assert sizes == [5, 5, 5, 5]
 
@@ -311,11 +368,17 @@ def test_each_batch_is_written_once_from_foreach_batch(spark: Any, url: str, tmp
         for name in ("copy", "other") * 2:  # the second time is a replay
             writer.options(url=url, destination=f"/queue/{name}", sinkId="copy", batchId=str(batch)).save()
 
-    rows = spark.readStream.format("stomp").options(url=url, destination="/topic/f.a", group="lake", maxRowsPerTrigger="10").load()
+    rows = (
+        spark.readStream.format("stomp")
+        .options(url=url, destination="/topic/f.a", group="lake", maxRowsPerTrigger="10")
+        .load()
+    )
     writer = rows.writeStream.foreachBatch(copy).option("checkpointLocation", str(tmp_path))
     assert writer.trigger(availableNow=True).start().awaitTermination(WITHIN)
     for name in ("copy", "other"):
-        rows = spark.read.format("stomp").options(url=url, destination=f"/queue/{name}", schema="n INT").load()
+        rows = (
+            spark.read.format("stomp").options(url=url, destination=f"/queue/{name}", schema="n INT").load()
+        )
         assert sorted(row.n for row in rows.collect()) == list(range(20))
 
 
@@ -325,7 +388,12 @@ def test_other_readers_see_the_same_table(spark: Any, url: str, tmp_path: Path) 
     archived(spark, tmp_path, url, "/topic/f.#", schema="n INT")
     table = str(tmp_path / "table")
     ours = [row.asDict() for row in spark.read.parquet(table).orderBy("offset").collect()]
-    theirs = dataset.dataset(table, exclude_invalid_files=True).to_table().sort_by("offset").to_pylist(maps_as_pydicts="strict")
+    theirs = (
+        dataset.dataset(table, exclude_invalid_files=True)
+        .to_table()
+        .sort_by("offset")
+        .to_pylist(maps_as_pydicts="strict")
+    )
     for one in (*ours, *theirs):
         one["body"], one["timestamp"] = bytes(one["body"]), one["timestamp"].replace(tzinfo=UTC)
     assert ours == theirs
@@ -335,7 +403,9 @@ def test_other_readers_see_the_same_table(spark: Any, url: str, tmp_path: Path) 
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         columns = "address, \"offset\", epoch_us(timestamp), destination, headers['id'], body, n"
-        found = connection.execute(f"SELECT {columns} FROM read_parquet('{table}/*.parquet') ORDER BY \"offset\"").fetchall()
+        found = connection.execute(
+            f"SELECT {columns} FROM read_parquet('{table}/*.parquet') ORDER BY \"offset\""
+        ).fetchall()
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
     assert found == [
         (one["address"], one["offset"], round((one["timestamp"] - epoch).total_seconds() * 1e6), one["destination"], one["headers"]["id"],
@@ -346,8 +416,19 @@ def test_other_readers_see_the_same_table(spark: Any, url: str, tmp_path: Path) 
 
 def test_tls_and_rights(spark: Any, serve: Serve, tmp_path: Path) -> None:
     (tmp_path / "users.toml").write_text(USERS)
-    served = serve("--listen", f"ssl://127.0.0.1:0?keyStorePath={PEM}", "--no-admin", "--config", str(tmp_path / "users.toml"))
-    given = {"url": f"stomps://127.0.0.1:{served.port}", "trustStorePath": str(PEM), "login": "lake", "passcode": "secret"}
+    served = serve(
+        "--listen",
+        f"ssl://127.0.0.1:0?keyStorePath={PEM}",
+        "--no-admin",
+        "--config",
+        str(tmp_path / "users.toml"),
+    )
+    given = {
+        "url": f"stomps://127.0.0.1:{served.port}",
+        "trustStorePath": str(PEM),
+        "login": "lake",
+        "passcode": "secret",
+    }
     rows = spark.range(10).selectExpr("CAST(id AS STRING) AS body")
     rows.write.format("stomp").mode("append").options(**given, destination="/queue/open.a").save()
     assert spark.read.format("stomp").options(**given, destination="/queue/open.a").load().count() == 10
@@ -368,15 +449,24 @@ def test_tls_and_rights(spark: Any, serve: Serve, tmp_path: Path) -> None:
 def test_a_broker_that_is_away(spark: Any, served: Served, url: str, tmp_path: Path) -> None:
     hold(url, "lake", "/topic/f.a")
     send(url, "/topic/f.a", range(10))
-    rows = spark.readStream.format("stomp").options(url=url, destination="/topic/f.a", group="lake", reconnectTimeout="700").load()
+    rows = (
+        spark.readStream.format("stomp")
+        .options(url=url, destination="/topic/f.a", group="lake", reconnectTimeout="700")
+        .load()
+    )
     query = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
     query.processAllAvailable()
     served.process.kill()
     served.process.wait()
-    with pytest.raises(StreamingQueryException, match=r"no broker at stomp://127.0.0.1:\d+ for 0.7 s \(option reconnectTimeout\)"):
+    with pytest.raises(
+        StreamingQueryException,
+        match=r"no broker at stomp://127.0.0.1:\d+ for 0.7 s \(option reconnectTimeout\)",
+    ):
         query.awaitTermination(WITHIN)
     with pytest.raises(AnalysisException, match=r"no broker at .* for 0.2 s \(option reconnectTimeout\)"):
-        spark.read.format("stomp").options(url=url, destination="/topic/f.a", reconnectTimeout="200").load().collect()
+        spark.read.format("stomp").options(
+            url=url, destination="/topic/f.a", reconnectTimeout="200"
+        ).load().collect()
 
 
 def later() -> int:
@@ -390,7 +480,9 @@ def later() -> int:
 def test_a_group_begins_by_the_time_of_each_address(url: str) -> None:
     def begin(**given: str) -> dict[str, int]:
         options = {"url": url, "destination": "/queue/times.#", **given}
-        found = StompSource(options).streamReader(StructType([StructField("offset", LongType())])).initialOffset()
+        found = (
+            StompSource(options).streamReader(StructType([StructField("offset", LongType())])).initialOffset()
+        )
         return {address: place(offset) for address, offset in found.items()}
 
     for name in ("a", "b"):
@@ -403,6 +495,8 @@ def test_a_group_begins_by_the_time_of_each_address(url: str) -> None:
     by_address = json.dumps({"times.a": between})
     for group in ({"group": "lake"}, {}):
         assert begin(startingOffsetsByTimestamp=by_address, **group) == {"times.a": 3, "times.b": 0}
-    assert begin(startingTimestamp=str(after), group="lake") == {"times.a": 3, "times.b": 0}, "the group is there: its position wins"
+    assert begin(startingTimestamp=str(after), group="lake") == {"times.a": 3, "times.b": 0}, (
+        "the group is there: its position wins"
+    )
     latest = {"startingTimestamp": str(between), "startingOffsetsByTimestampStrategy": "latest"}
     assert begin(**latest, group="other") == begin(**latest) == {"times.a": 3, "times.b": 3}

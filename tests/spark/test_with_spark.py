@@ -23,7 +23,10 @@ def options(fake: FakeBroker, **given: str) -> dict[str, str]:
 
 def fill(fake: FakeBroker, count: int = 100, *, carrier: str = "UA") -> None:
     fake.send(
-        f"/topic/flights.{carrier}", [b'{"n": %d}' % index for index in range(count)], carrier=carrier, id=[b"%d" % i for i in range(count)]
+        f"/topic/flights.{carrier}",
+        [b'{"n": %d}' % index for index in range(count)],
+        carrier=carrier,
+        id=[b"%d" % i for i in range(count)],
     )
 
 
@@ -41,14 +44,18 @@ def to_table(spark: Any, fake: FakeBroker, folder: Path, **given: str) -> None:
 
 
 def places(spark: Any, folder: Path) -> list[tuple[str, int]]:
-    return sorted((row.address, row.offset) for row in spark.read.parquet(str(folder / "table")).select("address", "offset").collect())
+    return sorted(
+        (row.address, row.offset)
+        for row in spark.read.parquet(str(folder / "table")).select("address", "offset").collect()
+    )
 
 
 def test_a_batch_read_is_found_without_registering(spark: Any, fake: FakeBroker) -> None:
     fill(fake, 3)
     rows = spark.read.format("stomp").options(**options(fake)).load().orderBy("offset").collect()
     assert [(row.address, row.offset, row.destination, row.headers, bytes(row.body)) for row in rows] == [
-        ("flights.UA", n, "/topic/flights.UA", {"carrier": "UA", "id": str(n)}, b'{"n": %d}' % n) for n in range(3)
+        ("flights.UA", n, "/topic/flights.UA", {"carrier": "UA", "id": str(n)}, b'{"n": %d}' % n)
+        for n in range(3)
     ]
     assert rows[0].timestamp.timestamp() == 1_700_000_000
 
@@ -56,9 +63,14 @@ def test_a_batch_read_is_found_without_registering(spark: Any, fake: FakeBroker)
 def test_sql_a_narrow_schema_and_columns_of_the_body(spark: Any, fake: FakeBroker) -> None:
     fill(fake)
     fill(fake, carrier="DL")
-    settings = ", ".join(f"{name} '{value}'" for name, value in options(fake, schema="n INT", selector="carrier = ''DL''").items())
+    settings = ", ".join(
+        f"{name} '{value}'"
+        for name, value in options(fake, schema="n INT", selector="carrier = ''DL''").items()
+    )
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW flights USING stomp OPTIONS ({settings})")
-    assert spark.sql("SELECT address, count(*), sum(n) FROM flights GROUP BY 1").collect() == [("flights.DL", 100, 4950)]
+    assert spark.sql("SELECT address, count(*), sum(n) FROM flights GROUP BY 1").collect() == [
+        ("flights.DL", 100, 4950)
+    ]
     narrow = spark.read.format("stomp").schema("offset BIGINT").options(**options(fake)).load()
     assert narrow.columns == ["offset"]
     assert narrow.count() == 200
@@ -74,26 +86,40 @@ def test_bodies_are_decoded_as_spark_decodes_them(spark: Any, fake: FakeBroker, 
     for format_, type_, value, _ in VALUES:
         if format_ == kind:
             body = b'{"v": %b, "w": "k"}' % value if kind == "json" else value + b",k"
-            bodies.setdefault(from_arrow_type(type_, prefer_timestamp_ntz=True).simpleString(), []).append(body)
+            bodies.setdefault(from_arrow_type(type_, prefer_timestamp_ntz=True).simpleString(), []).append(
+                body
+            )
     for number, (type_, each) in enumerate(bodies.items()):
         fake.send(f"/topic/own.{number}", each)
         schema = f"v {type_}, w STRING, _corrupt_record STRING"
         given = {"destination": f"/topic/own.{number}", "schema": schema, "bodyFormat": kind}
         rows = spark.read.format("stomp").options(**{**options(fake), **given}).load()
         decode = functions.from_json if kind == "json" else functions.from_csv
-        both = rows.select("v", "w", "_corrupt_record", decode(functions.col("body").cast("string"), schema).alias("spark")).collect()
+        both = rows.select(
+            "v", "w", "_corrupt_record", decode(functions.col("body").cast("string"), schema).alias("spark")
+        ).collect()
         for row, body in zip(both, each, strict=True):
             assert repr((row.v, row.w, row._corrupt_record)) == repr(tuple(row.spark)), (type_, body)
 
 
 def test_a_column_that_is_not_null_is_so_where_a_body_lacks_it(spark: Any, fake: FakeBroker) -> None:
     """As in Spark's from_json: else Spark would believe it, and fail in Java or read what is not there."""
-    fake.send("/topic/flights.UA", [b'{"n": 1, "s": {"a": 2}, "l": [3]}', b'{"s": {}, "l": [null]}', b"no object"])
+    fake.send(
+        "/topic/flights.UA", [b'{"n": 1, "s": {"a": 2}, "l": [3]}', b'{"s": {}, "l": [null]}', b"no object"]
+    )
     schema = "n INT NOT NULL, s STRUCT<a: INT NOT NULL> NOT NULL, l ARRAY<INT>"
-    rows = spark.read.format("stomp").options(**options(fake, schema=schema)).load().orderBy("offset").selectExpr("n", "s.a", "l")
+    rows = (
+        spark.read.format("stomp")
+        .options(**options(fake, schema=schema))
+        .load()
+        .orderBy("offset")
+        .selectExpr("n", "s.a", "l")
+    )
     assert [tuple(row) for row in rows.collect()] == [(1, 2, [3]), (None, None, [None]), (None, None, None)]
     with pytest.raises(AnalysisException, match="column 's' is decoded from bodies"):
-        spark.read.format("stomp").options(**options(fake, schema=schema)).schema("s STRUCT<a: INT NOT NULL>").load().collect()
+        spark.read.format("stomp").options(**options(fake, schema=schema)).schema(
+            "s STRUCT<a: INT NOT NULL>"
+        ).load().collect()
 
 
 def test_an_empty_batch(spark: Any, fake: FakeBroker) -> None:
@@ -107,7 +133,10 @@ def test_a_stream_goes_on_from_its_checkpoint(spark: Any, fake: FakeBroker, tmp_
     fill(fake, 50)
     fill(fake, 50, carrier="DL")
     to_table(spark, fake, tmp_path, group="lake")
-    assert places(spark, tmp_path) == [*(("flights.DL", n) for n in range(50)), *(("flights.UA", n) for n in range(150))]
+    assert places(spark, tmp_path) == [
+        *(("flights.DL", n) for n in range(50)),
+        *(("flights.UA", n) for n in range(150)),
+    ]
     assert fake.groups["lake"][1] == {"flights.DL": 50, "flights.UA": 150}
 
 
@@ -141,8 +170,18 @@ def test_from_source_to_sink_and_a_replay_of_the_last_batch(
 
     def run() -> None:
         rows = spark.readStream.format("stomp").options(**options(fake, maxRowsPerTrigger="40")).load()
-        sink = rows.drop("destination").writeStream.format("stomp").queryName("copy").options(url=fake.url, destination="/queue/copy")
-        assert sink.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start().awaitTermination(WITHIN)
+        sink = (
+            rows.drop("destination")
+            .writeStream.format("stomp")
+            .queryName("copy")
+            .options(url=fake.url, destination="/queue/copy")
+        )
+        assert (
+            sink.option("checkpointLocation", str(tmp_path))
+            .trigger(availableNow=True)
+            .start()
+            .awaitTermination(WITHIN)
+        )
 
     run()
     assert sorted(fake.logs["copy"].bodies()) == sorted(fake.logs["flights.UA"].bodies())
@@ -159,12 +198,20 @@ def test_from_source_to_sink_and_a_replay_of_the_last_batch(
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"destnation": "/topic/a"}, "option 'destnation' of format stomp is not known; did you mean 'destination'?"),
+        (
+            {"destnation": "/topic/a"},
+            "option 'destnation' of format stomp is not known; did you mean 'destination'?",
+        ),
         ({"url": "broker:61613"}, "option 'url' is 'broker:61613'; allowed are stomp://host:port"),
-        ({"destination": "/topic/nowhere"}, "option 'destination': /topic/nowhere does not exist on the broker"),
+        (
+            {"destination": "/topic/nowhere"},
+            "option 'destination': /topic/nowhere does not exist on the broker",
+        ),
     ],
 )
-def test_users_see_one_clear_sentence(spark: Any, fake: FakeBroker, given: dict[str, str], words: str) -> None:
+def test_users_see_one_clear_sentence(
+    spark: Any, fake: FakeBroker, given: dict[str, str], words: str
+) -> None:
     with pytest.raises(AnalysisException) as caught:
         spark.read.format("stomp").options(**options(fake, **given)).load().collect()
     assert words in str(caught.value)
@@ -172,7 +219,9 @@ def test_users_see_one_clear_sentence(spark: Any, fake: FakeBroker, given: dict[
 
 def test_no_plan_shows_a_passcode(spark: Any, fake: FakeBroker) -> None:
     settings = f"url '{fake.url}', login 'lake', passcode 'geheim', destination '/topic/a'"
-    plan = spark.sql(f"EXPLAIN EXTENDED CREATE TEMPORARY VIEW hidden USING stomp OPTIONS ({settings})").collect()[0][0]
+    plan = spark.sql(
+        f"EXPLAIN EXTENDED CREATE TEMPORARY VIEW hidden USING stomp OPTIONS ({settings})"
+    ).collect()[0][0]
     assert "geheim" not in plan
     assert "lake" in plan, "it shows the other options"
 

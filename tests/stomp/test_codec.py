@@ -77,7 +77,9 @@ def test_is_read_in_random_pieces(row: tuple[Case, str]) -> None:
         assert_is_read(row, in_random_pieces(row[0].data, source))
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if row[0].error is None and not row[0].pending], ids=title)
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS if row[0].error is None and not row[0].pending], ids=title
+)
 @pytest.mark.parametrize("rubbish", RUBBISH)
 def test_rubbish_after_it_changes_nothing_before(row: tuple[Case, str], rubbish: bytes) -> None:
     case, version = row
@@ -147,5 +149,9 @@ def test_reader_of_runs_is_asked_first_and_taught_the_other_sends() -> None:
     data = b"SEND\na:1\n\nx\0\nACK\nid:1\n\n\0\nBEGIN\ntransaction:t\n\n\0"
     events, code = read(decoder, byte_by_byte(data))
     assert code is None
-    assert [repr(event) for event in events] == ["<SEND a:'1' body=1>", repr(b"ACK\nid:1\n\n"), "<BEGIN transaction:'t' body=0>"]
+    assert [repr(event) for event in events] == [
+        "<SEND a:'1' body=1>",
+        repr(b"ACK\nid:1\n\n"),
+        "<BEGIN transaction:'t' body=0>",
+    ]
     assert reader.taught == [(b"SEND\na:1", "<SEND a:'1' body=1>")]

@@ -31,8 +31,16 @@ NAMES = (
     ("a\\b", "a\\b", "a\\\\b", "a\\\\b"),
     ("a\r", "a\\r", "a\\\\r", "a\\r"),
 )
-ROWS = [(text, form, version) for text, *forms in VALUES for form, version in zip(forms, (V10, V11, V12), strict=True)]
-NAME_ROWS = [(text, form, version) for text, *forms in NAMES for form, version in zip(forms, (V10, V11, V12), strict=True)]
+ROWS = [
+    (text, form, version)
+    for text, *forms in VALUES
+    for form, version in zip(forms, (V10, V11, V12), strict=True)
+]
+NAME_ROWS = [
+    (text, form, version)
+    for text, *forms in NAMES
+    for form, version in zip(forms, (V10, V11, V12), strict=True)
+]
 
 
 @pytest.mark.parametrize(("text", "form", "version"), ROWS)
@@ -50,7 +58,10 @@ def test_name_as_written(text: str, form: str, version: Version) -> None:
 @pytest.mark.parametrize("version", [V10, V11, V12])
 def test_what_no_header_can_hold_is_replaced_and_breaks_nothing(version: Version) -> None:
     """Such texts come from elsewhere than the wire: another protocol, or a program that writes to the store."""
-    assert encode_headers({"a\0": "b\0c", "": "d", "e": "\ud800"}, version) == "a\ufffd:b\ufffdc\n\ufffd:d\ne:?\n".encode()
+    assert (
+        encode_headers({"a\0": "b\0c", "": "d", "e": "\ud800"}, version)
+        == "a\ufffd:b\ufffdc\n\ufffd:d\ne:?\n".encode()
+    )
 
 
 def test_a_value_of_1_1_cannot_inject_a_header_into_1_0() -> None:
@@ -73,7 +84,17 @@ def test_a_value_of_1_0_that_looks_escaped_stays_what_it_is() -> None:
 @pytest.mark.parametrize("command", ["CONNECT", "STOMP", "CONNECTED"])
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("a", "b\nc"), ("a", "b\rc"), ("a", "b\r"), ("a", "b\0"), ("a:b", "c"), ("a\nb", "c"), ("", "c"), ("a", "\udc80"), ("\r", "")],
+    [
+        ("a", "b\nc"),
+        ("a", "b\rc"),
+        ("a", "b\r"),
+        ("a", "b\0"),
+        ("a:b", "c"),
+        ("a\nb", "c"),
+        ("", "c"),
+        ("a", "\udc80"),
+        ("\r", ""),
+    ],
 )
 def test_what_a_raw_frame_cannot_say_is_refused(command: str, name: str, value: str) -> None:
     with pytest.raises(UsageError, match="has no form") as refusal:
@@ -99,13 +120,18 @@ def test_a_body_with_a_nul_gets_its_length(version: Version) -> None:
     data = encode(Frame("MESSAGE", {"a": "b"}, b"x\0DISCONNECT\n\n\0"), version)
     decoder = Decoder(SERVER_COMMANDS)
     decoder.version = version
-    assert list(decoder.receive(data)) == [Frame("MESSAGE", {"a": "b", "content-length": "15"}, b"x\0DISCONNECT\n\n\0")]
+    assert list(decoder.receive(data)) == [
+        Frame("MESSAGE", {"a": "b", "content-length": "15"}, b"x\0DISCONNECT\n\n\0")
+    ]
 
 
 def test_a_body_without_nul_gets_no_length_that_nobody_asked_for() -> None:
     """The flag had-content-length decides bytes or text for a 1.0 client of a JMS broker, so the caller must have the last word."""
     assert encode(Frame("MESSAGE", {}, b"x"), V10) == b"MESSAGE\n\nx\0\n"
-    assert encode(Frame("MESSAGE", {"content-length": "1"}, b"\0"), V10) == b"MESSAGE\ncontent-length:1\n\n\0\0\n"
+    assert (
+        encode(Frame("MESSAGE", {"content-length": "1"}, b"\0"), V10)
+        == b"MESSAGE\ncontent-length:1\n\n\0\0\n"
+    )
 
 
 @pytest.mark.parametrize(

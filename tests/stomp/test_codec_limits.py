@@ -79,7 +79,8 @@ def test_a_nul_in_a_head_does_not_hide_its_size(cut: Cut, size: int, code: str) 
 def test_headers_at_and_beyond_their_limit(cut: Cut) -> None:
     assert outcome(small_decoder(), cut(b"SEND\na:1\nb:2\nc:3\n\n\0")) == ["SEND"]
     assert outcome(small_decoder(), cut(b"SEND\na:1\nb:2\nc:3\nd:4\n\n\0")) == ["too-many-headers"]
-    assert outcome(small_decoder(), cut(b"SEND\na:1\na:1\na:1\na:1\n\n\0")) == ["too-many-headers"]  # repeated ones cost as much
+    # repeated ones cost as much
+    assert outcome(small_decoder(), cut(b"SEND\na:1\na:1\na:1\na:1\n\n\0")) == ["too-many-headers"]
 
 
 @CUTS
@@ -92,7 +93,8 @@ def test_body_at_and_beyond_its_limit(cut: Cut) -> None:
 @CUTS
 def test_announced_body_at_and_beyond_its_limit(cut: Cut) -> None:
     assert outcome(small_decoder(), cut(b"SEND\ncontent-length:20\n\n" + b"\0" * 20 + b"\0")) == ["SEND"]
-    assert outcome(small_decoder(), cut(b"SEND\ncontent-length:21\n\n")) == ["body-too-large"]  # before an octet of it has come
+    # before an octet of it has come
+    assert outcome(small_decoder(), cut(b"SEND\ncontent-length:21\n\n")) == ["body-too-large"]
 
 
 @CUTS
@@ -102,7 +104,10 @@ def test_whole_frame_at_and_beyond_its_limit_before_login(cut: Cut, head: bytes)
     room = room if b"%d" not in head else room - len(b"%d" % room) + 2
     for size, expected in ((min(room, 20), ["STOMP"]), (21, ["body-too-large"])):
         whole_head = head % size if b"%d" in head else head
-        assert outcome(small_decoder(logged_in=False), cut(whole_head + b"\n\n" + b"x" * size + b"\0")) == expected
+        assert (
+            outcome(small_decoder(logged_in=False), cut(whole_head + b"\n\n" + b"x" * size + b"\0"))
+            == expected
+        )
 
 
 @CUTS
@@ -111,7 +116,9 @@ def test_before_login_the_smaller_limit_counts(cut: Cut) -> None:
     for size, expected in ((64, ["STOMP"]), (65, ["body-too-large"])):
         frame = b"STOMP\na:b\n\n" + b"x" * (size - 11) + b"\0"
         assert outcome(Decoder(limits=limits), cut(frame)) == expected
-        assert outcome(Decoder(limits=limits), cut(frame.replace(b"a:b", b"content-length:%d" % size))) == ["body-too-large"]
+        assert outcome(Decoder(limits=limits), cut(frame.replace(b"a:b", b"content-length:%d" % size))) == [
+            "body-too-large"
+        ]
     for size, expected in ((64, []), (65, ["header-too-large"])):
         assert outcome(Decoder(limits=limits), cut(b"STOMP\na:" + b"x" * (size - 8))) == expected
 
@@ -123,16 +130,25 @@ def test_limits_do_not_add_up_over_frames() -> None:
 
 def test_a_client_has_no_stranger_in_front_of_it() -> None:
     decoder = Decoder(SERVER_COMMANDS, FrameLimits(before_login=10))
-    assert [repr(frame) for frame in decoder.receive(b"CONNECTED\nversion:1.2\n\n\0")] == ["<CONNECTED version:'1.2' body=0>"]
+    assert [repr(frame) for frame in decoder.receive(b"CONNECTED\nversion:1.2\n\n\0")] == [
+        "<CONNECTED version:'1.2' body=0>"
+    ]
 
 
 def test_limits_are_those_of_the_design() -> None:
-    assert FrameLimits() == FrameLimits(head=64 * 1024, headers=1000, body=100 * 1024 * 1024, before_login=64 * 1024)
+    assert FrameLimits() == FrameLimits(
+        head=64 * 1024, headers=1000, body=100 * 1024 * 1024, before_login=64 * 1024
+    )
 
 
 def test_unfinished_frame_never_grows_beyond_the_limits() -> None:
     most = SMALL.head + 2 + SMALL.body + 1
-    for endless in (b"SEND\na:x\n\n" + b"y" * 500, b"x" * 500, b"SEND\ncontent-length:20\n\n" + b"x" * 20, b"\n" * 500 + b"\r"):
+    for endless in (
+        b"SEND\na:x\n\n" + b"y" * 500,
+        b"x" * 500,
+        b"SEND\ncontent-length:20\n\n" + b"x" * 20,
+        b"\n" * 500 + b"\r",
+    ):
         decoder = small_decoder()
         for piece in bytewise(endless):
             if outcome(decoder, [piece]):
@@ -161,7 +177,9 @@ class Work:
         work = self
 
         def searched(data: bytes | bytearray, found: int, start: int, stop: int | None) -> None:
-            work.octets += (found if found >= 0 else min(len(data), len(data) if stop is None else stop)) - start + 1
+            work.octets += (
+                (found if found >= 0 else min(len(data), len(data) if stop is None else stop)) - start + 1
+            )
 
         class Octets(bytes):
             def find(self, what: Any, start: Any = 0, stop: Any = None) -> int:
@@ -239,7 +257,11 @@ def test_frames_that_are_no_send_have_small_bodies(command: str, *, counts: bool
         data = head + b"content-length:%d\n\n" % size if counts else head + b"\n" + b"x" * size
         if is_good:
             rest = b"x" * size + b"\0" if counts else b"\0"
-            assert [len(frame.body) for frame in [*decoder.receive(data), *decoder.receive(rest)] if isinstance(frame, Frame)] == [size]
+            assert [
+                len(frame.body)
+                for frame in [*decoder.receive(data), *decoder.receive(rest)]
+                if isinstance(frame, Frame)
+            ] == [size]
         else:
             with pytest.raises(FrameError, match="the limit of 100 octets"):
                 list(decoder.receive(data))

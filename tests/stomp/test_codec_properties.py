@@ -20,19 +20,51 @@ common = st.sampled_from("\n\r:\\cnr \t\x0b\x85\u2028aé☕")
 characters = st.one_of(common, st.characters(exclude_categories=("Cs",), exclude_characters="\0"))
 texts = st.text(characters, max_size=12)
 headers = st.dictionaries(texts.filter(lambda name: name not in ("", "content-length")), texts, max_size=6)
-bodies = st.one_of(st.binary(max_size=40), st.lists(st.sampled_from([b"\0", b"\n", b"SEND\n\n\0", b"x"]), max_size=6).map(b"".join))
+bodies = st.one_of(
+    st.binary(max_size=40),
+    st.lists(st.sampled_from([b"\0", b"\n", b"SEND\n\n\0", b"x"]), max_size=6).map(b"".join),
+)
 
 STREAM_PARTS = (
-    *(b"SEND\n", b"MESSAGE\n", b"CONNECT\n", b"ACK\n", b"SEND\r\n", b"send\n", b"DISCONNECT\n\n\0", b"SEND\ndestination:/queue/a\n\nhi\0"),
+    *(
+        b"SEND\n",
+        b"MESSAGE\n",
+        b"CONNECT\n",
+        b"ACK\n",
+        b"SEND\r\n",
+        b"send\n",
+        b"DISCONNECT\n\n\0",
+        b"SEND\ndestination:/queue/a\n\nhi\0",
+    ),
     *(b"content-length:", b"content-length:0\n", b"content-length:3\n", b"content-length:-1\n", b"3"),
-    *(b"\n", b"\r\n", b"\n\n", b"\0", b"\r", b":", b"a:b\n", b"a:\\n\n", b"a:\\t\n", b"\\", b" ", b"\xff", "é".encode(), b"\0\n", b"xyz\0"),
+    *(
+        b"\n",
+        b"\r\n",
+        b"\n\n",
+        b"\0",
+        b"\r",
+        b":",
+        b"a:b\n",
+        b"a:\\n\n",
+        b"a:\\t\n",
+        b"\\",
+        b" ",
+        b"\xff",
+        "é".encode(),
+        b"\0\n",
+        b"xyz\0",
+    ),
 )
-streams = st.one_of(st.binary(max_size=200), st.lists(st.sampled_from(STREAM_PARTS), max_size=20).map(b"".join))
+streams = st.one_of(
+    st.binary(max_size=200), st.lists(st.sampled_from(STREAM_PARTS), max_size=20).map(b"".join)
+)
 versions = st.sampled_from(list(VERSIONS.values()))
 
 
 def decoder_of(
-    version: Version, commands: frozenset[str] = CLIENT_COMMANDS | SERVER_COMMANDS, limits: FrameLimits | None = None
+    version: Version,
+    commands: frozenset[str] = CLIENT_COMMANDS | SERVER_COMMANDS,
+    limits: FrameLimits | None = None,
 ) -> Decoder:
     decoder = Decoder(commands, limits or FrameLimits())
     decoder.version = version
@@ -75,7 +107,10 @@ def frames(draw: st.DrawFn) -> Frame:
 
 
 def pieces_of(data: bytes, cuts: list[int]) -> list[bytes]:
-    return [data[start:stop] for start, stop in pairwise([0, *sorted(min(cut, len(data)) for cut in cuts), len(data)])]
+    return [
+        data[start:stop]
+        for start, stop in pairwise([0, *sorted(min(cut, len(data)) for cut in cuts), len(data)])
+    ]
 
 
 @given(st.lists(frames(), max_size=4))
@@ -109,7 +144,9 @@ def test_whatever_is_written_is_one_frame_with_that_body(frame: Frame, version: 
 
 
 @given(st.dictionaries(st.text(max_size=8), st.text(max_size=8), max_size=6), versions)
-def test_headers_of_any_text_at_all_are_written_as_whole_lines(found: dict[str, str], version: Version) -> None:
+def test_headers_of_any_text_at_all_are_written_as_whole_lines(
+    found: dict[str, str], version: Version
+) -> None:
     """Also with NULs, lone surrogates and empty names, which no header can hold."""
     data = encode_headers(found, version)
     lines = data.split(b"\n")
@@ -127,7 +164,9 @@ def test_headers_of_any_text_at_all_are_written_as_whole_lines(found: dict[str, 
 def test_cuts_do_not_matter(data: bytes, version: Version, cuts: list[int], logged_in: bool) -> None:
     results = []
     for pieces in ([data], pieces_of(data, cuts), [data[at : at + 1] for at in range(len(data))]):
-        decoder = decoder_of(version, CLIENT_COMMANDS, FrameLimits(head=60, headers=3, body=30, before_login=50))
+        decoder = decoder_of(
+            version, CLIENT_COMMANDS, FrameLimits(head=60, headers=3, body=30, before_login=50)
+        )
         decoder.logged_in = logged_in
         results.append((read(decoder, pieces), decoder.pending))
     first = results[0]
@@ -138,7 +177,9 @@ def test_cuts_do_not_matter(data: bytes, version: Version, cuts: list[int], logg
 
 
 @given(st.lists(st.binary(max_size=60), max_size=10), versions)
-def test_random_bytes_raise_nothing_but_frame_error_and_never_outgrow_the_limits(pieces: list[bytes], version: Version) -> None:
+def test_random_bytes_raise_nothing_but_frame_error_and_never_outgrow_the_limits(
+    pieces: list[bytes], version: Version
+) -> None:
     limits = FrameLimits(head=50, headers=3, body=30, before_login=50)
     decoder = decoder_of(version, CLIENT_COMMANDS, limits)
     for piece in pieces:
@@ -161,7 +202,9 @@ def test_what_was_read_can_be_written_and_read_again(data: bytes, version: Versi
 
 
 @given(frames(), st.sampled_from([(V12, V11), (V12, V10), (V11, V10), (V10, V12), (V11, V12)]))
-def test_a_frame_of_one_version_goes_to_another_with_its_body_and_names_unbroken(frame: Frame, ways: tuple[Version, Version]) -> None:
+def test_a_frame_of_one_version_goes_to_another_with_its_body_and_names_unbroken(
+    frame: Frame, ways: tuple[Version, Version]
+) -> None:
     source, target = ways
     (event,), _ = read(decoder_of(source), [encode(frame, source)])
     assert isinstance(event, Frame)
@@ -175,7 +218,9 @@ def test_a_frame_of_one_version_goes_to_another_with_its_body_and_names_unbroken
 
 @pytest.mark.parametrize("version", VERSIONS.values(), ids=list(VERSIONS))
 def test_frames_without_number_come_back(version: Version) -> None:
-    found = [Frame("SEND", {"destination": f"/queue/{at}", "n": str(at)}, str(at).encode()) for at in range(2000)]
+    found = [
+        Frame("SEND", {"destination": f"/queue/{at}", "n": str(at)}, str(at).encode()) for at in range(2000)
+    ]
     data = b"".join([encode(frame, version) for frame in found])
     for size in (1 << 20, 4096, 97):
         pieces = [data[at : at + size] for at in range(0, len(data), size)]

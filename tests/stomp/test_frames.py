@@ -10,7 +10,12 @@ from stompbox.stomp.frames import CLIENT_COMMANDS, COMMANDS_WITH_BODY, RAW_COMMA
 def test_frames_are_equal_by_what_they_say() -> None:
     frame = Frame("SEND", {"a": "b"}, b"c")
     assert frame == Frame("SEND", {"a": "b"}, b"c")
-    for other in (Frame("ACK", {"a": "b"}, b"c"), Frame("SEND", {"a": "x"}, b"c"), Frame("SEND", {"a": "b"}, b"x"), "SEND"):
+    for other in (
+        Frame("ACK", {"a": "b"}, b"c"),
+        Frame("SEND", {"a": "x"}, b"c"),
+        Frame("SEND", {"a": "b"}, b"x"),
+        "SEND",
+    ):
         assert frame != other
 
 

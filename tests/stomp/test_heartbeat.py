@@ -35,29 +35,97 @@ ANSWERS = [
     ("broker beats alone", DEFAULT, (0, 10_000), "10000,0", 60_000),
     ("at the least interval", DEFAULT, (500, 500), "500,500", 1000),
     ("below the least interval", DEFAULT, (100, 1), "500,500", 1000),
-    ("longer than connectionTtl: that is for clients without heart-beats", DEFAULT, (600_000, 0), "0,600000", 1_200_000),
-    ("cut by connectionTtlMax, as in Artemis's manual", replace(DEFAULT, connection_ttl_max=30_000), (20_000, 0), "0,15000", 30_000),
-    ("not cut by connectionTtlMax", replace(DEFAULT, connection_ttl_max=30_000), (15_000, 0), "0,15000", 30_000),
+    (
+        "longer than connectionTtl: that is for clients without heart-beats",
+        DEFAULT,
+        (600_000, 0),
+        "0,600000",
+        1_200_000,
+    ),
+    (
+        "cut by connectionTtlMax, as in Artemis's manual",
+        replace(DEFAULT, connection_ttl_max=30_000),
+        (20_000, 0),
+        "0,15000",
+        30_000,
+    ),
+    (
+        "not cut by connectionTtlMax",
+        replace(DEFAULT, connection_ttl_max=30_000),
+        (15_000, 0),
+        "0,15000",
+        30_000,
+    ),
     ("connectionTtlMax of 0 is none", replace(DEFAULT, connection_ttl_max=0), (20_000, 0), "0,20000", 40_000),
     ("raised by connectionTtlMin", replace(DEFAULT, connection_ttl_min=5000), (1000, 0), "0,2500", 5000),
-    ("connectionTtlMax counts for who beats less often", replace(DEFAULT, connection_ttl_max=10_000), (20_000, 0), "0,5000", 10_000),
-    ("the least interval wins", replace(DEFAULT, connection_ttl_min=1, connection_ttl_max=200), (50, 0), "0,500", 1000),
-    ("another modifier", replace(DEFAULT, heart_beat_to_connection_ttl_modifier=1.1), (10_000, 0), "0,10000", 11_000),
-    ("no margin if so wanted", replace(DEFAULT, heart_beat_to_connection_ttl_modifier=1.0), (10_000, 0), "0,10000", 10_000),
-    ("connectionTtl is not clamped", replace(DEFAULT, connection_ttl=100, connection_ttl_min=5000), (0, 0), "0,0", 100),
+    (
+        "connectionTtlMax counts for who beats less often",
+        replace(DEFAULT, connection_ttl_max=10_000),
+        (20_000, 0),
+        "0,5000",
+        10_000,
+    ),
+    (
+        "the least interval wins",
+        replace(DEFAULT, connection_ttl_min=1, connection_ttl_max=200),
+        (50, 0),
+        "0,500",
+        1000,
+    ),
+    (
+        "another modifier",
+        replace(DEFAULT, heart_beat_to_connection_ttl_modifier=1.1),
+        (10_000, 0),
+        "0,10000",
+        11_000,
+    ),
+    (
+        "no margin if so wanted",
+        replace(DEFAULT, heart_beat_to_connection_ttl_modifier=1.0),
+        (10_000, 0),
+        "0,10000",
+        10_000,
+    ),
+    (
+        "connectionTtl is not clamped",
+        replace(DEFAULT, connection_ttl=100, connection_ttl_min=5000),
+        (0, 0),
+        "0,0",
+        100,
+    ),
     ("connectionTtl of 0 is none", replace(DEFAULT, connection_ttl=0), (0, 0), "0,0", 0),
     ("connectionTtl of -1 is none", replace(DEFAULT, connection_ttl=-1), (0, 0), "0,0", 0),
-    ("no connectionTtl, but heart-beats", replace(DEFAULT, connection_ttl=-1), (10_000, 0), "0,10000", 20_000),
+    (
+        "no connectionTtl, but heart-beats",
+        replace(DEFAULT, connection_ttl=-1),
+        (10_000, 0),
+        "0,10000",
+        20_000,
+    ),
     ("fixed, as asked", replace(DEFAULT, heart_beat=(300, 400)), (400, 300), "300,400", 800),
     ("fixed, less often wanted", replace(DEFAULT, heart_beat=(1000, 2000)), (100, 100), "1000,2000", 4000),
-    ("fixed, more often wanted than the client can", replace(DEFAULT, heart_beat=(1000, 2000)), (5000, 100), "1000,2000", 10_000),
-    ("fixed, cut by connectionTtlMax", replace(DEFAULT, heart_beat=(1000, 2000), connection_ttl_max=7000), (5000, 100), "1000,2000", 7000),
+    (
+        "fixed, more often wanted than the client can",
+        replace(DEFAULT, heart_beat=(1000, 2000)),
+        (5000, 100),
+        "1000,2000",
+        10_000,
+    ),
+    (
+        "fixed, cut by connectionTtlMax",
+        replace(DEFAULT, heart_beat=(1000, 2000), connection_ttl_max=7000),
+        (5000, 100),
+        "1000,2000",
+        7000,
+    ),
     ("fixed, the client has none", replace(DEFAULT, heart_beat=(1000, 2000)), (0, 0), "1000,2000", 60_000),
     ("fixed to none", replace(DEFAULT, heart_beat=(0, 0)), (1000, 1000), "0,0", 60_000),
 ]
 
 
-@pytest.mark.parametrize(("listener", "requested", "header", "ttl"), [row[1:] for row in ANSWERS], ids=[row[0] for row in ANSWERS])
+@pytest.mark.parametrize(
+    ("listener", "requested", "header", "ttl"), [row[1:] for row in ANSWERS], ids=[row[0] for row in ANSWERS]
+)
 def test_answer(listener: Listener, requested: tuple[int, int], header: str, ttl: int) -> None:
     agreement = answer(requested, listener)
     assert (agreement.header, agreement.ttl_ms) == (header, ttl)
@@ -82,14 +150,22 @@ INTERVALS = [
 
 
 @pytest.mark.parametrize(("requested", "fixed", "beat", "expected"), INTERVALS)
-def test_intervals_are_the_greater_of_both(requested: tuple[int, int], fixed: tuple[int, int], beat: int, expected: int) -> None:
+def test_intervals_are_the_greater_of_both(
+    requested: tuple[int, int], fixed: tuple[int, int], beat: int, expected: int
+) -> None:
     agreement = answer(requested, Listener(heart_beat=fixed))
     assert (agreement.beat_ms, agreement.expected_ms) == (beat, expected)
 
 
 @pytest.mark.parametrize(
     ("header", "numbers"),
-    [("0,0", (0, 0)), ("10000,5", (10_000, 5)), ("007,1", (7, 1)), (" 1 , 2 ", (1, 2)), ("9" * 18 + ",0", (10**18 - 1, 0))],
+    [
+        ("0,0", (0, 0)),
+        ("10000,5", (10_000, 5)),
+        ("007,1", (7, 1)),
+        (" 1 , 2 ", (1, 2)),
+        ("9" * 18 + ",0", (10**18 - 1, 0)),
+    ],
 )
 def test_header(header: str, numbers: tuple[int, int]) -> None:
     assert parse(header) == numbers
@@ -113,7 +189,9 @@ def test_malformed_header_closes_in_every_version(header: str) -> None:
 # --- time -----------------------------------------------------------------------------------------------------------------
 
 
-def run(pulse: Pulse, *, until: float, late: float = 0.0, arrivals: tuple[float, ...] = ()) -> list[tuple[float, Action]]:
+def run(
+    pulse: Pulse, *, until: float, late: float = 0.0, arrivals: tuple[float, ...] = ()
+) -> list[tuple[float, Action]]:
     """What was due when, asked at each deadline (`late` s after it) and with data coming in at `arrivals`; sends count as sent."""
     happened: list[tuple[float, Action]] = []
     coming = list(arrivals)

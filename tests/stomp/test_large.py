@@ -66,19 +66,34 @@ ACK: Told = ("frame", "ACK", "", b"")
 CASES: dict[str, tuple[bytes, list[Told]]] = {
     "counted, one octet below": (SEND + b"content-length:7\n\nseven77\0", [whole(b"seven77", "7")]),
     "counted, exactly": (SEND + b"content-length:8\n\neight888\0", [large(b"eight888", "8")]),
-    "counted, with NULs in it": (SEND + b"content-length:9\n\nab\0\0ef\0\0\0\0", [large(b"ab\0\0ef\0\0\0", "9")]),
+    "counted, with NULs in it": (
+        SEND + b"content-length:9\n\nab\0\0ef\0\0\0\0",
+        [large(b"ab\0\0ef\0\0\0", "9")],
+    ),
     "to the NUL, one octet below": (SEND + b"\nseven77\0", [whole(b"seven77")]),
     "to the NUL, exactly": (SEND + b"\neight888\0", [large(b"eight888")]),
     "to the NUL, longer": (SEND + b"\n" + b"0123456789" * 3 + b"\0", [large(b"0123456789" * 3)]),
     "another frame behind": (SEND + b"\n0123456789\0\n" + OTHER, [large(b"0123456789"), ACK]),
-    "one before, one behind": (OTHER + b"\n" + SEND + b"content-length:10\n\n0123456789\0" + OTHER, [ACK, large(b"0123456789", "10"), ACK]),
+    "one before, one behind": (
+        OTHER + b"\n" + SEND + b"content-length:10\n\n0123456789\0" + OTHER,
+        [ACK, large(b"0123456789", "10"), ACK],
+    ),
     "two in a row": (
         SEND + b"content-length:10\n\n0123456789\0\n" + SEND + b"\nabcdefghij\0",
         [large(b"0123456789", "10"), large(b"abcdefghij")],
     ),
-    "frames in the body": (SEND + b"content-length:%d\n\n%b\0" % (len(OTHER), OTHER), [large(OTHER, str(len(OTHER)))]),
-    "line ends with CR": (SEND.replace(b"\n", b"\r\n") + b"\r\n0123456789\0\r\n" + OTHER, [large(b"0123456789"), ACK]),
-    "only SEND has large bodies": (b"ACK\nid:1\ncontent-length:10\n\n0123456789\0", [("frame", "ACK", "10", b"0123456789")]),
+    "frames in the body": (
+        SEND + b"content-length:%d\n\n%b\0" % (len(OTHER), OTHER),
+        [large(OTHER, str(len(OTHER)))],
+    ),
+    "line ends with CR": (
+        SEND.replace(b"\n", b"\r\n") + b"\r\n0123456789\0\r\n" + OTHER,
+        [large(b"0123456789"), ACK],
+    ),
+    "only SEND has large bodies": (
+        b"ACK\nid:1\ncontent-length:10\n\n0123456789\0",
+        [("frame", "ACK", "10", b"0123456789")],
+    ),
     "nor without content-length": (b"ACK\nid:1\n\n0123456789\0", [("frame", "ACK", "", b"0123456789")]),
 }
 
@@ -103,7 +118,11 @@ def test_cut_at_every_byte(data: bytes, expected: list[Told]) -> None:
 
 @pytest.mark.parametrize(("data", "code"), FAULTS.values(), ids=FAULTS)
 def test_the_same_fault_wherever_it_is_cut(data: bytes, code: str) -> None:
-    for pieces in [[data], *[[data[:cut], data[cut:]] for cut in range(1, len(data))], [data[at : at + 1] for at in range(len(data))]]:
+    for pieces in [
+        [data],
+        *[[data[:cut], data[cut:]] for cut in range(1, len(data))],
+        [data[at : at + 1] for at in range(len(data))],
+    ]:
         with pytest.raises(FrameError) as caught:
             told(fed(pieces))
         assert caught.value.code == code
@@ -151,4 +170,9 @@ def test_what_reads_runs_leaves_large_bodies_alone() -> None:
     uncounted = SEND + b"\nabc\0"
     for _ in range(40):
         list(reading.receive(uncounted))
-    assert [type(event) for event in reading.receive(uncounted + SEND + b"\n0123456789\0")] == [Sends, Opening, Piece, Ending]
+    assert [type(event) for event in reading.receive(uncounted + SEND + b"\n0123456789\0")] == [
+        Sends,
+        Opening,
+        Piece,
+        Ending,
+    ]

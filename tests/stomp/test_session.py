@@ -31,7 +31,8 @@ def test_open_alone_leads_out_of_connecting() -> None:
     assert not [
         key
         for key, after in LEGAL.items()
-        if key[0] is SessionState.CONNECTING or (after is SessionState.OPEN and key[0] is not SessionState.OPEN)
+        if key[0] is SessionState.CONNECTING
+        or (after is SessionState.OPEN and key[0] is not SessionState.OPEN)
     ]
     session = connecting()
     session.open()

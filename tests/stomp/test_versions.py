@@ -11,7 +11,11 @@ from stompbox.stomp.versions import SUPPORTED, V10, V11, V12, VERSIONS, Version
 # what the specifications say: 1.0, 1.1, 1.2
 EXPECTED = {
     "name": ("1.0", "1.1", "1.2"),
-    "escapes": ({}, {b"n": b"\n", b"c": b":", b"\\": b"\\"}, {b"n": b"\n", b"c": b":", b"\\": b"\\", b"r": b"\r"}),
+    "escapes": (
+        {},
+        {b"n": b"\n", b"c": b":", b"\\": b"\\"},
+        {b"n": b"\n", b"c": b":", b"\\": b"\\", b"r": b"\r"},
+    ),
     "trims": (True, False, False),
     "bare_cr": (True, True, False),
     "closes_on_error": (False, False, True),

@@ -42,9 +42,13 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opened]:
     if request.param == "memory":
         found = Opened(lambda: MemoryStore(chunk_bytes=CHUNK_BYTES), keeps=False)
     elif request.param == "overflow":
-        found = Opened(lambda: MemoryStore(chunk_bytes=CHUNK_BYTES, overflow=Overflow(file_bytes=1000)), keeps=False)
+        found = Opened(
+            lambda: MemoryStore(chunk_bytes=CHUNK_BYTES, overflow=Overflow(file_bytes=1000)), keeps=False
+        )
     elif request.param == "journaled":
-        found = Opened(lambda: JournaledStore(SqliteStore(tmp_path / "data", chunk_bytes=CHUNK_BYTES)), keeps=True)
+        found = Opened(
+            lambda: JournaledStore(SqliteStore(tmp_path / "data", chunk_bytes=CHUNK_BYTES)), keeps=True
+        )
         found.merges = True
     else:
         found = Opened(lambda: SqliteStore(tmp_path / "data", chunk_bytes=CHUNK_BYTES), keeps=True)

@@ -12,20 +12,36 @@ QUEUE = Shape({"destination": "/queue/orders", "content-type": "text/plain"})
 
 
 def run(first: int, count: int = 1, *, body: bytes = b"body", arrived: int = 0, shape: Shape = QUEUE) -> Run:
-    return Run(shape, [b"%s %d" % (body, first + index) for index in range(count)], first=first, arrived=arrived)
+    return Run(
+        shape, [b"%s %d" % (body, first + index) for index in range(count)], first=first, arrived=arrived
+    )
 
 
 def told(runs: list[Run]) -> list[tuple[Any, ...]]:
     """Everything that must come back, message by message: (offset, arrived, routing, shape, headers, body)."""
     return [
-        (run.first + index, run.arrived, run.routing, described(run.shape), run.headers(index), run.bodies[index])
+        (
+            run.first + index,
+            run.arrived,
+            run.routing,
+            described(run.shape),
+            run.headers(index),
+            run.bodies[index],
+        )
         for run in runs
         for index in range(len(run))
     ]
 
 
 def described(shape: Shape) -> tuple[Any, ...]:
-    return list(shape.headers.items()), shape.holes, shape.persistent, shape.priority, shape.expires, shape.has_length
+    return (
+        list(shape.headers.items()),
+        shape.holes,
+        shape.persistent,
+        shape.priority,
+        shape.expires,
+        shape.has_length,
+    )
 
 
 texts = st.text(st.characters(exclude_categories=()), max_size=8)
@@ -51,7 +67,9 @@ def run_lists(draw: st.DrawFn, *, max_runs: int = 8, first: int | None = None) -
     for _ in range(draw(st.integers(0, max_runs))):
         shape = draw(st.sampled_from(known))
         bodies = draw(st.lists(st.binary(max_size=6), min_size=1, max_size=4))
-        columns = tuple(draw(st.lists(values, min_size=len(bodies), max_size=len(bodies))) for _ in shape.holes)
+        columns = tuple(
+            draw(st.lists(values, min_size=len(bodies), max_size=len(bodies))) for _ in shape.holes
+        )
         at += draw(st.sampled_from([0, 0, 0, 1, 2**33]))
         arrived = max(0, arrived + draw(st.sampled_from([0, 0, 1, -1, 2**40])))
         routing = draw(st.sampled_from([1, 1, 2, 3]))

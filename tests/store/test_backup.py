@@ -33,13 +33,20 @@ def data(tmp_path: Path) -> Path:
     with closing(SqliteStore(path)) as store:
         store.apply(Commit(logs={1: "orders"}, cursors={1: (1, 0)}, entries={("queue", "1"): b"{}"}))
         for first in range(30):
-            store.apply(Commit(runs={1: [run(first, body=os.urandom(9_000))]}, acknowledged={1: [(first, first + 1)]}))
+            store.apply(
+                Commit(runs={1: [run(first, body=os.urandom(9_000))]}, acknowledged={1: [(first, first + 1)]})
+            )
     return path
 
 
 def offsets(store: SqliteStore) -> list[int]:
     chunks = store.read(1, 0, END, END)
-    return [offset for chunk in chunks for part in decode(chunk.blob, chunk.first) for offset in range(part.first, part.stop)]
+    return [
+        offset
+        for chunk in chunks
+        for part in decode(chunk.blob, chunk.first)
+        for offset in range(part.first, part.stop)
+    ]
 
 
 def refusal(do: Callable[[], object]) -> StoreError:
@@ -50,7 +57,9 @@ def refusal(do: Callable[[], object]) -> StoreError:
 
 def test_a_copy_is_a_data_folder_of_the_owners_alone(data: Path, tmp_path: Path) -> None:
     seen: list[list[tuple[int, int]]] = [[], []]
-    octets = copy(data, tmp_path / "new" / "copy", *[lambda done, total, to=to: to.append((done, total)) for to in seen])
+    octets = copy(
+        data, tmp_path / "new" / "copy", *[lambda done, total, to=to: to.append((done, total)) for to in seen]
+    )
     files = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "new" / "copy").iterdir()}
     assert files == {folder.DATABASE: 0o600, folder.LOCK: 0o600}
     assert stat.S_IMODE((tmp_path / "new" / "copy").stat().st_mode) == 0o700
@@ -70,7 +79,13 @@ def test_a_copy_has_the_commits_of_one_moment_however_many_come_meanwhile(data: 
             number = 30
             while not enough.is_set():
                 entry = {("serial", ""): b"%d" % number}
-                store.apply(Commit(runs={1: [run(number, body=bytes(5000))]}, acknowledged={1: [(number, number + 1)]}, entries=entry))
+                store.apply(
+                    Commit(
+                        runs={1: [run(number, body=bytes(5000))]},
+                        acknowledged={1: [(number, number + 1)]},
+                        entries=entry,
+                    )
+                )
                 store.maintain()
                 number += 1
                 written.set()
@@ -108,7 +123,11 @@ def test_a_folder_in_which_something_is_keeps_it(data: Path, tmp_path: Path) -> 
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "letter").write_text("mine")
-    for target, what in ((mine, "letter is in it"), (data, "a store is in it"), (mine / "letter", "is a file")):
+    for target, what in (
+        (mine, "letter is in it"),
+        (data, "a store is in it"),
+        (mine / "letter", "is a file"),
+    ):
         before = sorted(tmp_path.rglob("*"))
         error = refusal(lambda target=target: copy(data, target))
         assert error.code == "folder-not-empty"
@@ -148,7 +167,9 @@ def test_no_room_for_a_copy(data: Path, tmp_path: Path) -> None:
     copy(data, tmp_path / "copy")
 
 
-@pytest.mark.parametrize("what", ["nothing", "a file", "an empty folder", "another folder", "no database", "an empty file"])
+@pytest.mark.parametrize(
+    "what", ["nothing", "a file", "an empty folder", "another folder", "no database", "an empty file"]
+)
 def test_what_is_no_store_is_named(tmp_path: Path, what: str) -> None:
     source = tmp_path / "source"
     if what == "a file":
@@ -176,11 +197,17 @@ def test_a_copy_is_another_log_from_where_it_ends_on(data: Path, tmp_path: Path)
     ids = iter("bcde")
     for target in ("one", "two"):
         copy(data, tmp_path / target, new_id=ids.__next__)
-    with closing(SqliteStore(data)) as store, closing(SqliteStore(tmp_path / "one")) as one, closing(SqliteStore(tmp_path / "two")) as two:
+    with (
+        closing(SqliteStore(data)) as store,
+        closing(SqliteStore(tmp_path / "one")) as one,
+        closing(SqliteStore(tmp_path / "two")) as two,
+    ):
         (there, first, second) = (found.recover().entries for found in (store, one, two))
     assert json.loads(there[INCARNATIONS, "1"]) == [["a", 0]]
     assert json.loads(first[INCARNATIONS, "1"])[0] == ["a", 0]
-    assert {json.loads(found[INCARNATIONS, "1"])[1][1] for found in (first, second)} == {30}, "not where offsets are set aside"
+    assert {json.loads(found[INCARNATIONS, "1"])[1][1] for found in (first, second)} == {30}, (
+        "not where offsets are set aside"
+    )
     assert json.loads(first[INCARNATIONS, "1"]) != json.loads(second[INCARNATIONS, "1"])
     assert json.loads(first[ENDED, "gone"])["incarnations"][1][1] == 9
     assert first[ENDED, "old"] == b"12"

@@ -23,7 +23,12 @@ def data(tmp_path: Path) -> Path:
     with closing(SqliteStore(path)) as store:
         store.apply(Commit(logs={1: "orders"}, cursors={1: (1, 0)}, entries={("queue", "orders"): b"{}"}))
         for first in range(5):
-            store.apply(Commit(runs={1: [run(first, body=random.Random(first).randbytes(20_000))]}, acknowledged={1: [(first, first + 1)]}))
+            store.apply(
+                Commit(
+                    runs={1: [run(first, body=random.Random(first).randbytes(20_000))]},
+                    acknowledged={1: [(first, first + 1)]},
+                )
+            )
     return path
 
 

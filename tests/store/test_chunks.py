@@ -14,7 +14,11 @@ from stompbox.message import ANYCAST, FOR_ONE, MULTICAST, VOLATILE, Large, Run, 
 from stompbox.store import chunks
 from tests.store.runs import QUEUE, described, run, run_lists, told
 
-AWKWARD = Shape({"destination": "/queue/ü", "a:b": "line\nfeed\r\0", "": "", "\ud800": "no UTF-8"}, holes=("id", "zeit"), priority=9)
+AWKWARD = Shape(
+    {"destination": "/queue/ü", "a:b": "line\nfeed\r\0", "": "", "\ud800": "no UTF-8"},
+    holes=("id", "zeit"),
+    priority=9,
+)
 
 
 # Of the format SBC1: written once, and never to be written anew.
@@ -55,13 +59,25 @@ def test_round_trip(runs: list[Run]) -> None:
 
 @given(run_lists(), st.integers(0, 2**32))
 def test_a_chunk_may_begin_before_its_first_message(runs: list[Run], before: int) -> None:
-    moved = [Run(r.shape, r.bodies, r.columns, first=r.first + before, arrived=r.arrived, routing=r.routing) for r in runs]
+    moved = [
+        Run(r.shape, r.bodies, r.columns, first=r.first + before, arrived=r.arrived, routing=r.routing)
+        for r in runs
+    ]
     first = runs[0].first if runs else 0
     assert told(chunks.decode(chunks.encode(moved, first), first)) == told(moved)
 
 
 def test_awkward_text_and_empty_bodies() -> None:
-    sent = [Run(AWKWARD, [b"", b"\0", b""], ([b"1", b"", b"333"], [b"", b"", b""]), first=3, arrived=9, routing=MULTICAST)]
+    sent = [
+        Run(
+            AWKWARD,
+            [b"", b"\0", b""],
+            ([b"1", b"", b"333"], [b"", b"", b""]),
+            first=3,
+            arrived=9,
+            routing=MULTICAST,
+        )
+    ]
     assert told(chunks.decode(chunks.encode(sent, 3), 3)) == told(sent)
 
 
@@ -155,7 +171,9 @@ def test_a_later_format_is_refused() -> None:
 def test_runs_of_some_shapes_are_passed_over(runs: list[Run], left: set[int]) -> None:
     first = runs[0].first if runs else 0
     blob = chunks.encode(runs, first)
-    keys = [chunks.shape_bytes(shape) for index, shape in enumerate(chunks.tables(blob).shapes) if index in left]
+    keys = [
+        chunks.shape_bytes(shape) for index, shape in enumerate(chunks.tables(blob).shapes) if index in left
+    ]
     wanted = [run for run in runs if chunks.shape_bytes(run.shape) not in keys]
     assert told(chunks.decode(blob, first, left)) == told(wanted)
 
@@ -192,7 +210,9 @@ def test_pieces_are_few() -> None:
     """Portions of whole runs are filled up, and a long run is cut where the limit is reached."""
     bodies = [random.Random(1).randbytes(68)] * 1000
     limit = 100 * (68 + chunks.EACH)
-    assert [sum(map(len, piece)) for piece in chunks.pieces([Run(QUEUE, bodies, first=0)], limit)] == [100] * 10
+    assert [sum(map(len, piece)) for piece in chunks.pieces([Run(QUEUE, bodies, first=0)], limit)] == [
+        100
+    ] * 10
     single = [Run(QUEUE, bodies[:1], first=first) for first in range(1000)]
     assert [sum(map(len, piece)) for piece in chunks.pieces(single, limit)] == [100] * 10
 

@@ -58,7 +58,9 @@ def one(offset: int) -> Commit:
 
 
 def offsets(store: JournaledStore) -> list[int]:
-    return [offset for chunk in store.read(1, 0, 1 << 40, 1 << 40) for offset in range(chunk.first, chunk.stop)]
+    return [
+        offset for chunk in store.read(1, 0, 1 << 40, 1 << 40) for offset in range(chunk.first, chunk.stop)
+    ]
 
 
 def after_a_crash(data: Path, commits: int) -> bytes:
@@ -88,7 +90,9 @@ def test_a_small_commit_is_one_write(data: Path, monkeypatch: pytest.MonkeyPatch
     assert writes == [(FIRST + SECTOR, SECTOR), (FIRST + 2 * SECTOR, SECTOR)]
 
 
-def test_records_go_past_the_cache_where_the_file_system_can(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_go_past_the_cache_where_the_file_system_can(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Sectors may be larger than ours: then the system refuses, and the cache is in between."""
     through, flags = journal.write_through, []
 
@@ -164,7 +168,9 @@ def test_what_is_not_small_goes_to_the_database(data: Path, commit: Commit) -> N
     forsake(store)
     with closing(SqliteStore(data)) as database:
         found = contents(database)
-    assert [message[0] for message in found["messages"][1]] == [message[0] for message in expected["messages"][1]]
+    assert [message[0] for message in found["messages"][1]] == [
+        message[0] for message in expected["messages"][1]
+    ]
 
 
 def test_long_entries_go_to_the_database(data: Path) -> None:
@@ -177,7 +183,9 @@ def test_long_entries_go_to_the_database(data: Path) -> None:
         assert len(store.recover().entries["retained", "1"]) == journaled.LARGEST + 1
 
 
-def test_a_journal_that_is_too_long_is_read_before_it_is_made_anew(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_journal_that_is_too_long_is_read_before_it_is_made_anew(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = after_a_crash(data, 3) + bytes(SECTOR)
     (data / JOURNAL).write_bytes(whole)
 
@@ -239,8 +247,19 @@ class SqliteStoreOf:
 
 
 def test_merged_commits_do_what_each_of_them_did() -> None:
-    first = Commit(runs={1: [run(0), run(5)]}, next_offsets={1: 9}, acknowledged={1: [(0, 1)]}, entries={("a", ""): b"1", ("b", ""): b"1"})
-    second = Commit(runs={1: [run(3)]}, next_offsets={1: 7, 2: 1}, acknowledged={1: [(3, 4)]}, entries={("a", ""): None}, trims={1: 2})
+    first = Commit(
+        runs={1: [run(0), run(5)]},
+        next_offsets={1: 9},
+        acknowledged={1: [(0, 1)]},
+        entries={("a", ""): b"1", ("b", ""): b"1"},
+    )
+    second = Commit(
+        runs={1: [run(3)]},
+        next_offsets={1: 7, 2: 1},
+        acknowledged={1: [(3, 4)]},
+        entries={("a", ""): None},
+        trims={1: 2},
+    )
     merged = merge([first, second])
     assert [run.first for run in merged.runs[1]] == [3, 5], "what was trimmed meanwhile is not written"
     assert merged.next_offsets == {1: 9, 2: 1}
@@ -366,7 +385,9 @@ def test_a_commit_that_was_refused_does_not_come_back(data: Path, monkeypatch: p
         assert offsets(store) == [0, 1, 2, 3]
 
 
-def test_when_nothing_works_nothing_is_taken_until_it_does(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_when_nothing_works_nothing_is_taken_until_it_does(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = begun(data, 3)
 
     def full(_: Any) -> None:
@@ -384,7 +405,9 @@ def test_when_nothing_works_nothing_is_taken_until_it_does(data: Path, monkeypat
         assert offsets(store) == [0, 1, 2, 3]
 
 
-def test_without_room_for_a_journal_the_database_does_it_alone(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_room_for_a_journal_the_database_does_it_alone(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(journal, "write_through", failing([0]))
     store = begun(data, 3)
     assert store._waiting == []
@@ -394,7 +417,9 @@ def test_without_room_for_a_journal_the_database_does_it_alone(data: Path, monke
         assert offsets(store) == [0, 1, 2]
 
 
-def test_a_database_that_refuses_keeps_what_is_in_the_journal(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_that_refuses_keeps_what_is_in_the_journal(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = begun(data, 3)
 
     def full(_: Any) -> None:
@@ -402,7 +427,11 @@ def test_a_database_that_refuses_keeps_what_is_in_the_journal(data: Path, monkey
 
     with monkeypatch.context() as patched:
         patched.setattr(store._database, "apply", full)
-        for refused in (lambda: store.read(1, 0, 9, 9), store.maintain, lambda: store.apply(Commit(logs={2: "more"}))):
+        for refused in (
+            lambda: store.read(1, 0, 9, 9),
+            store.maintain,
+            lambda: store.apply(Commit(logs={2: "more"})),
+        ):
             with pytest.raises(StoreError):
                 refused()
         store.apply(one(3))
@@ -424,7 +453,9 @@ def running(data: Path) -> Iterator[JournaledStore]:
 def test_a_copy_has_what_is_in_the_journal(data: Path, tmp_path: Path, running: JournaledStore) -> None:
     assert len(running._waiting) == 5
     copy(data, tmp_path / "copy")
-    assert sorted(path.name for path in (tmp_path / "copy").iterdir() if path.name != "stompbox.lock") == [DATABASE]
+    assert sorted(path.name for path in (tmp_path / "copy").iterdir() if path.name != "stompbox.lock") == [
+        DATABASE
+    ]
     with closing(opened(tmp_path / "copy")) as store:
         assert offsets(store) == [0, 1, 2, 3, 4]
 

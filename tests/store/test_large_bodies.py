@@ -50,8 +50,15 @@ def settle(store: Store) -> None:
 
 def handles(store: Store, log: int = 1) -> list[tuple[int, int, int]]:
     """(offset, id, size) of all messages that are stored with large bodies."""
-    runs = [found for chunk in store.read(log, 0, 1 << 30, 1 << 30) for found in decode(chunk.blob, chunk.first)]
-    return [(found.first + at, found.large(at).id, found.large(at).size) for found in runs if found.is_large for at in range(len(found))]
+    runs = [
+        found for chunk in store.read(log, 0, 1 << 30, 1 << 30) for found in decode(chunk.blob, chunk.first)
+    ]
+    return [
+        (found.first + at, found.large(at).id, found.large(at).size)
+        for found in runs
+        if found.is_large
+        for at in range(len(found))
+    ]
 
 
 def test_pieces_come_with_commits_and_stay_while_a_chunk_names_them(opened: Opened) -> None:
@@ -73,7 +80,13 @@ def test_pieces_come_with_commits_and_stay_while_a_chunk_names_them(opened: Open
 
 
 def test_what_memory_holds_stays_though_no_chunk_names_it(opened: Opened) -> None:
-    opened.store.apply(Commit(logs={1: "orders"}, parts={(7, 0): FIRST, (8, 0): SECOND}, runs={1: [large_run(0, (7, 500), (8, 60))]}))
+    opened.store.apply(
+        Commit(
+            logs={1: "orders"},
+            parts={(7, 0): FIRST, (8, 0): SECOND},
+            runs={1: [large_run(0, (7, 500), (8, 60))]},
+        )
+    )
     opened.store.apply(Commit(trims={1: 2}, holds={8: False}))
     settle(opened.store)
     assert stored(opened.store, 7) == FIRST
@@ -153,7 +166,13 @@ def test_what_no_chunk_names_goes_at_the_next_start(tmp_path: Path) -> None:
     path = tmp_path / "data"
     with closing(SqliteStore(path)) as store:
         named = {1: [large_run(0, (1, 100 * len(FIRST)))]}
-        store.apply(Commit(logs={1: "orders"}, parts={(body, number): FIRST for body in (1, 2) for number in range(100)}, runs=named))
+        store.apply(
+            Commit(
+                logs={1: "orders"},
+                parts={(body, number): FIRST for body in (1, 2) for number in range(100)},
+                runs=named,
+            )
+        )
     assert rows(path, "part") == 200
     with closing(SqliteStore(path)) as store:
         settle(store)
@@ -190,7 +209,8 @@ def test_a_database_without_large_bodies_is_brought_up_to_date(tmp_path: Path) -
     path = tmp_path / "data"
     with closing(SqliteStore(path)) as store:
         store.apply(Commit(logs={1: "orders"}, runs={1: [run(0)]}))
-    with closing(sqlite3.connect(path / folder.DATABASE, isolation_level=None)) as other:  # as version 1 had it
+    with closing(sqlite3.connect(path / folder.DATABASE, isolation_level=None)) as other:
+        # as version 1 had it
         other.execute("DROP TABLE part")
         other.execute("DROP TABLE name")
         other.execute("DROP TABLE delivery")
@@ -215,13 +235,21 @@ def test_a_database_without_large_bodies_is_brought_up_to_date(tmp_path: Path) -
 def test_damage_is_found_and_named(tmp_path: Path, statement: str, said: str) -> None:
     path = tmp_path / "data"
     with closing(SqliteStore(path)) as store:
-        store.apply(Commit(logs={1: "orders"}, parts={(1, 0): FIRST, (1, 1): SECOND}, runs={1: [large_run(0, (1, 560))]}))
+        store.apply(
+            Commit(
+                logs={1: "orders"}, parts={(1, 0): FIRST, (1, 1): SECOND}, runs={1: [large_run(0, (1, 560))]}
+            )
+        )
     assert list(damage(path)) == []
     with closing(sqlite3.connect(path / folder.DATABASE, isolation_level=None)) as other:
         other.execute(statement)
     *others, problem = damage(path)
     assert said in problem
-    assert others == ([f"{path / folder.DATABASE}: table part has 1 rows, should have 2"] if statement.startswith("DELETE") else [])
+    assert others == (
+        [f"{path / folder.DATABASE}: table part has 1 rows, should have 2"]
+        if statement.startswith("DELETE")
+        else []
+    )
 
 
 def test_small_chunks_that_name_bodies_do_not_become_one(tmp_path: Path) -> None:
@@ -231,10 +259,19 @@ def test_small_chunks_that_name_bodies_do_not_become_one(tmp_path: Path) -> None
         for first in range(0, 30, 3):
             parts = {(first + 1, 0): FIRST}
             store.apply(Commit(runs={1: [run(first)]}))
-            store.apply(Commit(runs={1: [large_run(first + 1, (first + 1, 500))]}, parts=parts, holds={first + 1: False}))
+            store.apply(
+                Commit(
+                    runs={1: [large_run(first + 1, (first + 1, 500))]}, parts=parts, holds={first + 1: False}
+                )
+            )
             store.apply(Commit(runs={1: [run(first + 2)]}))
         store.compact()
-        assert [chunk.first for chunk in store.read(1, 0, 99, 1 << 20)] == [0, 1, *[at for n in range(2, 29, 3) for at in (n, n + 2)], 29]
+        assert [chunk.first for chunk in store.read(1, 0, 99, 1 << 20)] == [
+            0,
+            1,
+            *[at for n in range(2, 29, 3) for at in (n, n + 2)],
+            29,
+        ]
         assert all(stored(store, body) == FIRST for _, body, _ in handles(store))
         store.apply(Commit(trims={1: 30}))
         store.compact()
@@ -289,7 +326,9 @@ def test_the_temporary_file_has_no_name(tmp_path: Path, monkeypatch: pytest.Monk
     store.close()
 
 
-def test_a_temporary_file_that_cannot_be_made_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_temporary_file_that_cannot_be_made_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
     with pytest.raises(StoreError, match="nowhere") as caught:
         MemoryStore().apply(Commit(parts={(1, 0): FIRST}))

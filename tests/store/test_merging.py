@@ -39,15 +39,22 @@ def idle(store: SqliteStore) -> None:
 
 
 def counts(store: SqliteStore, log: int = 1) -> list[int]:
-    return [count for (count,) in store._db.execute("SELECT count FROM chunk WHERE log = ? ORDER BY first", (log,))]
+    return [
+        count
+        for (count,) in store._db.execute("SELECT count FROM chunk WHERE log = ? ORDER BY first", (log,))
+    ]
 
 
 def messages(store: SqliteStore, log: int = 1) -> list[object]:
-    return [message for chunk in store.read(log, 0, END, END) for message in told(decode(chunk.blob, chunk.first))]
+    return [
+        message for chunk in store.read(log, 0, END, END) for message in told(decode(chunk.blob, chunk.first))
+    ]
 
 
 def wanted(stop: int, *, first: int = 0, body: bytes = b"x") -> list[object]:
-    return [message for offset in range(first, stop) for message in told([run(offset, arrived=offset, body=body)])]
+    return [
+        message for offset in range(first, stop) for message in told([run(offset, arrived=offset, body=body)])
+    ]
 
 
 def test_what_waits_for_long_is_merged_beside_commits(store: SqliteStore) -> None:

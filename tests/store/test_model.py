@@ -74,7 +74,9 @@ class Stores(RuleBasedStateMachine):
         self.memory = MemoryStore(chunk_bytes=CHUNK_BYTES)
 
     def opened_with_journal(self) -> JournaledStore:
-        return JournaledStore(SqliteStore(self.folder / "journaled", synchronous=False, chunk_bytes=CHUNK_BYTES))
+        return JournaledStore(
+            SqliteStore(self.folder / "journaled", synchronous=False, chunk_bytes=CHUNK_BYTES)
+        )
 
     def opened(self) -> SqliteStore:
         return SqliteStore(self.folder / "data", synchronous=False, chunk_bytes=CHUNK_BYTES)
@@ -96,7 +98,9 @@ class Stores(RuleBasedStateMachine):
         for log in data.draw(st.lists(st.sampled_from(logs), unique=True, max_size=3)):
             first = model.next.get(log, 0) + data.draw(st.sampled_from([0, 0, 3]))
             counts = data.draw(st.lists(st.integers(1, 12), max_size=3))
-            commit.runs[log] = [run(first + sum(counts[:at]), count, arrived=first) for at, count in enumerate(counts)]
+            commit.runs[log] = [
+                run(first + sum(counts[:at]), count, arrived=first) for at, count in enumerate(counts)
+            ]
             if data.draw(st.booleans()):
                 commit.next_offsets[log] = first + data.draw(st.integers(0, 40))
             if data.draw(st.booleans()):
@@ -106,7 +110,9 @@ class Stores(RuleBasedStateMachine):
         for cursor in data.draw(st.lists(st.sampled_from([0, *model.cursors, *commit.cursors]), unique=True)):
             if cursor:
                 starts = data.draw(st.lists(st.integers(0, 60), min_size=1, max_size=4))
-                commit.acknowledged[cursor] = [(start, start + data.draw(st.integers(1, 9))) for start in starts]
+                commit.acknowledged[cursor] = [
+                    (start, start + data.draw(st.integers(1, 9))) for start in starts
+                ]
         for key in data.draw(st.lists(st.sampled_from("abc"), unique=True)):
             commit.entries["queue", key] = data.draw(st.none() | st.binary(max_size=3))
         self.apply(commit)
@@ -114,16 +120,26 @@ class Stores(RuleBasedStateMachine):
     @rule(data=st.data(), log=st.integers(1, 4))
     def store_late(self, data: st.DataObject, log: int) -> None:
         """Messages that were not worth storing, until their queue was paged."""
-        gaps = sorted(set(range(self.model.floors.get(log, 0), self.model.next.get(log, 0))) - self.model.messages.get(log, {}).keys())
+        gaps = sorted(
+            set(range(self.model.floors.get(log, 0), self.model.next.get(log, 0)))
+            - self.model.messages.get(log, {}).keys()
+        )
         if gaps:
             chosen = data.draw(st.lists(st.sampled_from(gaps), unique=True, min_size=1, max_size=4))
-            self.apply(Commit(runs={log: [run(offset, arrived=offset, body=b"late") for offset in sorted(chosen)]}))
+            self.apply(
+                Commit(runs={log: [run(offset, arrived=offset, body=b"late") for offset in sorted(chosen)]})
+            )
 
     @rule(data=st.data())
     def drop(self, data: st.DataObject) -> None:
         logs = data.draw(st.lists(st.sampled_from([0, *self.model.names]), unique=True, max_size=2))
         cursors = data.draw(st.lists(st.sampled_from([0, *self.model.cursors]), unique=True, max_size=2))
-        self.apply(Commit(dropped_logs=[log for log in logs if log], dropped_cursors=[cursor for cursor in cursors if cursor]))
+        self.apply(
+            Commit(
+                dropped_logs=[log for log in logs if log],
+                dropped_cursors=[cursor for cursor in cursors if cursor],
+            )
+        )
 
     @rule()
     def maintain(self) -> None:
@@ -144,7 +160,12 @@ class Stores(RuleBasedStateMachine):
         forsake(self.journaled)
         self.journaled = self.opened_with_journal()
 
-    @rule(start=st.integers(0, 80), size=st.integers(0, 40), max_bytes=st.integers(0, 1000), log=st.integers(1, 4))
+    @rule(
+        start=st.integers(0, 80),
+        size=st.integers(0, 40),
+        max_bytes=st.integers(0, 1000),
+        log=st.integers(1, 4),
+    )
     def read(self, start: int, size: int, max_bytes: int, log: int) -> None:
         found = self.sqlite.read(log, start, start + size, max_bytes)
         assert found == self.memory.read(log, start, start + size, max_bytes)
@@ -181,10 +202,16 @@ class Stores(RuleBasedStateMachine):
     def assert_reads(self, store: Store) -> None:
         firsts = {log.id: log.first for log in store.recover().logs}
         for log in range(1, 5):
-            stored = [message for chunk in store.read(log, 0, END, END) for message in told(decode(chunk.blob, chunk.first))]
+            stored = [
+                message
+                for chunk in store.read(log, 0, END, END)
+                for message in told(decode(chunk.blob, chunk.first))
+            ]
             expected = self.model.messages.get(log, {})
             floor = self.model.floors.get(log, 0)
-            assert [message for message in stored if message[0] >= floor] == [expected[at] for at in sorted(expected) if at >= floor]
+            assert [message for message in stored if message[0] >= floor] == [
+                expected[at] for at in sorted(expected) if at >= floor
+            ]
             assert all(expected[message[0]] == message for message in stored)
             if log in firsts:
                 assert firsts[log] == (stored[0][0] if stored else self.model.next[log])
@@ -200,4 +227,6 @@ def test_stores_do_what_the_model_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite, "FOLD_ROWS", 3)
     for name, value in (("SWEEP_BYTES", 1), ("SWEEP_ROWS", 1), ("SWEEP_TIMES", 0)):
         monkeypatch.setattr(housekeeping, name, value)
-    run_state_machine_as_test(Stores, settings=settings(max_examples=50, stateful_step_count=30, deadline=None, derandomize=True))
+    run_state_machine_as_test(
+        Stores, settings=settings(max_examples=50, stateful_step_count=30, deadline=None, derandomize=True)
+    )

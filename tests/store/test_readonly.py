@@ -105,9 +105,15 @@ def test_a_reader_gets_portions_that_are_complete(tmp_path: Path) -> None:
                 at, offsets = messages[0][0], []
                 while chunks := found.read(log, at, END, 1):
                     assert len(chunks) == 1
-                    offsets += [offset for one in readonly.decode(chunks[0].blob, chunks[0].first) for offset in range(one.first, one.stop)]
+                    offsets += [
+                        offset
+                        for one in readonly.decode(chunks[0].blob, chunks[0].first)
+                        for offset in range(one.first, one.stop)
+                    ]
                     at = chunks[0].stop
-                assert [offset for offset in offsets if offset >= messages[0][0]] == [message[0] for message in messages]
+                assert [offset for offset in offsets if offset >= messages[0][0]] == [
+                    message[0] for message in messages
+                ]
 
 
 def test_what_fills_a_gap_of_a_chunk_is_found_in_it(tmp_path: Path) -> None:
@@ -119,7 +125,15 @@ def test_what_fills_a_gap_of_a_chunk_is_found_in_it(tmp_path: Path) -> None:
         with closing(ReadOnlyStore(copied(tmp_path / "data", tmp_path / "killed"))) as found:
             chunks = found.read(1, 0, END, END)
             assert (chunks[0].first, chunks[0].stop) == (0, 7)
-            assert [offset for chunk in chunks for offset in offsets_of(chunk.blob, chunk.first)] == [0, 1, 3, 5, 6, 9, 12]
+            assert [offset for chunk in chunks for offset in offsets_of(chunk.blob, chunk.first)] == [
+                0,
+                1,
+                3,
+                5,
+                6,
+                9,
+                12,
+            ]
             assert [(part.first, part.stop) for part in found.outline(1)] == [(0, 7), (9, 10), (12, 13)]
 
 
@@ -231,7 +245,9 @@ def test_damage_is_said_rather_than_a_full_disk(tmp_path: Path, refusing: Refusi
     assert refusing.asked == 1
 
 
-def test_a_store_of_an_older_version_is_not_read_as_if_it_were_one_of_this(tmp_path: Path, refusing: Refusing) -> None:
+def test_a_store_of_an_older_version_is_not_read_as_if_it_were_one_of_this(
+    tmp_path: Path, refusing: Refusing
+) -> None:
     written(tmp_path / "data", 2).close()
     with closing(sqlite3.connect(tmp_path / "data" / DATABASE)) as connection:
         connection.execute(f"PRAGMA user_version = {schema.SCHEMA_VERSION - 1}")
@@ -241,7 +257,9 @@ def test_a_store_of_an_older_version_is_not_read_as_if_it_were_one_of_this(tmp_p
     assert refusing.asked == 1
 
 
-def test_a_lock_is_taken_where_its_file_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_is_taken_where_its_file_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     opened = os.open
     (tmp_path / LOCK).touch()
 

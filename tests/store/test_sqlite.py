@@ -44,19 +44,37 @@ def store(data: Path) -> Iterator[SqliteStore]:
 
 def offsets(store: SqliteStore, log: int = 1) -> list[int]:
     chunks = store.read(log, 0, EVERYTHING, EVERYTHING)
-    return [offset for chunk in chunks for part in decode(chunk.blob, chunk.first) for offset in range(part.first, part.stop)]
+    return [
+        offset
+        for chunk in chunks
+        for part in decode(chunk.blob, chunk.first)
+        for offset in range(part.first, part.stop)
+    ]
 
 
 def runs_of(store: SqliteStore, log: int) -> list[Run]:
-    return [part for chunk in store.read(log, 0, EVERYTHING, EVERYTHING) for part in decode(chunk.blob, chunk.first)]
+    return [
+        part
+        for chunk in store.read(log, 0, EVERYTHING, EVERYTHING)
+        for part in decode(chunk.blob, chunk.first)
+    ]
 
 
 def filled(data: Path, *, chunks: int = 4, size: int = 20_000) -> Path:
     """A closed store with one message per chunk; returns its file."""
     with closing(SqliteStore(data)) as store:
-        store.apply(Commit(logs={1: "orders"}, cursors={1: (1, 0)}, entries={("queue", "orders"): b'{"filter": "none"}'}))
+        store.apply(
+            Commit(
+                logs={1: "orders"}, cursors={1: (1, 0)}, entries={("queue", "orders"): b'{"filter": "none"}'}
+            )
+        )
         for first in range(chunks):
-            store.apply(Commit(runs={1: [run(first, body=random.Random(first).randbytes(size))]}, acknowledged={1: [(first, first + 1)]}))
+            store.apply(
+                Commit(
+                    runs={1: [run(first, body=random.Random(first).randbytes(size))]},
+                    acknowledged={1: [(first, first + 1)]},
+                )
+            )
     return data / folder.DATABASE
 
 
@@ -82,7 +100,9 @@ def test_files_are_the_owners_alone(data: Path) -> None:
             modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in data.iterdir()}
     finally:
         os.umask(before)
-    assert modes == dict.fromkeys(("stompbox.db", "stompbox.db-wal", "stompbox.db-shm", "stompbox.lock", "stompbox.watermark"), 0o600)
+    assert modes == dict.fromkeys(
+        ("stompbox.db", "stompbox.db-wal", "stompbox.db-shm", "stompbox.lock", "stompbox.watermark"), 0o600
+    )
     assert stat.S_IMODE(data.stat().st_mode) == 0o700
 
 
@@ -108,7 +128,12 @@ def test_a_closed_store_frees_its_folder_and_refuses_work(data: Path) -> None:
     store = SqliteStore(data)
     store.close()
     store.close()
-    for use in (lambda: store.apply(Commit(logs={1: "x"})), store.recover, store.maintain, lambda: store.read(1, 0, 1, 1)):
+    for use in (
+        lambda: store.apply(Commit(logs={1: "x"})),
+        store.recover,
+        store.maintain,
+        lambda: store.read(1, 0, 1, 1),
+    ):
         assert refusal(use).code == "store-closed"
     SqliteStore(data).close()
     assert "closed" in repr(store)
@@ -156,7 +181,9 @@ def test_what_was_durable_survives_sigkill(data: Path) -> None:
         with closing(SqliteStore(data)) as store:
             found = store.recover()
             (log,), (cursor,) = found.logs, found.cursors
-            assert log.next - durable in (0, COUNT), "the last commit may be durable without having been called so"
+            assert log.next - durable in (0, COUNT), (
+                "the last commit may be durable without having been called so"
+            )
             assert int(found.entries["queue", "orders"]) == log.next
             assert (cursor.position, list(cursor.ahead)[-1]) == (COUNT - 5, (log.next - COUNT, log.next - 5))
             assert offsets(store) == list(range(log.first, log.next))
@@ -268,7 +295,9 @@ def test_a_file_of_each_older_version_can_be_read(data: Path, version: int) -> N
         with closing(SqliteStore(path)) as store:
             found = store.recover()
             logs = {log.name: log.id for log in found.logs}
-            bodies = {name: [body for part in runs_of(store, logs[name]) for body in part.bodies] for name in logs}
+            bodies = {
+                name: [body for part in runs_of(store, logs[name]) for body in part.bodies] for name in logs
+            }
             assert bodies == {"orders": [b"order %d" % n for n in range(1, 6)], "news": []}
             (cursor,) = [cursor for cursor in found.cursors if cursor.log == logs["orders"]]
             assert (cursor.position, list(cursor.ahead), cursor.delivered) == (2, [(4, 5)], [])
@@ -282,7 +311,10 @@ def test_an_older_version_is_brought_up_to_date(data: Path, monkeypatch: pytest.
     filled(data)
     latest = schema.SCHEMA_VERSION + 2
     monkeypatch.setattr(schema, "SCHEMA_VERSION", latest)
-    steps = {latest - 2: ("CREATE TABLE extra (id)", "INSERT INTO extra VALUES (1)"), latest - 1: ("ALTER TABLE extra ADD COLUMN name",)}
+    steps = {
+        latest - 2: ("CREATE TABLE extra (id)", "INSERT INTO extra VALUES (1)"),
+        latest - 1: ("ALTER TABLE extra ADD COLUMN name",),
+    }
     monkeypatch.setattr(schema, "MIGRATIONS", steps)
     for _ in range(2):
         with closing(SqliteStore(data)) as store:
@@ -337,9 +369,16 @@ def test_a_write_that_fails_fails_the_commit_and_only_that(store: SqliteStore, d
     """Of the write-ahead log, in the middle of a transaction or at its end."""
     store.apply(Commit(logs={1: "orders"}, cursors={1: (1, 0)}, runs={1: [run(0)]}))
     before = store.recover()
-    commit = Commit(runs={1: [run(1, body=bytes(size))]}, acknowledged={1: [(0, 1)]}, entries={("queue", "a"): b"1"}, next_offsets={1: 9})
+    commit = Commit(
+        runs={1: [run(1, body=bytes(size))]},
+        acknowledged={1: [(0, 1)]},
+        entries={("queue", "a"): b"1"},
+        next_offsets={1: 9},
+    )
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (store.file.with_name(f"{folder.DATABASE}-wal").stat().st_size, hard))
+    resource.setrlimit(
+        resource.RLIMIT_FSIZE, (store.file.with_name(f"{folder.DATABASE}-wal").stat().st_size, hard)
+    )
     try:
         for _ in range(3):
             assert refusal(lambda: store.apply(commit)).code in {"io-error", "disk-full"}
@@ -389,7 +428,9 @@ def test_file_space_comes_back_while_running(store: SqliteStore) -> None:
     assert not store.maintain()
 
 
-def test_a_commit_deletes_only_a_portion_of_a_big_trim(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_deletes_only_a_portion_of_a_big_trim(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(housekeeping, "SWEEP_ROWS", 10)
     store.apply(Commit(logs={1: "orders"}))
     for first in range(100):
@@ -457,7 +498,13 @@ def test_rows_that_say_nothing_sensible_are_named(data: Path, table: str) -> Non
     file = filled(data)
     with closing(SqliteStore(data)) as store:
         store.apply(Commit(delivered={1: [(3, 4, 1, 1)]}))
-    column = {"log": "next", "cursor": "position", "change": "data", "delivery": "failures", "entry": "value"}[table]
+    column = {
+        "log": "next",
+        "cursor": "position",
+        "change": "data",
+        "delivery": "failures",
+        "entry": "value",
+    }[table]
     with closing(sqlite3.connect(file, isolation_level=None)) as other:
         other.execute(f"UPDATE {table} SET {column} = 12345")
     error = refusal(lambda: recover(data))

@@ -19,8 +19,12 @@ EVERYTHING = 1 << 30
 NAMES = {1: "orders", 2: "flights.ü"}
 
 
-def read(store: Store, log: int = 1, start: int = 0, stop: int = EVERYTHING, max_bytes: int = EVERYTHING) -> list[Run]:
-    return [run for chunk in store.read(log, start, stop, max_bytes) for run in decode(chunk.blob, chunk.first)]
+def read(
+    store: Store, log: int = 1, start: int = 0, stop: int = EVERYTHING, max_bytes: int = EVERYTHING
+) -> list[Run]:
+    return [
+        run for chunk in store.read(log, start, stop, max_bytes) for run in decode(chunk.blob, chunk.first)
+    ]
 
 
 def offsets(runs: list[Run]) -> list[int]:
@@ -55,8 +59,14 @@ def test_everything_comes_back(opened: Opened) -> None:
     opened.store.apply(commit)
     for store in opened.both():
         found = store.recover()
-        assert sorted(found.logs, key=lambda log: log.id) == [StoredLog(1, "orders", 0, 6, 6), StoredLog(2, "flights.ü", 4, 5, 9)]
-        assert sorted(found.cursors, key=lambda c: c.id) == [StoredCursor(7, 1, 2, Ranges([(5, 6)])), StoredCursor(8, 2, 4, Ranges())]
+        assert sorted(found.logs, key=lambda log: log.id) == [
+            StoredLog(1, "orders", 0, 6, 6),
+            StoredLog(2, "flights.ü", 4, 5, 9),
+        ]
+        assert sorted(found.cursors, key=lambda c: c.id) == [
+            StoredCursor(7, 1, 2, Ranges([(5, 6)])),
+            StoredCursor(8, 2, 4, Ranges()),
+        ]
         assert found.entries == commit.entries
         assert told(read(store, 1)) == told(commit.runs[1])
         assert told(read(store, 2)) == told(commit.runs[2])
@@ -88,7 +98,13 @@ def test_read_gives_the_chunks_that_overlap(store: Store, start: int, stop: int,
 def test_read_keeps_to_max_bytes_but_gives_one(store: Store) -> None:
     fill(store, 0, 10, 20)
     sizes = [len(chunk.blob) for chunk in store.read(1, 0, 30, EVERYTHING)]
-    for limit, expected in ((0, 1), (sizes[0], 1), (sizes[0] + sizes[1] - 1, 1), (sizes[0] + sizes[1], 2), (sum(sizes), 3)):
+    for limit, expected in (
+        (0, 1),
+        (sizes[0], 1),
+        (sizes[0] + sizes[1] - 1, 1),
+        (sizes[0] + sizes[1], 2),
+        (sum(sizes), 3),
+    ):
         assert len(store.read(1, 0, 30, limit)) == expected
     assert [chunk.first for chunk in store.read(1, 12, 30, 0)] == [10]
 
@@ -117,7 +133,9 @@ def test_runs_may_come_later_than_their_neighbours(opened: Opened) -> None:
     """A queue is paged: what was not worth storing is stored now, between what is there."""
     opened.store.apply(Commit(logs={1: "orders"}, runs={1: [run(0, 2), run(6, 2), run(10)]}))
     opened.store.apply(Commit(runs={1: [run(20)]}))
-    opened.store.apply(Commit(runs={1: [run(4, 2, body=b"late"), run(8, body=b"late"), run(15, 2, body=b"late"), run(21)]}))
+    opened.store.apply(
+        Commit(runs={1: [run(4, 2, body=b"late"), run(8, body=b"late"), run(15, 2, body=b"late"), run(21)]})
+    )
     for store in opened.both():
         assert offsets(read(store)) == [0, 1, 4, 5, 6, 7, 8, 10, 15, 16, 20, 21]
         late = [(15, 22)] if opened.merges else [(15, 17), (20, 21), (21, 22)]
@@ -166,7 +184,10 @@ def test_the_outline_is_of_chunks_that_can_be_read(store: Store) -> None:
     fill(store, 0, 10, 30)
     chunks = store.read(1, 0, EVERYTHING, EVERYTHING)
     newest = [max(run.arrived for run in decode(chunk.blob, chunk.first)) for chunk in chunks]
-    found = [Part(chunk.first, chunk.stop, len(chunk.blob), latest) for chunk, latest in zip(chunks, newest, strict=True)]
+    found = [
+        Part(chunk.first, chunk.stop, len(chunk.blob), latest)
+        for chunk, latest in zip(chunks, newest, strict=True)
+    ]
     assert list(store.outline(1)) == found
     store.apply(Commit(trims={1: 15}))
     assert list(store.outline(1)) == found[1:]
@@ -184,7 +205,16 @@ def test_next_offsets_only_grow(opened: Opened) -> None:
 
 @pytest.mark.parametrize(
     ("trim", "left"),
-    [(0, [0, 10, 30]), (9, [0, 10, 30]), (10, [10, 30]), (19, [10, 30]), (20, [30]), (39, [30]), (40, []), (10_000, [])],
+    [
+        (0, [0, 10, 30]),
+        (9, [0, 10, 30]),
+        (10, [10, 30]),
+        (19, [10, 30]),
+        (20, [30]),
+        (39, [30]),
+        (40, []),
+        (10_000, []),
+    ],
 )
 def test_trim_takes_what_lies_wholly_below(opened: Opened, trim: int, left: list[int]) -> None:
     fill(opened.store, 0, 10, 30)
@@ -232,12 +262,19 @@ def test_an_id_used_again_inherits_nothing(opened: Opened) -> None:
     opened.store.apply(Commit(dropped_cursors=[1], dropped_logs=[1]))
     opened.store.apply(Commit(logs={1: "again"}, cursors={1: (1, 0)}, runs={1: [run(3)]}))
     found = opened.again().recover()
-    assert (found.logs, found.cursors) == ([StoredLog(1, "again", 3, 4, 4)], [StoredCursor(1, 1, 0, Ranges())])
+    assert (found.logs, found.cursors) == (
+        [StoredLog(1, "again", 3, 4, 4)],
+        [StoredCursor(1, 1, 0, Ranges())],
+    )
     assert offsets(read(opened.store)) == [3]
 
 
 def test_made_and_dropped_in_one_commit(opened: Opened) -> None:
-    opened.store.apply(Commit(logs={1: "short"}, cursors={1: (1, 0)}, runs={1: [run(0)]}, dropped_cursors=[1], dropped_logs=[1]))
+    opened.store.apply(
+        Commit(
+            logs={1: "short"}, cursors={1: (1, 0)}, runs={1: [run(0)]}, dropped_cursors=[1], dropped_logs=[1]
+        )
+    )
     assert opened.again().recover() == Recovered([], [], {})
     assert opened.store.read(1, 0, 10, EVERYTHING) == []
 
@@ -247,9 +284,15 @@ def test_acknowledgements_in_any_order(opened: Opened) -> None:
     opened.store.apply(Commit(acknowledged={1: [(30, 31), (12, 15), (11, 12)], 2: [(0, 1)]}))
     opened.store.apply(Commit(acknowledged={1: [(15, 20), (3, 5)], 99: [(0, 1)]}))
     cursors = {cursor.id: cursor for cursor in opened.again().recover().cursors}
-    assert cursors == {1: StoredCursor(1, 1, 10, Ranges([(11, 20), (30, 31)])), 2: StoredCursor(2, 1, 1, Ranges())}
+    assert cursors == {
+        1: StoredCursor(1, 1, 10, Ranges([(11, 20), (30, 31)])),
+        2: StoredCursor(2, 1, 1, Ranges()),
+    }
     opened.store.apply(Commit(acknowledged={1: [(10, 11)]}))
-    assert {c.id: (c.position, list(c.ahead)) for c in opened.again().recover().cursors}[1] == (20, [(30, 31)])
+    assert {c.id: (c.position, list(c.ahead)) for c in opened.again().recover().cursors}[1] == (
+        20,
+        [(30, 31)],
+    )
 
 
 def test_a_cursor_can_be_put_elsewhere(opened: Opened) -> None:
@@ -260,7 +303,9 @@ def test_a_cursor_can_be_put_elsewhere(opened: Opened) -> None:
 
 def test_the_latest_counts_of_deliveries_count(opened: Opened) -> None:
     opened.store.apply(Commit(logs={1: "orders"}, cursors={1: (1, 0), 2: (1, 5)}))
-    opened.store.apply(Commit(delivered={1: [(0, 10, 1, 0), (2, 4, 2, 1)], 2: [(3, 8, 1, 1)], 99: [(0, 1, 1, 1)]}))
+    opened.store.apply(
+        Commit(delivered={1: [(0, 10, 1, 0), (2, 4, 2, 1)], 2: [(3, 8, 1, 1)], 99: [(0, 1, 1, 1)]})
+    )
     opened.store.apply(Commit(delivered={1: [(0, 10, 3, 1)]}))
     opened.store.apply(Commit(delivered={1: [(3, 5, 4, 2)]}, acknowledged={1: [(0, 1), (8, 9)]}))
     for store in opened.both():
@@ -298,15 +343,27 @@ def test_many_acknowledgements_fold(opened: Opened) -> None:
 
 def test_entries_are_put_replaced_and_deleted(opened: Opened) -> None:
     opened.store.apply(Commit(entries={("queue", "a"): b"1", ("queue", "b"): b"", ("address", "a"): b"2"}))
-    opened.store.apply(Commit(entries={("queue", "a"): b"3", ("address", "a"): None, ("address", "never"): None}))
+    opened.store.apply(
+        Commit(entries={("queue", "a"): b"3", ("address", "a"): None, ("address", "never"): None})
+    )
     assert opened.again().recover().entries == {("queue", "a"): b"3", ("queue", "b"): b""}
 
 
 def test_a_failing_commit_leaves_nothing(opened: Opened) -> None:
     fill(opened.store, 0)
     before = opened.store.recover()
-    bad = Commit(logs={2: "new"}, runs={2: [run(0)], 3: [run(0)]}, cursors={5: (2, 0)}, entries={("queue", "a"): b"1"}, trims={1: 10})
-    for commit, code in ((bad, "no-such-log"), (Commit(cursors={5: (9, 0)}), "no-such-log"), (Commit(logs={1: "twice"}), "log-exists")):
+    bad = Commit(
+        logs={2: "new"},
+        runs={2: [run(0)], 3: [run(0)]},
+        cursors={5: (2, 0)},
+        entries={("queue", "a"): b"1"},
+        trims={1: 10},
+    )
+    for commit, code in (
+        (bad, "no-such-log"),
+        (Commit(cursors={5: (9, 0)}), "no-such-log"),
+        (Commit(logs={1: "twice"}), "log-exists"),
+    ):
         with pytest.raises(StoreError) as caught:
             opened.store.apply(commit)
         assert caught.value.code == code
@@ -317,7 +374,15 @@ def test_a_failing_commit_leaves_nothing(opened: Opened) -> None:
 
 
 def test_trims_and_next_offsets_of_what_is_gone_have_no_effect(store: Store) -> None:
-    store.apply(Commit(next_offsets={1: 5}, trims={2: 5}, dropped_cursors=[3], dropped_logs=[4], acknowledged={5: [(0, 1)]}))
+    store.apply(
+        Commit(
+            next_offsets={1: 5},
+            trims={2: 5},
+            dropped_cursors=[3],
+            dropped_logs=[4],
+            acknowledged={5: [(0, 1)]},
+        )
+    )
     assert store.recover() == Recovered([], [], {})
 
 

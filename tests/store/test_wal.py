@@ -40,7 +40,11 @@ def test_a_whole_one_is_whole(data: bytes) -> None:
 def test_a_flipped_bit_is_found_and_mostly_known(data: bytes) -> None:
     random, known = Random(4), 0
     frames = wal.read(data).frames
-    places = [*range(HEADER), *range(HEADER + SIZE, HEADER + SIZE + FRAME), *(len(data) - 8 + at for at in range(8))]
+    places = [
+        *range(HEADER),
+        *range(HEADER + SIZE, HEADER + SIZE + FRAME),
+        *(len(data) - 8 + at for at in range(8)),
+    ]
     for at in [*places, *random.choices(range(len(data)), k=60)]:
         bit = random.randrange(8)
         found = wal.read(wal.turned(data, at, bit))
@@ -65,7 +69,9 @@ def test_a_frame_that_nobody_can_put_right_is_sealed_as_it_is(data: bytes) -> No
 
 
 @pytest.mark.parametrize("lacks", [True, False])
-def test_a_log_is_mended_only_where_something_confirmed_is_missing(data: bytes, lacks: bool, tmp_path: Path) -> None:
+def test_a_log_is_mended_only_where_something_confirmed_is_missing(
+    data: bytes, lacks: bool, tmp_path: Path
+) -> None:
     """After a loss of power an old frame may be one bit away from being whole: it must stay what it is."""
     file = log_of(tmp_path)
     file.write_bytes(wal.turned(data, HEADER + FRAME + 100, 3))

@@ -47,11 +47,15 @@ def test_one_copy_that_is_damaged_changes_nothing_and_both_are_named(tmp_path: P
         Watermark(tmp_path, Losses())
     assert caught.value.code == "data-corrupt"
     told: list[str] = []
-    assert Watermark(tmp_path, Losses(are_accepted=True, tell=lambda code, _: told.append(code))).found == Mark()
+    assert (
+        Watermark(tmp_path, Losses(are_accepted=True, tell=lambda code, _: told.append(code))).found == Mark()
+    )
     assert told == ["data-corrupt"]
 
 
-def test_without_room_nothing_is_kept_and_what_was_there_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_room_nothing_is_kept_and_what_was_there_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     Watermark(tmp_path, Losses()).committed(4)
 
     def refused(path: Path) -> None:

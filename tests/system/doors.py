@@ -24,8 +24,15 @@ def listeners(folder: Path, options: str = "") -> list[str]:
     """Arguments of a broker with one listener in plain and one in TLS, with these options."""
     folder.mkdir(parents=True, exist_ok=True)
     pem = folder / "server.pem"
-    pem.write_text("".join((ROOT / "tests/client" / name).read_text() for name in ("tls-certificate.pem", "tls-key.pem")))
-    return ["--listen", f"tcp://127.0.0.1:0?{options}", "--listen", f"ssl://127.0.0.1:0?keyStorePath={pem}&{options}"]
+    pem.write_text(
+        "".join((ROOT / "tests/client" / name).read_text() for name in ("tls-certificate.pem", "tls-key.pem"))
+    )
+    return [
+        "--listen",
+        f"tcp://127.0.0.1:0?{options}",
+        "--listen",
+        f"ssl://127.0.0.1:0?keyStorePath={pem}&{options}",
+    ]
 
 
 def port_of(served: Served, kind: str) -> int:
@@ -55,7 +62,8 @@ class Rude:
 
     def raw(self, data: bytes) -> None:
         """Sends until the broker closes."""
-        with suppress(ConnectionResetError, BrokenPipeError, ssl.SSLError):  # refused before its end: the answer is on its way
+        with suppress(ConnectionResetError, BrokenPipeError, ssl.SSLError):
+            # refused before its end: the answer is on its way
             self.stream.sendall(data)
 
     def say(self, data: bytes) -> None:

@@ -86,7 +86,12 @@ class Client:
         self.wire.send(f"{command}\n{lines}\n".encode() + body + b"\0")
 
     def subscribe(self, destination: str, **headers: object) -> None:
-        self.say("SUBSCRIBE", destination=destination, receipt="subscribed", **({"id": 0, "ack": "client-individual"} | headers))
+        self.say(
+            "SUBSCRIBE",
+            destination=destination,
+            receipt="subscribed",
+            **({"id": 0, "ack": "client-individual"} | headers),
+        )
         assert self.receive().command == "RECEIPT"
 
     def _more(self) -> None:
@@ -162,7 +167,9 @@ def digest_of(size: int, *, seed: int = 1, block: int = BLOCK) -> str:
     return found.hexdigest()
 
 
-def send(client: Client, destination: str, size: int, *, seed: int = 1, counted: bool = True, **headers: object) -> None:
+def send(
+    client: Client, destination: str, size: int, *, seed: int = 1, counted: bool = True, **headers: object
+) -> None:
     """A SEND of so many octets; a receipt is not waited for."""
     begin(client, destination, size if counted else None, **headers)
     for part in blocks(size, seed=seed):
@@ -174,7 +181,11 @@ def begin(client: Client, destination: str, size: int | None, **headers: object)
     """Its head."""
     length = {} if size is None else {"content_length": size}
     given = {"destination": destination, "persistent": "true", **headers, **length}
-    client.wire.send(("SEND\n" + "".join(f"{name.replace('_', '-')}:{value}\n" for name, value in given.items()) + "\n").encode())
+    client.wire.send(
+        (
+            "SEND\n" + "".join(f"{name.replace('_', '-')}:{value}\n" for name, value in given.items()) + "\n"
+        ).encode()
+    )
 
 
 @contextmanager
@@ -187,13 +198,18 @@ def tcp(served: Served, version: str = "1.2") -> Iterator[Client]:
 def tls(served: Served, version: str = "1.2") -> Iterator[Client]:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    with socket.create_connection((served.host, served.port), WITHIN) as raw, context.wrap_socket(raw) as stream:
+    with (
+        socket.create_connection((served.host, served.port), WITHIN) as raw,
+        context.wrap_socket(raw) as stream,
+    ):
         yield Client(Tcp(stream), version)
 
 
 @contextmanager
 def web(served: Served, version: str = "1.2") -> Iterator[Client]:
-    with connect(f"ws://{served.host}:{served.port}/stomp", max_size=4 * MIB, open_timeout=WITHIN) as connection:
+    with connect(
+        f"ws://{served.host}:{served.port}/stomp", max_size=4 * MIB, open_timeout=WITHIN
+    ) as connection:
         yield Client(Web(connection), version)
 
 

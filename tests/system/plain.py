@@ -16,7 +16,9 @@ WITHIN = 20.0  # seconds for a frame to come
 class Plain:
     """Connects on entering; `version` None sends nothing by itself."""
 
-    def __init__(self, port: int, version: str | None = "1.2", headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, port: int, version: str | None = "1.2", headers: Mapping[str, str] | None = None
+    ) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), WITHIN)
         self.socket.settimeout(WITHIN)
         self.decoder = Decoder(SERVER_COMMANDS)

@@ -11,7 +11,17 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Serve, Served
-from tests.system.doors import KINDS, WITHIN, Rude, connected, listeners, message, port_of, upgrade, wait_until
+from tests.system.doors import (
+    KINDS,
+    WITHIN,
+    Rude,
+    connected,
+    listeners,
+    message,
+    port_of,
+    upgrade,
+    wait_until,
+)
 from tests.system.plain import Plain
 
 Start = Callable[[str], Served]
@@ -134,7 +144,12 @@ def _may_log_in(served: Served) -> bool:
 
 
 def test_behind_a_balancer_each_client_has_an_address_of_its_own(serve: Serve) -> None:
-    served = serve("--memory", "--no-admin", "--listen", "tcp://127.0.0.1:0?proxyProtocolEnabled=true;maxConnectionsPerAddress=2")
+    served = serve(
+        "--memory",
+        "--no-admin",
+        "--listen",
+        "tcp://127.0.0.1:0?proxyProtocolEnabled=true;maxConnectionsPerAddress=2",
+    )
     with ExitStack() as stack:
         for number in range(6):
             stream = stack.enter_context(silent(served))
@@ -215,7 +230,10 @@ def test_a_request_without_end(start: Start) -> None:
     served = start("")
     with silent(served) as stream:
         client = Rude(stream, "tcp")
-        client.raw(b"GET /ws HTTP/1.1\r\nHost: localhost\r\n" + b"".join([b"x-%d: %b\r\n" % (at, b"y" * 1000) for at in range(200)]))
+        client.raw(
+            b"GET /ws HTTP/1.1\r\nHost: localhost\r\n"
+            + b"".join([b"x-%d: %b\r\n" % (at, b"y" * 1000) for at in range(200)])
+        )
         assert client.hear_all().startswith(b"HTTP/1.1 4")
 
 

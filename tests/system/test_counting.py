@@ -30,7 +30,9 @@ def killed(served: Served) -> None:
 
 
 def subscribe(client: Plain, destination: str = "/queue/q", **headers: str) -> None:
-    client.send("SUBSCRIBE", {"destination": destination, "id": destination, "ack": "client-individual", **headers})
+    client.send(
+        "SUBSCRIBE", {"destination": destination, "id": destination, "ack": "client-individual", **headers}
+    )
 
 
 def test_each_broker_that_died_with_a_message_was_an_attempt(start: Callable[..., Served]) -> None:
@@ -66,11 +68,15 @@ def test_without_it_only_failures_that_were_seen_count(start: Callable[..., Serv
         subscribe(client)
         found = client.receive()
         assert found.headers["redelivered"] == "true"
-        assert found.headers["JMSXDeliveryCount"] in ("2", "3"), "2; or 3 where the end of the connection was stored in time"
+        assert found.headers["JMSXDeliveryCount"] in ("2", "3"), (
+            "2; or 3 where the end of the connection was stored in time"
+        )
 
 
 @pytest.mark.parametrize("prefetch", ["1", "7", "1000"])
-def test_nothing_is_lost_or_out_of_order_for_being_counted(start: Callable[..., Served], prefetch: str) -> None:
+def test_nothing_is_lost_or_out_of_order_for_being_counted(
+    start: Callable[..., Served], prefetch: str
+) -> None:
     served = start(BEFORE)
     with Plain(served.port) as client:
         subscribe(client, **{"prefetch-count": prefetch})

@@ -95,7 +95,9 @@ def gone(client: Plain) -> bool:
         return True
 
 
-def test_a_lost_commit_stops_the_broker_and_nothing_of_it_is_confirmed(start: Callable[[str], Served]) -> None:
+def test_a_lost_commit_stops_the_broker_and_nothing_of_it_is_confirmed(
+    start: Callable[[str], Served],
+) -> None:
     first = start(LOSES_A_COMMIT)
     with Plain(first.port) as one, Plain(first.port) as other:
         stored(other, "/queue/q", "before")
@@ -114,7 +116,9 @@ def test_a_lost_commit_stops_the_broker_and_nothing_of_it_is_confirmed(start: Ca
     assert drained(second, "/queue/break") == []
 
 
-def test_messages_for_later_that_wait_in_the_log_lose_nothing_of_others(start: Callable[[str], Served]) -> None:
+def test_messages_for_later_that_wait_in_the_log_lose_nothing_of_others(
+    start: Callable[[str], Served],
+) -> None:
     """A full address, an earlier message that is not acknowledged, messages for later, and another client with receipts: kill -9."""
     first = start(FINE)
     confirmed = []
@@ -149,7 +153,9 @@ def frames_so_far(client: Plain) -> int:
     return sum(isinstance(frame, Frame) for frame in client.decoder.receive(data))
 
 
-def test_a_queue_that_stops_the_broker_twice_starts_paused(start: Callable[[str], Served], tmp_path: Path) -> None:
+def test_a_queue_that_stops_the_broker_twice_starts_paused(
+    start: Callable[[str], Served], tmp_path: Path
+) -> None:
     first = start(HAS_A_POISONED_QUEUE)
     with Plain(first.port) as client:
         stored(client, "/queue/poisoned", "poison")
@@ -165,7 +171,9 @@ def test_a_queue_that_stops_the_broker_twice_starts_paused(start: Callable[[str]
     assert (tmp_path / "data" / "stompbox.fault").stat().st_mode & 0o077 == 0
     third = start(HAS_A_POISONED_QUEUE)
     with Plain(third.port) as client:
-        client.send("SUBSCRIBE", {"destination": "/queue/poisoned", "id": "1", "ack": "client", "receipt": "s"})
+        client.send(
+            "SUBSCRIBE", {"destination": "/queue/poisoned", "id": "1", "ack": "client", "receipt": "s"}
+        )
         assert client.receive().headers["receipt-id"] == "s"
         stored(client, "/queue/poisoned", "is taken")
         assert drained(third, "/queue/other") == [b"fine"]

@@ -52,7 +52,11 @@ def test_debug_logs_every_frame_both_ways(serve: Serve, transport: str, tmp_path
     served = serve("--config", str(tmp_path / "users.toml"), "--log-level", "debug", "--no-admin")
     with connected((served.host, served.port), transport) as client:
         log_in(client, "login:alice\npasscode:s3cret\n")
-        client.say(b"SUBSCRIBE\nid:1\ndestination:/queue/q\n\n\0SEND\ndestination:/queue/q\nx:a\\nb\n\n" + b"y" * 9000 + b"\0")
+        client.say(
+            b"SUBSCRIBE\nid:1\ndestination:/queue/q\n\n\0SEND\ndestination:/queue/q\nx:a\\nb\n\n"
+            + b"y" * 9000
+            + b"\0"
+        )
         client.expect("MESSAGE")
         confirmed(client, "SEND\ndestination:/queue/r\n\nfor\x1b[2Jged\n2026 INFO stompbox: a line")
         client.say(b"NONSENSE\npasscode:s3cret\n\n\0")
@@ -62,7 +66,14 @@ def test_debug_logs_every_frame_both_ways(serve: Serve, transport: str, tmp_path
     found = lines(served)
     said = [line.split("127.0.0.1 ")[1].split("\\n")[0] for line in found]
     kinds = [kind for kind in said if kind not in ("IN: SEND", "OUT: RECEIPT")]
-    assert kinds == ["IN: CONNECT", "OUT: CONNECTED", "IN: SUBSCRIBE", "OUT: MESSAGE", "IN: NONSENSE", "OUT: ERROR"]
+    assert kinds == [
+        "IN: CONNECT",
+        "OUT: CONNECTED",
+        "IN: SUBSCRIBE",
+        "OUT: MESSAGE",
+        "IN: NONSENSE",
+        "OUT: ERROR",
+    ]
     assert len({line.split("connection ")[1].split(" ")[0] for line in found}) == 1
     assert all(len(line) < 2200 for line in found)
     assert any("8488 more octets of the body" in line and "x:a\\nb" in line for line in found)
@@ -84,7 +95,9 @@ MALFORMED = {  # by a person or a program that has it nearly right: what is sent
 }  # fmt: skip
 
 
-def test_no_error_and_no_log_shows_a_secret_that_stands_in_the_wrong_place(serve: Serve, tmp_path: Path) -> None:
+def test_no_error_and_no_log_shows_a_secret_that_stands_in_the_wrong_place(
+    serve: Serve, tmp_path: Path
+) -> None:
     (tmp_path / "users.toml").write_text(USERS)
     served = serve("--config", str(tmp_path / "users.toml"), "--log-level", "debug", "--no-admin")
     for name, (octets, code) in MALFORMED.items():
@@ -118,15 +131,27 @@ def test_info_logs_none_until_a_reload_says_debug(serve: Serve, tmp_path: Path) 
 @pytest.mark.parametrize("by", ["connection", "user", "peer", "address"])
 def test_an_operator_asks_for_some_at_whatever_level(serve: Serve, tmp_path: Path, by: str) -> None:
     (tmp_path / "users.toml").write_text(USERS)
-    served = serve("--config", str(tmp_path / "users.toml"), "--log-level", "warning", "--admin", "127.0.0.1:0")
+    served = serve(
+        "--config", str(tmp_path / "users.toml"), "--log-level", "warning", "--admin", "127.0.0.1:0"
+    )
     admin, alice = served.admin, "alice:s3cret"
-    with connected((served.host, served.port), "tcp") as one, connected((served.host, served.port), "tcp") as other:
+    with (
+        connected((served.host, served.port), "tcp") as one,
+        connected((served.host, served.port), "tcp") as other,
+    ):
         log_in(one, "login:alice\npasscode:s3cret\n")
         log_in(other, "login:bob\npasscode:hidden7\n")
         ids = {each["user"]: each["id"] for each in read(admin, "connections", alice)["connections"]}
-        value = {"connection": str(ids["alice"]), "user": "alice", "peer": "127.0.0.1", "address": "orders.*"}[by]
+        value = {
+            "connection": str(ids["alice"]),
+            "user": "alice",
+            "peer": "127.0.0.1",
+            "address": "orders.*",
+        }[by]
         wish = {"by": by, "value": value}
-        assert post(admin, "frames/log", wish, alice).json == {"frames": [wish]} == read(admin, "frames", alice)
+        assert (
+            post(admin, "frames/log", wish, alice).json == {"frames": [wish]} == read(admin, "frames", alice)
+        )
         for client, name in ((one, "alice"), (other, "bob")):
             for word in ("orders.new", "bills.new"):
                 confirmed(client, f"SEND\ndestination:/queue/{word}\n\nof {name} to {word}")
@@ -146,6 +171,10 @@ def test_an_operator_asks_for_some_at_whatever_level(serve: Serve, tmp_path: Pat
 
 def test_what_is_no_wish_is_refused(serve: Serve) -> None:
     served = serve("--memory", "--listen", "tcp://127.0.0.1:0", "--admin", "127.0.0.1:0")
-    for path, body in (("frames/log", {}), ("frames/log", {"by": "name", "value": "x"}), ("frames/stop", {"by": "user"})):
+    for path, body in (
+        ("frames/log", {}),
+        ("frames/log", {"by": "name", "value": "x"}),
+        ("frames/stop", {"by": "user"}),
+    ):
         assert post(served.admin, path, body).json["error"]["code"] == "bad-json"
     assert post(served.admin, "frames/stop", {}).json == {"frames": []}

@@ -27,7 +27,9 @@ def begun(served: Served, stack: ExitStack, source: str, login: str, passcode: s
     """A CONNECT that is on its way."""
     stream = stack.enter_context(socket.create_connection((served.host, served.port), WITHIN, (source, 0)))
     client = Client(Tcp(stream))
-    client.say(f"CONNECT\naccept-version:1.1\nlogin:{login}\npasscode:{passcode}\n\n\0SEND\ndestination:/queue/in\n\n\0".encode())
+    client.say(
+        f"CONNECT\naccept-version:1.1\nlogin:{login}\npasscode:{passcode}\n\n\0SEND\ndestination:/queue/in\n\n\0".encode()
+    )
     return client
 
 
@@ -51,7 +53,10 @@ def test_of_300_guesses_at_once_20_are_looked_at(served: Served, login: str) -> 
 def test_guesses_of_others_keep_nobody_out(served: Served) -> None:
     """From elsewhere, as the same user: while they are looked at, and afterwards."""
     with ExitStack() as stack:
-        guesses = [begun(served, stack, f"127.0.0.{2 + number % 8}", "alice", f"guess {number}") for number in range(160)]
+        guesses = [
+            begun(served, stack, f"127.0.0.{2 + number % 8}", "alice", f"guess {number}")
+            for number in range(160)
+        ]
         assert answered([begun(served, stack, "127.0.0.10", "alice", "right")]) == {"CONNECTED": 1}
         judged = answered(guesses)["login-failed"]
         assert 100 <= judged <= 107, "100 as this user, and one of each address that had none"
@@ -61,4 +66,6 @@ def test_guesses_of_others_keep_nobody_out(served: Served) -> None:
 
 def test_many_right_logins_at_once_all_pass(served: Served) -> None:
     with ExitStack() as stack:
-        assert answered([begun(served, stack, "127.0.0.1", "alice", "right") for _ in range(200)]) == {"CONNECTED": 200}
+        assert answered([begun(served, stack, "127.0.0.1", "alice", "right") for _ in range(200)]) == {
+            "CONNECTED": 200
+        }

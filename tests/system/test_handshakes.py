@@ -19,16 +19,31 @@ METHODS = ("HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH")
 REFUSED = [
     ("GET /nowhere HTTP/1.1\r\nHost: localhost\r\n" + UPGRADE + KEY, "404", "no-such-path"),
     ("GET /ws/info HTTP/1.1\r\nHost: localhost\r\n", "404", "no-such-path"),  # SockJS
-    ("GET /ws HTTP/1.1\r\nHost: localhost\r\nOrigin: https://elsewhere.example\r\n" + UPGRADE + KEY, "403", "origin-refused"),
-    ("GET /ws HTTP/1.1\r\nHost: evil.example\r\nOrigin: http://evil.example\r\n" + UPGRADE + KEY, "421", "host-not-allowed"),
+    (
+        "GET /ws HTTP/1.1\r\nHost: localhost\r\nOrigin: https://elsewhere.example\r\n" + UPGRADE + KEY,
+        "403",
+        "origin-refused",
+    ),
+    (
+        "GET /ws HTTP/1.1\r\nHost: evil.example\r\nOrigin: http://evil.example\r\n" + UPGRADE + KEY,
+        "421",
+        "host-not-allowed",
+    ),
     ("GET /ws HTTP/1.1\r\nHost: evil.example\r\n" + UPGRADE + KEY, "421", "host-not-allowed"),
     ("GET /ws HTTP/1.1\r\nHost: localhost/\r\n" + UPGRADE + KEY, "421", "host-not-allowed"),
     ("GET /ws HTTP/1.1\r\n" + UPGRADE + KEY, "421", "host-not-allowed"),
     ("GET /ws HTTP/1.1\r\nHost: localhost\r\n", "426", "bad-handshake"),  # a browser that looks at it
     ("GET /ws HTTP/1.1\r\nHost: localhost\r\n" + UPGRADE, "400", "bad-handshake"),  # no key
-    ("GET /ws HTTP/1.1\r\nHost: localhost\r\nSec-WebSocket-Protocol: ,\x01\r\n" + UPGRADE + KEY, "400", "bad-handshake"),
+    (
+        "GET /ws HTTP/1.1\r\nHost: localhost\r\nSec-WebSocket-Protocol: ,\x01\r\n" + UPGRADE + KEY,
+        "400",
+        "bad-handshake",
+    ),
     ("GET nothing\r\n", "400", "bad-handshake"),
-    *[(f"{method} /ws HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n", "405", "method-not-allowed") for method in METHODS],
+    *[
+        (f"{method} /ws HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n", "405", "method-not-allowed")
+        for method in METHODS
+    ],
     ("PRI * HTTP/2.0\r\n", "405", "method-not-allowed"),
 ]
 
@@ -49,16 +64,25 @@ def test_what_opens_no_websocket_is_answered_and_told(serve: Callable[..., Serve
     served = serve("--memory", "--no-admin", "--listen", "tcp://127.0.0.1:0")
     for request, status, _ in REFUSED:
         assert answer_to(served.port, request).split(" ")[1] == status, request
-    assert answer_to(served.port, "GET /ws HTTP/1.1\r\nHost: localhost\r\n" + UPGRADE + KEY).split(" ")[1] == "101"
+    assert (
+        answer_to(served.port, "GET /ws HTTP/1.1\r\nHost: localhost\r\n" + UPGRADE + KEY).split(" ")[1]
+        == "101"
+    )
     assert served.stop() == 0
-    told = [line for line in served.log.read_text().splitlines() if "closed" in line and "connection from 127.0.0.1" in line]
+    told = [
+        line
+        for line in served.log.read_text().splitlines()
+        if "closed" in line and "connection from 127.0.0.1" in line
+    ]
     assert [line.rpartition("(")[2].partition(")")[0] for line in told] == [code for _, _, code in REFUSED]
     assert "Traceback" not in served.log.read_text()
 
 
 @pytest.mark.parametrize("offered", ["v12.stomp", "v10.stomp, v11.stomp", "mqtt, v12.stomp"])
 def test_the_highest_version_that_both_know_is_chosen(broker: tuple[str, int], offered: str) -> None:
-    request = f"GET /stomp HTTP/1.1\r\nHost: localhost\r\nSec-WebSocket-Protocol: {offered}\r\n{UPGRADE}{KEY}\r\n"
+    request = (
+        f"GET /stomp HTTP/1.1\r\nHost: localhost\r\nSec-WebSocket-Protocol: {offered}\r\n{UPGRADE}{KEY}\r\n"
+    )
     with socket.create_connection(broker, WITHIN) as stream:
         stream.sendall(request.encode())
         came = b""
@@ -75,9 +99,14 @@ def test_with_users_the_name_does_not_matter(serve: Callable[..., Served], tmp_p
     request = "GET /ws HTTP/1.1\r\nHost: broker.example\r\nOrigin: http://broker.example\r\n" + UPGRADE + KEY
     served = serve("--memory", "--no-admin", "--config", str(file), "--listen", "tcp://127.0.0.1:0")
     assert answer_to(served.port, request).split(" ")[1] == "101"
-    served = serve("--memory", "--no-admin", "--listen", "tcp://127.0.0.1:0?allowedOrigins=http://broker.example")
+    served = serve(
+        "--memory", "--no-admin", "--listen", "tcp://127.0.0.1:0?allowedOrigins=http://broker.example"
+    )
     assert answer_to(served.port, request).split(" ")[1] == "101"
-    assert answer_to(served.port, request.replace("Origin: http://broker", "Origin: http://evil")).split(" ")[1] == "403"
+    assert (
+        answer_to(served.port, request.replace("Origin: http://broker", "Origin: http://evil")).split(" ")[1]
+        == "403"
+    )
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -36,9 +36,13 @@ def link(serve: Serve, closing: ExitStack, tmp_path: Path) -> SparkLink:
     return linked(serve, closing, tmp_path, "--memory")[0]
 
 
-def linked(serve: Serve, closing: ExitStack, path: Path, *given: str, config: str = KEEPING) -> tuple[SparkLink, Served]:
+def linked(
+    serve: Serve, closing: ExitStack, path: Path, *given: str, config: str = KEEPING
+) -> tuple[SparkLink, Served]:
     (path / "stompbox.toml").write_text(config)
-    served = serve("--listen", "tcp://127.0.0.1:0", "--no-admin", "--config", str(path / "stompbox.toml"), *given)
+    served = serve(
+        "--listen", "tcp://127.0.0.1:0", "--no-admin", "--config", str(path / "stompbox.toml"), *given
+    )
     found = link_to(served)
     closing.callback(found.close)
     return found, served
@@ -49,7 +53,9 @@ def stopped(served: Served) -> None:
     served.process.wait()
 
 
-def test_a_log_is_the_same_after_a_restart_and_another_on_another_broker(serve: Serve, closing: ExitStack, tmp_path: Path) -> None:
+def test_a_log_is_the_same_after_a_restart_and_another_on_another_broker(
+    serve: Serve, closing: ExitStack, tmp_path: Path
+) -> None:
     data = str(tmp_path / "data")
     link, served = linked(serve, closing, tmp_path, "--data", data)
     send(link, "/topic/t", b"1", b"2")
@@ -62,7 +68,9 @@ def test_a_log_is_the_same_after_a_restart_and_another_on_another_broker(serve: 
     link, _ = linked(serve, closing, tmp_path, "--memory")
     send(link, "/topic/t", b"1", b"2", b"3")
     wanted = OffsetRange("t", 0, 2, first["t"].incarnations.of(2))
-    with pytest.raises(Refused, match=f"log of 't' is another one: offset 2 of incarnation {wanted.incarnation}") as caught:
+    with pytest.raises(
+        Refused, match=f"log of 't' is another one: offset 2 of incarnation {wanted.incarnation}"
+    ) as caught:
         link.ask(fetch(wanted, 1000))
     assert caught.value.code == "other-incarnation"
 
@@ -101,9 +109,16 @@ def test_very_many_addresses(link: SparkLink) -> None:
     send(link, "/topic/many.7", b"1", b"2")
     commit_group(link, "lake", {name: Position(2 if name == "many.7" else 0) for name in names})
     assert open_group(link, "lake", "/topic/many.#", EARLIEST)["many.7"] == 2
-    reopen_group(link, "again", "/topic/many.#", {name: Position(1 if name == "many.7" else 0) for name in names})
+    reopen_group(
+        link, "again", "/topic/many.#", {name: Position(1 if name == "many.7" else 0) for name in names}
+    )
     assert open_group(link, "again", "/topic/many.#", EARLIEST)["many.7"] == 1
-    assert describe(link, "/topic/many.#", create=False, sizes_from=dict.fromkeys(names, 0)).extents["many.7"].messages == 2
+    assert (
+        describe(link, "/topic/many.#", create=False, sizes_from=dict.fromkeys(names, 0))
+        .extents["many.7"]
+        .messages
+        == 2
+    )
     assert ask(link, "group-reset", group="lake", starting="earliest") == {"moved": MANY}
     ask(link, "group-delete", group="again")
     assert list(ask(link, "groups")["groups"]) == ["lake"]
@@ -114,7 +129,11 @@ def test_an_answer_in_parts(link: SparkLink) -> None:
         send(link, f"/topic/p.{name}", b"1", batch=batch)
     first = ask(link, "describe", destinations="p.#", limit="2")
     rest = ask(link, "describe", destinations="p.#", limit="2", **{"continue": first["continue"]})
-    assert (list(first["addresses"]), list(rest["addresses"]), "continue" in rest) == (["p.b", "p.a"], ["p.c"], False)
+    assert (list(first["addresses"]), list(rest["addresses"]), "continue" in rest) == (
+        ["p.b", "p.a"],
+        ["p.c"],
+        False,
+    )
 
 
 def test_too_much_json(link: SparkLink) -> None:
@@ -135,7 +154,10 @@ def test_an_address_of_a_group_that_is_gone(serve: Serve, closing: ExitStack, tm
     send(link, "/queue/short", b"1", b"2", b"3", batch=1)
     was = describe(link, "/queue/short", create=False).extents["short"]
     url = f"stomp://{link.target.host}:{link.target.port}"
-    with blocking.connect(url) as client, client.subscribe("/queue/short", ack="client-individual") as messages:
+    with (
+        blocking.connect(url) as client,
+        client.subscribe("/queue/short", ack="client-individual") as messages,
+    ):
         for _ in range(3):
             message = messages.receive(timeout=20)
             assert message is not None
@@ -170,13 +192,21 @@ def test_a_group_that_is_put_elsewhere(link: SparkLink) -> None:
         assert caught.value.code == code
 
 
-def test_a_stream_reader_that_comes_back_says_which_log_it_knows(serve: Serve, closing: ExitStack, tmp_path: Path) -> None:
+def test_a_stream_reader_that_comes_back_says_which_log_it_knows(
+    serve: Serve, closing: ExitStack, tmp_path: Path
+) -> None:
     link, served = linked(serve, closing, tmp_path, "--memory")
     send(link, "/topic/t", b"1", b"2")
     known = describe(link, "/topic/t", create=False).extents["t"].incarnations.current
     for name in ("", "reader"):
         with Plain(served.port) as client:
-            wanted = {"destination": "/stream/t", "id": "1", "receipt": "r", "x-stream-offset": "2", "x-stream-incarnation": known}
+            wanted = {
+                "destination": "/stream/t",
+                "id": "1",
+                "receipt": "r",
+                "x-stream-offset": "2",
+                "x-stream-incarnation": known,
+            }
             if name:
                 wanted |= {"durable-subscription-name": name, "client-id": "c"}
             client.send("SUBSCRIBE", wanted)

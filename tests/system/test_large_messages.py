@@ -17,7 +17,22 @@ import pytest
 from stompbox import blocking
 from stompbox.store.chunks import decode, has_handles
 from tests.conftest import Serve, Served
-from tests.system.large import BLOCK, MIB, WITHIN, Client, Tcp, begin, blocks, digest_of, memory_of, send, stored, tcp, tls, web
+from tests.system.large import (
+    BLOCK,
+    MIB,
+    WITHIN,
+    Client,
+    Tcp,
+    begin,
+    blocks,
+    digest_of,
+    memory_of,
+    send,
+    stored,
+    tcp,
+    tls,
+    web,
+)
 from tests.system.plain import Plain
 from tests.system.test_disk import broken, wait_until_good
 
@@ -35,7 +50,18 @@ def listen(options: str = "") -> tuple[str, str]:
 def key_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A certificate that nobody has signed, with its key."""
     file = tmp_path_factory.mktemp("tls") / "server.pem"
-    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-keyout", str(file)]
+    made = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-subj",
+        "/CN=localhost",
+        "-keyout",
+        str(file),
+    ]
     chain = subprocess.run(made, check=True, capture_output=True, text=True).stdout
     file.write_text(file.read_text() + chain)
     return file
@@ -267,7 +293,9 @@ def test_one_who_disconnects_gets_the_rest_of_the_frame(serve: Serve, tmp_path: 
 def test_a_disk_that_refuses_half_way(serve: Serve, tmp_path: Path, policy: str) -> None:
     """The sender gets an ERROR, and what it sent is gone; or it waits, and all of it is stored in the end."""
     (tmp_path / "broker").mkdir()
-    (tmp_path / "broker" / "stompbox.toml").write_text(f'[[address-setting]]\nmatch = "#"\ndisk-full-policy = "{policy}"\n')
+    (tmp_path / "broker" / "stompbox.toml").write_text(
+        f'[[address-setting]]\nmatch = "#"\ndisk-full-policy = "{policy}"\n'
+    )
     served = serve(*listen(), "--no-admin", "--data", str(tmp_path / "data"))
     with tcp(served, "1.1") as client:
         begin(client, "/queue/large", SIZE, receipt="large")
@@ -282,7 +310,11 @@ def test_a_disk_that_refuses_half_way(serve: Serve, tmp_path: Path, policy: str)
                 assert other.receive().headers["receipt-id"] == "r"
             if policy == "FAIL":
                 error = client.receive()
-                assert (error.command, error.headers["receipt-id"], error.headers["code"]) == ("ERROR", "large", "io-error")
+                assert (error.command, error.headers["receipt-id"], error.headers["code"]) == (
+                    "ERROR",
+                    "large",
+                    "io-error",
+                )
         sending.join(WITHIN)
         assert not sending.is_alive()
         if policy == "BLOCK":
@@ -290,7 +322,9 @@ def test_a_disk_that_refuses_half_way(serve: Serve, tmp_path: Path, policy: str)
             client.subscribe("/queue/large")
             got = client.receive()
             assert got.digest == digest_of(SIZE)
-            client.say("ACK", id=got.headers.get("ack", 0), message_id=got.headers["message-id"], subscription=0)
+            client.say(
+                "ACK", id=got.headers.get("ack", 0), message_id=got.headers["message-id"], subscription=0
+            )
     wait_until_good(served)
     empty(served, tmp_path / "data")
 
@@ -302,7 +336,10 @@ def test_refused_before_the_body_has_come(serve: Serve, tmp_path: Path) -> None:
     """In 1.1 the connection goes on: the body is passed over."""
     served = serve(*listen(), "--no-admin", "--data", str(tmp_path / "data"))
     with tcp(served, "1.1") as client:
-        for wrong, code in ({"priority": "high"}, "bad-priority"), ({"transaction": "t"}, "no-such-transaction"):
+        for wrong, code in (
+            ({"priority": "high"}, "bad-priority"),
+            ({"transaction": "t"}, "no-such-transaction"),
+        ):
             begin(client, "/queue/large", 3 * MIB, receipt="r", **wrong)
             error = client.receive()
             assert (error.command, error.headers["code"], error.headers["receipt-id"]) == ("ERROR", code, "r")
@@ -367,7 +404,9 @@ def test_retained_messages_are_whole(serve: Serve) -> None:
 def test_a_transformer_sees_bodies_whole(serve: Serve, tmp_path: Path) -> None:
     """One that was sent in pieces to another listener, too."""
     (tmp_path / "broker").mkdir()
-    function = "def count(message):\n    message.headers['length-' + message.way.value] = str(len(message.body))\n"
+    function = (
+        "def count(message):\n    message.headers['length-' + message.way.value] = str(len(message.body))\n"
+    )
     (tmp_path / "broker" / "counting.py").write_text(function)
     served = serve(*listen("messageTransformer=counting:count"), *listen(), "--no-admin", "--memory")
     port = int(served.listeners[1].rpartition(":")[2])
@@ -393,7 +432,13 @@ def test_a_request_reads_bodies_in_place(serve: Serve, tmp_path: Path) -> None:
     found: list[bytes] = []
     with Plain(served.port) as client:
         while len(found) < len(sizes):
-            asked = {"request": "fetch", "request-id": "1", "address": "large", "start": str(len(found)), "stop": "9"}
+            asked = {
+                "request": "fetch",
+                "request-id": "1",
+                "address": "large",
+                "start": str(len(found)),
+                "stop": "9",
+            }
             client.send("SEND", {"destination": "stompbox.requests", **asked})
             body = client.receive().body
             assert 0 < len(body) < 7 * MIB
@@ -403,7 +448,9 @@ def test_a_request_reads_bodies_in_place(serve: Serve, tmp_path: Path) -> None:
                 assert not has_handles(body[16 : 16 + length])
                 found += [one for run in runs for one in run.bodies]
                 body = body[16 + length :]
-    assert [hashlib.sha256(body).hexdigest() for body in found] == [digest_of(size, seed=seed) for seed, size in enumerate(sizes)]
+    assert [hashlib.sha256(body).hexdigest() for body in found] == [
+        digest_of(size, seed=seed) for seed, size in enumerate(sizes)
+    ]
 
 
 def test_the_client_library_receives_one(serve: Serve) -> None:

@@ -48,7 +48,9 @@ def says_goodbye(client: Rude) -> None:
 @pytest.fixture
 def served(serve: Serve, tmp_path: Path) -> Served:
     path = tmp_path / "stompbox.toml"
-    path.write_text(f'memory = true\nfailed-login-delay = 1\n[[user]]\nname = "u"\npassword = "{hash_password("right")}"\n')
+    path.write_text(
+        f'memory = true\nfailed-login-delay = 1\n[[user]]\nname = "u"\npassword = "{hash_password("right")}"\n'
+    )
     return serve("--config", str(path), "--no-admin", *listeners(tmp_path, "maxConnections=3"))
 
 
@@ -60,7 +62,9 @@ def taken(served: Served) -> list[bytes]:
 
 @pytest.mark.parametrize("go", [closes, says_goodbye])
 @pytest.mark.parametrize("kind", KINDS)
-def test_who_sends_before_its_login_is_verified_and_goes_has_sent(served: Served, kind: str, go: Callable[[Rude], None]) -> None:
+def test_who_sends_before_its_login_is_verified_and_goes_has_sent(
+    served: Served, kind: str, go: Callable[[Rude], None]
+) -> None:
     with connected(served, kind) as client:
         say_each(client, CONNECT % b"right", *map(send, NUMBERS))
         go(client)
@@ -69,7 +73,9 @@ def test_who_sends_before_its_login_is_verified_and_goes_has_sent(served: Served
 
 @pytest.mark.parametrize("go", [closes, says_goodbye])
 @pytest.mark.parametrize("kind", KINDS)
-def test_so_has_who_subscribes_from_a_time_and_sends(served: Served, kind: str, go: Callable[[Rude], None]) -> None:
+def test_so_has_who_subscribes_from_a_time_and_sends(
+    served: Served, kind: str, go: Callable[[Rude], None]
+) -> None:
     with connected(served, kind) as client:
         client.say(CONNECT % b"right")
         client.hear(b"\0\n")
@@ -87,7 +93,9 @@ def test_who_ends_its_side_alone_hears_that_all_was_done(served: Served) -> None
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_follows_a_wrong_login_is_not_obeyed_and_who_is_gone_takes_no_room(served: Served, kind: str) -> None:
+def test_what_follows_a_wrong_login_is_not_obeyed_and_who_is_gone_takes_no_room(
+    served: Served, kind: str
+) -> None:
     for _ in range(2):
         with connected(served, kind) as client:
             say_each(client, CONNECT % b"wrong", *map(send, NUMBERS))

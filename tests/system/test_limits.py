@@ -47,13 +47,19 @@ def start(request: pytest.FixtureRequest, serve: Serve, tmp_path: Path) -> Calla
 
 def run_of_sends(destination: str, count: int, size: int = 10) -> bytes:
     bodies = [b"%03d" % number + b"x" * size for number in range(count)]
-    frames = [Frame("SEND", {"destination": destination, "receipt": str(number)}, body) for number, body in enumerate(bodies)]
+    frames = [
+        Frame("SEND", {"destination": destination, "receipt": str(number)}, body)
+        for number, body in enumerate(bodies)
+    ]
     return b"".join([encode(frame, VERSIONS["1.2"]) for frame in frames])
 
 
 def said(client: Plain, count: int) -> list[tuple[str, str, str]]:
     frames = [client.receive() for _ in range(count)]
-    return [(frame.command, frame.headers.get("receipt-id", ""), frame.headers.get("code", "")) for frame in frames]
+    return [
+        (frame.command, frame.headers.get("receipt-id", ""), frame.headers.get("code", ""))
+        for frame in frames
+    ]
 
 
 def taken(served: Served, destination: str, count: int) -> list[bytes]:
@@ -71,7 +77,9 @@ def test_fail_takes_what_fits_and_refuses_each_of_the_others(start: Callable[[],
             ("RECEIPT", "0", ""), ("RECEIPT", "1", ""), ("RECEIPT", "2", ""),
         ]  # fmt: skip
         client.send("SEND", {"destination": "/queue/other", "receipt": "other"})
-        assert said(client, 1) == [("RECEIPT", "other", "")], "the connection stays open, and other addresses take"
+        assert said(client, 1) == [("RECEIPT", "other", "")], (
+            "the connection stays open, and other addresses take"
+        )
     with Plain(served.port, "1.2") as client:
         client.socket.sendall(run_of_sends("/queue/fail", 2))
         assert said(client, 1) == [("ERROR", "0", "address-full")]
@@ -85,7 +93,10 @@ def test_an_address_that_refused_says_that_it_has_room_again(start: Callable[[],
     with Plain(served.port, "1.1") as client:
         client.socket.sendall(run_of_sends("/queue/fail", 4))
         assert ("ERROR", "3", "address-full") in said(client, 4)
-        client.send("SUBSCRIBE", {"destination": "/queue/fail", "id": "1", "ack": "client-individual", "prefetch-count": "1"})
+        client.send(
+            "SUBSCRIBE",
+            {"destination": "/queue/fail", "id": "1", "ack": "client-individual", "prefetch-count": "1"},
+        )
         first = client.receive()
         client.send("ACK", {"message-id": first.headers["message-id"], "subscription": "1"})
         assert client.receive().command == "MESSAGE"
@@ -96,11 +107,16 @@ def test_an_address_that_refused_says_that_it_has_room_again(start: Callable[[],
     assert log.count("address fail is full") == log.count("address fail has room again") == 1
 
 
-def test_a_send_repeated_with_its_id_is_confirmed_although_the_address_is_full(start: Callable[[], Served]) -> None:
+def test_a_send_repeated_with_its_id_is_confirmed_although_the_address_is_full(
+    start: Callable[[], Served],
+) -> None:
     """It is stored; its sender had only no answer."""
     with Plain(start().port, "1.1") as client:
         for name in "abc", "abxcyb":  # of one read each
-            frames = [Frame("SEND", {"destination": "/queue/fail", "receipt": id, "_AMQ_DUPL_ID": id}, id.encode()) for id in name]
+            frames = [
+                Frame("SEND", {"destination": "/queue/fail", "receipt": id, "_AMQ_DUPL_ID": id}, id.encode())
+                for id in name
+            ]
             client.socket.sendall(b"".join([encode(frame, VERSIONS["1.1"]) for frame in frames]))
             if name == "abc":
                 assert said(client, 3) == [("RECEIPT", id, "") for id in "abc"]
@@ -119,7 +135,9 @@ def test_fail_refuses_a_transaction_whole(start: Callable[[], Served]) -> None:
         for name, count in (("large", 4), ("small", 3)):
             client.send("BEGIN", {"transaction": name})
             for number in range(count):
-                client.send("SEND", {"destination": "/queue/fail", "transaction": name}, f"{name} {number}".encode())
+                client.send(
+                    "SEND", {"destination": "/queue/fail", "transaction": name}, f"{name} {number}".encode()
+                )
             client.send("COMMIT", {"transaction": name, "receipt": name})
         assert sorted(said(client, 2)) == [("ERROR", "large", "address-full"), ("RECEIPT", "small", "")]
     assert taken(served, "/queue/fail", 3) == [b"sma"] * 3
@@ -142,7 +160,12 @@ def test_drop_says_nothing_to_the_sender(start: Callable[[], Served]) -> None:
 
 def flood(client: Plain, destination: str, most: int = 40_000_000) -> bytes:
     """Sends until the broker does not read any more: what is left of the frames that were begun."""
-    frames = encode(Frame("SEND", {"destination": destination, "persistent": "false"}, b"x" * 10_000), VERSIONS["1.2"]) * 50
+    frames = (
+        encode(
+            Frame("SEND", {"destination": destination, "persistent": "false"}, b"x" * 10_000), VERSIONS["1.2"]
+        )
+        * 50
+    )
     client.socket.settimeout(0.5)
     sent, left = 0, frames
     while sent < most:
@@ -175,7 +198,9 @@ def test_block_stops_reading_whoever_fills_it_and_nobody_else(start: Callable[[]
         assert said(producer, 1) == [("RECEIPT", "2", "")]
         consumer.socket.shutdown(SHUT_RDWR)
         draining.join()
-    assert "address block is full (max-size-bytes 65536): senders wait (address-full)" in served.log.read_text()
+    assert (
+        "address block is full (max-size-bytes 65536): senders wait (address-full)" in served.log.read_text()
+    )
 
 
 def test_who_consumes_and_sends_can_acknowledge_while_it_waits(start: Callable[[], Served]) -> None:
@@ -184,9 +209,14 @@ def test_who_consumes_and_sends_can_acknowledge_while_it_waits(start: Callable[[
     body = b"x" * 1000
     count = 500
     with Plain(served.port) as client:
-        client.send("SUBSCRIBE", {"destination": "/queue/block", "id": "1", "ack": "client-individual", "prefetch-count": "5"})
+        client.send(
+            "SUBSCRIBE",
+            {"destination": "/queue/block", "id": "1", "ack": "client-individual", "prefetch-count": "5"},
+        )
         for number in range(count):
-            client.send("SEND", {"destination": "/queue/block", "persistent": "false"}, b"%04d" % number + body)
+            client.send(
+                "SEND", {"destination": "/queue/block", "persistent": "false"}, b"%04d" % number + body
+            )
         client.send("SEND", {"destination": "/queue/free", "receipt": "last"})
         seen, receipts = list[int](), list[str]()
         while len(seen) < count or not receipts:

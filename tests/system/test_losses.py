@@ -27,7 +27,11 @@ def start(serve: Serve, tmp_path: Path) -> Start:
 def send(served: Served, count: int, destination: str = "/queue/q") -> None:
     with Plain(served.port) as client:
         for number in range(count):
-            client.send("SEND", {"destination": destination, "receipt": str(number), "persistent": "true"}, b"%d" % number)
+            client.send(
+                "SEND",
+                {"destination": destination, "receipt": str(number), "persistent": "true"},
+                b"%d" % number,
+            )
             assert client.receive().command == "RECEIPT"
 
 
@@ -53,7 +57,10 @@ def test_a_consumer_that_dies_again_and_again_loses_nothing(start: Start) -> Non
     for life in range(10):
         with subscribed(served) as client:
             frames = [client.receive() for _ in range(87)]
-        assert [frame.headers.get("JMSXDeliveryCount", "1") for frame in frames] == [str(life + 1), *["1"] * 86]
+        assert [frame.headers.get("JMSXDeliveryCount", "1") for frame in frames] == [
+            str(life + 1),
+            *["1"] * 86,
+        ]
         assert {frame.headers["redelivered"] for frame in frames} == {"true" if life else "false"}
     with subscribed(served) as client, subscribed(served, "/queue/DLQ") as dead:
         assert sorted(int(client.receive().body) for _ in range(86)) == list(range(1, 87))
@@ -97,7 +104,9 @@ def test_what_a_full_address_drops_is_told_of_with_the_count(start: Start) -> No
 
 
 def test_no_delay_keeps_others_and_delays_are_spread(start: Start) -> None:
-    served = start('[[address-setting]]\nmatch = "q"\nredelivery-delay = 400\nredelivery-collision-avoidance-factor = 0.9\n')
+    served = start(
+        '[[address-setting]]\nmatch = "q"\nredelivery-delay = 400\nredelivery-collision-avoidance-factor = 0.9\n'
+    )
     send(served, 40)
     with subscribed(served) as client:
         frames = [client.receive() for _ in range(40)]

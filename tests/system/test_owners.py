@@ -43,7 +43,12 @@ class Users:
         self.closing = closing
 
     def __call__(self, user: str, client_id: str = "", **headers: str) -> Plain:
-        login = {"login": user, "passcode": user[:1], **({"client-id": client_id} if client_id else {}), **headers}
+        login = {
+            "login": user,
+            "passcode": user[:1],
+            **({"client-id": client_id} if client_id else {}),
+            **headers,
+        }
         return self.closing.enter_context(Plain(self.served.port, headers=login))
 
 
@@ -56,13 +61,17 @@ def asked(client: Plain, command: str, headers: dict[str, str], body: bytes = b"
 
 
 def subscribed(client: Plain, destination: str, **headers: str) -> str:
-    return asked(client, "SUBSCRIBE", {"destination": destination, "id": "0", "ack": "client-individual"} | headers)
+    return asked(
+        client, "SUBSCRIBE", {"destination": destination, "id": "0", "ack": "client-individual"} | headers
+    )
 
 
 def requested(client: Plain, name: str, body: object = None, **headers: str) -> dict[str, str]:
     given = {key.replace("_", "-"): value for key, value in headers.items()}
     content = b"" if body is None else json.dumps(body).encode()
-    client.send("SEND", {"destination": "stompbox.requests", "request": name, "request-id": "1"} | given, content)
+    client.send(
+        "SEND", {"destination": "stompbox.requests", "request": name, "request-id": "1"} | given, content
+    )
     frame = client.receive()
     return {**frame.headers, "body": frame.body.decode()}
 
@@ -135,10 +144,20 @@ def test_anothers_reader_does_not_stand_in_the_way_of_a_durable_subscription(use
 def test_who_may_manage_may_do_it_and_does_not_become_the_owner(users: Users) -> None:
     with users("alice", "A") as alice:
         assert subscribed(alice, "/topic/news", **DURABLE) == "RECEIPT"
-        assert requested(alice, "group-open", group="lake", destinations="/queue/g", starting="earliest")["status"] == "ok"
+        assert (
+            requested(alice, "group-open", group="lake", destinations="/queue/g", starting="earliest")[
+                "status"
+            ]
+            == "ok"
+        )
     with users("carol", "A") as carol:
         assert subscribed(carol, "/topic/other", **DURABLE) == "RECEIPT"
-        assert requested(carol, "group-open", group="lake", destinations="/queue/h", starting="earliest")["status"] == "ok"
+        assert (
+            requested(carol, "group-open", group="lake", destinations="/queue/h", starting="earliest")[
+                "status"
+            ]
+            == "ok"
+        )
     assert subscribed(users("bob", "A"), "/topic/other", **DURABLE) == "not-permitted"
     assert requested(users("alice"), "group-delete", group="lake")["status"] == "ok"
     assert subscribed(users("alice", "A"), "/topic/other", **DURABLE) == "RECEIPT"
@@ -171,7 +190,12 @@ def test_owners_are_known_after_a_restart(serve: Serve, tmp_path: Path) -> None:
                 alice = users("alice", "A")
                 assert subscribed(alice, "/topic/news", **DURABLE) == "RECEIPT"
                 assert subscribed(alice, "/stream/s", **{**READER, "id": "1"}) == "RECEIPT"
-                assert requested(alice, "group-open", group="lake", destinations="/queue/g", starting="earliest")["status"] == "ok"
+                assert (
+                    requested(
+                        alice, "group-open", group="lake", destinations="/queue/g", starting="earliest"
+                    )["status"]
+                    == "ok"
+                )
             else:
                 assert subscribed(users("bob", "A"), "/topic/other", **DURABLE) == "not-permitted"
                 assert subscribed(users("bob", "A"), "/stream/s", **READER) == "not-permitted"
@@ -187,16 +211,27 @@ def test_what_was_made_without_users_is_the_first_users_who_takes_it_up(serve: S
         users = Users(served, closing)
         nobody = users("mallory", "A")
         assert subscribed(nobody, "/topic/news", **DURABLE) == "RECEIPT"
-        assert requested(nobody, "group-open", group="lake", destinations="/queue/g", starting="earliest")["status"] == "ok"
+        assert (
+            requested(nobody, "group-open", group="lake", destinations="/queue/g", starting="earliest")[
+                "status"
+            ]
+            == "ok"
+        )
         nobody.send("DISCONNECT")
-        assert subscribed(users("eve", "A"), "/topic/changed", **DURABLE) in ("RECEIPT", "durable-in-use")  # all are one
+        # all are one
+        assert subscribed(users("eve", "A"), "/topic/changed", **DURABLE) in ("RECEIPT", "durable-in-use")
     assert served.stop() == 0
     path.write_text(USERS.replace("memory = true", data) + PERMISSIONS)
     with ExitStack() as closing:
         users = Users(serve("--config", str(path), "--no-admin"), closing)
         with users("alice", "A") as alice:
             assert subscribed(alice, "/topic/mine", **DURABLE) == "RECEIPT"
-            assert requested(alice, "group-open", group="lake", destinations="/queue/g", starting="latest")["status"] == "ok"
+            assert (
+                requested(alice, "group-open", group="lake", destinations="/queue/g", starting="latest")[
+                    "status"
+                ]
+                == "ok"
+            )
         assert subscribed(users("bob", "A"), "/topic/mine", **DURABLE) == "not-permitted"
         assert requested(users("bob"), "group-commit", {"g": 0}, group="lake")["code"] == "not-permitted"
 
@@ -218,7 +253,9 @@ def test_no_name_of_a_client_is_one_of_another_virtual_host(serve: Serve, tmp_pa
     path.write_text(HOSTS)
     with ExitStack() as closing:
         users = Users(serve("--config", str(path), "--no-admin"), closing)
-        blue = closing.enter_context(Plain(users.served.port, headers={"host": "blue", "client-id": "C", "login": "b"}))
+        blue = closing.enter_context(
+            Plain(users.served.port, headers={"host": "blue", "client-id": "C", "login": "b"})
+        )
         assert subscribed(blue, "/topic/t", **DURABLE) == "RECEIPT"
         assert subscribed(blue, "/stream/t", **{**READER, "id": "1"}) == "RECEIPT"
         for header in ("client-id", "login"):
@@ -227,11 +264,19 @@ def test_no_name_of_a_client_is_one_of_another_virtual_host(serve: Serve, tmp_pa
             assert stranger.receive().headers["code"] == "reserved-name"
             assert stranger.is_closed()
         main = users("m", host="main")
-        for destination in ("/queue/Consumer.a.vhost/blue.t", "/queue/x.vhost/blue.t", "/topic/vhost/blue.t", "/queue/t::vhost/blue.t"):
+        for destination in (
+            "/queue/Consumer.a.vhost/blue.t",
+            "/queue/x.vhost/blue.t",
+            "/topic/vhost/blue.t",
+            "/queue/t::vhost/blue.t",
+        ):
             assert subscribed(users("m", host="main"), destination) == "bad-destination"
             assert asked(users("m", host="main"), "SEND", {"destination": destination}) == "bad-destination"
         for name in ("vhost/blue.C.reader", "C.reader", "reader"):
-            assert asked(users("m", host="main"), "UNSUBSCRIBE", {"id": "9", "durable-subscriber-name": name}) != "RECEIPT"
+            assert (
+                asked(users("m", host="main"), "UNSUBSCRIBE", {"id": "9", "durable-subscriber-name": name})
+                != "RECEIPT"
+            )
         for request, headers in (
             ("group-open", {"group": "vhost/blue.g", "destinations": "/queue/t", "starting": "earliest"}),
             ("group-open", {"group": "g", "destinations": "/queue/vhost/blue.t", "starting": "earliest"}),

@@ -34,7 +34,9 @@ BEFORE_LOGIN = [
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("pieces")
-    served = start_broker(folder, "--memory", "--no-admin", *listeners(folder, "maxBodySize=200000;stompMinLargeMessageSize=-1"))
+    served = start_broker(
+        folder, "--memory", "--no-admin", *listeners(folder, "maxBodySize=200000;stompMinLargeMessageSize=-1")
+    )
     yield served
     end(served)
     assert "Traceback" not in served.log.read_text()

@@ -51,9 +51,19 @@ REASONS = {
     "a wrong passcode, hashed": ("users", "", WRONG.format("hashed"), "login-failed"),
     "an unknown user": ("users", "", WRONG.format("nobody"), "login-failed"),
     "a full listener": ("nobody", "maxConnections=0", "", "too-many-connections"),
-    "a full listener, and a right login": ("users", "maxConnections=0", RIGHT.format("plain"), "too-many-connections"),
+    "a full listener, and a right login": (
+        "users",
+        "maxConnections=0",
+        RIGHT.format("plain"),
+        "too-many-connections",
+    ),
     "too many of a user": ("users", "maxConnectionsPerUser=0", RIGHT.format("plain"), "too-many-connections"),
-    "too many of a user, hashed": ("users", "maxConnectionsPerUser=0", RIGHT.format("hashed"), "too-many-connections"),
+    "too many of a user, hashed": (
+        "users",
+        "maxConnectionsPerUser=0",
+        RIGHT.format("hashed"),
+        "too-many-connections",
+    ),
     "a host of others": ("users", "", "host:closed\n" + RIGHT.format("hashed"), "host-not-permitted"),
     "a body": ("nobody", "", "content-length:1\n", "body-not-allowed"),
     "a transaction": ("nobody", "", "transaction:t\n", "transaction-not-allowed"),
@@ -68,7 +78,10 @@ CASES = [
     for version in VERSIONS
     if (version != "1.0" or reason not in NOT_IN_1_0) and (version == "1.2" or reason not in ONLY_IN_1_2)
 ]
-OPTIONS = {name: sorted({"", *[row[1] for row in REASONS.values() if row[0] == name]}) for name in ("users", "nobody")}
+OPTIONS = {
+    name: sorted({"", *[row[1] for row in REASONS.values() if row[0] == name]})
+    for name in ("users", "nobody")
+}
 
 SEND = "SEND\ndestination:/queue/{0}\nreceipt:r\n\nx\0"
 BEHIND = {
@@ -93,7 +106,9 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Serv
     """One with users, and one without; the first listener of each refuses nobody who knows a passcode."""
     found = {}
     for name, text in (("users", USERS), ("nobody", "")):
-        listeners = "".join([f'[[listener]]\nurl = "tcp://127.0.0.1:0?{options}"\n' for options in OPTIONS[name]])
+        listeners = "".join(
+            [f'[[listener]]\nurl = "tcp://127.0.0.1:0?{options}"\n' for options in OPTIONS[name]]
+        )
         folder = tmp_path_factory.mktemp(name)
         (folder / "stompbox.toml").write_text(f"memory = true\n{text}{listeners}")
         found[name] = start_broker(folder, "--no-admin")
@@ -111,7 +126,15 @@ def made(served: Served, name: str) -> set[str]:
     """The addresses that there are."""
     headers = {"host": "main", "login": "plain", "passcode": "right"} if name == "users" else {}
     with Plain(served.port, headers=headers) as client:
-        client.send("SEND", {"destination": "stompbox.requests", "request": "describe", "request-id": "1", "destinations": "/queue/#"})
+        client.send(
+            "SEND",
+            {
+                "destination": "stompbox.requests",
+                "request": "describe",
+                "request-id": "1",
+                "destinations": "/queue/#",
+            },
+        )
         return set(json.loads(client.receive().body)["addresses"])
 
 
@@ -130,7 +153,9 @@ def refused(address: tuple[str, int], transport: str, version: str, headers: str
 
 @pytest.mark.parametrize("transport", ["tcp", "websocket"])
 @pytest.mark.parametrize(("reason", "version"), CASES)
-def test_nothing_behind_a_refused_connect_is_obeyed(brokers: dict[str, Served], reason: str, version: str, transport: str) -> None:
+def test_nothing_behind_a_refused_connect_is_obeyed(
+    brokers: dict[str, Served], reason: str, version: str, transport: str
+) -> None:
     name, options, headers, code = REASONS[reason]
     served = brokers[name]
     address = address_of(served, name, options)
@@ -138,7 +163,9 @@ def test_nothing_behind_a_refused_connect_is_obeyed(brokers: dict[str, Served], 
     for kind, frames in BEHIND.items():
         named = f"{where}.{kind.replace(' ', '-')}"
         # one WebSocket message larger than what comes before login is refused as such, whatever else is wrong with it
-        allowed = {code, "too-much-before-login"} if (transport, kind) == ("websocket", "a large SEND") else {code}
+        allowed = (
+            {code, "too-much-before-login"} if (transport, kind) == ("websocket", "a large SEND") else {code}
+        )
         assert refused(address, transport, version, headers, frames.replace("{0}", named)) in allowed, kind
     assert not [found for found in made(served, name) if found.startswith(where)]
 
@@ -159,13 +186,18 @@ def wait_for(address: tuple[str, int], login: str) -> None:
 def test_the_limit_of_a_users_connections_counts(tmp_path: Path, serve: Serve, login: str) -> None:
     """Refused ones take no place, and one that has ended gives its own back at once, though its socket is still open."""
     path = tmp_path / "stompbox.toml"
-    path.write_text(f'memory = true\n{USERS}[[listener]]\nurl = "tcp://127.0.0.1:0?maxConnectionsPerUser=2"\n')
+    path.write_text(
+        f'memory = true\n{USERS}[[listener]]\nurl = "tcp://127.0.0.1:0?maxConnectionsPerUser=2"\n'
+    )
     served = serve("--config", str(path), "--no-admin")
     address, headers = (served.host, served.port), RIGHT.format(login)
     one = Plain(served.port, "1.1", {"login": login, "passcode": "right"})
     with Plain(served.port, "1.1", {"login": login, "passcode": "right"}):
         for _ in range(3):
-            assert refused(address, "tcp", "1.1", headers, SEND.replace("{0}", "beyond")) == "too-many-connections"
+            assert (
+                refused(address, "tcp", "1.1", headers, SEND.replace("{0}", "beyond"))
+                == "too-many-connections"
+            )
         one.send("DISCONNECT", {"receipt": "bye"})
         assert one.receive().command == "RECEIPT"
         with Plain(served.port, "1.1", {"login": login, "passcode": "right"}):
@@ -180,13 +212,17 @@ def test_the_limit_of_a_listeners_connections_counts(serve: Serve) -> None:
     address = served.host, served.port
     with Plain(served.port):
         for version in VERSIONS:
-            assert refused(address, "tcp", version, "", SEND.replace("{0}", "beyond")) == "too-many-connections"
+            assert (
+                refused(address, "tcp", version, "", SEND.replace("{0}", "beyond")) == "too-many-connections"
+            )
     wait_for(address, "")
 
 
 def test_a_refused_one_hears_nothing_of_the_handshake_timeout(serve: Serve) -> None:
     """Its socket lingers for as long as the peer does not close, but all is said."""
-    served = serve("--memory", "--no-admin", "--listen", "tcp://127.0.0.1:0?handshakeTimeout=100;requireLogin=true")
+    served = serve(
+        "--memory", "--no-admin", "--listen", "tcp://127.0.0.1:0?handshakeTimeout=100;requireLogin=true"
+    )
     with socket.create_connection((served.host, served.port), WITHIN) as stream:
         stream.sendall(b"CONNECT\naccept-version:1.1\n\n\0")
         said = b""
@@ -204,12 +240,34 @@ def test_a_refused_one_hears_nothing_of_the_handshake_timeout(serve: Serve) -> N
 def test_a_certificate_that_names_nobody(tmp_path: Path, serve: Serve) -> None:
     for name, authority in (("ca", ""), ("server", "ca"), ("mallory", "ca")):
         signing = ["-CA", f"{authority}.pem", "-CAkey", f"{authority}.key"] if authority else []
-        command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
-        command += ["-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost", "-keyout", f"{name}.key", "-out", f"{name}.pem"]
+        command = [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            "-nodes",
+            "-days",
+            "2",
+        ]
+        command += [
+            "-subj",
+            f"/CN={name}",
+            "-addext",
+            "subjectAltName=DNS:localhost",
+            "-keyout",
+            f"{name}.key",
+            "-out",
+            f"{name}.pem",
+        ]
         subprocess.run([*command, *signing], cwd=tmp_path, check=True, capture_output=True)
     options = f"keyStorePath={tmp_path}/server.pem;keyPath={tmp_path}/server.key;trustStorePath={tmp_path}/ca.pem;needClientAuth=true"
     path = tmp_path / "tls.toml"
-    listeners = f'[[listener]]\nurl = "tcp://127.0.0.1:0"\n[[listener]]\nurl = "ssl://127.0.0.1:0?{options}"\n'
+    listeners = (
+        f'[[listener]]\nurl = "tcp://127.0.0.1:0"\n[[listener]]\nurl = "ssl://127.0.0.1:0?{options}"\n'
+    )
     path.write_text(f"memory = true\n{USERS}{listeners}")
     served = serve("--config", str(path), "--no-admin")
     port = int(served.listeners[1].rpartition(":")[2])
@@ -223,11 +281,19 @@ def test_a_certificate_that_names_nobody(tmp_path: Path, serve: Serve) -> None:
         ):
             client = Client(Tcp(secure))
             accept = "" if version == "1.0" else f"accept-version:{version}\n"
-            client.say(f"CONNECT\n{accept}host:main\n\n\0{frames.replace('{0}', 'mallory.was.here')}".encode())
+            client.say(
+                f"CONNECT\n{accept}host:main\n\n\0{frames.replace('{0}', 'mallory.was.here')}".encode()
+            )
             error = client.expect("ERROR")
             assert error.value("code") == "login-failed"
-            assert client.hear() is None  # TLS has no half-close: it lingers for a second, which all of them have together
+            # TLS has no half-close: it lingers for a second, which all of them have together
+            assert client.hear() is None
 
     with ThreadPoolExecutor(len(BEHIND)) as threads:
-        list(threads.map(lambda case: refuse(*case), [(version, frames) for version in VERSIONS for frames in BEHIND.values()]))
+        list(
+            threads.map(
+                lambda case: refuse(*case),
+                [(version, frames) for version in VERSIONS for frames in BEHIND.values()],
+            )
+        )
     assert made(served, "users") == set()

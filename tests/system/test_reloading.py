@@ -71,7 +71,10 @@ def test_retention_changes_at_once(serve: Serve, file: Path, tmp_path: Path) -> 
     with Plain(served.port) as client:
         client.send("SEND", {"destination": "/queue/sync", "receipt": "committed"})
         assert client.receive().headers["receipt-id"] == "committed"
-        client.send("SUBSCRIBE", {"destination": "/stream/q", "id": "1", "x-stream-offset": "first", "include-seq": "seq"})
+        client.send(
+            "SUBSCRIBE",
+            {"destination": "/stream/q", "id": "1", "x-stream-offset": "first", "include-seq": "seq"},
+        )
         assert [client.receive().headers["seq"] for _ in range(2)] == ["3", "4"]
         assert client.sync() == []
 
@@ -86,13 +89,19 @@ def test_virtual_hosts_change_at_once(serve: Serve, file: Path) -> None:
         client.send("SEND", {"destination": "/queue/q", "receipt": "1"}, b"before there were hosts")
         assert client.receive().command == "RECEIPT"
     reload(served, file, hosts, said="the configuration was read again")
-    with Plain(served.port, headers={"host": "green"}) as green, Plain(served.port, headers={"host": "main"}) as main:
+    with (
+        Plain(served.port, headers={"host": "green"}) as green,
+        Plain(served.port, headers={"host": "main"}) as main,
+    ):
         for client in (green, main):
             client.send("SUBSCRIBE", {"destination": "/queue/q", "id": "1"})
         assert main.receive().body == b"before there were hosts"
         assert green.sync() == []
     reload(served, file, hosts + full, said="the configuration was read again")
-    with Plain(served.port, "1.1", headers={"host": "green"}) as green, Plain(served.port, headers={"host": "main"}) as main:
+    with (
+        Plain(served.port, "1.1", headers={"host": "green"}) as green,
+        Plain(served.port, headers={"host": "main"}) as main,
+    ):
         for client in (green, main):
             client.send("SUBSCRIBE", {"destination": "/queue/q", "id": "1", "receipt": "r"})
         assert green.receive().headers["code"] == "too-many-consumers"
@@ -103,7 +112,12 @@ def test_users_change_at_once(serve: Serve, file: Path) -> None:
     served = serve("--memory", "--no-admin", "--listen", "tcp://127.0.0.1:0")
     with Plain(served.port):
         pass
-    reload(served, file, '[[user]]\nname = "alice"\npassword = "secret"\n', said="the configuration was read again")
+    reload(
+        served,
+        file,
+        '[[user]]\nname = "alice"\npassword = "secret"\n',
+        said="the configuration was read again",
+    )
     with Plain(served.port, None) as client:
         client.send("CONNECT", {"accept-version": "1.2", "host": "localhost"})
         assert client.receive().command == "ERROR"
@@ -122,8 +136,15 @@ def test_a_mistake_changes_nothing_and_is_named(serve: Serve, file: Path) -> Non
 def test_what_needs_a_restart_is_named_and_refused_whole(serve: Serve, file: Path) -> None:
     file.write_text(FULL.format(2))
     served = serve("--memory", "--no-admin", "--listen", "tcp://127.0.0.1:0")
-    reload(served, file, f'wildcard-addresses.delimiter = "/"\n{FULL.format(4)}', said="only a restart can change wildcard-addresses")
-    reload(served, file, f'log-format = "json"\n{FULL.format(4)}', said="only a restart can change log-format")
+    reload(
+        served,
+        file,
+        f'wildcard-addresses.delimiter = "/"\n{FULL.format(4)}',
+        said="only a restart can change wildcard-addresses",
+    )
+    reload(
+        served, file, f'log-format = "json"\n{FULL.format(4)}', said="only a restart can change log-format"
+    )
     assert taken(served, 3) == ["RECEIPT", "RECEIPT", "ERROR"]
     reload(served, file, FULL.format(4), said="the configuration was read again")
     assert taken(served, 3) == ["RECEIPT", "RECEIPT", "ERROR"]
@@ -146,10 +167,14 @@ def test_listeners_that_move_keep_the_users_they_need(serve: Serve, file: Path, 
 def test_of_several_listeners_none_changes_when_one_cannot(serve: Serve, file: Path, tmp_path: Path) -> None:
     """Nor does anything else."""
     pem = tmp_path / "server.pem"
-    one = "".join((ROOT / "tests/client" / name).read_text() for name in ("tls-certificate.pem", "tls-key.pem"))
+    one = "".join(
+        (ROOT / "tests/client" / name).read_text() for name in ("tls-certificate.pem", "tls-key.pem")
+    )
     pem.write_text(one)
     secured = f'[[listener]]\nurl = "ssl://127.0.0.1:0?keyStorePath={pem}"\n'
-    text = f'data = "{tmp_path / "data"}"\n[[listener]]\nurl = "tcp://127.0.0.1:0?anycastPrefix={{}}"\n{secured}'
+    text = (
+        f'data = "{tmp_path / "data"}"\n[[listener]]\nurl = "tcp://127.0.0.1:0?anycastPrefix={{}}"\n{secured}'
+    )
     file.write_text(text.format("/queue/"))
     served = serve("--no-admin")
     pem.write_text("no certificate")
@@ -157,9 +182,14 @@ def test_of_several_listeners_none_changes_when_one_cannot(serve: Serve, file: P
     assert taken(served, 1) == ["RECEIPT"]
 
 
-def test_listeners_whose_ports_the_system_chose_keep_their_options(serve: Serve, file: Path, tmp_path: Path) -> None:
+def test_listeners_whose_ports_the_system_chose_keep_their_options(
+    serve: Serve, file: Path, tmp_path: Path
+) -> None:
     text = f'data = "{tmp_path / "data"}"\n' + "".join(
-        [f'[[listener]]\nurl = "tcp://127.0.0.1:0?stompEnableMessageId={is_on}"\n' for is_on in ("true", "false")]
+        [
+            f'[[listener]]\nurl = "tcp://127.0.0.1:0?stompEnableMessageId={is_on}"\n'
+            for is_on in ("true", "false")
+        ]
     )
     file.write_text(text)
     served = serve("--no-admin")
@@ -174,7 +204,10 @@ def test_listeners_whose_ports_the_system_chose_keep_their_options(serve: Serve,
 def certificate(port: int) -> bytes:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    with socket.create_connection(("127.0.0.1", port), timeout=WITHIN) as raw, context.wrap_socket(raw) as secured:
+    with (
+        socket.create_connection(("127.0.0.1", port), timeout=WITHIN) as raw,
+        context.wrap_socket(raw) as secured,
+    ):
         found = secured.getpeercert(binary_form=True)
     assert found is not None
     return found
@@ -182,13 +215,17 @@ def certificate(port: int) -> bytes:
 
 def test_certificates_are_read_again(serve: Serve, file: Path, tmp_path: Path) -> None:
     pem = tmp_path / "server.pem"
-    one = "".join((ROOT / "tests/client" / name).read_text() for name in ("tls-certificate.pem", "tls-key.pem"))
+    one = "".join(
+        (ROOT / "tests/client" / name).read_text() for name in ("tls-certificate.pem", "tls-key.pem")
+    )
     other = (ROOT / "tests/spark/broker.pem").read_text()
     text = f'data = "{tmp_path / "data"}"\n[[listener]]\nurl = "ssl://127.0.0.1:0?keyStorePath={pem}"\n'
     pem.write_text(one)
     file.write_text(text)
     served = serve("--no-admin")
-    assert certificate(served.port) == ssl.PEM_cert_to_DER_cert(one[: one.index("-----END CERTIFICATE-----") + 26])
+    assert certificate(served.port) == ssl.PEM_cert_to_DER_cert(
+        one[: one.index("-----END CERTIFICATE-----") + 26]
+    )
     pem.write_text(other)
     reload(served, file, text, said="the configuration was read again")
     replaced = certificate(served.port)
@@ -202,7 +239,9 @@ def test_certificates_are_read_again(serve: Serve, file: Path, tmp_path: Path) -
 def test_a_pkcs12_key_store_is_read_again(serve: Serve, file: Path, tmp_path: Path) -> None:
     pytest.importorskip("cryptography", reason="the extra stompbox[pkcs12]")
     store, pems = tmp_path / "broker.p12", [tmp_path / "one.pem", tmp_path / "other.pem"]
-    pems[0].write_text("".join((ROOT / "tests/client" / name).read_text() for name in ("tls-certificate.pem", "tls-key.pem")))
+    pems[0].write_text(
+        "".join((ROOT / "tests/client" / name).read_text() for name in ("tls-certificate.pem", "tls-key.pem"))
+    )
     pems[1].write_text((ROOT / "tests/spark/broker.pem").read_text())
     url = f"ssl://127.0.0.1:0?keyStorePath={store}&keyStoreType=PKCS12&keyStorePassword=s3cret"
     text = f'data = "{tmp_path / "data"}"\n[[listener]]\nurl = "{url}"\n'
@@ -210,7 +249,17 @@ def test_a_pkcs12_key_store_is_read_again(serve: Serve, file: Path, tmp_path: Pa
     found = []
     served = None
     for pem in pems:
-        export = ["openssl", "pkcs12", "-export", "-in", str(pem), "-out", str(store), "-passout", "pass:s3cret"]
+        export = [
+            "openssl",
+            "pkcs12",
+            "-export",
+            "-in",
+            str(pem),
+            "-out",
+            str(store),
+            "-passout",
+            "pass:s3cret",
+        ]
         subprocess.run(export, check=True, capture_output=True)
         if served is None:
             served = serve("--no-admin")
@@ -289,7 +338,12 @@ def test_addresses_and_queues_are_added_changed_and_removed(serve: Serve, file: 
     assert ready(served, "made") == 0
     send(served, "made")
     assert ready(served, "made") == 0, "it is not red"
-    reload(served, file, one + queue.format("q", "red") + queue.format("r", "blue").replace("colour = 'blue'", "TRUE"), said=AGAIN)
+    reload(
+        served,
+        file,
+        one + queue.format("q", "red") + queue.format("r", "blue").replace("colour = 'blue'", "TRUE"),
+        said=AGAIN,
+    )
     send(served, "made")
     assert ready(served, "made") == 1
     reload(served, file, one + queue.format("q", "red"), said=AGAIN)
@@ -305,13 +359,17 @@ def test_addresses_and_queues_are_added_changed_and_removed(serve: Serve, file: 
 
 def test_a_filter_that_is_none_changes_nothing(serve: Serve, file: Path, tmp_path: Path) -> None:
     served = started(serve, file, tmp_path, DIVERT.format("a", "b"))
-    reload(served, file, DIVERT.format("a", "c") + 'filter = "("\n', said="the configuration is not read again")
+    reload(
+        served, file, DIVERT.format("a", "c") + 'filter = "("\n', said="the configuration is not read again"
+    )
     assert "divert[0].filter: selector" in served.log.read_text()
     send(served, "a")
     assert ready(served, "b") == 1
 
 
-def test_the_transaction_timeout_changes_for_new_transactions(serve: Serve, file: Path, tmp_path: Path) -> None:
+def test_the_transaction_timeout_changes_for_new_transactions(
+    serve: Serve, file: Path, tmp_path: Path
+) -> None:
     served = started(serve, file, tmp_path, "")
     reload(served, file, "transaction-timeout = 50\n", said=AGAIN)
     with Plain(served.port, "1.1") as client:
@@ -327,5 +385,13 @@ def test_the_transaction_timeout_changes_for_new_transactions(serve: Serve, file
 def test_every_key_is_obeyed_by_a_reload_or_named(serve: Serve, file: Path, tmp_path: Path) -> None:
     """Those that only a start obeys are said in the log."""
     served = started(serve, file, tmp_path, "")
-    reload(served, file, "persist-delivery-count-before-delivery = true\npersist-id-cache = false\n", said="only a restart can change")
-    assert "only a restart can change persist-id-cache, persist-delivery-count-before-delivery" in served.log.read_text()
+    reload(
+        served,
+        file,
+        "persist-delivery-count-before-delivery = true\npersist-id-cache = false\n",
+        said="only a restart can change",
+    )
+    assert (
+        "only a restart can change persist-id-cache, persist-delivery-count-before-delivery"
+        in served.log.read_text()
+    )

@@ -44,12 +44,20 @@ create-durable-queue = ["alice"]
 
 def link_to(served: Served, user: str = "") -> SparkLink:
     login = {"login": user, "passcode": user[:1]} if user else {}
-    return SparkLink(target_of(Given({"url": f"stomp://{served.host}:{served.port}", "reconnectTimeout": "2000", **login})))
+    return SparkLink(
+        target_of(Given({"url": f"stomp://{served.host}:{served.port}", "reconnectTimeout": "2000", **login}))
+    )
 
 
 def ask(link: SparkLink, name: str, body: object = None, **headers: str) -> Any:
     given = {key.replace("_", "-"): value for key, value in headers.items()}
-    answer = link.ask(Request(name, given, b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()))
+    answer = link.ask(
+        Request(
+            name,
+            given,
+            b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode(),
+        )
+    )
     return json.loads(bytes(answer.body)) if "content-type" in answer.headers else answer
 
 
@@ -81,7 +89,10 @@ def send(link: SparkLink, destination: str, *bodies: bytes, batch: int = 0) -> N
 
 
 def test_logs_are_described(link: SparkLink) -> None:
-    assert ask(link, "describe", destinations="/queue/a,/queue/b,/topic/c.#") == {"addresses": {}, "missing": ["/queue/a", "/queue/b"]}
+    assert ask(link, "describe", destinations="/queue/a,/queue/b,/topic/c.#") == {
+        "addresses": {},
+        "missing": ["/queue/a", "/queue/b"],
+    }
     ask(link, "describe", destinations="/queue/a", create="true")
     send(link, "/queue/a", b"x" * 1000, b"y" * 1000)
     found = ask(link, "describe", destinations="/queue/a,/queue/b", sizes_from='{"a": 0}')
@@ -96,15 +107,30 @@ def test_logs_are_described_with_what_their_queues_hold(link: SparkLink, served:
     """Only where it is asked for, and of an address that is named twice once."""
     send(link, "/queue/a", b"x", b"y", b"z")
     with Plain(served.port) as client:
-        client.send("SEND", {"destination": "/queue/a", "AMQ_SCHEDULED_DELAY": "3600000", "receipt": "1"}, b"later")
+        client.send(
+            "SEND", {"destination": "/queue/a", "AMQ_SCHEDULED_DELAY": "3600000", "receipt": "1"}, b"later"
+        )
         client.receive()
-        client.send("SUBSCRIBE", {"destination": "/queue/a", "id": "0", "ack": "client-individual", "prefetch-count": "1"})
+        client.send(
+            "SUBSCRIBE",
+            {"destination": "/queue/a", "id": "0", "ack": "client-individual", "prefetch-count": "1"},
+        )
         client.receive()
         client.send("SUBSCRIBE", {"destination": "/topic/a", "id": "1", "receipt": "2"})
         client.receive()
         found = ask(link, "describe", destinations="/queue/a,a,/topic/a", counts="true")["addresses"]["a"]
-        counts = {name: found[name] for name in ("ready", "delayed", "delivering", "settled", "consumers", "is-estimate")}
-        assert counts == {"ready": 2, "delayed": 1, "delivering": 1, "settled": 0, "consumers": 2, "is-estimate": False}
+        counts = {
+            name: found[name]
+            for name in ("ready", "delayed", "delivering", "settled", "consumers", "is-estimate")
+        }
+        assert counts == {
+            "ready": 2,
+            "delayed": 1,
+            "delivering": 1,
+            "settled": 0,
+            "consumers": 2,
+            "is-estimate": False,
+        }
     assert "ready" not in ask(link, "describe", destinations="/queue/a")["addresses"]["a"]
     named = ask(link, "describe", {"addresses": {"a": 0}}, counts="true")["addresses"]["a"]
     assert named["messages"] == 4 and "delivering" in named
@@ -139,7 +165,9 @@ def send_two_kinds(link: SparkLink) -> None:
     shapes = [Shape({"destination": "/queue/a", "kind": kind}, holes=("n",)) for kind in ("even", "odd")]
     for batch in range(2):
         numbers = range(batch * MANY, (batch + 1) * MANY)
-        runs = [Run(shapes[n % 2], [b'<m n="%d"/>' % n], ([b"%d" % n],), first=n - batch * MANY) for n in numbers]
+        runs = [
+            Run(shapes[n % 2], [b'<m n="%d"/>' % n], ([b"%d" % n],), first=n - batch * MANY) for n in numbers
+        ]
         ask(link, "stage", encode(runs, 0), sink="test", batch=str(batch), partition="0", attempt="1")
         ask(link, "publish", {"attempts": [[0, 1]]}, sink="test", batch=str(batch))
 
@@ -168,7 +196,15 @@ def test_a_fetch_with_a_selector_goes_on_where_nothing_is_taken(link: SparkLink)
     send_two_kinds(link)
     seen, start = [], 0
     while start < 2 * MANY:
-        answer = ask(link, "fetch", address="a", start=str(start), stop=str(2 * MANY), max_bytes="1", selector="n = 1500")
+        answer = ask(
+            link,
+            "fetch",
+            address="a",
+            start=str(start),
+            stop=str(2 * MANY),
+            max_bytes="1",
+            selector="n = 1500",
+        )
         following = int(answer.headers["next"])
         seen.append((range(start, following), len(answer.body) > 0))
         start = following
@@ -210,7 +246,10 @@ def test_groups_and_how_far_behind_they_are(link: SparkLink) -> None:
     send(link, "/topic/f.one", b"1", b"2", b"3")
     ask(link, "group-commit", {"f.one": 1}, group="lake")
     id = ask(link, "describe", destinations="/topic/f.#")["addresses"]["f.one"]["incarnations"][0][0]
-    known = {"destinations": ["f.#"], "addresses": {"f.one": {"position": 1, "next": 3, "lag": 2, "incarnation": id}}}
+    known = {
+        "destinations": ["f.#"],
+        "addresses": {"f.one": {"position": 1, "next": 3, "lag": 2, "incarnation": id}},
+    }
     assert ask(link, "groups") == {"groups": {"lake": known}}
     assert ask(link, "groups", group="other") == {"groups": {}}
     ask(link, "group-delete", group="lake")
@@ -228,17 +267,25 @@ def test_a_group_outlives_a_kill(serve: Serve, tmp_path: Path) -> None:
     first.process.kill()
     first.process.wait()
     link = link_to(serve("--listen", "tcp://127.0.0.1:0", "--no-admin", "--data", str(tmp_path / "data")))
-    assert ask(link, "groups")["groups"]["lake"]["addresses"] == {"f.one": {"position": 2, "next": 3, "lag": 1, "incarnation": id}}
+    assert ask(link, "groups")["groups"]["lake"]["addresses"] == {
+        "f.one": {"position": 2, "next": 3, "lag": 1, "incarnation": id}
+    }
     assert ask(link, "publish", {"attempts": []}, sink="test", batch="0") == {"published": 0, "already": True}
     ask(link, "sink-delete", sink="test")
-    assert ask(link, "publish", {"attempts": []}, sink="test", batch="0") == {"published": 0, "already": False}
+    assert ask(link, "publish", {"attempts": []}, sink="test", batch="0") == {
+        "published": 0,
+        "already": False,
+    }
     link.close()
 
 
 def test_an_attempt_sent_twice_is_published_once(link: SparkLink) -> None:
     for _ in range(2):
         ask(link, "stage", blob("/queue/a", b"once"), sink="s", batch="0", partition="0", attempt="1")
-    assert ask(link, "publish", {"attempts": [[0, 1]]}, sink="s", batch="0") == {"published": 1, "already": False}
+    assert ask(link, "publish", {"attempts": [[0, 1]]}, sink="s", batch="0") == {
+        "published": 1,
+        "already": False,
+    }
 
 
 @pytest.mark.parametrize(
@@ -257,7 +304,9 @@ def test_an_attempt_sent_twice_is_published_once(link: SparkLink) -> None:
         ("stage", {"sink": "s", "batch": "0", "partition": "0", "attempt": "0"}, b"no chunk", "data-corrupt"),
     ],
 )
-def test_bad_requests_are_answered(link: SparkLink, name: str, headers: dict[str, str], body: object, code: str) -> None:
+def test_bad_requests_are_answered(
+    link: SparkLink, name: str, headers: dict[str, str], body: object, code: str
+) -> None:
     send(link, "/queue/a", b"x")
     with pytest.raises(Refused) as caught:
         ask(link, name, body, **headers)
@@ -299,14 +348,20 @@ def test_rights(serve: Serve, tmp_path: Path, closing: ExitStack) -> None:
 
 def test_large_requests_and_answers_over_tls(serve: Serve, closing: ExitStack) -> None:
     served = serve("--listen", f"ssl://127.0.0.1:0?keyStorePath={PEM}", "--no-admin")
-    given = {"url": f"stomps://127.0.0.1:{served.port}", "trustStorePath": str(PEM), "requestTimeout": "10000"}
+    given = {
+        "url": f"stomps://127.0.0.1:{served.port}",
+        "trustStorePath": str(PEM),
+        "requestTimeout": "10000",
+    }
     link = SparkLink(target_of(Given(given)))
     closing.callback(link.close)
     send(link, "/queue/a", b"first")
     connection = link._socket
     for batch in range(1, 20):
         send(link, "/queue/a", b"x" * 20_000 * batch, batch=batch)
-        assert len(ask(link, "fetch", address="a", start=str(batch), stop=str(batch + 1)).body) > 20_000 * batch
+        assert (
+            len(ask(link, "fetch", address="a", start=str(batch), stop=str(batch + 1)).body) > 20_000 * batch
+        )
     assert link._socket is connection, "no answer was so late that it was asked for again"
 
 
@@ -334,7 +389,11 @@ def resident(served: Served) -> int:
     return int(Path(f"/proc/{served.process.pid}/statm").read_text().split()[1]) * 4096
 
 
-@pytest.mark.parametrize("deep", [b"[" * 200_000, b'{"a":' * 200_000, b"[" * 200_000 + b"]" * 200_000], ids=["lists", "objects", "closed"])
+@pytest.mark.parametrize(
+    "deep",
+    [b"[" * 200_000, b'{"a":' * 200_000, b"[" * 200_000 + b"]" * 200_000],
+    ids=["lists", "objects", "closed"],
+)
 @pytest.mark.parametrize(
     "headers",
     [
@@ -356,7 +415,12 @@ def test_deep_json_is_refused_by_name(broker: tuple[str, int], headers: dict[str
 def test_deep_json_in_a_header_is_refused_by_name(broker: tuple[str, int], deep: str) -> None:
     with Plain(broker[1]) as client:
         for headers in (
-            {"request": "group-open", "group": "deep", "destinations": "/queue/deep.json", "starting": f"json:{deep}"},
+            {
+                "request": "group-open",
+                "group": "deep",
+                "destinations": "/queue/deep.json",
+                "starting": f"json:{deep}",
+            },
             {"request": "describe", "destinations": "/queue/deep.#", "sizes-from": deep},
         ):
             client.send("SEND", {"destination": "stompbox.requests", "request-id": "1", **headers})
@@ -371,10 +435,17 @@ def test_the_json_of_a_request_may_have_a_mebibyte(serve: Serve, octets: int, is
         plain.send("SEND", {"destination": "/queue/there", "receipt": "r"})
         assert plain.receive().command == "RECEIPT"
         wish = json.dumps({"destinations": "/queue/there"}).encode()
-        plain.send("SEND", {"destination": "stompbox.requests", "request": "describe", "request-id": "1"}, wish.ljust(octets))
+        plain.send(
+            "SEND",
+            {"destination": "stompbox.requests", "request": "describe", "request-id": "1"},
+            wish.ljust(octets),
+        )
         answer = plain.receive()
         if is_taken:
             assert list(json.loads(answer.body)["addresses"]) == ["there"]
         else:
             said = (answer.headers.get("code"), answer.headers["message"])
-            assert said == ("bad-json", f"the body of request describe is {octets} bytes long; allowed are {1 << 20}")
+            assert said == (
+                "bad-json",
+                f"the body of request describe is {octets} bytes long; allowed are {1 << 20}",
+            )

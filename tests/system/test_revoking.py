@@ -17,19 +17,33 @@ from tests.system.plain import Plain
 from tests.system.test_reloading import reload
 
 HASHED, OTHER = hash_password("secret"), hash_password("other")
-USERS: Mapping[str, tuple[str, list[str]]] = {"alice": (HASHED, ["a"]), "bob": ("secret", ["b"]), "root": ("secret", ["root"])}
+USERS: Mapping[str, tuple[str, list[str]]] = {
+    "alice": (HASHED, ["a"]),
+    "bob": ("secret", ["b"]),
+    "root": ("secret", ["root"]),
+}
 ALL = {"send": ["a", "b"], "consume": ["a", "b"], "browse": ["a", "b"]}
 DONE = "the configuration was read again"
 VERSIONS = pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
 
 
 def configuration(
-    users: Mapping[str, tuple[str, list[str]]] = USERS, rights: Mapping[str, list[str]] | None = None, extra: str = ""
+    users: Mapping[str, tuple[str, list[str]]] = USERS,
+    rights: Mapping[str, list[str]] | None = None,
+    extra: str = "",
 ) -> str:
     """`rights` on q and what begins with it; all else is everybody's."""
     create = 'create-address = ["*"]\ncreate-durable-queue = ["*"]\ncreate-non-durable-queue = ["*"]\nmanage = ["root"]\n'
-    text = [f'[[user]]\nname = "{name}"\npassword = "{word}"\ngroups = {json.dumps(groups)}\n' for name, (word, groups) in users.items()]
-    granted = "".join([f"{right} = {json.dumps([*groups, 'root'])}\n" for right, groups in (ALL if rights is None else rights).items()])
+    text = [
+        f'[[user]]\nname = "{name}"\npassword = "{word}"\ngroups = {json.dumps(groups)}\n'
+        for name, (word, groups) in users.items()
+    ]
+    granted = "".join(
+        [
+            f"{right} = {json.dumps([*groups, 'root'])}\n"
+            for right, groups in (ALL if rights is None else rights).items()
+        ]
+    )
     text.append(f'[[permission]]\nmatch = "q.#"\n{create}{granted}')
     text.append(f'[[permission]]\nmatch = "#"\n{create}send = ["*"]\nconsume = ["*"]\nbrowse = ["*"]\n')
     return "".join(text) + extra
@@ -83,7 +97,9 @@ def ended(client: Plain, code: str) -> None:
     ],
     ids=["removed", "another hash", "another in plain text", "the same, hashed again"],
 )
-def test_who_could_not_log_in_any_more_is_closed(served: Served, file: Path, users: dict[str, tuple[str, list[str]]], version: str) -> None:
+def test_who_could_not_log_in_any_more_is_closed(
+    served: Served, file: Path, users: dict[str, tuple[str, list[str]]], version: str
+) -> None:
     with logged_in(served, "alice", version) as alice, logged_in(served, "bob", version) as bob:
         subscribe(alice, "/queue/q.1", ack="client")
         send(bob, "/queue/q.1")
@@ -99,7 +115,10 @@ def test_users_where_there_were_none(serve: Serve, file: Path) -> None:
     """Whoever was let in without being asked is asked, also under the name of one who is known now."""
     file.write_text("")
     served = serve("--memory", "--no-admin", "--listen", "tcp://127.0.0.1:0")
-    with Plain(served.port, "1.1") as nameless, Plain(served.port, "1.1", {"login": "alice", "passcode": "guess"}) as named:
+    with (
+        Plain(served.port, "1.1") as nameless,
+        Plain(served.port, "1.1", {"login": "alice", "passcode": "guess"}) as named,
+    ):
         reload(served, file, configuration(), said=DONE)
         ended(nameless, "login-revoked")
         ended(named, "login-revoked")
@@ -176,7 +195,9 @@ def test_a_commit_asks_again_for_what_it_sends(served: Served, file: Path, versi
         subscribe(bob, "/queue/other")
         for transaction in ("gone", "fine"):
             alice.send("BEGIN", {"transaction": transaction})
-            alice.send("SEND", {"destination": "/queue/other", "transaction": transaction}, transaction.encode())
+            alice.send(
+                "SEND", {"destination": "/queue/other", "transaction": transaction}, transaction.encode()
+            )
         alice.send("SEND", {"destination": "/queue/q.1", "transaction": "gone", "receipt": "in"}, b"gone")
         assert alice.receive().headers["receipt-id"] == "in"
         reload(served, file, configuration(rights=without("send")), said=DONE)
@@ -185,7 +206,11 @@ def test_a_commit_asks_again_for_what_it_sends(served: Served, file: Path, versi
         assert bob.receive().body == b"fine"
         alice.send("COMMIT", {"transaction": "gone", "receipt": "committed"})
         error = alice.receive()
-        assert (error.command, error.headers["code"], error.headers["receipt-id"]) == ("ERROR", "not-permitted", "committed")
+        assert (error.command, error.headers["code"], error.headers["receipt-id"]) == (
+            "ERROR",
+            "not-permitted",
+            "committed",
+        )
         assert bob.sync() == [], "none of it was sent"
         if version == "1.1":
             alice.send("COMMIT", {"transaction": "gone", "receipt": "again"})
@@ -199,7 +224,12 @@ def test_a_commit_asks_again_for_what_it_acknowledges(served: Served, file: Path
         message = alice.receive()
         alice.send("BEGIN", {"transaction": "t"})
         alice.send("SEND", {"destination": "/queue/other", "transaction": "t"}, b"answer")
-        ack = {"message-id": message.headers["message-id"], "subscription": "s", "transaction": "t", "receipt": "acked"}
+        ack = {
+            "message-id": message.headers["message-id"],
+            "subscription": "s",
+            "transaction": "t",
+            "receipt": "acked",
+        }
         alice.send("ACK", ack)
         assert alice.receive().headers["receipt-id"] == "acked"
         reload(served, file, configuration(rights=without("consume")), said=DONE)
@@ -226,7 +256,11 @@ def test_requests_are_those_of_the_new_rights(served: Served, file: Path) -> Non
                 assert alice.receive().headers.get("code") == ("not-permitted" if reloaded else None), request
             if not reloaded:
                 reload(served, file, configuration(rights=without("consume")), said=DONE)
-        alice.send("SEND", {"destination": "stompbox.requests", "request-id": "1", "request": "group-commit", "group": "g"}, b'{"q.1":1}')
+        alice.send(
+            "SEND",
+            {"destination": "stompbox.requests", "request-id": "1", "request": "group-commit", "group": "g"},
+            b'{"q.1":1}',
+        )
         assert alice.receive().headers["code"] == "not-permitted"
 
 
@@ -257,7 +291,12 @@ def test_a_place_in_a_virtual_host(serve: Serve, file: Path) -> None:
         reload(served, file, configuration(extra=HOSTS.format('["bob"]')), said=DONE)
         ended(alice, "host-not-permitted")
         assert bob.sync() == []
-        reload(served, file, configuration(extra=HOSTS.format('["bob"]').partition('[[virtual-host]]\nname = "green"')[0]), said=DONE)
+        reload(
+            served,
+            file,
+            configuration(extra=HOSTS.format('["bob"]').partition('[[virtual-host]]\nname = "green"')[0]),
+            said=DONE,
+        )
         ended(bob, "host-not-permitted")
         assert root.sync() == []
 
@@ -283,7 +322,17 @@ def test_the_admin_interface_asks_with_each_request(serve: Serve, file: Path) ->
 
 def test_the_limits_of_logins_change_at_once(serve: Serve, file: Path) -> None:
     served = serve("--memory", "--admin", "127.0.0.1:0", "--listen", "tcp://127.0.0.1:0")
-    reload(served, file, f"failed-login-delay = 0\nmax-failed-logins = 2\nlogin-threads = 1\n{configuration()}", said=DONE)
+    reload(
+        served,
+        file,
+        f"failed-login-delay = 0\nmax-failed-logins = 2\nlogin-threads = 1\n{configuration()}",
+        said=DONE,
+    )
     assert [asked(served, "wrong") for _ in range(3)] == [401, 401, 429]
-    reload(served, file, f"failed-login-delay = 0\nmax-failed-logins = 3\nlogin-threads = 3\n{configuration()}", said=DONE)
+    reload(
+        served,
+        file,
+        f"failed-login-delay = 0\nmax-failed-logins = 3\nlogin-threads = 3\n{configuration()}",
+        said=DONE,
+    )
     assert [asked(served, "wrong") for _ in range(4)] == [401, 401, 401, 429]

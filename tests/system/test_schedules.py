@@ -83,7 +83,10 @@ def test_what_came_before_the_receipt_of_unschedule_is_the_last(start: Start) ->
     with Plain(served.port) as client:
         (job,) = scheduled(client)
         assert (job["address"], job["cron"]) == ("q", "0 3 * * *")
-        client.send("SEND", {"destination": "stompbox.requests", "request": "unschedule", "request-id": "2", "id": job["id"]})
+        client.send(
+            "SEND",
+            {"destination": "stompbox.requests", "request": "unschedule", "request-id": "2", "id": job["id"]},
+        )
         assert client.receive().headers["status"] == "ok"
         killed(served)
     served = start()

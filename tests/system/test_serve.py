@@ -20,7 +20,12 @@ from tests.system.plain import Plain
 def run_serve(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Starts a broker that is expected to refuse to start."""
     return subprocess.run(
-        [sys.executable, "-m", "stompbox", "serve", *arguments], cwd=folder, capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-m", "stompbox", "serve", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
     )
 
 
@@ -67,13 +72,17 @@ def test_a_data_folder_in_use_is_refused(serve: Callable[..., object], tmp_path:
 
 def test_a_data_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("no folder")
-    assert_refused(run_serve(tmp_path, "--data", str(tmp_path / "data"), "--no-admin"), str(tmp_path / "data"))
+    assert_refused(
+        run_serve(tmp_path, "--data", str(tmp_path / "data"), "--no-admin"), str(tmp_path / "data")
+    )
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_data_folder_that_is_not_writable_is_refused(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir(mode=0o500)
-    assert_refused(run_serve(tmp_path, "--data", str(tmp_path / "data"), "--no-admin"), str(tmp_path / "data"))
+    assert_refused(
+        run_serve(tmp_path, "--data", str(tmp_path / "data"), "--no-admin"), str(tmp_path / "data")
+    )
 
 
 def test_an_unknown_configuration_key_is_refused(tmp_path: Path) -> None:
@@ -84,7 +93,9 @@ def test_an_unknown_configuration_key_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_listener_open_to_others_without_users_is_refused(tmp_path: Path) -> None:
-    assert_refused(run_serve(tmp_path, "--memory", "--no-admin", "--listen", "tcp://0.0.0.0:0"), "0.0.0.0", "user")
+    assert_refused(
+        run_serve(tmp_path, "--memory", "--no-admin", "--listen", "tcp://0.0.0.0:0"), "0.0.0.0", "user"
+    )
 
 
 def test_the_data_folder_is_its_owners_alone(serve: Callable[..., object], tmp_path: Path) -> None:
@@ -94,13 +105,19 @@ def test_the_data_folder_is_its_owners_alone(serve: Callable[..., object], tmp_p
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_what_was_confirmed_is_there_after_a_restart(serve: Callable[..., object], tmp_path: Path, how: signal.Signals) -> None:
+def test_what_was_confirmed_is_there_after_a_restart(
+    serve: Callable[..., object], tmp_path: Path, how: signal.Signals
+) -> None:
     data = ("--data", str(tmp_path / "data"), "--no-admin", "--listen", "tcp://127.0.0.1:0")
     first = serve(*data)
     with Plain(first.port) as client:  # type: ignore[attr-defined]
         for number in range(100):
-            client.send("SEND", {"destination": "/queue/kept", "receipt": str(number)}, b"message %d" % number)
-        assert [client.receive().headers["receipt-id"] for _ in range(100)] == [str(number) for number in range(100)]
+            client.send(
+                "SEND", {"destination": "/queue/kept", "receipt": str(number)}, b"message %d" % number
+            )
+        assert [client.receive().headers["receipt-id"] for _ in range(100)] == [
+            str(number) for number in range(100)
+        ]
     first.process.send_signal(how)  # type: ignore[attr-defined]
     first.process.wait(30)  # type: ignore[attr-defined]
     second = serve(*data)
@@ -108,7 +125,9 @@ def test_what_was_confirmed_is_there_after_a_restart(serve: Callable[..., object
         client.send("SUBSCRIBE", {"destination": "/queue/kept", "id": "1", "ack": "client-individual"})
         got = [client.receive() for _ in range(100)]
         assert [frame.body for frame in got] == [b"message %d" % number for number in range(100)]
-        assert {frame.headers["redelivered"] for frame in got} == {"true" if how is signal.SIGKILL else "false"}
+        assert {frame.headers["redelivered"] for frame in got} == {
+            "true" if how is signal.SIGKILL else "false"
+        }
         for frame in got[:50]:
             client.send("ACK", {"id": frame.headers["ack"]})
         client.send("DISCONNECT", {"receipt": "bye"})
@@ -118,17 +137,24 @@ def test_what_was_confirmed_is_there_after_a_restart(serve: Callable[..., object
     third = serve(*data)
     with Plain(third.port) as client:  # type: ignore[attr-defined]
         client.send("SUBSCRIBE", {"destination": "/queue/kept", "id": "1"})
-        assert [client.receive().body for _ in range(50)] == [b"message %d" % number for number in range(50, 100)]
+        assert [client.receive().body for _ in range(50)] == [
+            b"message %d" % number for number in range(50, 100)
+        ]
 
 
-def test_after_a_stop_only_what_was_delivered_comes_marked(serve: Callable[..., object], tmp_path: Path) -> None:
+def test_after_a_stop_only_what_was_delivered_comes_marked(
+    serve: Callable[..., object], tmp_path: Path
+) -> None:
     data = ("--data", str(tmp_path / "data"), "--no-admin", "--listen", "tcp://127.0.0.1:0")
     first = serve(*data)
     with Plain(first.port) as client:  # type: ignore[attr-defined]
         for number in range(4):
             client.send("SEND", {"destination": "/queue/kept", "receipt": str(number)}, b"%d" % number)
         assert [client.receive().command for _ in range(4)] == ["RECEIPT"] * 4
-        client.send("SUBSCRIBE", {"destination": "/queue/kept", "id": "1", "ack": "client-individual", "prefetch-count": "2"})
+        client.send(
+            "SUBSCRIBE",
+            {"destination": "/queue/kept", "id": "1", "ack": "client-individual", "prefetch-count": "2"},
+        )
         assert [client.receive().body for _ in range(2)] == [b"0", b"1"]
         first.process.send_signal(signal.SIGTERM)  # type: ignore[attr-defined]
         first.process.wait(30)  # type: ignore[attr-defined]
@@ -140,7 +166,9 @@ def test_after_a_stop_only_what_was_delivered_comes_marked(serve: Callable[..., 
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_data_folder_of_an_older_version_is_taken_over(serve: Callable[..., object], tmp_path: Path, version: int) -> None:
+def test_a_data_folder_of_an_older_version_is_taken_over(
+    serve: Callable[..., object], tmp_path: Path, version: int
+) -> None:
     """Left by a broker that was killed: of six orders 0, 1 and 4 were acknowledged, and a durable subscription had read its news."""
     older = Path(__file__).parents[1] / "store" / "data" / f"version-{version}.db.gz"
     data = tmp_path / "data"
@@ -150,15 +178,21 @@ def test_a_data_folder_of_an_older_version_is_taken_over(serve: Callable[..., ob
     with Plain(served.port, headers={"client-id": "anna"}) as client:  # type: ignore[attr-defined]
         client.send("SEND", {"destination": "/topic/news", "receipt": "sent"}, b"news 3")
         assert client.receive().headers["receipt-id"] == "sent"
-        client.send("SUBSCRIBE", {"destination": "/topic/news", "id": "news", "durable-subscription-name": "news"})
+        client.send(
+            "SUBSCRIBE", {"destination": "/topic/news", "id": "news", "durable-subscription-name": "news"}
+        )
         assert client.receive().body == b"news 3"
         client.send("SUBSCRIBE", {"destination": "/queue/orders", "id": "orders"})
         got = [client.receive() for _ in range(3)]
-    assert [(frame.body, frame.headers["redelivered"]) for frame in got] == [(b"order %d" % number, "true") for number in (2, 3, 5)]
+    assert [(frame.body, frame.headers["redelivered"]) for frame in got] == [
+        (b"order %d" % number, "true") for number in (2, 3, 5)
+    ]
 
 
 @pytest.mark.parametrize("last", [b"", b"DISCONNECT\nreceipt:last\n\n\0"])
-def test_who_ends_its_side_still_gets_its_receipts(serve: Callable[..., Served], tmp_path: Path, last: bytes) -> None:
+def test_who_ends_its_side_still_gets_its_receipts(
+    serve: Callable[..., Served], tmp_path: Path, last: bytes
+) -> None:
     """As with `nc -N`: all is said, then only read. Receipts wait for the disk, and what was not acknowledged goes back."""
     served = serve("--data", str(tmp_path / "data"), "--no-admin", "--listen", "tcp://127.0.0.1:0")
     sends = b"".join([b"SEND\ndestination:/queue/half\nreceipt:%d\n\nx\0" % number for number in range(100)])
@@ -170,7 +204,9 @@ def test_who_ends_its_side_still_gets_its_receipts(serve: Callable[..., Served],
         while octets := stream.recv(65536):
             came += octets
     receipts = [line for line in came.split(b"\n") if line.startswith(b"receipt-id:")]
-    assert receipts == [b"receipt-id:%d" % number for number in range(100)] + [b"receipt-id:last"] * bool(last)
+    assert receipts == [b"receipt-id:%d" % number for number in range(100)] + [b"receipt-id:last"] * bool(
+        last
+    )
     with Plain(served.port) as client:
         client.send("SUBSCRIBE", {"destination": "/queue/half", "id": "1"})
         assert [client.receive().body for _ in range(100)] == [b"x"] * 100

@@ -59,7 +59,9 @@ def test_persist_id_cache(start: Start, text: str, count: int) -> None:
 
 
 def test_global_max_messages(start: Start) -> None:
-    served = start('global-max-messages = 2\n[[address-setting]]\nmatch = "#"\naddress-full-policy = "FAIL"\n')
+    served = start(
+        'global-max-messages = 2\n[[address-setting]]\nmatch = "#"\naddress-full-policy = "FAIL"\n'
+    )
     assert [sent(served) for _ in range(3)] == ["RECEIPT", "RECEIPT", "address-full"]
 
 
@@ -84,7 +86,14 @@ def test_limits_that_the_broker_hands_on() -> None:
         )  # fmt: skip
         broker, servers, _ = await start_in_process(configuration)
         sinks = broker.sinks
-        found = sinks.most, broker.users._cache_size, broker.permissions._cache_size, sinks.most_of_user, sinks.most_sinks, sinks.timeout
+        found = (
+            sinks.most,
+            broker.users._cache_size,
+            broker.permissions._cache_size,
+            sinks.most_of_user,
+            sinks.most_sinks,
+            sinks.timeout,
+        )
         await stop(broker, servers)
         return found
 

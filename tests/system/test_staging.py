@@ -50,7 +50,13 @@ def chunk(*runs: Run) -> bytes:
     return encode(runs, 0)
 
 
-def run_to(destination: str, *bodies: bytes, holes: tuple[str, ...] = (), columns: tuple[list[bytes], ...] = (), **headers: str) -> Run:
+def run_to(
+    destination: str,
+    *bodies: bytes,
+    holes: tuple[str, ...] = (),
+    columns: tuple[list[bytes], ...] = (),
+    **headers: str,
+) -> Run:
     return Run(Shape({"destination": destination, **headers}, holes=holes), list(bodies or [b""]), columns)
 
 
@@ -106,10 +112,14 @@ def test_each_row_is_asked_for_its_own_right(links: tuple[SparkLink, SparkLink],
     for runs, code in (
         ([run_to("jms.queue.open", b"x"), run_to("jms.queue.secret", b"x")], "not-permitted"),
         ([run_to("jms.queue.open,jms.queue.secret", b"x")], "not-permitted"),
-        ([run_to("jms.queue.open::other", b"x")], "not-permitted"),  # a queue that is not there needs the right to make it
+        # a queue that is not there needs the right to make it
+        ([run_to("jms.queue.open::other", b"x")], "not-permitted"),
         ([run_to("jms.topic.secret", b"x")], "not-permitted"),
         ([run_to("/queue/open", b"x")], "not-permitted"),  # another name: this listener has other prefixes
-        ([run_to("jms.queue.open", b"", b"", holes=("destination",), columns=([b"jms.queue.open"] * 2,))], "bad-chunk"),
+        (
+            [run_to("jms.queue.open", b"", b"", holes=("destination",), columns=([b"jms.queue.open"] * 2,))],
+            "bad-chunk",
+        ),
         ([run_to("jms.queue.open.#", b"x")], "bad-destination"),
         ([run_to("vhost/blue.open", b"x")], "bad-destination"),
         ([run_to("stompbox.requests", b"x", request="pause")], "bad-destination"),
@@ -121,7 +131,9 @@ def test_each_row_is_asked_for_its_own_right(links: tuple[SparkLink, SparkLink],
     assert [body for body, _ in received(served, "jms.queue.open", 2)] == [b"first", b"from bob"]
 
 
-def test_who_may_not_make_an_address_does_not_make_it_by_publishing(links: tuple[SparkLink, SparkLink]) -> None:
+def test_who_may_not_make_an_address_does_not_make_it_by_publishing(
+    links: tuple[SparkLink, SparkLink],
+) -> None:
     alice, bob = links
     stage(alice, run_to("jms.queue.made", b"x"), batch=1)
     assert publish(alice, batch=1) == 1
@@ -129,7 +141,9 @@ def test_who_may_not_make_an_address_does_not_make_it_by_publishing(links: tuple
     assert set(ask(alice, "describe", destinations="#")["addresses"]) == {"open", "made"}
 
 
-def test_nothing_that_is_staged_stops_the_broker_or_forges_a_frame(links: tuple[SparkLink, SparkLink], served: Served) -> None:
+def test_nothing_that_is_staged_stops_the_broker_or_forges_a_frame(
+    links: tuple[SparkLink, SparkLink], served: Served
+) -> None:
     _, bob = links
     forged = b"1\n\n\0MESSAGE\nsubscription:1\nmessage-id:9-9\ndestination:jms.queue.open\n\nforged\0\n"
     for run in (
@@ -154,7 +168,9 @@ def test_nothing_that_is_staged_stops_the_broker_or_forges_a_frame(links: tuple[
     assert all("JMSXUserID" in headers for _, headers in found)
 
 
-def test_what_is_staged_is_stamped_as_what_is_sent(links: tuple[SparkLink, SparkLink], served: Served) -> None:
+def test_what_is_staged_is_stamped_as_what_is_sent(
+    links: tuple[SparkLink, SparkLink], served: Served
+) -> None:
     _, bob = links
     stage(bob, run_to("jms.queue.open", b"x", JMSXUserID="alice", _AMQ_ORIG_ADDRESS="secret"), batch=1)
     publish(bob, batch=1)
@@ -162,7 +178,9 @@ def test_what_is_staged_is_stamped_as_what_is_sent(links: tuple[SparkLink, Spark
     assert (headers["JMSXUserID"], headers.get("_AMQ_ORIG_ADDRESS")) == ("bob", None)
 
 
-def test_what_names_several_destinations_goes_to_each(links: tuple[SparkLink, SparkLink], served: Served) -> None:
+def test_what_names_several_destinations_goes_to_each(
+    links: tuple[SparkLink, SparkLink], served: Served
+) -> None:
     alice, _ = links
     stage(alice, run_to("jms.queue.a,jms.topic.b,jms.queue.c::d", b"everywhere"), batch=2)
     assert publish(alice, batch=2) == 3
@@ -178,14 +196,25 @@ def test_sinks_of_two_users_never_have_one_name(serve: Serve, tmp_path: Path, cl
     for name, sink in users:
         link = link_to(served, name)
         closing.callback(link.close)
-        assert ask(link, "publish", {"attempts": []}, sink=sink, batch="5") == {"published": 0, "already": False}
+        assert ask(link, "publish", {"attempts": []}, sink=sink, batch="5") == {
+            "published": 0,
+            "already": False,
+        }
 
 
 def test_messages_without_bodies_fill_what_may_be_staged(links: tuple[SparkLink, SparkLink]) -> None:
     _, bob = links
     with pytest.raises(Refused) as caught:
         for attempt in range(20):
-            ask(bob, "stage", chunk(run_to("jms.queue.open", *[b""] * 150_000)), sink="s", batch="1", partition="0", attempt=str(attempt))
+            ask(
+                bob,
+                "stage",
+                chunk(run_to("jms.queue.open", *[b""] * 150_000)),
+                sink="s",
+                batch="1",
+                partition="0",
+                attempt=str(attempt),
+            )
     assert caught.value.code == "staging-full"
 
 
@@ -199,10 +228,14 @@ def change(message):
 """
 
 
-def test_a_transformer_sees_what_is_staged(serve: Serve, tmp_path: Path, closing: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_transformer_sees_what_is_staged(
+    serve: Serve, tmp_path: Path, closing: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "staged_transformer.py").write_text(TRANSFORMER)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    served = serve("--memory", "--no-admin", "--listen", "tcp://127.0.0.1:0?messageTransformer=staged_transformer:change")
+    served = serve(
+        "--memory", "--no-admin", "--listen", "tcp://127.0.0.1:0?messageTransformer=staged_transformer:change"
+    )
     link = link_to(served)
     closing.callback(link.close)
     stage(link, run_to("/queue/a", b"one", b"two"))
@@ -213,7 +246,9 @@ def test_a_transformer_sees_what_is_staged(serve: Serve, tmp_path: Path, closing
     assert [(frame.body, "seen-of" in frame.headers) for frame in found] == [(b"ONE", True), (b"TWO", True)]
 
 
-def test_what_is_staged_is_there_after_the_broker_was_killed(serve: Serve, tmp_path: Path, closing: ExitStack) -> None:
+def test_what_is_staged_is_there_after_the_broker_was_killed(
+    serve: Serve, tmp_path: Path, closing: ExitStack
+) -> None:
     def started() -> tuple[Served, SparkLink]:
         served = serve("--no-admin", "--listen", "tcp://127.0.0.1:0", "--data", str(tmp_path / "data"))
         link = link_to(served)
@@ -226,18 +261,24 @@ def test_what_is_staged_is_there_after_the_broker_was_killed(serve: Serve, tmp_p
     served.process.wait()
     served, link = started()
     assert publish(link) == 5000
-    assert ask(link, "publish", {"attempts": [[0, 1]]}, sink="s", batch="0") == {"published": 0, "already": True}
+    assert ask(link, "publish", {"attempts": [[0, 1]]}, sink="s", batch="0") == {
+        "published": 0,
+        "already": True,
+    }
     assert ask(link, "describe", destinations="/queue/a")["addresses"]["a"]["next"] == 5000
 
 
 LARGE = 1200 if "SOAK" in os.environ else 160  # MiB
 PIECE = 4  # MiB that a task stages at once
-FEW = 120  # MiB of memory that such a batch may take beside what a broker has anyhow: some of a queue, a portion, the pages of SQLite
+# MiB of memory that such a batch may take beside what a broker has anyhow: some of a queue, a portion, the pages of SQLite
+FEW = 120
 
 
 def highest(pid: int) -> int:
     """MiB of memory that a process has had at once (Linux)."""
-    line = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM:"))
+    line = next(
+        line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM:")
+    )
     return int(line.split()[1]) >> 10
 
 

@@ -26,7 +26,9 @@ def start(serve: Serve, tmp_path: Path) -> Start:
     def begin(text: str = LONG) -> Served:
         (tmp_path / "broker").mkdir(exist_ok=True)
         (tmp_path / "broker" / "stompbox.toml").write_text(text)
-        return serve("--data", str(tmp_path / "data"), "--no-admin", "--listen", "tcp://127.0.0.1:0", is_patient=True)
+        return serve(
+            "--data", str(tmp_path / "data"), "--no-admin", "--listen", "tcp://127.0.0.1:0", is_patient=True
+        )
 
     return begin
 
@@ -86,16 +88,23 @@ def test_every_version_on_every_transport_is_told_and_may_finish(start: Start) -
                 for clients, word in ((idle, "idle"), (busy, "busy")):
                     client = stack.enter_context(connected((served.host, served.port), transport))
                     client.log_in(version)
-                    client.say(f"SUBSCRIBE\nid:0\ndestination:{destination}.{word}\nack:client\nreceipt:s\n\n\0".encode())
+                    client.say(
+                        f"SUBSCRIBE\nid:0\ndestination:{destination}.{word}\nack:client\nreceipt:s\n\n\0".encode()
+                    )
                     client.expect("RECEIPT")
                     clients.append(client)
                 busy[-1].say(f"SEND\ndestination:{destination}.busy\n\nwork\0".encode())
         given = [client.expect("MESSAGE") for client in busy]
         served.process.send_signal(signal.SIGTERM)
-        assert all(client.expect("ERROR").value("code") == "shutting-down" and client.hear() is None for client in idle)
+        assert all(
+            client.expect("ERROR").value("code") == "shutting-down" and client.hear() is None
+            for client in idle
+        )
         for client, message in zip(busy, given, strict=True):
             id, subscription = message.value("message-id"), message.value("subscription")
-            client.say(f"ACK\nid:{message.value('ack')}\nmessage-id:{id}\nsubscription:{subscription}\nreceipt:r\n\n\0".encode())
+            client.say(
+                f"ACK\nid:{message.value('ack')}\nmessage-id:{id}\nsubscription:{subscription}\nreceipt:r\n\n\0".encode()
+            )
             assert client.expect("RECEIPT").value("receipt-id") == "r"
             assert client.expect("ERROR").value("code") == "shutting-down"
             assert client.hear() is None

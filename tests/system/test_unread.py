@@ -21,7 +21,8 @@ LONG = b"r" * 8000
 TOLD = {
     "receipts": b"SEND\ndestination:/topic/nobody\nreceipt:%b\n\n\0" % LONG,
     "errors": b"ABORT\ntransaction:none\nreceipt:%b\n\n\0" % LONG,
-    "receipts of ACK frames": b"BEGIN\ntransaction:t\nreceipt:%b\n\n\0ABORT\ntransaction:t\nreceipt:%b\n\n\0" % (LONG, LONG),
+    "receipts of ACK frames": b"BEGIN\ntransaction:t\nreceipt:%b\n\n\0ABORT\ntransaction:t\nreceipt:%b\n\n\0"
+    % (LONG, LONG),
 }
 
 
@@ -70,7 +71,9 @@ def test_who_does_not_read_is_not_read(served: Served, sort: str, kind: str) -> 
         other.say(b"SEND\ndestination:/topic/x\nreceipt:1\n\n\0")
         assert b"RECEIPT" in other.hear(b"\0\n")
         last = b"SEND\ndestination:/topic/nobody\nreceipt:the last\n\n\0"
-        came = then_reads(client, rest + (message(last) if kind == "websocket" else last), b"receipt-id:the last")
+        came = then_reads(
+            client, rest + (message(last) if kind == "websocket" else last), b"receipt-id:the last"
+        )
         assert b"receipt-id:the last" in came
 
 
@@ -97,7 +100,9 @@ def test_pongs_that_nobody_reads(served: Served) -> None:
         before = resident(served)
         rest = flood(client, message(b"p" * 125, 9) * 100)
         assert resident(served) - before < ROOM
-        assert b"receipt-id:end" in then_reads(client, rest + message(b"SEND\ndestination:/topic/x\nreceipt:end\n\n\0"), b"receipt-id:end")
+        assert b"receipt-id:end" in then_reads(
+            client, rest + message(b"SEND\ndestination:/topic/x\nreceipt:end\n\n\0"), b"receipt-id:end"
+        )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -107,10 +112,14 @@ def test_a_subscription_without_window_that_does_not_read(serve: Serve, tmp_path
     body = b"x" * 10_000
     with connected(served, kind, receive_buffer=1 << 16) as client, Plain(served.port) as sender:
         client.log_in()
-        client.say(b"SUBSCRIBE\nid:1\ndestination:/queue/much\nconsumer-window-size:-1\nack:client\nreceipt:s\n\n\0")
+        client.say(
+            b"SUBSCRIBE\nid:1\ndestination:/queue/much\nconsumer-window-size:-1\nack:client\nreceipt:s\n\n\0"
+        )
         assert b"RECEIPT" in client.hear(b"\0\n")
         for number in range(3000):
-            sender.send("SEND", {"destination": "/queue/much", "persistent": "false"}, b"%04d" % number + body)
+            sender.send(
+                "SEND", {"destination": "/queue/much", "persistent": "false"}, b"%04d" % number + body
+            )
         sender.sync()
         came = client.hear(b"\n2999xxx")
         assert [int(found) for found in re.findall(rb"\n(\d{4})xxx", came)] == list(range(3000))
@@ -129,7 +138,8 @@ def test_beyond_the_limit_it_is_cut_off(serve: Serve, tmp_path: Path, kind: str)
             for _ in range(4000):
                 client.raw(message(TOLD["receipts"]) if kind == "websocket" else TOLD["receipts"])
                 other.say(b"SEND\ndestination:/topic/x\nreceipt:1\n\n\0")
-                other.hear(b"\0\n")  # it is obeyed: input that waits would count too, and might be what is too much
+                # it is obeyed: input that waits would count too, and might be what is too much
+                other.hear(b"\0\n")
                 if "too-much-unread" in served.log.read_text():
                     break
         except TimeoutError:

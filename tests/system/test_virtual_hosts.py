@@ -47,7 +47,17 @@ def opened() -> Iterator[list[SparkLink]]:
 
 def link_into(served: Served, host: str, opened: list[SparkLink]) -> SparkLink:
     opened.append(
-        SparkLink(target_of(Given({"url": f"stomp://{served.host}:{served.port}", "virtualHost": host, "reconnectTimeout": "2000"})))
+        SparkLink(
+            target_of(
+                Given(
+                    {
+                        "url": f"stomp://{served.host}:{served.port}",
+                        "virtualHost": host,
+                        "reconnectTimeout": "2000",
+                    }
+                )
+            )
+        )
     )
     return opened[-1]
 
@@ -75,9 +85,16 @@ def test_a_sink_publishes_into_its_own_host(start: Callable[[], Served], opened:
     for name, link in list(hosts.items())[:2]:
         assert publish(link, "copy", 0, [(0, 1)]) == 2
         assert bodies_of(link, "a") == [name.encode(), b"second"]
-    assert describe(hosts["blue"], "/queue/a", create=False).missing == ("/queue/a",), "what it has staged is not published"
-    with blocking.connect(f"stomp://{served.host}:{served.port}", host="green") as client, client.subscribe("/queue/a") as messages:
-        assert [message.body for _, message in zip(range(2), messages.iterate(timeout=WITHIN), strict=False)] == [b"green", b"second"]
+    assert describe(hosts["blue"], "/queue/a", create=False).missing == ("/queue/a",), (
+        "what it has staged is not published"
+    )
+    with (
+        blocking.connect(f"stomp://{served.host}:{served.port}", host="green") as client,
+        client.subscribe("/queue/a") as messages,
+    ):
+        assert [
+            message.body for _, message in zip(range(2), messages.iterate(timeout=WITHIN), strict=False)
+        ] == [b"green", b"second"]
 
 
 def test_a_batch_is_published_once_in_each_host(start: Callable[[], Served], opened: list[SparkLink]) -> None:
@@ -100,7 +117,9 @@ def test_a_batch_is_published_once_in_each_host(start: Callable[[], Served], ope
     assert [bodies_of(link, "a") for link in (green, blue)] == [[b"1"], [b"1"]]
 
 
-def test_discarding_and_forgetting_stay_within_a_host(start: Callable[[], Served], opened: list[SparkLink]) -> None:
+def test_discarding_and_forgetting_stay_within_a_host(
+    start: Callable[[], Served], opened: list[SparkLink]
+) -> None:
     served = start()
     green, blue = (link_into(served, name, opened) for name in ("green", "blue"))
     for link in (green, blue):
@@ -112,14 +131,18 @@ def test_discarding_and_forgetting_stay_within_a_host(start: Callable[[], Served
     assert caught.value.code == "not-staged"
     ask(green, "sink-delete", sink="copy")
     put(blue, "/queue/a", b"2")
-    assert publish(blue, "copy", 0, [(0, 1)]) == 0, "another host's sink of that name was forgotten, not this one"
+    assert publish(blue, "copy", 0, [(0, 1)]) == 0, (
+        "another host's sink of that name was forgotten, not this one"
+    )
     ask(blue, "sink-delete", sink="copy")
     put(blue, "/queue/a", b"3")
     assert publish(blue, "copy", 0, [(0, 1)]) == 1
 
 
 @pytest.mark.parametrize("destination", ["/queue/vhost/blue.a", "vhost/blue.a", "/topic/vhost/blue.a"])
-def test_nobody_stages_for_another_host(start: Callable[[], Served], opened: list[SparkLink], destination: str) -> None:
+def test_nobody_stages_for_another_host(
+    start: Callable[[], Served], opened: list[SparkLink], destination: str
+) -> None:
     link = link_into(start(), "green", opened)
     with pytest.raises(Refused, match="vhost/blue") as caught:
         put(link, destination, b"x")

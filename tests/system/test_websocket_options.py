@@ -42,7 +42,9 @@ def test_the_kind_of_messages(serve: Serve, options: str, sent: str | bytes, kin
 def test_compression(serve: Serve, is_on: str, expected: bool) -> None:
     with opened(serve, f"webSocketCompressionSupported={is_on}") as client:
         assert client.response is not None
-        assert ("permessage-deflate" in client.response.headers.get("Sec-WebSocket-Extensions", "")) is expected
+        assert (
+            "permessage-deflate" in client.response.headers.get("Sec-WebSocket-Extensions", "")
+        ) is expected
         client.send(LOGIN)
         assert str(client.recv(timeout=20)).startswith("CONNECTED")
 
@@ -61,9 +63,15 @@ PARTS = [FRAME[at : at + 30000] for at in range(0, len(FRAME), 30000)]
 
 @pytest.mark.parametrize("message", [FRAME, PARTS], ids=["one frame", "its fragments together"])
 @pytest.mark.parametrize("compression", ["deflate", None])
-def test_a_message_that_is_too_long_is_refused(serve: Serve, message: str | list[str], compression: str | None) -> None:
+def test_a_message_that_is_too_long_is_refused(
+    serve: Serve, message: str | list[str], compression: str | None
+) -> None:
     """In STOMP, and then as RFC 6455, 7.4.1 has it. What came before it in the same breath is obeyed."""
-    with opened(serve, "webSocketMaxFramePayloadLength=70000&webSocketCompressionSupported=true", compression=compression) as client:
+    with opened(
+        serve,
+        "webSocketMaxFramePayloadLength=70000&webSocketCompressionSupported=true",
+        compression=compression,
+    ) as client:
         client.send(LOGIN)
         assert str(client.recv(timeout=20)).startswith("CONNECTED")
         client.send("SEND\ndestination:/queue/q\nreceipt:before\n\n\0")
@@ -76,7 +84,9 @@ def test_a_message_that_is_too_long_is_refused(serve: Serve, message: str | list
 
 @pytest.mark.parametrize("compression", ["deflate", None])
 def test_so_is_one_before_the_login(serve: Serve, compression: str | None) -> None:
-    with opened(serve, "maxFrameSizeBeforeLogin=20000&webSocketCompressionSupported=true", compression=compression) as client:
+    with opened(
+        serve, "maxFrameSizeBeforeLogin=20000&webSocketCompressionSupported=true", compression=compression
+    ) as client:
         client.send("CONNECT\naccept-version:1.2\nhost:localhost\nlogin:" + "a" * 30000 + "\n\n\0")
         said, code = until_closed(client)
         assert "code:too-much-before-login" in said and "maxFrameSizeBeforeLogin" in said
@@ -94,13 +104,17 @@ def until_closed(client: ClientConnection) -> tuple[str, int]:
 
 
 def test_the_name_of_the_highest_version(serve: Serve) -> None:
-    with opened(serve, "", subprotocols=[Subprotocol("v10.stomp"), Subprotocol("v12.stomp"), Subprotocol("v11.stomp")]) as client:
+    with opened(
+        serve, "", subprotocols=[Subprotocol("v10.stomp"), Subprotocol("v12.stomp"), Subprotocol("v11.stomp")]
+    ) as client:
         assert client.subprotocol == "v12.stomp"
 
 
 def test_over_tls(serve: Serve) -> None:
     certificate, key = (ROOT / "tests/client" / name for name in ("tls-certificate.pem", "tls-key.pem"))
-    served = serve("--memory", "--no-admin", "--listen", f"ssl://127.0.0.1:0?keyStorePath={certificate};keyPath={key}")
+    served = serve(
+        "--memory", "--no-admin", "--listen", f"ssl://127.0.0.1:0?keyStorePath={certificate};keyPath={key}"
+    )
     context = ssl.create_default_context(cafile=str(certificate))
     context.check_hostname = False
     with connect(f"wss://127.0.0.1:{served.port}/stomp", ssl=context) as client:

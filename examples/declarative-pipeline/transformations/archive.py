@@ -17,7 +17,8 @@ def orders() -> DataFrame:
         spark.readStream.format("stomp")
         .option("url", URL)
         .option("destination", "/queue/orders")
-        .option("group", "orders-declarative")  # what is not archived yet is kept, and the broker shows how much that is
+        # what is not archived yet is kept, and the broker shows how much that is
+        .option("group", "orders-declarative")
         .load()
     )
     return messages.withColumn("date", to_date("timestamp"))
@@ -35,4 +36,6 @@ dp.create_sink("copies", "stomp", {"url": URL, "destination": "/queue/orders.arc
 @dp.append_flow(target="copies")
 def archived() -> DataFrame:
     """Says to whoever listens what is in the table: address and offset of each message."""
-    return spark.readStream.table("orders").select(to_json(struct(col("address"), col("offset"))).alias("body"))
+    return spark.readStream.table("orders").select(
+        to_json(struct(col("address"), col("offset"))).alias("body")
+    )

@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 BROKER: Final = "stompbox.admin"  # the address that stands for the broker as a whole where rights are asked
 OPEN: Final = frozenset(("/healthz", "/readyz"))  # without credentials: whoever asks these has none
 HEADERS: Final = (
-    (b"content-security-policy", b"default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"),
+    (
+        b"content-security-policy",
+        b"default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"x-frame-options", b"DENY"),
@@ -61,7 +64,11 @@ class Guard:
                 is_answered = True
                 date = (b"date", formatdate(usegmt=True).encode())
                 given = {name for name, _ in message["headers"]}  # the console says itself what it may do
-                message["headers"] = [*message["headers"], *[header for header in HEADERS if header[0] not in given], date]
+                message["headers"] = [
+                    *message["headers"],
+                    *[header for header in HEADERS if header[0] not in given],
+                    date,
+                ]
             await send(message)
 
         request = Request(scope)
@@ -85,13 +92,17 @@ class Guard:
         host = host_of(header)
         if host is None or not self._is_known(host):
             known = "its own address, localhost, and what admin.allowed-hosts names"
-            raise Refused("host-not-allowed", f"the Host header is {header[:80]!r}; the admin interface answers to {known}")
+            raise Refused(
+                "host-not-allowed",
+                f"the Host header is {header[:80]!r}; the admin interface answers to {known}",
+            )
 
     def _is_known(self, host: str) -> bool:
         return host in self.allowed or is_own_host(host, self.listened)
 
     async def _user(self, request: Request) -> User:
-        if not len(self.broker.users) or request.scope["path"] in OPEN:  # the URL of the request is made of its Host header, too
+        if not len(self.broker.users) or request.scope["path"] in OPEN:
+            # the URL of the request is made of its Host header, too
             return User("")
         login, passcode = credentials(request.headers.get("authorization", ""))
         if login is None:
@@ -138,4 +149,6 @@ def require(broker: Broker, request: Request, right: Right = Right.MANAGE, addre
 
 def may_see(broker: Broker, user: User, address: str) -> bool:
     """Whether an address, and what belongs to it, is shown."""
-    return broker.permissions.may(user, Right.MANAGE, address) or broker.permissions.may(user, Right.BROWSE, address)
+    return broker.permissions.may(user, Right.MANAGE, address) or broker.permissions.may(
+        user, Right.BROWSE, address
+    )

@@ -123,7 +123,9 @@ class Going:
             self.asked = body
             return msgspec.json.decode(body, type=form)
         except (msgspec.DecodeError, RecursionError) as error:  # a wrong type, or nested too deep
-            raise IllegalFrame("bad-json", f"the body is not what {self.request.scope['path']} needs: {error}") from None
+            raise IllegalFrame(
+                "bad-json", f"the body is not what {self.request.scope['path']} needs: {error}"
+            ) from None
         except TimeoutError:
             raise IllegalFrame("bad-json", f"the body did not come within {BODY_WITHIN:.0f} s") from None
 
@@ -201,8 +203,17 @@ def find_queue(broker: Broker, text: str) -> Queue:
     if colons:
         among = [addresses[address]] if address in addresses else []
     else:
-        among = [addresses[name]] if name in addresses and name in addresses[name].anycast else list(addresses.values())
-    held = (queue for one in among for queue in (*one.anycast.values(), *one.topics.values()) if queue.kind in _HOLDS)
+        among = (
+            [addresses[name]]
+            if name in addresses and name in addresses[name].anycast
+            else list(addresses.values())
+        )
+    held = (
+        queue
+        for one in among
+        for queue in (*one.anycast.values(), *one.topics.values())
+        if queue.kind in _HOLDS
+    )
     found = [queue for queue in held if queue.name == name]
     if not found:
         raise Refused("no-such-queue", f"queue {text[:200]!r} does not exist")
@@ -235,7 +246,11 @@ async def redrive(going: Going) -> object:
         is_there = address in engine.addresses or permissions.may(user, Right.CREATE_ADDRESS, address)
         return is_there and permissions.may(user, Right.SEND, address)
 
-    return await _carry(going, queue, lambda on_done: Redrive(engine, queue, most=order.count, on_done=on_done, may_send=may_send))
+    return await _carry(
+        going,
+        queue,
+        lambda on_done: Redrive(engine, queue, most=order.count, on_done=on_done, may_send=may_send),
+    )
 
 
 async def move(going: Going) -> object:
@@ -250,7 +265,9 @@ async def move(going: Going) -> object:
         engine.address(to)  # as a SEND would make it
     elif engine.addresses[to].is_blocked:
         raise Refused("address-blocked", f"address {to!r} is blocked by an operator")
-    return await _carry(going, queue, lambda on_done: Move(engine, queue, to, most=order.count, on_done=on_done))
+    return await _carry(
+        going, queue, lambda on_done: Move(engine, queue, to, most=order.count, on_done=on_done)
+    )
 
 
 async def _carry(going: Going, queue: Queue, start: Callable[[Callable[[int], None]], Redrive]) -> object:
@@ -281,10 +298,14 @@ def _refusal(carrying: Redrive, user: str) -> Refused:
     [(code, count)] = carrying.stayed.most_common(1)
     text = f"not one of {count} messages of queue {carrying.queue.name!r}"
     if code == "address-blocked":
-        return Refused("address-blocked", f"{text} goes to an address that an operator has not blocked; they stay")
+        return Refused(
+            "address-blocked", f"{text} goes to an address that an operator has not blocked; they stay"
+        )
     if code == "address-full":
         return Refused("address-full", f"{text} goes to an address that has room; they stay")
-    return Refused("not-permitted", f"{text} came from an address where user {user!r} has the right 'send'; they stay")
+    return Refused(
+        "not-permitted", f"{text} came from an address where user {user!r} has the right 'send'; they stay"
+    )
 
 
 async def pause_queue(going: Going) -> object:
@@ -315,7 +336,9 @@ def _require_deletion(going: Going, queue: Queue, *, is_forced: bool) -> None:
     right = Right.DELETE_DURABLE_QUEUE if queue.is_durable else Right.DELETE_NON_DURABLE_QUEUE
     require(going.broker, going.request, right, queue.address.name)
     if queue.owner:
-        raise Refused("queue-in-use", f"queue {queue.name!r} is a durable subscription's; UNSUBSCRIBE ends that")
+        raise Refused(
+            "queue-in-use", f"queue {queue.name!r} is a durable subscription's; UNSUBSCRIBE ends that"
+        )
     depth = depth_of(queue)
     held = depth.ready + depth.delayed + depth.delivering
     if not is_forced and (held or queue.consumer_count):
@@ -336,7 +359,9 @@ async def delete_address(going: Going) -> object:
         _require_deletion(going, queue, is_forced=order.is_forced)
     going.begin()
     engine = going.broker.engine
-    is_done = await going.done(lambda on_done: engine.later.take(object(), transactions.dropping(engine, address, on_done)))
+    is_done = await going.done(
+        lambda on_done: engine.later.take(object(), transactions.dropping(engine, address, on_done))
+    )
     return {"address": address.name, "is_deleted": is_done}
 
 
@@ -411,7 +436,10 @@ async def close_connection(going: Going) -> object:
     """An ERROR that says so, then the end: what it had and did not acknowledge goes back."""
     order: OfConnection = await going.order(OfConnection)
     require(going.broker, going.request)
-    found = next((one for one in going.broker.connections if one.session_id == order.connection and not one.is_ended), None)
+    found = next(
+        (one for one in going.broker.connections if one.session_id == order.connection and not one.is_ended),
+        None,
+    )
     if found is None:
         raise Refused("no-such-connection", f"connection {order.connection} is not there, or not any more")
     going.begin()
@@ -429,7 +457,9 @@ async def log_frames(going: Going) -> object:
     order: OfFrames = await going.order(OfFrames)
     require(going.broker, going.request)
     if order.by is None or not order.value:
-        raise IllegalFrame("bad-json", f"`by` is one of {', '.join([by.value for by in By])}, and `value` says which")
+        raise IllegalFrame(
+            "bad-json", f"`by` is one of {', '.join([by.value for by in By])}, and `value` says which"
+        )
     going.begin()
     going.broker.frames.add(Wish(order.by, order.value))
     return {"frames": going.broker.frames.listed()}
@@ -439,7 +469,9 @@ async def stop_frames(going: Going) -> object:
     order: OfFrames = await going.order(OfFrames)
     require(going.broker, going.request)
     if (order.by is None) is not (order.value == ""):
-        raise IllegalFrame("bad-json", "`by` and `value` go together; without both of them no frames are logged any more")
+        raise IllegalFrame(
+            "bad-json", "`by` and `value` go together; without both of them no frames are logged any more"
+        )
     going.begin()
     going.broker.frames.remove(Wish(order.by, order.value) if order.by is not None else None)
     return {"frames": going.broker.frames.listed()}

@@ -71,9 +71,15 @@ def build(broker: Broker, table: AdminTable) -> ASGIApp:
         Route(f"{API}/sinks", pages.sinks),
         Route(f"{API}/messages", pages.messages),
         Route(f"{API}/frames", pages.frames),
-        *[Route(f"{API}/{path}", Operate(broker, operation).post, methods=["POST"]) for path, operation in OPERATIONS.items()],
+        *[
+            Route(f"{API}/{path}", Operate(broker, operation).post, methods=["POST"])
+            for path, operation in OPERATIONS.items()
+        ],
     ]
-    app = Starlette(routes=routes, exception_handlers={HTTPException: _no_page, StompboxError: _refused, Exception: _fault})
+    app = Starlette(
+        routes=routes,
+        exception_handlers={HTTPException: _no_page, StompboxError: _refused, Exception: _fault},
+    )
     app.state.broker = broker
     return Guard(app, broker, table)
 
@@ -81,8 +87,12 @@ def build(broker: Broker, table: AdminTable) -> ASGIApp:
 async def _no_page(request: Request, error: Exception) -> Response:
     """What the router itself refuses."""
     if isinstance(error, HTTPException) and error.status_code == 405:
-        return refusal(Refused("wrong-method", f"{request.scope['path'][:200]!r} is not for {request.method}"))
-    return refusal(Refused("no-such-page", f"{request.scope['path'][:200]!r} is not here; there are {', '.join(PAGES)}"))
+        return refusal(
+            Refused("wrong-method", f"{request.scope['path'][:200]!r} is not for {request.method}")
+        )
+    return refusal(
+        Refused("no-such-page", f"{request.scope['path'][:200]!r} is not here; there are {', '.join(PAGES)}")
+    )
 
 
 async def _refused(request: Request, error: Exception) -> Response:
@@ -135,19 +145,30 @@ class Pages:
             for one in sorted(broker.connections, key=_session)
             if only in (None, str(one.session_id))
         ]
-        return await listed(request, "connections", found, lambda one: connection_view(broker, one), BY_CONNECTION)
+        return await listed(
+            request, "connections", found, lambda one: connection_view(broker, one), BY_CONNECTION
+        )
 
     async def addresses(self, request: Request) -> Response:
-        found = [named(address.name, address) for address in self._shown(request, request.query_params.get("address"))]
+        found = [
+            named(address.name, address)
+            for address in self._shown(request, request.query_params.get("address"))
+        ]
         dead_letters = dead_letter_addresses(self.broker)
-        return await listed(request, "addresses", found, lambda address: address_view(address, dead_letters), BY_ADDRESS)
+        return await listed(
+            request, "addresses", found, lambda address: address_view(address, dead_letters), BY_ADDRESS
+        )
 
     async def queues(self, request: Request) -> Response:
         """Those that outlive their consumers; all of them with ?all=true."""
         is_all = truth(request, "all")
         found: list[Entry] = []
-        async for address in in_turns(self.broker.turns, self._shown(request, request.query_params.get("address"))):
-            shown = (queue for queue in address.queues() if is_all or (queue.kind in STAY and not address.owner))
+        async for address in in_turns(
+            self.broker.turns, self._shown(request, request.query_params.get("address"))
+        ):
+            shown = (
+                queue for queue in address.queues() if is_all or (queue.kind in STAY and not address.owner)
+            )
             found += [named(f"{address.name}::{queue.name}", queue) for queue in shown]
         return await listed(request, "queues", found, queue_view, BY_QUEUE)
 
@@ -159,7 +180,9 @@ class Pages:
         async def view(name: str) -> object:
             return await group_view(broker, self.lags, name, shown)
 
-        return await listed(request, "groups", [named(name, name) for name in sorted(broker.engine.group_patterns)], view)
+        return await listed(
+            request, "groups", [named(name, name) for name in sorted(broker.engine.group_patterns)], view
+        )
 
     async def positions(self, request: Request) -> Response:
         """Groups by address: the lag of each position by itself."""
@@ -169,12 +192,19 @@ class Pages:
         found: list[tuple[str, Queue | None]] = []
         async for address in in_turns(self.broker.turns, shown):
             found += address.groups.items()
-        if broker.permissions.may(user_of(request), Right.MANAGE, BROKER) and "address" not in request.query_params:
+        if (
+            broker.permissions.may(user_of(request), Right.MANAGE, BROKER)
+            and "address" not in request.query_params
+        ):
             waiting = broker.engine.group_patterns.keys() - {name for name, _ in found}
             found += [(name, None) for name in waiting]
-        entries = [named(f"{name} {queue.address.name if queue else ''}", (name, queue)) for name, queue in found]
+        entries = [
+            named(f"{name} {queue.address.name if queue else ''}", (name, queue)) for name, queue in found
+        ]
         entries.sort(key=lambda entry: entry.key)
-        return await listed(request, "positions", entries, lambda item: position_view(broker, self.lags, *item), BY_POSITION)
+        return await listed(
+            request, "positions", entries, lambda item: position_view(broker, self.lags, *item), BY_POSITION
+        )
 
     async def pipelines(self, request: Request) -> Response:
         """Those of the user; all of them for who may manage the broker."""
@@ -187,7 +217,11 @@ class Pages:
         """Those of the user; all of them for who may manage the broker."""
         user, sinks = user_of(request), self.broker.sinks
         is_all = self.broker.permissions.may(user, Right.MANAGE, BROKER)
-        found = [named(name, sink) for name, sink in sorted(sinks.known_sinks().items()) if is_all or user.name in sink.users]
+        found = [
+            named(name, sink)
+            for name, sink in sorted(sinks.known_sinks().items())
+            if is_all or user.name in sink.users
+        ]
         return await listed(request, "sinks", found, lambda sink: sink_view(sinks, sink))
 
     async def messages(self, request: Request) -> Response:
@@ -196,7 +230,9 @@ class Pages:
         require(self.broker, request, Right.BROWSE, queue.address.name)
         most = queue.address.settings.management_browse_page_size
         count = number(request, "limit", most, most)
-        return json({"queue": queue.name, "messages": await messages.first_messages(self.broker, queue, count)})
+        return json(
+            {"queue": queue.name, "messages": await messages.first_messages(self.broker, queue, count)}
+        )
 
     async def frames(self, request: Request) -> Response:
         """Whose frames are logged because an operator asked for it."""
@@ -207,7 +243,13 @@ class Pages:
         """Addresses that the user may see, by name; `only`: no other than this."""
         user = user_of(request)
         addresses = self.broker.engine.addresses
-        found = sorted(addresses.items()) if only is None else [(only, addresses[only])] if only in addresses else []
+        found = (
+            sorted(addresses.items())
+            if only is None
+            else [(only, addresses[only])]
+            if only in addresses
+            else []
+        )
         if self.broker.permissions.may(user, Right.MANAGE, BROKER):
             return [address for _, address in found]
         return [address for name, address in found if may_see(self.broker, user, name)]

@@ -20,7 +20,8 @@ from stompbox.security import network_of
 if TYPE_CHECKING:
     from stompbox.admin.listening import AdminListener
 
-CONNECTIONS: Final = 100  # at a time; a newcomer takes the place of one that does not ask, and gets 503 when all are being answered
+# at a time; a newcomer takes the place of one that does not ask, and gets 503 when all are being answered
+CONNECTIONS: Final = 100
 HEAD_WITHIN: Final = 10.0  # seconds for a request's head, and for the next one after an answer
 HEAD: Final = 32 << 10  # bytes of a request's head
 ENDING: Final = 2.0  # seconds for answers under way when the broker stops
@@ -37,7 +38,12 @@ class HttpProtocol(H11Protocol):
     _since: float  # it waits for a head
 
     def __init__(
-        self, config: uvicorn.Config, state: ServerState, app_state: dict[str, Any], loop: asyncio.AbstractEventLoop, most: int
+        self,
+        config: uvicorn.Config,
+        state: ServerState,
+        app_state: dict[str, Any],
+        loop: asyncio.AbstractEventLoop,
+        most: int,
     ) -> None:
         super().__init__(config, state, app_state, loop)
         self._most = most
@@ -115,9 +121,11 @@ async def serve(listener: AdminListener) -> HttpServer:
     loop = listener.broker.loop
     config = uvicorn.Config(
         build(listener.broker, listener.table), http=HttpProtocol, ws="none", lifespan="off", interface="asgi3",
-        log_config=None, log_level="error",  # what a stranger says that is no HTTP, or asks to upgrade, is nobody's fault here
+        # what a stranger says that is no HTTP, or asks to upgrade, is nobody's fault here
+        log_config=None, log_level="error",
         access_log=False, server_header=False, date_header=False,
-        proxy_headers=False,  # a client's address is its own, not what a header says: failed logins count by it
+        # a client's address is its own, not what a header says: failed logins count by it
+        proxy_headers=False,
         limit_concurrency=CONNECTIONS, h11_max_incomplete_event_size=HEAD,
     )  # fmt: skip
     config.load()
@@ -127,5 +135,7 @@ async def serve(listener: AdminListener) -> HttpServer:
         app_state: dict[str, Any] = {}
         return HttpProtocol(config, state, app_state, loop, listener.table.max_connections_per_address)
 
-    servers = [await loop.create_server(connected, sock=each, ssl=listener.context) for each in listener.sockets]
+    servers = [
+        await loop.create_server(connected, sock=each, ssl=listener.context) for each in listener.sockets
+    ]
     return HttpServer(state, servers)

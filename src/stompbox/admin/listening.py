@@ -98,7 +98,9 @@ def _bind(host: str, port: int) -> list[socket.socket]:
     bound: list[socket.socket] = []
     absent: OSError | None = None
     try:
-        found = dict.fromkeys(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE))
+        found = dict.fromkeys(
+            socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        )
         for family, *_, address in found:
             try:
                 one = socket.create_server((str(address[0]), port), family=family, backlog=BACKLOG)

@@ -62,7 +62,11 @@ def _behind(entries: list[Entry], after: str | None) -> list[Entry]:
     if after is None:
         return entries
     keys = [entry.key for entry in entries]
-    return entries[keys.index(after) + 1 :] if after in keys else [entry for entry in entries if entry.key > after]
+    return (
+        entries[keys.index(after) + 1 :]
+        if after in keys
+        else [entry for entry in entries if entry.key > after]
+    )
 
 
 async def _sorted(request: Request, entries: list[Entry], fields: Mapping[str, Field]) -> list[Entry]:
@@ -71,8 +75,14 @@ async def _sorted(request: Request, entries: list[Entry], fields: Mapping[str, F
         return entries
     field = fields.get(given.removeprefix("-"))
     if field is None:
-        raise IllegalFrame("bad-sort", f"sort is {given[:80]!r}; allowed are {', '.join(fields)}, each also with a hyphen before it")
-    values = [(field(entry.item), at) async for at, entry in in_turns(request.app.state.broker.turns, list(enumerate(entries)))]
+        raise IllegalFrame(
+            "bad-sort",
+            f"sort is {given[:80]!r}; allowed are {', '.join(fields)}, each also with a hyphen before it",
+        )
+    values = [
+        (field(entry.item), at)
+        async for at, entry in in_turns(request.app.state.broker.turns, list(enumerate(entries)))
+    ]
     down = given.startswith("-")
     values.sort(key=lambda pair: pair[0], reverse=down)  # stable: what is equal stays in the order of keys
     return [entries[at] for _, at in values]
@@ -84,7 +94,9 @@ def number(request: Request, name: str, default: int, most: int, *, least: int =
         return default
     found = digits(text, most=9)
     if found is None or not least <= found <= most:
-        raise IllegalFrame("bad-number", f"{name} is {text[:80]!r}; allowed is a number from {least} to {most}")
+        raise IllegalFrame(
+            "bad-number", f"{name} is {text[:80]!r}; allowed is a number from {least} to {most}"
+        )
     return found
 
 

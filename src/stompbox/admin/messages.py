@@ -40,11 +40,18 @@ class MessageView(Struct, frozen=True):
 
 async def first_messages(broker: Broker, queue: Queue, count: int) -> list[MessageView]:
     """The messages in the order of their offsets."""
-    with_consumers = [(segment.first, segment.stop) for binding in queue.bindings for segment in binding.taken()]
-    found = list(islice(((offset, run) for first, stop, run in held(queue) for offset in range(first, stop)), count))
+    with_consumers = [
+        (segment.first, segment.stop) for binding in queue.bindings for segment in binding.taken()
+    ]
+    found = list(
+        islice(((offset, run) for first, stop, run in held(queue) for offset in range(first, stop)), count)
+    )
     if len(found) < count and queue.paged_from >= 0:
         found += await _stored(broker, queue, count - len(found))
-    return [_view(run, at, is_delivering=any(first <= at < stop for first, stop in with_consumers)) for at, run in found]
+    return [
+        _view(run, at, is_delivering=any(first <= at < stop for first, stop in with_consumers))
+        for at, run in found
+    ]
 
 
 async def _stored(broker: Broker, queue: Queue, count: int) -> list[tuple[int, Run]]:
@@ -56,10 +63,16 @@ async def _stored(broker: Broker, queue: Queue, count: int) -> list[tuple[int, R
             break
         runs, stop = await broker.committer.load(log.id, at, log.committed, LOOK)
         for run in runs:
-            for first, end in queue.still_in_log(max(at, run.first), min(stop, run.stop)) if queue.wants(run) else ():
+            for first, end in (
+                queue.still_in_log(max(at, run.first), min(stop, run.stop)) if queue.wants(run) else ()
+            ):
                 selector = queue.selector
-                parts = [(first, end)] if selector is None else wanted(selector, run, first, end, queue.address)
-                found += [(offset, run) for low, high in parts for offset in range(low, min(high, low + count))]
+                parts = (
+                    [(first, end)] if selector is None else wanted(selector, run, first, end, queue.address)
+                )
+                found += [
+                    (offset, run) for low, high in parts for offset in range(low, min(high, low + count))
+                ]
         at = max(stop, at + 1)
     return found[:count]
 
@@ -69,7 +82,9 @@ def _view(run: Run, offset: int, *, is_delivering: bool) -> MessageView:
     body = b"" if run.is_large else run.bodies[index]
     is_cut = len(body) > BODY
     text = None if run.is_large else _text(body[:BODY], is_whole=not is_cut)
-    return MessageView(offset, run.arrived, is_delivering, len(run.bodies[index]), run.headers(index), text, is_cut)
+    return MessageView(
+        offset, run.arrived, is_delivering, len(run.bodies[index]), run.headers(index), text, is_cut
+    )
 
 
 def _text(body: bytes, *, is_whole: bool) -> str | None:

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
 LISTED: Final = 1000  # addresses, and as many queues and groups' positions, that have series of their own
 OTHERS: Final = "(others)"
-PASSED: Final = ("received", "delivered", "acknowledged")  # of engine.counters: the ways of a message; each is a metric
+# of engine.counters: the ways of a message; each is a metric
+PASSED: Final = ("received", "delivered", "acknowledged")
 REMOVED: Final = (
     "address-full", "dead", "disabled", "dropped", "duplicates", "expired", "moved", "not-diverted", "not-stored", "not-taken",
     "overwritten", "purged", "redriven", "replaced", "retention", "unrouted", "withdrawn",
@@ -89,12 +90,22 @@ class Metrics(Collector):
         yield from _of_addresses(snapshot)
         yield from _of_queues(snapshot)
         yield from _of_groups(snapshot)
-        yield _gauge("stompbox_not_listed", "Addresses, queues and groups without series of their own", "what", snapshot.left_out)
+        yield _gauge(
+            "stompbox_not_listed",
+            "Addresses, queues and groups without series of their own",
+            "what",
+            snapshot.left_out,
+        )
 
     async def look(self) -> Snapshot:
         """Gives way to the loop now and then."""
         snapshot = Snapshot()
-        snapshot.single = [*_of_messages(self.broker), *_of_broker(self.broker), *_of_disk(self.broker), *_of_pipelines(self.broker)]
+        snapshot.single = [
+            *_of_messages(self.broker),
+            *_of_broker(self.broker),
+            *_of_disk(self.broker),
+            *_of_pipelines(self.broker),
+        ]
         snapshot.kinds = Counter({kind.value: 0 for kind in Kind})
         snapshot.left_out = Counter({"addresses": 0, "queues": 0, "groups": 0})
         groups: list[Queue] = []
@@ -119,7 +130,12 @@ class Metrics(Collector):
         depth = depth_of(queue)
         values = (depth.ready, depth.delayed, depth.delivering, queue.consumer_count)
         address = queue.address
-        is_named = queue.kind in STAY and not address.owner and address.settings.enable_metrics and len(snapshot.queues) < self.listed
+        is_named = (
+            queue.kind in STAY
+            and not address.owner
+            and address.settings.enable_metrics
+            and len(snapshot.queues) < self.listed
+        )
         if is_named:
             snapshot.queues[queue.address.name, queue.name, queue.kind.value] = list(values)
             return
@@ -148,15 +164,27 @@ def _of_messages(broker: Broker) -> Iterator[Metric]:
         yield CounterMetricFamily(f"stompbox_messages_{name}", f"Messages {name}", value=counters[name])
     known = {name: counters[name] for name in REMOVED}
     others = {name: count for name, count in counters.items() if name not in (*PASSED, *EVENTS)}
-    yield _counter("stompbox_messages_removed", "Messages that left a queue, or never reached one, by reason", "reason", known | others)
+    yield _counter(
+        "stompbox_messages_removed",
+        "Messages that left a queue, or never reached one, by reason",
+        "reason",
+        known | others,
+    )
     yield _undelivered(broker)
     events = {name: counters[name] for name in EVENTS}
     yield _counter("stompbox_events", "What happened to subscriptions and waiting messages", "event", events)
-    yield _counter("stompbox_errors", "Refused frames, closed connections and refused requests, by code", "code", dict(broker.errors))
+    yield _counter(
+        "stompbox_errors",
+        "Refused frames, closed connections and refused requests, by code",
+        "code",
+        dict(broker.errors),
+    )
 
 
 def _undelivered(broker: Broker) -> Metric:
-    found = CounterMetricFamily("stompbox_messages_undelivered", "Messages that the log tells of", labels=["reason", "fate"])
+    found = CounterMetricFamily(
+        "stompbox_messages_undelivered", "Messages that the log tells of", labels=["reason", "fate"]
+    )
     totals = dict.fromkeys([(reason, Fate.DROPPED) for reason in (EXPIRED, NO_ROUTE, REJECTED, TOO_OFTEN)], 0)
     for (reason, fate), count in sorted((totals | broker.engine.undelivered.totals).items(), key=str):
         found.add_metric([reason, fate.name.lower().replace("_", "-")], count)
@@ -168,21 +196,32 @@ def _of_broker(broker: Broker) -> Iterator[Metric]:
     build = GaugeMetricFamily("stompbox_build_info", "1, with the version", labels=["version"])
     build.add_metric([__version__], 1)
     yield build
-    yield GaugeMetricFamily("stompbox_start_time_seconds", "When the broker started, since 1970", value=broker.started / 1000)
+    yield GaugeMetricFamily(
+        "stompbox_start_time_seconds", "When the broker started, since 1970", value=broker.started / 1000
+    )
     yield GaugeMetricFamily("stompbox_ready", "1: /readyz says ready", value=not reasons(broker))
     of_listener = {str(door.listener): 0 for door in broker.acceptors}
     of_listener |= broker.of_listener
     yield _gauge("stompbox_connections", "Connections, by listener", "listener", of_listener)
     waiting = Counter(dict.fromkeys(WAITING, 0))
     waiting.update(reason.value for found in broker.pressure.waiting.values() for reason in found)
-    yield _gauge("stompbox_connections_waiting", "Connections that are not read any further", "reason", waiting)
+    yield _gauge(
+        "stompbox_connections_waiting", "Connections that are not read any further", "reason", waiting
+    )
     consumers = sum([len(connection.consumers) for connection in broker.connections])
     yield GaugeMetricFamily("stompbox_subscriptions", "Subscriptions of all connections", value=consumers)
     transactions = sum([len(connection.transactions) for connection in broker.connections])
     yield GaugeMetricFamily("stompbox_transactions", "Open transactions", value=transactions)
-    yield _gauge("stompbox_memory_bytes", "Memory that is kept for clients and because of them, by kind", "kind", broker.ledger.by_kind)
+    yield _gauge(
+        "stompbox_memory_bytes",
+        "Memory that is kept for clients and because of them, by kind",
+        "kind",
+        broker.ledger.by_kind,
+    )
     yield GaugeMetricFamily("stompbox_memory_messages", "The same by count", value=engine.memory.count)
-    yield GaugeMetricFamily("stompbox_memory_limit_bytes", "global-max-size; -1: none", value=broker.configuration.global_max_size)
+    yield GaugeMetricFamily(
+        "stompbox_memory_limit_bytes", "global-max-size; -1: none", value=broker.configuration.global_max_size
+    )
     yield GaugeMetricFamily("stompbox_addresses", "Addresses", value=len(engine.addresses))
     text = "Addresses and queues that frames of the user made who has most of them, by kind"
     yield _gauge("stompbox_user_made", text, "kind", engine.makers.most)
@@ -191,14 +230,28 @@ def _of_broker(broker: Broker) -> Iterator[Metric]:
 def _of_disk(broker: Broker) -> Iterator[Metric]:
     committer, disk = broker.committer, broker.disk
     yield CounterMetricFamily("stompbox_commits", "Commits that are in the store", value=committer.applied)
-    yield CounterMetricFamily("stompbox_commits_failed", "Commits that the store refused", value=committer.failed)
-    yield CounterMetricFamily("stompbox_commit_seconds", "Time that commits took, fsync included", value=committer.seconds)
-    yield GaugeMetricFamily("stompbox_unsaved_bytes", "Memory of messages on their way to the store", value=broker.engine.unsaved)
+    yield CounterMetricFamily(
+        "stompbox_commits_failed", "Commits that the store refused", value=committer.failed
+    )
+    yield CounterMetricFamily(
+        "stompbox_commit_seconds", "Time that commits took, fsync included", value=committer.seconds
+    )
+    yield GaugeMetricFamily(
+        "stompbox_unsaved_bytes", "Memory of messages on their way to the store", value=broker.engine.unsaved
+    )
     yield GaugeMetricFamily("stompbox_disk_good", "1: messages can be stored", value=disk.is_good)
     if disk.folder is not None:
         found = os.statvfs(disk.folder)
-        yield GaugeMetricFamily("stompbox_disk_free_bytes", "Free on the data folder's disk", value=found.f_bavail * found.f_frsize)
-        yield GaugeMetricFamily("stompbox_disk_size_bytes", "Size of the data folder's disk", value=found.f_blocks * found.f_frsize)
+        yield GaugeMetricFamily(
+            "stompbox_disk_free_bytes",
+            "Free on the data folder's disk",
+            value=found.f_bavail * found.f_frsize,
+        )
+        yield GaugeMetricFamily(
+            "stompbox_disk_size_bytes",
+            "Size of the data folder's disk",
+            value=found.f_blocks * found.f_frsize,
+        )
 
 
 def _of_pipelines(broker: Broker) -> Iterator[Metric]:
@@ -207,15 +260,21 @@ def _of_pipelines(broker: Broker) -> Iterator[Metric]:
     states = Counter(dict.fromkeys(STATES, 0))
     states.update(told.state(sessions) for told in found)
     yield _gauge("stompbox_pipeline_steps", "Steps of pipelines, by state", "state", states)
-    rows = CounterMetricFamily("stompbox_pipeline_rows", "Rows of a step in its run", labels=["pipeline", "step", "user"])
+    rows = CounterMetricFamily(
+        "stompbox_pipeline_rows", "Rows of a step in its run", labels=["pipeline", "step", "user"]
+    )
     for told in found:
         rows.add_metric([told.pipeline, told.step.step, told.user], told.step.rows)
     yield rows
 
 
 def _of_addresses(snapshot: Snapshot) -> Iterator[Metric]:
-    oldest = GaugeMetricFamily("stompbox_address_oldest_offset", "Lowest offset that can be read", labels=["address"])
-    following = GaugeMetricFamily("stompbox_address_next_offset", "Offset of the next message", labels=["address"])
+    oldest = GaugeMetricFamily(
+        "stompbox_address_oldest_offset", "Lowest offset that can be read", labels=["address"]
+    )
+    following = GaugeMetricFamily(
+        "stompbox_address_next_offset", "Offset of the next message", labels=["address"]
+    )
     for name, (low, high) in snapshot.offsets.items():
         oldest.add_metric([name], low)
         following.add_metric([name], high)
@@ -239,8 +298,14 @@ def _of_queues(snapshot: Snapshot) -> Iterator[Metric]:
 
 
 def _of_groups(snapshot: Snapshot) -> Iterator[Metric]:
-    messages = GaugeMetricFamily("stompbox_group_lag_messages", "Messages that a reader group has not read", labels=["group", "address"])
-    seconds = GaugeMetricFamily("stompbox_group_lag_seconds", "Since the first of them arrived", labels=["group", "address"])
+    messages = GaugeMetricFamily(
+        "stompbox_group_lag_messages",
+        "Messages that a reader group has not read",
+        labels=["group", "address"],
+    )
+    seconds = GaugeMetricFamily(
+        "stompbox_group_lag_seconds", "Since the first of them arrived", labels=["group", "address"]
+    )
     for labels, lag in snapshot.lags.items():
         messages.add_metric(labels, lag.messages)
         if lag.ms is not None:

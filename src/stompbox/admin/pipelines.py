@@ -52,7 +52,10 @@ async def entries_of(broker: Broker, user: str | None) -> list[Entry]:
     sessions = {connection.session_id for connection in broker.connections}
     lags = await _lags(broker) if any(told.groups for told in found) else Counter()
     views = [_view(broker, told, told.state(sessions), lags) for told in found]
-    keyed = [Entry(f"{view.pipeline}/{view.step}/{view.user}", view, f"{view.pipeline}/{view.step} {view.user}") for view in views]
+    keyed = [
+        Entry(f"{view.pipeline}/{view.step}/{view.user}", view, f"{view.pipeline}/{view.step} {view.user}")
+        for view in views
+    ]
     return sorted(keyed, key=lambda entry: entry.key)
 
 

@@ -49,8 +49,13 @@ class SinkView(Struct, frozen=True):
 
 def sink_view(sinks: Sinks, sink: KnownSink) -> SinkView:
     batch, until = (-1, 0) if sink.published is None else (sink.published.batch, sink.published.until)
-    messages, size = sum([attempt.count for attempt in sink.staged]), sum([attempt.size for attempt in sink.staged])
-    return SinkView(sink.name, ", ".join(sorted(sink.users)), batch, until, messages, size, sink.name in sinks.publishing)
+    messages, size = (
+        sum([attempt.count for attempt in sink.staged]),
+        sum([attempt.size for attempt in sink.staged]),
+    )
+    return SinkView(
+        sink.name, ", ".join(sorted(sink.users)), batch, until, messages, size, sink.name in sinks.publishing
+    )
 
 
 class DeadLetters(Struct, frozen=True):
@@ -230,10 +235,24 @@ def _resident() -> int | None:
 def dead_letter_addresses(broker: Broker) -> frozenset[str]:
     """Where the settings send dead and expired messages to."""
     configuration = broker.configuration
-    tables = [*configuration.address_settings, *[table for host in configuration.virtual_hosts for table in host.address_settings]]
+    tables = [
+        *configuration.address_settings,
+        *[table for host in configuration.virtual_hosts for table in host.address_settings],
+    ]
     given_or_not = [{"dead_letter_address": AddressSettings().dead_letter_address}, *map(given, tables)]
-    found = {name for table in given_or_not for key in ("dead_letter_address", "expiry_address") if (name := table.get(key))}
-    return frozenset([space + name for space in ("", *[host.space for host in configuration.virtual_hosts]) for name in found])
+    found = {
+        name
+        for table in given_or_not
+        for key in ("dead_letter_address", "expiry_address")
+        if (name := table.get(key))
+    }
+    return frozenset(
+        [
+            space + name
+            for space in ("", *[host.space for host in configuration.virtual_hosts])
+            for name in found
+        ]
+    )
 
 
 def _dead_letters(broker: Broker) -> list[DeadLetters]:
@@ -273,7 +292,11 @@ def connection_view(broker: Broker, connection: Connection) -> ConnectionView:
     waits = sorted(reason.value for reason in broker.pressure.waiting.get(connection, ()))
     subscriptions = [
         SubscriptionView(
-            id, consumer.destination, consumer.ack.value, consumer.selector.text if consumer.selector else None, consumer.messages_out
+            id,
+            consumer.destination,
+            consumer.ack.value,
+            consumer.selector.text if consumer.selector else None,
+            consumer.messages_out,
         )
         for id, consumer in connection.consumers.items()
     ]
@@ -293,7 +316,11 @@ async def group_view(broker: Broker, lags: Lags, name: str, addresses: Iterable[
             lag = await lags.of(queue)
             moved = queue.moved or None
             at, log = queue.cursor.position, address.log
-            positions.append(GroupPosition(address.name, at, log.next, lag.messages, lag.ms, moved, log.incarnations.of(at)))
+            positions.append(
+                GroupPosition(
+                    address.name, at, log.next, lag.messages, lag.ms, moved, log.incarnations.of(at)
+                )
+            )
     return GroupView(name, list(broker.engine.group_patterns.get(name, ())), positions)
 
 

@@ -65,7 +65,8 @@ class Commits:
         self.dirty: dict[Address, None] = {}
         self.acked: dict[Queue, None] = {}
         self.news: dict[Duplicates, None] = {}  # what finds duplicates and has something to be stored
-        self.delivered: dict[Queue, list[Delivered]] = {}  # of messages that were, and are not acknowledged (queue.py)
+        # of messages that were, and are not acknowledged (queue.py)
+        self.delivered: dict[Queue, list[Delivered]] = {}
         self.changes = 0  # of the catalogue, and of which logs and cursors there are: counts up
         self.unit: UnitOfWork | None = None  # that is being done
         self.units: list[UnitOfWork] = []  # that the next commit has
@@ -73,11 +74,13 @@ class Commits:
         self.may_hold = True  # a commit was taken since the last such
         self.is_awaited = False  # the next one is waited for
         self._next = Commit()
-        self._offsets: dict[Log, int] = {}  # of the commit that the disk works on: each log's next offset then
+        # of the commit that the disk works on: each log's next offset then
+        self._offsets: dict[Log, int] = {}
         self._addresses: list[Address] = []  # and whose logs are in it
         self._caches: dict[Duplicates, None] = {}  # whose values are in it
         self._units: list[UnitOfWork] = []  # and what of it somebody waits for
-        self.last: UnitOfWork | None = None  # the unit that was ended last, where it needs the disk; until the next commit
+        # the unit that was ended last, where it needs the disk; until the next commit
+        self.last: UnitOfWork | None = None
         self._is_whole = True  # nothing was lost on its way into a commit
 
     def __bool__(self) -> bool:
@@ -145,7 +148,9 @@ class Commits:
     def put(self, kind: str, key: str, value: object | None) -> None:
         """Writes an entry of the catalogue; None deletes it."""
         self.changes += 1
-        self._next.entries[kind, key] = None if value is None else json.dumps(value, separators=(",", ":")).encode()
+        self._next.entries[kind, key] = (
+            None if value is None else json.dumps(value, separators=(",", ":")).encode()
+        )
 
     def owe(self, commit: Commit) -> None:
         """Entries that could not be stored yet."""
@@ -304,12 +309,18 @@ class Commits:
 def is_loose(commit: Commit, acked: Iterable[Queue]) -> bool:
     """Whether nothing in it need outlive a loss of power: messages that are in the log for want of memory, what these queues have
     acknowledged of such, what goes, and pieces of bodies whose message is not there yet (it will be in a commit after them)."""
-    catalogue = commit.logs or commit.cursors or commit.dropped_cursors or commit.entries or commit.dropped_logs
+    catalogue = (
+        commit.logs or commit.cursors or commit.dropped_cursors or commit.entries or commit.dropped_logs
+    )
     if catalogue or commit.next_offsets or commit.delivered:
         return False
     if not all(run.is_loose for runs in commit.runs.values() for run in runs):
         return False
-    return all(first >= queue.address.log.firm for queue in acked for first, _ in commit.acknowledged.get(queue.id, ()))
+    return all(
+        first >= queue.address.log.firm
+        for queue in acked
+        for first, _ in commit.acknowledged.get(queue.id, ())
+    )
 
 
 class Trouble(NamedTuple):
@@ -339,7 +350,10 @@ def withdraw(engine: Engine, units: list[UnitOfWork]) -> None:
         address.log.forget_withdrawn()
         for queue in list(address.queues()):
             paging.drop_withdrawn(queue, runs)
-    withdrawn = {address: Ranges(sorted([(run.first, run.stop) for run in runs])) for address, runs in addresses.items()}
+    withdrawn = {
+        address: Ranges(sorted([(run.first, run.stop) for run in runs]))
+        for address, runs in addresses.items()
+    }
     for restore in [restore for one in also for restore in reversed(one.restore)]:
         restore(withdrawn)
     for unit in units:

@@ -6,7 +6,6 @@ State changes at once, in memory. What is to be done outside is left here for th
     loads      parts of logs that a paged queue wants read (answer with `loaded`)
     slow       consumers that take less than the settings want
     commit     `take_commit` gives all that changed since the last one; `committed` or `commit_failed` answers it
-
 `now` (ms since the epoch) is set by the server before each call that may need it; `next_deadline` says when `tick` is wanted.
 """
 
@@ -18,7 +17,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from stompbox.broker import transactions
-from stompbox.broker.addresses import diverts, duplicates, fanout, lifetimes, limits, makers, redelivery, retained
+from stompbox.broker.addresses import (
+    diverts,
+    duplicates,
+    fanout,
+    lifetimes,
+    limits,
+    makers,
+    redelivery,
+    retained,
+)
 from stompbox.broker.addresses.address import Address, Groups, Targets
 from stompbox.broker.addresses.configuration import apply_retention
 from stompbox.broker.addresses.contracts import address_of

@@ -28,7 +28,8 @@ class Kind(Enum):
 
 
 ROUTING: Final = {Kind.ANYCAST: ANYCAST, Kind.DURABLE: MULTICAST, Kind.TOPIC: MULTICAST}
-BY_OFFSET: Final = frozenset((Kind.STREAM, Kind.READER))  # of the log, and told the offset of each message (fanout.py)
+# of the log, and told the offset of each message (fanout.py)
+BY_OFFSET: Final = frozenset((Kind.STREAM, Kind.READER))
 READS_THE_LOG: Final = frozenset((Kind.STREAM, Kind.GROUP, Kind.READER, Kind.BROWSER))
 
 
@@ -86,7 +87,9 @@ def rules_of(settings: AddressSettings, table: QueueTable | None = None) -> Rule
         max_consumers=of("max_consumers"),
         consumers_before_dispatch=of("consumers_before_dispatch"),
         delay_before_dispatch=of("delay_before_dispatch"),
-        is_exclusive=settings.default_exclusive_queue if table is None or table.exclusive is None else table.exclusive,
+        is_exclusive=settings.default_exclusive_queue
+        if table is None or table.exclusive is None
+        else table.exclusive,
         is_purged=of("purge_on_no_consumers"),
         is_non_destructive=of("non_destructive"),
         last_value_key=_last_value_key(settings, table),

@@ -36,17 +36,24 @@ def recover(engine: Engine, recovered: Recovered) -> None:
     _duplicates(engine, entries)
     for id, entry in entries.get("schedule", {}).items():
         engine.schedules.recall(id, entry, entries["schedule-next"][id])
-    engine.group_patterns.update({key: list(value["patterns"]) for key, value in entries.get("group", {}).items()})
+    engine.group_patterns.update(
+        {key: list(value["patterns"]) for key, value in entries.get("group", {}).items()}
+    )
     for key, value in entries.get("group", {}).items():
         engine.makers.made_group(key, makers.recalled(value), len(value["patterns"]))
-    engine.group_owners.update({key: value.get("owner", "") for key, value in entries.get("group", {}).items()})
+    engine.group_owners.update(
+        {key: value.get("owner", "") for key, value in entries.get("group", {}).items()}
+    )
     by_key = {key: _durable(engine, value) for key, value in entries.get("durable", {}).items()}
     queues = entries.get("queue", {})
     for stored_cursor in recovered.cursors:
         engine.next_cursor(stored_cursor.id)
         entry = queues.get(str(stored_cursor.id))
         if entry is None or stored_cursor.log not in engine.logs:
-            raise StoreError("data-corrupt", f"cursor {stored_cursor.id} of log {stored_cursor.log} belongs to nothing in the catalogue")
+            raise StoreError(
+                "data-corrupt",
+                f"cursor {stored_cursor.id} of log {stored_cursor.log} belongs to nothing in the catalogue",
+            )
         queue = _queue(engine, stored_cursor, entry)
         if queue.owner and queue.kind is Kind.DURABLE:
             by_key[queue.owner].queues.append(queue)
@@ -77,7 +84,11 @@ def identified(recovered: Recovered, new_id: NewId) -> dict[tuple[str, str], byt
 
 def note_doubts(engine: Engine) -> None:
     """The last word of a broker that ends well: deliveries were counted, so nothing is in doubt but what was before."""
-    doubts = {queue.id: queue.doubted_below for queue in engine.queues.values() if queue.doubted_below > queue.cursor.position}
+    doubts = {
+        queue.id: queue.doubted_below
+        for queue in engine.queues.values()
+        if queue.doubted_below > queue.cursor.position
+    }
     engine.put(*DOUBTS, doubts)
 
 
@@ -99,7 +110,11 @@ def _addresses(engine: Engine, recovered: Recovered, entries: Entries) -> None:
 def _note_unused(engine: Engine, log: Log, stored: StoredLog, known: list[list[int]]) -> None:
     """Offsets that were reserved, and not given out or not stored, count as nobody's messages: those of this restart and, as long as
     something before them is stored, those of earlier ones."""
-    unused = log.recall_unused([(first, stop) for first, stop in known if stop > stored.first], (stored.stop, stored.next), stored.first)
+    unused = log.recall_unused(
+        [(first, stop) for first, stop in known if stop > stored.first],
+        (stored.stop, stored.next),
+        stored.first,
+    )
     left = [[first, stop] for first, stop in unused] if stored.first < stored.stop else []
     if left != known:
         engine.put(UNUSED, str(log.id), left or None)

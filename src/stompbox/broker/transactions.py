@@ -141,14 +141,18 @@ def committing(engine: Engine, transaction: Transaction, *, is_answered: bool) -
             yield
             yield from finishing(part)
         for consumer, sent in transaction.acked:
-            for held in _parts(sent) if is_stored and is_answered else taken_off(sent, STEP):  # a unit that may be refused keeps them
+            for held in _parts(sent) if is_stored and is_answered else taken_off(sent, STEP):
+                # a unit that may be refused keeps them
                 is_durable = is_durable or _is_durable(held)
                 engine.acknowledge(consumer, held)
                 acknowledged += len(held)
                 if acknowledged >= STEP:
                     acknowledged = 0
                     yield
-        for outcome, refused in ((Outcome.FAILED, transaction.nacked), (Outcome.REJECTED, transaction.rejected)):
+        for outcome, refused in (
+            (Outcome.FAILED, transaction.nacked),
+            (Outcome.REJECTED, transaction.rejected),
+        ):
             for consumer, sent in refused:
                 for held in _parts(sent):
                     is_durable = is_durable or _is_durable(held)
@@ -196,7 +200,11 @@ def _publish_part(engine: Engine, part: list[tuple[Address, Run]], maker: Maker 
 
 def is_long(transaction: Transaction) -> bool:
     """Whether its COMMIT is one for `committing`."""
-    return len(transaction.sends) > STEP or len(transaction.answered) > STEP or any(len(sent) > STEP for _, sent in transaction.answered)
+    return (
+        len(transaction.sends) > STEP
+        or len(transaction.answered) > STEP
+        or any(len(sent) > STEP for _, sent in transaction.answered)
+    )
 
 
 def prepare(engine: Engine, sends: list[tuple[Address, Run]], maker: Maker | None) -> None:
@@ -232,7 +240,9 @@ def _publish(engine: Engine, transaction: Transaction, *, is_answered: bool) -> 
     return is_stored
 
 
-def _still_there(engine: Engine, sends: list[tuple[Address, Run]], maker: Maker | None) -> list[tuple[Address, Run]]:
+def _still_there(
+    engine: Engine, sends: list[tuple[Address, Run]], maker: Maker | None
+) -> list[tuple[Address, Run]]:
     """Addresses that went meanwhile come again, but for temporary ones: those had only one who would have read it."""
     found = []
     for address, run in sends:
@@ -242,7 +252,9 @@ def _still_there(engine: Engine, sends: list[tuple[Address, Run]], maker: Maker 
             engine.counters["dropped"] += len(run)
             engine.undelivered.note(address.name, NO_ROUTE, Fate.DROPPED, len(run))
         else:
-            again = engine.addresses.get(address.name) or engine.create_address(address.name, is_auto=True, maker=maker)
+            again = engine.addresses.get(address.name) or engine.create_address(
+                address.name, is_auto=True, maker=maker
+            )
             again.add_kind(run.routing)
             found.append((again, run))
     return found
@@ -312,7 +324,9 @@ def aborting(engine: Engine, transaction: Transaction, *, is_failure: bool) -> I
         yield
 
 
-def unholding(engine: Engine, consumer: Consumer, sent: list[Sent], *, is_failure: bool = False) -> Iterator[None]:
+def unholding(
+    engine: Engine, consumer: Consumer, sent: list[Sent], *, is_failure: bool = False
+) -> Iterator[None]:
     """What a transaction had acknowledged of one subscription is not."""
     left = sent if consumer.is_closed else (yield from consumer.holding_again(sent, PART))
     if left:

@@ -20,15 +20,26 @@ FAILED = 1
 WRONG_USE = 2
 
 _MESSAGES, _BROKER, _OPERATING = (
-    Group(title, sort_key=at) for at, title in enumerate(("Messages", "A broker", "A running broker, by its admin interface"))
+    Group(title, sort_key=at)
+    for at, title in enumerate(("Messages", "A broker", "A running broker, by its admin interface"))
 )
 # Name, where it is, and what the list says of it. The module says the same at its head; here it costs no import.
 _COMMANDS = (
     (_MESSAGES, "send", "send:app", "Send messages and wait until the broker has stored them."),
     (_MESSAGES, "subscribe", "subscribe:app", "Print the messages of a destination as they come."),
     (_MESSAGES, "browse", "browse:app", "Print what a queue holds, and leave it there."),
-    (_MESSAGES, "replay", "replay:app", "Copy messages of an address, consumed or not, to another destination."),
-    (_MESSAGES, "pipeline", "pipeline:app", "Archive, transform, replay, report and audit with Spark, from one TOML file."),
+    (
+        _MESSAGES,
+        "replay",
+        "replay:app",
+        "Copy messages of an address, consumed or not, to another destination.",
+    ),
+    (
+        _MESSAGES,
+        "pipeline",
+        "pipeline:app",
+        "Archive, transform, replay, report and audit with Spark, from one TOML file.",
+    ),
     (_BROKER, "serve", "serve:app", "Run a broker until SIGTERM or SIGINT."),
     (_BROKER, "config", "config:app", "Check, show and describe the configuration."),
     (_BROKER, "user", "user:app", "Hash passwords for the users of the broker."),
@@ -36,28 +47,49 @@ _COMMANDS = (
     (_OPERATING, "status", "status:app", "Show how a running broker is."),
     (_OPERATING, "queues", "queues:app", "List the queues of a running broker."),
     (_OPERATING, "connections", "connections:app", "List the connections of a running broker."),
-    (_OPERATING, "frames", "frames:app", "Log the frames of a connection, a user or an address of a running broker."),
-    (_OPERATING, "groups", "queues:groups_app", "List reader groups, such as Spark's, and how far they are behind; delete or move them."),
-    (_OPERATING, "sinks", "queues:sinks_app", "List the sinks that are remembered, such as Spark's; delete them."),
+    (
+        _OPERATING,
+        "frames",
+        "frames:app",
+        "Log the frames of a connection, a user or an address of a running broker.",
+    ),
+    (
+        _OPERATING,
+        "groups",
+        "queues:groups_app",
+        "List reader groups, such as Spark's, and how far they are behind; delete or move them.",
+    ),
+    (
+        _OPERATING,
+        "sinks",
+        "queues:sinks_app",
+        "List the sinks that are remembered, such as Spark's; delete them.",
+    ),
     (_OPERATING, "purge", "moving:purge_app", "Drop the messages of a queue."),
     (_OPERATING, "move", "moving:move_app", "Move messages of a queue to another address."),
     (_OPERATING, "redrive", "moving:redrive_app", "Send dead letters back to where they came from."),
 )
 
-app = App(name="stompbox", version=stompbox.__version__, help="A fast STOMP message broker, its client and its Spark pipeline.")
+app = App(
+    name="stompbox",
+    version=stompbox.__version__,
+    help="A fast STOMP message broker, its client and its Spark pipeline.",
+)
 for _group, _name, _place, _help in _COMMANDS:
     app.command(f"stompbox.cli.{_place}", name=_name, group=_group, help=_help)
 
 
 def main() -> None:
-    if sys.stdout is None:  # closed by who has started us: what is printed goes nowhere, and what was asked for is done
+    if sys.stdout is None:
+        # closed by who has started us: what is printed goes nowhere, and what was asked for is done
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
     try:
         try:
             app(print_error=False, exit_on_error=False)
         finally:
             if sys.stdout is not None:
-                sys.stdout.flush()  # here, where it can be told; the interpreter would do it after the last handler
+                # here, where it can be told; the interpreter would do it after the last handler
+                sys.stdout.flush()
     except BrokenPipeError:
         _unread()
     except CycloptsError as error:
@@ -69,7 +101,10 @@ def main() -> None:
             _unread()
         raise
     except OSError as error:  # of the output, most of all: a full disk
-        print(f"stompbox: {error.strerror or error}{f': {error.filename}' if error.filename else ''}", file=sys.stderr)
+        print(
+            f"stompbox: {error.strerror or error}{f': {error.filename}' if error.filename else ''}",
+            file=sys.stderr,
+        )
         leave_stdout()
         sys.exit(FAILED)
 
@@ -79,7 +114,9 @@ def _told(error: CycloptsError) -> str:
     if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
         return f"{error.unused_tokens[0]!r} is one argument more than it takes"
     if isinstance(error, MissingArgumentError) and error.argument is not None:
-        named = error.keyword or next((token.keyword for token in error.argument.tokens if token.keyword), None)
+        named = error.keyword or next(
+            (token.keyword for token in error.argument.tokens if token.keyword), None
+        )
         return f"{named} needs a value" if named else f"{error.argument.name} is missing"
     error.verbose = False
     return str(error).partition(" Available commands")[0].strip().rstrip(".")

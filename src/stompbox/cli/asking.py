@@ -27,7 +27,10 @@ WIDTH = 1000  # columns of a table that no terminal shows
 
 Admin = Annotated[
     str | None,
-    Parameter(name=["--admin", "-a"], help="Admin interface, host:port or http://login:passcode@host:port; else STOMPBOX_ADMIN_URL."),
+    Parameter(
+        name=["--admin", "-a"],
+        help="Admin interface, host:port or http://login:passcode@host:port; else STOMPBOX_ADMIN_URL.",
+    ),
 ]
 AsJson = Annotated[bool, Parameter(name="--json", help="Print JSON.", negative="", show_default=False)]
 
@@ -64,11 +67,18 @@ def _connection(url: str) -> tuple[HTTPConnection, dict[str, str]]:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:  # whose text may show a piece of the passcode
-        raise UsageError("bad-argument", f"--admin is {redacted(url)!r}, whose host and port cannot be read") from None
+        raise UsageError(
+            "bad-argument", f"--admin is {redacted(url)!r}, whose host and port cannot be read"
+        ) from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError("bad-argument", f"--admin is {redacted(url)}; allowed is host:port, or http://login:passcode@host:port")
+        raise UsageError(
+            "bad-argument",
+            f"--admin is {redacted(url)}; allowed is host:port, or http://login:passcode@host:port",
+        )
     login = unquote(parts.username) if parts.username is not None else os.environ.get("STOMPBOX_LOGIN")
-    passcode = unquote(parts.password) if parts.password is not None else os.environ.get("STOMPBOX_PASSCODE", "")
+    passcode = (
+        unquote(parts.password) if parts.password is not None else os.environ.get("STOMPBOX_PASSCODE", "")
+    )
     headers = {}
     if login is not None:
         headers["authorization"] = "Basic " + b64encode(f"{login}:{passcode}".encode()).decode()
@@ -81,10 +91,15 @@ def _content(shown: str, status: int, body: bytes) -> Any:
         content = json.loads(body)
         error = {} if status == 200 else content["error"]
     except (ValueError, KeyError, TypeError):
-        raise PeerError("bad-answer", f"what answers at {shown} is not the admin interface of a broker (status {status})") from None
+        raise PeerError(
+            "bad-answer", f"what answers at {shown} is not the admin interface of a broker (status {status})"
+        ) from None
     if status != 200:
         where = _WHERE if status == 401 else ""
-        raise Refused(error.get("code", "refused"), f"{error.get('message', 'refused')} ({error.get('code', status)}){where}")
+        raise Refused(
+            error.get("code", "refused"),
+            f"{error.get('message', 'refused')} ({error.get('code', status)}){where}",
+        )
     return content
 
 
@@ -93,7 +108,9 @@ def every(admin: str | None, path: str, **query: str) -> Iterator[dict[str, Any]
     following: str | None = None
     while True:
         given = query if following is None else query | {"after": following}
-        page = ask(admin, path + "?" + "&".join([f"{name}={quote(value, safe='')}" for name, value in given.items()]))
+        page = ask(
+            admin, path + "?" + "&".join([f"{name}={quote(value, safe='')}" for name, value in given.items()])
+        )
         yield from page[path]
         following = page["next"]
         if following is None:

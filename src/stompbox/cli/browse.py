@@ -5,7 +5,18 @@ from __future__ import annotations
 from cyclopts import App
 
 from stompbox.cli import streams
-from stompbox.cli.connecting import AsJson, Header, SelectorText, ShowHeaders, Url, at_least, leaving, parse_headers, run, url_or_default
+from stompbox.cli.connecting import (
+    AsJson,
+    Header,
+    SelectorText,
+    ShowHeaders,
+    Url,
+    at_least,
+    leaving,
+    parse_headers,
+    run,
+    url_or_default,
+)
 from stompbox.cli.subscribe import BATCH, Form, form_of
 
 app = App(name="browse")
@@ -37,15 +48,28 @@ def browse(
     with leaving("browse"):
         at_least("count", count, 1, "a number")
     form = form_of(json_lines=json_lines, show_headers=show_headers)
-    run("browse", _browse(destination, url_or_default(url), header, selector=selector, count=count, form=form))
+    run(
+        "browse", _browse(destination, url_or_default(url), header, selector=selector, count=count, form=form)
+    )
 
 
-async def _browse(destination: str, url: str, header: list[str] | None, *, selector: str | None, count: int | None, form: Form) -> None:
+async def _browse(
+    destination: str,
+    url: str,
+    header: list[str] | None,
+    *,
+    selector: str | None,
+    count: int | None,
+    form: Form,
+) -> None:
     from stompbox.client import connect
 
     headers = parse_headers(header) | {BROWSER: "true"}
     left = count if count is not None else -1
-    async with connect(url) as client, client.subscribe(destination, ack="auto", headers=headers, selector=selector) as messages:
+    async with (
+        connect(url) as client,
+        client.subscribe(destination, ack="auto", headers=headers, selector=selector) as messages,
+    ):
         while left != 0:
             batch = await messages.receive_many(BATCH if left < 0 else min(left, BATCH))
             shown = [message for message in batch if message.headers.get(BROWSER) != "end"]

@@ -19,7 +19,10 @@ BAD_CONFIGURATION = 2
 
 app = App(name="config")
 
-ConfigFile = Annotated[Path | None, Parameter(name="--config", help="The TOML file; else STOMPBOX_CONFIG, else ./stompbox.toml if there.")]
+ConfigFile = Annotated[
+    Path | None,
+    Parameter(name="--config", help="The TOML file; else STOMPBOX_CONFIG, else ./stompbox.toml if there."),
+]
 AsJson = Annotated[bool, Parameter(name="--json", help="Print JSON.", negative="", show_default=False)]
 
 
@@ -31,7 +34,11 @@ def check_configuration(config: ConfigFile = None) -> None:
         print(f"warning: {warning}", file=sys.stderr)
     configuration = loaded.configuration
     listeners = ", ".join(str(table.parse()) for table in configuration.listeners)
-    users = f"{len(configuration.users)} users" if configuration.users else "no users, so anyone from this machine"
+    users = (
+        f"{len(configuration.users)} users"
+        if configuration.users
+        else "no users, so anyone from this machine"
+    )
     print(f"good: {listeners}; {users}; {len(warnings)} warnings")
 
 

@@ -28,10 +28,15 @@ _JSON_HELP = "One JSON object a line: headers, and body as text (or body_base64 
 # Parameters of several commands, with their help
 Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 Url = Annotated[str | None, Parameter(name=["--url", "-u"], help=_URL_HELP)]
-Header = Annotated[list[str] | None, Parameter(name=["--header", "-H"], consume_multiple=False, negative="", help=_HEADER_HELP)]
+Header = Annotated[
+    list[str] | None,
+    Parameter(name=["--header", "-H"], consume_multiple=False, negative="", help=_HEADER_HELP),
+]
 SelectorText = Annotated[str | None, Parameter(name="--selector", help="Only messages whose headers match.")]
 AsJson = Annotated[bool, Parameter(name="--json", negative="", show_default=False, help=_JSON_HELP)]
-ShowHeaders = Annotated[bool, Parameter(name="--headers", negative="", show_default=False, help="Headers before each body.")]
+ShowHeaders = Annotated[
+    bool, Parameter(name="--headers", negative="", show_default=False, help="Headers before each body.")
+]
 
 
 def url_or_default(given: str | None) -> str:

@@ -35,4 +35,17 @@ def connections(match: str = "", *, admin: Admin = None, as_json: AsJson = False
             )
             for one in found
         ]  # fmt: skip
-        print_table(("id", "peer", "user", "client-id", "version", "since", "subscriptions", "transactions", "waits for"), rows)
+        print_table(
+            (
+                "id",
+                "peer",
+                "user",
+                "client-id",
+                "version",
+                "since",
+                "subscriptions",
+                "transactions",
+                "waits for",
+            ),
+            rows,
+        )

@@ -41,12 +41,20 @@ def frames(
         given = {"connection": connection, "user": user, "peer": peer, "address": address}
         chosen = [(by, str(value)) for by, value in given.items() if value is not None]
         if len(chosen) > 1:
-            raise UsageError("bad-argument", f"--{chosen[0][0]} and --{chosen[1][0]} are two wishes; give them one after the other")
+            raise UsageError(
+                "bad-argument",
+                f"--{chosen[0][0]} and --{chosen[1][0]} are two wishes; give them one after the other",
+            )
         if chosen:
-            found = ask(admin, "frames/stop" if off else "frames/log", {"by": chosen[0][0], "value": chosen[0][1]})
+            found = ask(
+                admin, "frames/stop" if off else "frames/log", {"by": chosen[0][0], "value": chosen[0][1]}
+            )
         else:
             found = ask(admin, "frames/stop", {}) if off else ask(admin, "frames")
         if as_json:
             print_json(found)
         else:
-            print("\n".join([plain(f"{one['by']} {one['value']}") for one in found["frames"]]) or "no frames are logged")
+            print(
+                "\n".join([plain(f"{one['by']} {one['value']}") for one in found["frames"]])
+                or "no frames are logged"
+            )

@@ -21,7 +21,9 @@ KEPT: Final = 900  # characters of a longer one at its beginning, and at its end
 MOST_LINES: Final = 200  # of a traceback
 
 # C0 and C1 with DEL, line and paragraph separators, overrides of direction (as in the Trojan Source paper), lone surrogates
-_UNSPEAKABLE: Final = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_UNSPEAKABLE: Final = re.compile(
+    "[\0-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 
 
 def spoken(text: str) -> str:

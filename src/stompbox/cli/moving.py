@@ -38,7 +38,9 @@ def purge(queue: QueueName, /, *, admin: Admin = None, as_json: AsJson = False) 
 
 
 @move_app.default
-def move(queue: QueueName, to: str, /, *, count: Count = None, admin: Admin = None, as_json: AsJson = False) -> None:
+def move(
+    queue: QueueName, to: str, /, *, count: Count = None, admin: Admin = None, as_json: AsJson = False
+) -> None:
     """Move what waits in a queue to another address, which is made if need be.
 
     Parameters
@@ -52,7 +54,9 @@ def move(queue: QueueName, to: str, /, *, count: Count = None, admin: Admin = No
 
 
 @redrive_app.default
-def redrive(queue: QueueName, /, *, count: Count = None, admin: Admin = None, as_json: AsJson = False) -> None:
+def redrive(
+    queue: QueueName, /, *, count: Count = None, admin: Admin = None, as_json: AsJson = False
+) -> None:
     """Send the messages of a dead letter queue back to the queues that could not deliver them."""
     with leaving("redrive"):
         found = ask(admin, "queues/redrive", {"queue": queue, "count": _checked(count)})
@@ -70,4 +74,9 @@ def _tell(found: dict[str, int], what: str, *, as_json: bool) -> None:
         print_json(found)
     else:
         stay = "".join([f"; {found[name]} stay: {why}" for name, why in _STAY.items() if found.get(name)])
-        print(plain(f"{found['moved']} messages {what}{stay}" + ("" if found["is_done"] else "; the broker goes on with the rest")))
+        print(
+            plain(
+                f"{found['moved']} messages {what}{stay}"
+                + ("" if found["is_done"] else "; the broker goes on with the rest")
+            )
+        )

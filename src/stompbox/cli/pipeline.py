@@ -89,7 +89,11 @@ def run(
     """
     plan = _plan(file)
     try:
-        good = _dry_run(plan, step or (), json_lines=json_lines) if dry_run else _run(plan, step or (), once=once, json_lines=json_lines)
+        good = (
+            _dry_run(plan, step or (), json_lines=json_lines)
+            if dry_run
+            else _run(plan, step or (), once=once, json_lines=json_lines)
+        )
     except UsageError as error:
         _leave(error.message, WRONG_USE)
     except ConnectionLost as error:
@@ -154,7 +158,11 @@ def _run(plan: Plan, names: Sequence[str], *, once: bool, json_lines: bool) -> b
     steps, others = running.chosen(plan, names, once=once)
     running.reach(plan)
     stop = threading.Event()
-    with running.alone(plan, steps), display(json_lines=json_lines) as shown, telling(plan, steps, shown) as report:
+    with (
+        running.alone(plan, steps),
+        display(json_lines=json_lines) as shown,
+        telling(plan, steps, shown) as report,
+    ):
         running.left_out(others, report)
         with running.spark_of(plan) as spark:
             _stop_on_signals(stop)

@@ -15,7 +15,18 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from stompbox.pipelines.progress import Batch, Compacted, Event, Failed, Finished, Idle, Moved, Report, Started, Warned
+from stompbox.pipelines.progress import (
+    Batch,
+    Compacted,
+    Event,
+    Failed,
+    Finished,
+    Idle,
+    Moved,
+    Report,
+    Started,
+    Warned,
+)
 
 COLUMNS = ("step", "batch", "rows", "rows/s", "waiting", "")
 
@@ -42,7 +53,11 @@ def _print_json(event: Event) -> None:
 def _print_line(event: Event) -> None:
     if isinstance(event, Failed):  # the run ends and says so
         return
-    print(f"{event.step}: {line_of(event)}", file=sys.stderr if isinstance(event, Warned) else sys.stdout, flush=True)
+    print(
+        f"{event.step}: {line_of(event)}",
+        file=sys.stderr if isinstance(event, Warned) else sys.stdout,
+        flush=True,
+    )
 
 
 def line_of(event: Event) -> str:
@@ -87,12 +102,26 @@ class _Live:
             case Started():
                 self._rows[event.step] = ("", "", "", "", f"{event.kind} begins")
             case Batch():
-                figures = (f"{event.total:,}", f"{event.rate:,.0f}", f"{event.lag:,}", f"{event.seconds:.2f} s")
+                figures = (
+                    f"{event.total:,}",
+                    f"{event.rate:,.0f}",
+                    f"{event.lag:,}",
+                    f"{event.seconds:.2f} s",
+                )
                 self._rows[event.step] = (str(event.batch), *figures)
             case Moved():
-                self._rows[event.step] = ("", f"{event.rows:,}", f"{event.rate:,.0f}", f"{event.of - event.rows:,}", "")
+                self._rows[event.step] = (
+                    "",
+                    f"{event.rows:,}",
+                    f"{event.rate:,.0f}",
+                    f"{event.of - event.rows:,}",
+                    "",
+                )
             case Idle():
-                self._rows[event.step] = (*self._rows.get(event.step, ("", "", "", "", ""))[:4], "waits for messages")
+                self._rows[event.step] = (
+                    *self._rows.get(event.step, ("", "", "", "", ""))[:4],
+                    "waits for messages",
+                )
             case Failed():  # the run ends and says so
                 pass
             case _:

@@ -14,7 +14,12 @@ groups_app = App(name="groups")
 sinks_app = App(name="sinks")
 
 Match = Annotated[str, Parameter(help="Only those whose name holds this text.")]
-EveryKind = Annotated[bool, Parameter(name="--all", negative="", show_default=False, help="Also those that go with their connection.")]
+EveryKind = Annotated[
+    bool,
+    Parameter(
+        name="--all", negative="", show_default=False, help="Also those that go with their connection."
+    ),
+]
 
 
 @app.default
@@ -50,7 +55,14 @@ def groups(match: Match = "", *, admin: Admin = None, as_json: AsJson = False) -
             print_json(found)
             return
         rows = [
-            (group["name"], one["address"], one["position"], one["next"], one["lag_messages"], span(one["lag_ms"]))
+            (
+                group["name"],
+                one["address"],
+                one["position"],
+                one["next"],
+                one["lag_messages"],
+                span(one["lag_ms"]),
+            )
             for group in found
             for one in group["addresses"]
         ]
@@ -72,7 +84,9 @@ def delete(group: GroupName, *, admin: Admin = None, as_json: AsJson = False) ->
 
 
 @groups_app.command
-def reset(group: GroupName, *, to: str, address: str = "", admin: Admin = None, as_json: AsJson = False) -> None:
+def reset(
+    group: GroupName, *, to: str, address: str = "", admin: Admin = None, as_json: AsJson = False
+) -> None:
     """Put a reader group elsewhere, forward or back as far as the messages are still there. Stop who reads by it first.
 
     Parameters
@@ -85,7 +99,9 @@ def reset(group: GroupName, *, to: str, address: str = "", admin: Admin = None, 
     from stompbox.spark.bounds import parse_bound
 
     with leaving("groups reset"):
-        found = ask(admin, "groups/reset", {"group": group, "to": parse_bound("--to", to).wire(), "address": address})
+        found = ask(
+            admin, "groups/reset", {"group": group, "to": parse_bound("--to", to).wire(), "address": address}
+        )
         if as_json:
             print_json(found)
         else:

@@ -36,7 +36,8 @@ EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 ORIGIN: Final = "original-destination"  # as dead letters have it
 _RECORD: Final = struct.Struct("<QII")
-_ONCE: Final = frozenset(("expires", EXPIRATION, SCHEDULED_DELAY, SCHEDULED_TIME))  # asked for once: a copy neither expires nor waits
+# asked for once: a copy neither expires nor waits
+_ONCE: Final = frozenset(("expires", EXPIRATION, SCHEDULED_DELAY, SCHEDULED_TIME))
 _NOT_SENT: Final = _ONCE | {"destination"}
 _ZERO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _Bound = str | Position | datetime
@@ -137,7 +138,10 @@ async def _replay(wanted: _Wanted, url: str) -> None:
             with _bar(f"{address} to {wanted.destination}", max(0, last - first)) as report:
                 await _copy(client, wanted, done, report)
         except (StompboxError, KeyboardInterrupt, asyncio.CancelledError):
-            print(f"stompbox replay: stopped after {done.messages} messages; --from {done.reached} goes on", file=sys.stderr)
+            print(
+                f"stompbox replay: stopped after {done.messages} messages; --from {done.reached} goes on",
+                file=sys.stderr,
+            )
             raise
     _tell(wanted, {
         "address": address, "destination": wanted.destination, "from": first, "to": max(first, last), "messages": done.messages,
@@ -149,7 +153,11 @@ def _tell(wanted: _Wanted, result: Mapping[str, Any]) -> None:
     if wanted.as_json:
         print(json.dumps(result))
     else:
-        where = f"from {result['address']}, offsets {result['from']} to {result['to'] - 1}" if result["messages"] else "nothing is there"
+        where = (
+            f"from {result['address']}, offsets {result['from']} to {result['to'] - 1}"
+            if result["messages"]
+            else "nothing is there"
+        )
         print(f"{result['messages']} messages copied to {result['destination']} ({where})", file=sys.stderr)
 
 
@@ -168,14 +176,20 @@ def _bound(option: str, text: str) -> _Bound:
     except ValueError:
         raise UsageError("bad-argument", f"{option} is {text[:80]!r}; allowed are {_ALLOWED}") from None
     if found.tzinfo is None:
-        raise UsageError("bad-argument", f"{option} is {text[:80]!r}, a time without zone; write {text[:80]}Z or {text[:80]}+01:00")
+        raise UsageError(
+            "bad-argument",
+            f"{option} is {text[:80]!r}, a time without zone; write {text[:80]}Z or {text[:80]}+01:00",
+        )
     return found
 
 
 async def _described(client: Client, source: str) -> tuple[str, dict[str, Any]]:
     """The one address that is meant, and its log: `first` and `next`."""
-    found: dict[str, dict[str, Any]] = (await client.request("describe", {"destinations": source})).json()["addresses"]
-    if len(found) != 1 or not source.partition("::")[0].endswith(next(iter(found))):  # what is a wildcard, the broker says
+    found: dict[str, dict[str, Any]] = (await client.request("describe", {"destinations": source})).json()[
+        "addresses"
+    ]
+    if len(found) != 1 or not source.partition("::")[0].endswith(next(iter(found))):
+        # what is a wildcard, the broker says
         names = ", ".join(sorted(found)[:5])
         why = f"it reaches {names}" if found else "there is none of this name"
         raise Refused("no-such-address", f"{source!r} is not one address; {why}")
@@ -201,7 +215,9 @@ def _require_same(address: str, log: Mapping[str, Any], bound: Position) -> None
     known = incarnations_of(log["incarnations"])
     if not known.holds(bound.incarnation, bound.offset):
         extent = log["first"], log["next"]
-        raise Refused("other-incarnation", difference(address, known, bound.incarnation, bound.offset, extent))
+        raise Refused(
+            "other-incarnation", difference(address, known, bound.incarnation, bound.offset, extent)
+        )
 
 
 # Copying

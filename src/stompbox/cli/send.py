@@ -56,7 +56,12 @@ def send(
     """
     with leaving("send"):
         _check(body, file, lines=lines, count=count, window=window)
-    run("send", _send(destination, _bodies(body, file, lines=lines, count=count), url_or_default(url), header, window))
+    run(
+        "send",
+        _send(
+            destination, _bodies(body, file, lines=lines, count=count), url_or_default(url), header, window
+        ),
+    )
 
 
 def _check(body: str | None, file: Path | None, *, lines: bool, count: int, window: int) -> None:
@@ -68,7 +73,9 @@ def _check(body: str | None, file: Path | None, *, lines: bool, count: int, wind
     if body is not None or file is not None:
         return
     if lines and count > 1:
-        raise UsageError("bad-argument", "--lines with --count needs a body or --file: the lines of stdin are read once")
+        raise UsageError(
+            "bad-argument", "--lines with --count needs a body or --file: the lines of stdin are read once"
+        )
     if sys.stdin is None:
         raise UsageError("bad-argument", "stdin is closed, and neither a body nor --file is given")
     if sys.stdin.isatty():
@@ -97,16 +104,23 @@ async def _only(body: str | None, file: Path | None) -> bytes:
         return await streams.whole(source)
 
 
-async def _send(destination: str, bodies: AsyncIterator[bytes], url: str, header: list[str] | None, window: int) -> None:
+async def _send(
+    destination: str, bodies: AsyncIterator[bytes], url: str, header: list[str] | None, window: int
+) -> None:
     from stompbox.client import connect
 
     headers = parse_headers(header)
     async with connect(url) as client, client.publisher(window=window) as publisher:
         sent = await _unless_refused(publisher, _send_each(publisher, destination, bodies, headers))
-    print(f"{sent} {'message' if sent == 1 else 'messages'} sent to {destination} and confirmed", file=sys.stderr)
+    print(
+        f"{sent} {'message' if sent == 1 else 'messages'} sent to {destination} and confirmed",
+        file=sys.stderr,
+    )
 
 
-async def _send_each(publisher: Publisher, destination: str, bodies: AsyncIterator[bytes], headers: dict[str, str]) -> int:
+async def _send_each(
+    publisher: Publisher, destination: str, bodies: AsyncIterator[bytes], headers: dict[str, str]
+) -> int:
     sent = 0
     async for body in bodies:
         await publisher.send(destination, body, headers)

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 app = App(name="serve")
 
-DAMAGED: Final = frozenset(("data-corrupt", "data-missing"))  # codes: starting once more does not help, so exit code 3
+# codes: starting once more does not help, so exit code 3
+DAMAGED: Final = frozenset(("data-corrupt", "data-missing"))
 STOPPED = "broker-stopped"
 FAULT = 70  # exit code after a fault of its own: EX_SOFTWARE of sysexits.h
 
@@ -109,7 +110,13 @@ def _read_again(config: Path | None, overrides: dict[str, Any]) -> Configuration
     return loaded.configuration
 
 
-def _run(configuration: Configuration, again: Callable[[], Configuration], *, is_admin_asked: bool, accepts_loss: bool) -> None:
+def _run(
+    configuration: Configuration,
+    again: Callable[[], Configuration],
+    *,
+    is_admin_asked: bool,
+    accepts_loss: bool,
+) -> None:
     gc.disable()  # until it is ready: nothing that is loaded now is garbage (server/run.py enables it)
     from stompbox.server.run import serve as serve_until_stopped
 
@@ -120,7 +127,8 @@ def _run(configuration: Configuration, again: Callable[[], Configuration], *, is
 
         try:
             return AdminListener(broker, configuration.admin)
-        except ConfigError as error:  # nobody asked for it there: a second broker on one machine is a broker all the same
+        except ConfigError as error:
+            # nobody asked for it there: a second broker on one machine is a broker all the same
             if is_admin_asked:
                 raise
             what_to_do = "or [admin] listen; --no-admin or enabled = false: none. It goes on without"
@@ -136,4 +144,8 @@ def _run(configuration: Configuration, again: Callable[[], Configuration], *, is
         from uvloop import run
     except ImportError:  # not on Windows
         from asyncio import run
-    run(serve_until_stopped(configuration, on_ready=announce, attach=attach, read=again, accepts_loss=accepts_loss))
+    run(
+        serve_until_stopped(
+            configuration, on_ready=announce, attach=attach, read=again, accepts_loss=accepts_loss
+        )
+    )

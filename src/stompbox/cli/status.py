@@ -30,7 +30,13 @@ def _print(found: dict[str, Any]) -> None:
     reasons = [f"{reason['message']} ({reason['code']})" for reason in found["reasons"]]
     print(f"Stompbox {plain(found['version'])}, process {found['process']}, up for {span(found['uptime'])}")
     print("ready" if found["is_ready"] else plain("not ready: " + "; ".join(reasons)))
-    print(plain("listening on " + ", ".join(found["listeners"]) + ("" if found["is_durable"] else ", everything in memory")))
+    print(
+        plain(
+            "listening on "
+            + ", ".join(found["listeners"])
+            + ("" if found["is_durable"] else ", everything in memory")
+        )
+    )
     rows: list[tuple[str, int]] = [
         ("connections", found["connections"]), ("of them waiting", found["waiting"]), ("addresses", found["addresses"]),
         ("queues", found["queues"]), *[(f"messages {name}", count) for name, count in found["messages"].items()],

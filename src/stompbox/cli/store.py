@@ -31,8 +31,16 @@ STEPS = 500  # that a bar takes at most
 
 app = App(name="store")
 
-Data = Annotated[Path | None, Parameter(name="--data", help="The data folder; else what the configuration says, stompbox-data by default.")]
-ConfigFile = Annotated[Path | None, Parameter(name="--config", help="The TOML file; else STOMPBOX_CONFIG, else ./stompbox.toml if there.")]
+Data = Annotated[
+    Path | None,
+    Parameter(
+        name="--data", help="The data folder; else what the configuration says, stompbox-data by default."
+    ),
+]
+ConfigFile = Annotated[
+    Path | None,
+    Parameter(name="--config", help="The TOML file; else STOMPBOX_CONFIG, else ./stompbox.toml if there."),
+]
 AsJson = Annotated[bool, Parameter(name="--json", help="Print JSON.", negative="", show_default=False)]
 
 
@@ -49,14 +57,19 @@ def check(*, data: Data = None, config: ConfigFile = None, as_json: AsJson = Fal
     with _ending("check"):
         folder = _folder(data, config)
         with _bars() as begin:
-            problems = [*damage(folder, begin("checking chunks")), *journal_damage(folder)] or list(_refusals(folder))
+            problems = [*damage(folder, begin("checking chunks")), *journal_damage(folder)] or list(
+                _refusals(folder)
+            )
         try:
             with looking(folder) as connection:
                 found, logs = size(connection), identities(connection, folder)
         except StoreError:
             found, logs = None, []  # it is among the problems why
         if as_json:
-            _print_json({"folder": str(folder), "problems": problems} | (_as_json(found, logs) if found is not None else {}))
+            _print_json(
+                {"folder": str(folder), "problems": problems}
+                | (_as_json(found, logs) if found is not None else {})
+            )
         else:
             for problem in problems:
                 print(problem)
@@ -106,7 +119,9 @@ def backup(target: Path, /, *, data: Data = None, config: ConfigFile = None, as_
 
 
 @app.command
-def restore(source: Path, /, *, data: Data = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
+def restore(
+    source: Path, /, *, data: Data = None, config: ConfigFile = None, as_json: AsJson = False
+) -> None:
     """Copy a backup into the data folder, which must be new or empty, and read the copy through.
 
     Parameters
@@ -137,10 +152,15 @@ def _folder(data: Path | None, config: Path | None, *, is_new: bool = False) -> 
         return data
     configuration = load(config, os.environ, {})
     if configuration.memory:
-        raise UsageError("bad-argument", "the configuration says memory = true: there is no store; --data names another one")
+        raise UsageError(
+            "bad-argument",
+            "the configuration says memory = true: there is no store; --data names another one",
+        )
     folder = Path(configuration.data)
     if not is_new and not folder.exists():
-        raise StoreError("data-not-found", f"data folder {folder}: there is no such folder; --data names another one")
+        raise StoreError(
+            "data-not-found", f"data folder {folder}: there is no such folder; --data names another one"
+        )
     return folder
 
 
@@ -177,7 +197,9 @@ def _as_json(found: Size, logs: list[Identity]) -> dict[str, object]:
 def _identities(logs: list[Identity]) -> Iterator[str]:
     """Which log each is, and which it was before it was copied."""
     for log in logs[:LISTED]:
-        told = ", ".join([f"{id} from offset {first:,} on" for id, first in reversed(log.incarnations.entries)])
+        told = ", ".join(
+            [f"{id} from offset {first:,} on" for id, first in reversed(log.incarnations.entries)]
+        )
         yield plain(f"{log.name}: {log.next:,} is the next offset; incarnation {told}")
     if len(logs) > LISTED:
         yield f"and {len(logs) - LISTED:,} more addresses; --json lists them all"

@@ -52,7 +52,8 @@ async def off_loop(call: Callable[[], _Value]) -> _Value:
 async def opened(file: Path | None) -> FileIO:
     """A file, or stdin for None, which must be open. Raises UsageError when it cannot be read."""
     if file is None:
-        return FileIO(sys.stdin.fileno(), closefd=False)  # no buffer of its own, whose lock the end of the process would want
+        # no buffer of its own, whose lock the end of the process would want
+        return FileIO(sys.stdin.fileno(), closefd=False)
     try:
         return await off_loop(lambda: file.open("rb", buffering=0))
     except OSError as error:
@@ -97,7 +98,8 @@ async def write(octets: bytes) -> None:
     if sys.stdout is not None:
         sys.stdout.flush()
         raw = FileIO(sys.stdout.fileno(), "wb", closefd=False)
-        if len(octets) <= select.PIPE_BUF and select.select([], [raw], [], 0)[1]:  # POSIX, pipe: so much goes without waiting
+        if len(octets) <= select.PIPE_BUF and select.select([], [raw], [], 0)[1]:
+            # POSIX, pipe: so much goes without waiting
             _write(raw, octets)
         else:
             await off_loop(lambda: _write(raw, octets))

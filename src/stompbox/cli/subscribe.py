@@ -14,7 +14,18 @@ from typing import TYPE_CHECKING, Final
 from cyclopts import App
 
 from stompbox.cli import streams
-from stompbox.cli.connecting import AsJson, Header, SelectorText, ShowHeaders, Url, at_least, leaving, parse_headers, run, url_or_default
+from stompbox.cli.connecting import (
+    AsJson,
+    Header,
+    SelectorText,
+    ShowHeaders,
+    Url,
+    at_least,
+    leaving,
+    parse_headers,
+    run,
+    url_or_default,
+)
 from stompbox.errors import UsageError
 
 if TYPE_CHECKING:
@@ -93,14 +104,21 @@ async def _subscribe(
     async with connect(url, client_id=client_id) as client:
         prefetch = None if count is None or client.server.startswith(_COUNTS_OCTETS) else 1
         subscription = client.subscribe(
-            destination, ack="client-individual", headers=headers, selector=selector, durable=durable, prefetch=prefetch
+            destination,
+            ack="client-individual",
+            headers=headers,
+            selector=selector,
+            durable=durable,
+            prefetch=prefetch,
         )
         try:
             async with subscription as messages, streams.while_read():
                 await _print(messages, form, count, timeout)
         except UsageError as error:
             if error.code == "no-client-id":
-                raise UsageError(error.code, "--durable needs --client-id: the broker knows the subscription by both") from None
+                raise UsageError(
+                    error.code, "--durable needs --client-id: the broker knows the subscription by both"
+                ) from None
             raise
 
 

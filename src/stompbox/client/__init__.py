@@ -15,4 +15,15 @@ from stompbox.client.refusal import BrokerError
 from stompbox.client.subscription import Subscription
 from stompbox.client.transaction import Transaction
 
-__all__ = ["TLS", "BrokerError", "Client", "Message", "Publisher", "ReceivedMessage", "Reconnect", "Subscription", "Transaction", "connect"]
+__all__ = [
+    "TLS",
+    "BrokerError",
+    "Client",
+    "Message",
+    "Publisher",
+    "ReceivedMessage",
+    "Reconnect",
+    "Subscription",
+    "Transaction",
+    "connect",
+]

@@ -62,7 +62,9 @@ class Client:
     async def __aenter__(self) -> Client:
         return await self.open()
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         await self.close()
 
     def __await__(self) -> Generator[object, None, Client]:
@@ -94,7 +96,13 @@ class Client:
     # -- sending -----------------------------------------------------------------------------------------------------
 
     async def send(
-        self, destination: str, body: Body = b"", headers: Headers | None = None, *, confirm: bool = True, timeout: float | None = None
+        self,
+        destination: str,
+        body: Body = b"",
+        headers: Headers | None = None,
+        *,
+        confirm: bool = True,
+        timeout: float | None = None,
     ) -> None:
         """Sends one message and returns when the broker has stored it (its RECEIPT came).
 
@@ -113,7 +121,9 @@ class Client:
             connection = await link.connected(timeout)
         number = next(link.numbers) if confirm else 0
         own = f"receipt:{number}\n" if confirm else ""
-        frame = encode_send(connection.version, destination, body, headers, own, text_length=link.options.text_length)
+        frame = encode_send(
+            connection.version, destination, body, headers, own, text_length=link.options.text_length
+        )
         if confirm:
             call = Call()
             connection.confirm(number, frame, call)
@@ -154,7 +164,9 @@ class Client:
         `prefetch`  messages that the broker sends ahead of their acknowledgement
         `headers`   more headers of the SUBSCRIBE, as the broker knows them
         """
-        request = wanted(destination, ack, id=id, selector=selector, durable=durable, prefetch=prefetch, headers=headers)
+        request = wanted(
+            destination, ack, id=id, selector=selector, durable=durable, prefetch=prefetch, headers=headers
+        )
         return Subscription(self._link, request)
 
     # -- requests ----------------------------------------------------------------------------------------------------
@@ -169,7 +181,9 @@ class Client:
         """
         link = self._link
         if not isinstance(name, str) or not name:
-            raise UsageError("bad-argument", f"name of a request is {name!r}; allowed is a str that is not empty")
+            raise UsageError(
+                "bad-argument", f"name of a request is {name!r}; allowed is a str that is not empty"
+            )
         connection = await link.connected(timeout)
         id = str(next(link.numbers))
         texts = {**header_texts(headers or {}), "request": name, "request-id": id}
@@ -183,14 +197,21 @@ class Client:
             async with asyncio.timeout(limit):
                 answer = await request.future
         except TimeoutError:
-            text = f"no answer to request {name!r} within {limit:g} s; the broker calls itself {self.server!r}"
+            text = (
+                f"no answer to request {name!r} within {limit:g} s; the broker calls itself {self.server!r}"
+            )
             raise ConnectionLost("answer-timeout", text) from None
         finally:
             connection.protocol.requests.pop(id, None)
         if answer.headers.get("status") == "ok":
             return answer
         text = answer.headers.get("message", "") or "no reason given"
-        raise BrokerError(answer.headers.get("code", "broker-error"), f"request {name!r}: {text}", dict(answer.headers), answer.body)
+        raise BrokerError(
+            answer.headers.get("code", "broker-error"),
+            f"request {name!r}: {text}",
+            dict(answer.headers),
+            answer.body,
+        )
 
     def __repr__(self) -> str:
         return f"<Client {self._link!r}>"

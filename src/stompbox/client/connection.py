@@ -47,7 +47,12 @@ class Deliverable(Protocol):
 
 class BrokerConnection(asyncio.Protocol):
     def __init__(
-        self, target: Target, wire: Wire, protocol: ClientProtocol, intake: Intake, lost: Callable[[BrokerConnection, StompboxError], None]
+        self,
+        target: Target,
+        wire: Wire,
+        protocol: ClientProtocol,
+        intake: Intake,
+        lost: Callable[[BrokerConnection, StompboxError], None],
     ) -> None:
         self.target = target
         self.protocol = protocol
@@ -182,7 +187,11 @@ class BrokerConnection(asyncio.Protocol):
 
     def _end(self, cause: Exception | None) -> ConnectionLost:
         found = self.protocol.eof()
-        words = [f"{self.target}: {found.message}" if cause is None else f"{self.target}: the connection broke: {reason_of(cause)}"]
+        words = [
+            f"{self.target}: {found.message}"
+            if cause is None
+            else f"{self.target}: the connection broke: {reason_of(cause)}"
+        ]
         if last := self._wire.last_words():
             words.append(last)
         if self.protocol.refusal is not None:
@@ -241,7 +250,9 @@ class BrokerConnection(asyncio.Protocol):
             case Answered(waiter, message):
                 waiter.answered(message)
             case Unexpected(kind, text):
-                log.warning("%s: %s (further ones of kind %s are counted, not logged)", self.target, text, kind)
+                log.warning(
+                    "%s: %s (further ones of kind %s are counted, not logged)", self.target, text, kind
+                )
             case Broken(error):
                 self.abort(error)
             case Connected():
@@ -253,7 +264,11 @@ class BrokerConnection(asyncio.Protocol):
     def abort(self, error: StompboxError) -> None:
         """Ends the connection at once; `error` is what everybody who waits will see."""
         if self._error is None:
-            self._error = type(error)(error.code, f"{self.target}: {error.message}") if type(error) is ConnectionLost else error
+            self._error = (
+                type(error)(error.code, f"{self.target}: {error.message}")
+                if type(error) is ConnectionLost
+                else error
+            )
         self.protocol.state = ProtocolState.CLOSED
         if self._transport is not None:
             self._transport.abort()
@@ -300,14 +315,21 @@ async def open_connection(
         text = f"{target}: no answer within the connect_timeout of {options.connect_timeout:g} s"
         raise await _given_up(connection, ConnectionLost("connect-timeout", text)) from None
     except ssl.SSLError as error:
-        raise await _given_up(connection, ConnectionLost("tls-failed", f"{target}: TLS: {_tls_reason(error)}")) from error
+        raise await _given_up(
+            connection, ConnectionLost("tls-failed", f"{target}: TLS: {_tls_reason(error)}")
+        ) from error
     except (OSError, UnicodeError) as error:  # UnicodeError: a host name that is none
-        raise await _given_up(connection, ConnectionLost("connect-failed", f"no broker answers at {target}: {reason_of(error)}")) from error
+        raise await _given_up(
+            connection, ConnectionLost("connect-failed", f"no broker answers at {target}: {reason_of(error)}")
+        ) from error
     except BaseException as error:  # refused, or our caller was cancelled
         await _given_up(connection, error)
         raise
     if not connection.is_open:  # accepted and lost in the same breath
-        raise await _given_up(connection, ConnectionLost("connection-lost", f"{target}: the broker accepted the connection and closed it"))
+        raise await _given_up(
+            connection,
+            ConnectionLost("connection-lost", f"{target}: the broker accepted the connection and closed it"),
+        )
     return connection
 
 
@@ -329,6 +351,7 @@ async def _given_up(connection: BrokerConnection, error: BaseException) -> BaseE
 def _wire(target: Target, options: Options) -> Wire:
     if not target.websocket:
         return StreamWire()
-    from stompbox.client.websocket import WebSocketWire  # only for those who need it: it costs 20 ms to import
+    # only for those who need it: it costs 20 ms to import
+    from stompbox.client.websocket import WebSocketWire
 
     return WebSocketWire(target, options.versions, options.limits)

@@ -129,10 +129,13 @@ class Link:
                 connection.protocol.disconnect(call)
                 connection.called()
                 await asyncio.wait(
-                    [call.future, connection.closed], timeout=self.options.close_timeout, return_when=asyncio.FIRST_COMPLETED
+                    [call.future, connection.closed],
+                    timeout=self.options.close_timeout,
+                    return_when=asyncio.FIRST_COMPLETED,
                 )
                 is_confirmed = call.future.done() and call.future.exception() is None
-                if not is_confirmed and not connection.protocol.was_refused:  # STOMP 1.2, ERROR: the broker MUST close after it
+                if not is_confirmed and not connection.protocol.was_refused:
+                    # STOMP 1.2, ERROR: the broker MUST close after it
                     log.warning("%s: the broker did not confirm DISCONNECT", connection.target)
             connection.close()
             await asyncio.wait([connection.closed], timeout=self.options.close_timeout)
@@ -165,7 +168,9 @@ class Link:
                     else:
                         await self._changed.wait()
         except TimeoutError:
-            raise ConnectionLost("reconnecting", f"no connection to {self._places()} came back within {limit:g} s") from None
+            raise ConnectionLost(
+                "reconnecting", f"no connection to {self._places()} came back within {limit:g} s"
+            ) from None
         return connection
 
     def open_connection(self) -> BrokerConnection | None:
@@ -174,7 +179,10 @@ class Link:
         if connection is not None and connection.is_open:
             return connection
         if self.state in (LinkState.NEW, LinkState.CONNECTING):
-            raise UsageError("not-opened", "this client is not connected yet: use `async with stompbox.connect(…) as client:`")
+            raise UsageError(
+                "not-opened",
+                "this client is not connected yet: use `async with stompbox.connect(…) as client:`",
+            )
         if self.state in (LinkState.CLOSING, LinkState.CLOSED):
             error = self._error or ConnectionLost("closed", "this client is being closed")
             raise ConnectionLost(error.code, error.message) from error
@@ -239,7 +247,11 @@ class Link:
         self.connection = None
         self.intake.attach(None)
         policy = self.options.reconnect if self.state is LinkState.OPEN else None
-        if policy is not None and policy.attempts is not None and self._lived(connection, policy) >= policy.attempts:
+        if (
+            policy is not None
+            and policy.attempts is not None
+            and self._lived(connection, policy) >= policy.attempts
+        ):
             policy = None
         self._settle(connection, error, resend=policy is not None and policy.resend)
         for subscription in list(self.subscriptions.values()):
@@ -250,7 +262,8 @@ class Link:
         self.counters["connections-lost"] += 1
         self.state = LinkState.RECONNECTING
         self._changed.clear()
-        level = logging.INFO if connection.protocol.was_refused else logging.WARNING  # an ERROR has been told, and closes in STOMP 1.2
+        # an ERROR has been told, and closes in STOMP 1.2
+        level = logging.INFO if connection.protocol.was_refused else logging.WARNING
         log.log(level, "connection lost, connecting again: %s", error.message)
         self._task = asyncio.get_running_loop().create_task(self._reconnect(policy))
 

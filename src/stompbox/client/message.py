@@ -23,7 +23,9 @@ class Head(Protocol):
 class Route(Protocol):
     """Where a message came from: one subscription on one connection."""
 
-    async def settle(self, message: ReceivedMessage, command: str, *, confirm: bool, timeout: float | None) -> None: ...
+    async def settle(
+        self, message: ReceivedMessage, command: str, *, confirm: bool, timeout: float | None
+    ) -> None: ...
 
     async def settle_processed(self, message: ReceivedMessage, *, failed: bool) -> None: ...
 
@@ -80,7 +82,9 @@ class ReceivedMessage:
         try:
             return self.body.decode(charset)
         except (LookupError, UnicodeDecodeError) as error:
-            raise UsageError("not-text", f"the body of message {self.id!r} is no text in {charset}: {error}; use .body") from None
+            raise UsageError(
+                "not-text", f"the body of message {self.id!r} is no text in {charset}: {error}; use .body"
+            ) from None
 
     def json(self) -> Any:
         return json.loads(self.body)
@@ -123,7 +127,9 @@ class Processing:
     async def __aenter__(self) -> Message:
         return self._message
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if error is None or isinstance(error, Exception):
             await self._message.route.settle_processed(self._message, failed=error is not None)
 

@@ -19,10 +19,14 @@ from stompbox.stomp.versions import VERSIONS
 
 KIB: Final = 1024
 # STOMP 1.2, CONNECT: these are written by the client itself
-_CONNECT_HEADERS: Final = frozenset(("accept-version", "host", "login", "passcode", "heart-beat", "client-id", "receipt", "content-length"))
+_CONNECT_HEADERS: Final = frozenset(
+    ("accept-version", "host", "login", "passcode", "heart-beat", "client-id", "receipt", "content-length")
+)
 
 
-def _number(name: str, value: object, least: float, allowed: str, *, whole: bool = False, most: float = float("inf")) -> None:
+def _number(
+    name: str, value: object, least: float, allowed: str, *, whole: bool = False, most: float = float("inf")
+) -> None:
     is_number = isinstance(value, int) if whole else isinstance(value, int | float)
     if not is_number or isinstance(value, bool) or not least <= value <= most:  # type: ignore[operator]
         raise UsageError("bad-argument", f"{name} is {value!r}; allowed are {allowed}")
@@ -50,7 +54,13 @@ class Reconnect:
 
     def __post_init__(self) -> None:
         if self.attempts is not None:
-            _number("reconnect.attempts", self.attempts, 1, "a number of rounds from 1, or None for ever", whole=True)
+            _number(
+                "reconnect.attempts",
+                self.attempts,
+                1,
+                "a number of rounds from 1, or None for ever",
+                whole=True,
+            )
         _number("reconnect.first_delay", self.first_delay, 0, "seconds from 0")
         _number("reconnect.max_delay", self.max_delay, self.first_delay, "seconds, not below first_delay")
         _number("reconnect.multiplier", self.multiplier, 1, "a factor from 1")
@@ -79,7 +89,9 @@ class TLS:
             if self.cert is not None:
                 context.load_cert_chain(self.cert, self.key, self.password)
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-            raise UsageError("bad-tls", f"tls: {error} (ca={self.ca!r}, cert={self.cert!r}, key={self.key!r})") from error
+            raise UsageError(
+                "bad-tls", f"tls: {error} (ca={self.ca!r}, cert={self.cert!r}, key={self.key!r})"
+            ) from error
         if not self.verify:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
@@ -114,9 +126,15 @@ class Options:
         _heart_beat(self.heart_beat)
         _connect_headers(self.headers)
         if not isinstance(self.tls, ssl.SSLContext | TLS | None):
-            raise UsageError("bad-argument", f"tls must be an ssl.SSLContext, a stompbox.TLS or None, not {type(self.tls).__name__}")
+            raise UsageError(
+                "bad-argument",
+                f"tls must be an ssl.SSLContext, a stompbox.TLS or None, not {type(self.tls).__name__}",
+            )
         if not isinstance(self.reconnect, Reconnect | None):
-            raise UsageError("bad-argument", f"reconnect must be a stompbox.Reconnect or None, not {type(self.reconnect).__name__}")
+            raise UsageError(
+                "bad-argument",
+                f"reconnect must be a stompbox.Reconnect or None, not {type(self.reconnect).__name__}",
+            )
         _number("connect_timeout", self.connect_timeout, 0.001, "seconds above 0")
         _number("close_timeout", self.close_timeout, 0, "seconds from 0")
         if self.receipt_timeout is not None:
@@ -149,7 +167,12 @@ class Options:
         if self.tls is None and {"ca", "cert", "key", "verify"} & url.keys():
             if not target.secure:
                 raise UsageError("bad-url", f"url {target}: ca, cert, key and verify need a stomp+ssl:// URL")
-            options = replace(options, tls=TLS(url.get("ca"), url.get("cert"), url.get("key"), verify=_verify(url.get("verify", "true"))))
+            options = replace(
+                options,
+                tls=TLS(
+                    url.get("ca"), url.get("cert"), url.get("key"), verify=_verify(url.get("verify", "true"))
+                ),
+            )
         return options
 
 
@@ -159,13 +182,21 @@ def _connect_text(name: str, value: object) -> None:
     if not isinstance(value, str):
         raise UsageError("bad-argument", f"{name} must be a str or None, not {type(value).__name__}")
     if any(octet in value for octet in "\r\n\0"):  # STOMP 1.2, Value Encoding: CONNECT does not escape
-        raise UsageError("bad-argument", f"{name} holds a line end or a NUL, for which a CONNECT frame has no form")
+        raise UsageError(
+            "bad-argument", f"{name} holds a line end or a NUL, for which a CONNECT frame has no form"
+        )
 
 
 def _versions(versions: object) -> None:
     known = ", ".join(VERSIONS)
-    if not isinstance(versions, tuple) or not versions or any(version not in VERSIONS for version in versions):
-        raise UsageError("bad-argument", f"versions is {versions!r}; allowed is a tuple of one or more of {known}")
+    if (
+        not isinstance(versions, tuple)
+        or not versions
+        or any(version not in VERSIONS for version in versions)
+    ):
+        raise UsageError(
+            "bad-argument", f"versions is {versions!r}; allowed is a tuple of one or more of {known}"
+        )
 
 
 def _heart_beat(pair: object) -> None:
@@ -182,7 +213,10 @@ def _heart_beat_text(text: str) -> tuple[int, int]:
     can, comma, want = text.partition(",")
     sends, wants = digits(can.strip()), digits(want.strip())
     if not comma or sends is None or wants is None:
-        raise UsageError("bad-url", f"the URL's heart-beat is {text!r}; allowed are two numbers of milliseconds such as 10000,10000")
+        raise UsageError(
+            "bad-url",
+            f"the URL's heart-beat is {text!r}; allowed are two numbers of milliseconds such as 10000,10000",
+        )
     return sends, wants
 
 
@@ -194,9 +228,14 @@ def _verify(text: str) -> bool:
 
 def _connect_headers(headers: Mapping[str, HeaderValue]) -> None:
     if not isinstance(headers, Mapping):
-        raise UsageError("bad-argument", f"headers must be a mapping of str to str or number, not {type(headers).__name__}")
+        raise UsageError(
+            "bad-argument", f"headers must be a mapping of str to str or number, not {type(headers).__name__}"
+        )
     for name, value in headers.items():
         text = header_text(name, value)
         _connect_text(f"header {name!r}", text)
         if name in _CONNECT_HEADERS or ":" in name or not name.isprintable():
-            raise UsageError("bad-header", f"header {name!r} cannot be added to CONNECT: it has an argument of its own, or no form there")
+            raise UsageError(
+                "bad-header",
+                f"header {name!r} cannot be added to CONNECT: it has an argument of its own, or no form there",
+            )

@@ -32,7 +32,13 @@ _PLAIN: Final = frozenset((str, int, float))
 
 
 def encode_send(
-    version: Version, destination: str, body: Body, headers: Headers | None, own: str = "", *, text_length: bool = False
+    version: Version,
+    destination: str,
+    body: Body,
+    headers: Headers | None,
+    own: str = "",
+    *,
+    text_length: bool = False,
 ) -> bytes:
     """A SEND frame. `own` are header lines that the client adds, already encoded, each with its LF.
 
@@ -45,7 +51,9 @@ def encode_send(
         body, more = _octets(body, headers, text_length=text_length)
         own += more
     if type(destination) is not str or not destination:
-        raise UsageError("bad-destination", f"destination must be a str that is not empty, not {destination!r}")
+        raise UsageError(
+            "bad-destination", f"destination must be a str that is not empty, not {destination!r}"
+        )
     if headers:
         lines = _lines(destination, headers, version)
     else:
@@ -55,7 +63,9 @@ def encode_send(
     try:
         return b"%b%b\0\n" % (f"SEND\n{lines}{own}\n".encode(), body)
     except UnicodeEncodeError as error:
-        raise UsageError("bad-header", f"a header or the destination cannot be written in UTF-8: {error}") from None
+        raise UsageError(
+            "bad-header", f"a header or the destination cannot be written in UTF-8: {error}"
+        ) from None
 
 
 def _lines(destination: str, headers: Headers, version: Version) -> str:
@@ -78,7 +88,13 @@ def _lines(destination: str, headers: Headers, version: Version) -> str:
 
 def _is_plain(lines: str, count: int) -> bool:
     """Does nothing in these lines need an escape, in any version?"""
-    return lines.count(":") == count and lines.count("\n") == count and "\\" not in lines and "\r" not in lines and "\0" not in lines
+    return (
+        lines.count(":") == count
+        and lines.count("\n") == count
+        and "\\" not in lines
+        and "\r" not in lines
+        and "\0" not in lines
+    )
 
 
 def _escaped(destination: str, headers: Headers, version: Version) -> str | None:
@@ -86,8 +102,14 @@ def _escaped(destination: str, headers: Headers, version: Version) -> str | None
 
     NULs, which no header may hold, stand for the colons and line ends that are not to be escaped.
     """
-    text = f"destination\0\0{destination}\0" + "".join([f"{name}\0\0{value}\0" for name, value in headers.items()])
-    if version is V10 or text.count("\0") != 3 * len(headers) + 3 or ("\r" in text and b"r" not in version.escapes):
+    text = f"destination\0\0{destination}\0" + "".join(
+        [f"{name}\0\0{value}\0" for name, value in headers.items()]
+    )
+    if (
+        version is V10
+        or text.count("\0") != 3 * len(headers) + 3
+        or ("\r" in text and b"r" not in version.escapes)
+    ):
         return None
     text = text.replace("\\", "\\\\").replace("\r", "\\r").replace("\n", "\\n").replace(":", "\\c")
     return text.replace("\0\0", ":").replace("\0", "\n")
@@ -99,9 +121,14 @@ def encode_lines(headers: Mapping[str, str], version: Version) -> str:
         if "\0" in name or "\0" in value:
             raise UsageError("bad-header", f"header {name!r} holds a NUL, for which STOMP has no form")
         if version is V10 and (":" in name or "\n" in name + value or value.endswith("\r")):
-            raise UsageError("bad-header", f"header {name!r} holds a line end (or its name a colon), for which STOMP 1.0 has no form")
+            raise UsageError(
+                "bad-header",
+                f"header {name!r} holds a line end (or its name a colon), for which STOMP 1.0 has no form",
+            )
     try:
-        return encode_headers({name: value.encode().decode() for name, value in headers.items()}, version).decode()
+        return encode_headers(
+            {name: value.encode().decode() for name, value in headers.items()}, version
+        ).decode()
     except UnicodeEncodeError as error:
         raise UsageError("bad-header", f"a header cannot be written in UTF-8: {error}") from None
 
@@ -124,14 +151,19 @@ def header_text(name: object, value: object) -> str:
         return int.__repr__(value)
     if isinstance(value, Real):  # numpy's numbers are
         return str(float(value)) if isinstance(value, float) else str(value)
-    raise UsageError("bad-header", f"header {name!r} has a value of type {type(value).__name__}; allowed are str, int, float and bool")
+    raise UsageError(
+        "bad-header",
+        f"header {name!r} has a value of type {type(value).__name__}; allowed are str, int, float and bool",
+    )
 
 
 def _wrong_headers(headers: object) -> UsageError:
     if isinstance(headers, Mapping):
         for name, value in headers.items():
             header_text(name, value)
-    return UsageError("bad-header", f"headers must be a mapping of str to str or number, not {type(headers).__name__}")
+    return UsageError(
+        "bad-header", f"headers must be a mapping of str to str or number, not {type(headers).__name__}"
+    )
 
 
 def _reserved(headers: Headers) -> UsageError:

@@ -30,12 +30,16 @@ from stompbox.stomp.codec import Decoder, encode, escape
 from stompbox.stomp.frames import SERVER_COMMANDS, Frame
 from stompbox.stomp.versions import V10, VERSIONS, Version
 
-REQUESTS: Final = "stompbox.requests"  # destination of requests to the broker, and the subscription of their answers
-TOLERANCE: Final = 2.0  # STOMP 1.2, Heart-beating: be tolerant and allow an error margin; intervals of silence until the end
+# destination of requests to the broker, and the subscription of their answers
+REQUESTS: Final = "stompbox.requests"
+# STOMP 1.2, Heart-beating: be tolerant and allow an error margin; intervals of silence until the end
+TOLERANCE: Final = 2.0
 BEAT_AFTER: Final = 0.5  # intervals of own silence after which a heart-beat goes out
-MOST_RETIRED: Final = 1000  # ended subscriptions and given up receipts remembered: nothing is on its way for long
+# ended subscriptions and given up receipts remembered: nothing is on its way for long
+MOST_RETIRED: Final = 1000
 _HTTP: Final = b"HTTP/"  # how its answers begin (RFC 9112, 4)
-DOUBT: Final = 2.0  # seconds in which an ERROR without receipt-id may still turn out to concern none of the open calls
+# seconds in which an ERROR without receipt-id may still turn out to concern none of the open calls
+DOUBT: Final = 2.0
 
 
 class Waiter(Protocol):
@@ -114,7 +118,9 @@ Event: TypeAlias = Connected | MessageRun | Confirmed | Failed | Answered | Unex
 class ClientProtocol:
     """One connection. Call `connect`, write what `take_output` gives, feed what is read to `receive`, call `tick` at `deadline`."""
 
-    def __init__(self, options: Options, numbers: Iterator[int], unexpected: Counter[str] | None = None) -> None:
+    def __init__(
+        self, options: Options, numbers: Iterator[int], unexpected: Counter[str] | None = None
+    ) -> None:
         self.options = options
         self.numbers = numbers
         self.state = ProtocolState.CONNECTING
@@ -128,7 +134,8 @@ class ClientProtocol:
         self.refusal: BrokerError | None = None  # the last ERROR that named no call of ours
         self.was_refused = False  # an ERROR came
         self.has_confirmed = False
-        self._retired: dict[bytes, None] = {}  # subscriptions that ended: what is still on its way for them is no surprise
+        # subscriptions that ended: what is still on its way for them is no surprise
+        self._retired: dict[bytes, None] = {}
         self._given_up: dict[int, None] = {}  # receipts that nobody waits for any more: no surprise, either
         self._decoder: Decoder[ReceiptRun | MessageRun] = Decoder(SERVER_COMMANDS, options.limits)
         self._reader: Reader | None = None
@@ -137,7 +144,8 @@ class ClientProtocol:
         self._sent_at = self._heard_at = 0.0
         self._is_held = False
         self._is_graced = False
-        self._doubt: tuple[float, int] | None = None  # until when, and the last receipt that the unexplained ERROR may concern
+        # until when, and the last receipt that the unexplained ERROR may concern
+        self._doubt: tuple[float, int] | None = None
 
     # -- out ---------------------------------------------------------------------------------------------------------
 
@@ -145,7 +153,11 @@ class ClientProtocol:
         """Queues the CONNECT. STOMP 1.2, CONNECT: `STOMP` would lock out 1.0 servers."""
         options = self.options
         headers = {"accept-version": ",".join(options.versions), "host": options.host or ""}
-        for name, value in (("login", options.login), ("passcode", options.passcode), ("client-id", options.client_id)):
+        for name, value in (
+            ("login", options.login),
+            ("passcode", options.passcode),
+            ("client-id", options.client_id),
+        ):
             if value is not None:
                 headers[name] = value
         can, want = options.heart_beat
@@ -191,7 +203,8 @@ class ClientProtocol:
     def unsubscribe(self, id: str, headers: dict[str, str], waiter: Waiter | None) -> int:
         """Messages that are on their way are dropped from now on."""
         self.retire(id)
-        return self.command("UNSUBSCRIBE", {"id": id, **headers}, waiter)  # 1.0 knows destination or id, later versions id
+        # 1.0 knows destination or id, later versions id
+        return self.command("UNSUBSCRIBE", {"id": id, **headers}, waiter)
 
     def retire(self, id: str) -> None:
         raw = self._raw(id)
@@ -200,7 +213,15 @@ class ClientProtocol:
         if len(self._retired) > MOST_RETIRED:
             del self._retired[next(iter(self._retired))]
 
-    def acknowledge(self, command: str, message: ReceivedMessage, id: str, *, transaction: str = "", waiter: Waiter | None = None) -> int:
+    def acknowledge(
+        self,
+        command: str,
+        message: ReceivedMessage,
+        id: str,
+        *,
+        transaction: str = "",
+        waiter: Waiter | None = None,
+    ) -> int:
         """Queues the ACK or NACK, to be checked before, of a message that came for subscription `id`."""
         version = self.version
         number = -1
@@ -211,9 +232,13 @@ class ClientProtocol:
             self.receipts[number] = (waiter, b"")
         if transaction:
             own += b"transaction:%b\n" % transaction.encode()
-        if version.ack_needs_subscription or version is V10:  # optional in 1.0, where some brokers want it all the same
+        if version.ack_needs_subscription or version is V10:
+            # optional in 1.0, where some brokers want it all the same
             own += b"subscription:%b\n" % self._raw(id)
-        self.output.append(b"%b\n%b:%b\n%b\n\0\n" % (command.encode(), version.ack_header.encode(), message.ack_id or b"", own))
+        self.output.append(
+            b"%b\n%b:%b\n%b\n\0\n"
+            % (command.encode(), version.ack_header.encode(), message.ack_id or b"", own)
+        )
         return number
 
     def check_acknowledge(self, command: str, message: ReceivedMessage) -> None:
@@ -221,10 +246,14 @@ class ClientProtocol:
         if message.ack_id is None:
             header = ack_header(self.version)
             raise IllegalFrame(
-                "missing-header", f"the broker sent message {message.id!r} without the header {header!r} that {command} needs"
+                "missing-header",
+                f"the broker sent message {message.id!r} without the header {header!r} that {command} needs",
             )
         if command == "NACK" and not self.version.may_nack:
-            raise UsageError("no-nack", "STOMP 1.0, which was negotiated, has no NACK; leave the message unacknowledged or acknowledge it")
+            raise UsageError(
+                "no-nack",
+                "STOMP 1.0, which was negotiated, has no NACK; leave the message unacknowledged or acknowledge it",
+            )
 
     def disconnect(self, waiter: Waiter) -> None:
         """STOMP 1.2, DISCONNECT: with a receipt, and nothing after it."""
@@ -263,7 +292,9 @@ class ClientProtocol:
             self._error(frame, events)
         elif self.state is ProtocolState.CONNECTING:
             if frame.command != "CONNECTED":
-                raise IllegalFrame("unexpected-frame", f"the broker sent {frame.command} before CONNECTED", closes=True)
+                raise IllegalFrame(
+                    "unexpected-frame", f"the broker sent {frame.command} before CONNECTED", closes=True
+                )
             self._connected(frame, events)
         elif frame.command == "MESSAGE":
             self._message(frame, events)
@@ -273,10 +304,13 @@ class ClientProtocol:
             self._surprise("second-connected", "the broker sent CONNECTED a second time", events)
 
     def _connected(self, frame: Frame, events: list[Event]) -> None:
-        name = frame.headers.get("version", "1.0").strip()  # STOMP 1.2, Protocol Negotiation: no version header means 1.0
+        # STOMP 1.2, Protocol Negotiation: no version header means 1.0
+        name = frame.headers.get("version", "1.0").strip()
         if name not in self.options.versions:
             offered = ", ".join(self.options.versions)
-            raise IllegalFrame("version-not-offered", f"the broker chose STOMP {name!r}; offered were {offered}", closes=True)
+            raise IllegalFrame(
+                "version-not-offered", f"the broker chose STOMP {name!r}; offered were {offered}", closes=True
+            )
         self.version = self._decoder.version = VERSIONS[name]
         self.server = frame.headers.get("server", "")
         if self.version.heart_beats:
@@ -291,7 +325,11 @@ class ClientProtocol:
         can, comma, want = theirs.partition(",")
         sx, sy = digits(can.strip()), digits(want.strip())
         if not comma or sx is None or sy is None:
-            raise IllegalFrame("bad-heart-beat", f"the broker's heart-beat header is {theirs!r}, not two numbers", closes=True)
+            raise IllegalFrame(
+                "bad-heart-beat",
+                f"the broker's heart-beat header is {theirs!r}, not two numbers",
+                closes=True,
+            )
         cx, cy = self.options.heart_beat
         self._send_every = max(cx, sy) / 1000 if cx and sy else 0.0
         self._expect_every = max(sx, cy) / 1000 if sx and cy else 0.0
@@ -299,7 +337,10 @@ class ClientProtocol:
     def _message(self, frame: Frame, events: list[Event]) -> None:
         headers = frame.headers
         subscription = headers.get("subscription")
-        if subscription == REQUESTS and (waiter := self.requests.pop(headers.get("request-id", ""), None)) is not None:
+        if (
+            subscription == REQUESTS
+            and (waiter := self.requests.pop(headers.get("request-id", ""), None)) is not None
+        ):
             events.append(Answered(waiter, message_from_headers(None, headers, frame.body, None)))
             return
         raw = b"" if subscription is None else self._raw(subscription)
@@ -310,7 +351,9 @@ class ClientProtocol:
         if self._reader is not None:
             self._reader.count(headers)
         ack_id = headers.get(ack_header(self.version))
-        message = message_from_headers(route, headers, frame.body, None if ack_id is None else self._raw(ack_id))
+        message = message_from_headers(
+            route, headers, frame.body, None if ack_id is None else self._raw(ack_id)
+        )
         last = events[-1] if events else None
         if isinstance(last, MessageRun) and last.route is route:
             last.messages.append(message)
@@ -320,9 +363,12 @@ class ClientProtocol:
 
     def _stray(self, raw: bytes, subscription: str | None, events: list[Event]) -> None:
         if raw in self._retired:
-            self.unexpected["late-message"] += 1  # STOMP 1.2, UNSUBSCRIBE: what was sent before it is still on its way
+            # STOMP 1.2, UNSUBSCRIBE: what was sent before it is still on its way
+            self.unexpected["late-message"] += 1
         elif subscription == REQUESTS:
-            self._surprise("late-answer", "an answer came for a request that nobody waits for any more", events)
+            self._surprise(
+                "late-answer", "an answer came for a request that nobody waits for any more", events
+            )
         else:
             text = f"a MESSAGE came for subscription {subscription!r}, which this client does not have"
             self._surprise("unknown-subscription", text, events)
@@ -333,7 +379,9 @@ class ClientProtocol:
         if number is not None:
             self._receipts([number], events)
         else:
-            self._surprise("unknown-receipt", f"a RECEIPT came for {text!r}, which this client did not ask for", events)
+            self._surprise(
+                "unknown-receipt", f"a RECEIPT came for {text!r}, which this client did not ask for", events
+            )
 
     def _receipts(self, numbers: list[int], events: list[Event]) -> None:
         claims = []
@@ -343,7 +391,11 @@ class ClientProtocol:
             if claim is None and number in self._given_up:
                 self.unexpected["unknown-receipt"] += 1
             elif claim is None:
-                self._surprise("unknown-receipt", f"a RECEIPT came for {number}, which nobody waits for (any more)", events)
+                self._surprise(
+                    "unknown-receipt",
+                    f"a RECEIPT came for {number}, which nobody waits for (any more)",
+                    events,
+                )
             else:
                 claims.append(claim)
                 if number == self._goodbye:

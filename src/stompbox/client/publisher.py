@@ -106,10 +106,23 @@ class Publisher:
         """Returns when the message is on its way and the window has room. Raises what befell an earlier message."""
         window = self._window
         connection = self._link.connection
-        if connection is None or not connection.is_open or connection.is_blocked or window.is_full or window.has_failed:
+        if (
+            connection is None
+            or not connection.is_open
+            or connection.is_blocked
+            or window.is_full
+            or window.has_failed
+        ):
             connection = await self._room()
         number = next(self._numbers)
-        frame = encode_send(connection.version, destination, body, headers, f"receipt:{number}\n", text_length=self._text_length)
+        frame = encode_send(
+            connection.version,
+            destination,
+            body,
+            headers,
+            f"receipt:{number}\n",
+            text_length=self._text_length,
+        )
         window.add(frame)
         connection.confirm(number, frame, self)
 
@@ -151,7 +164,9 @@ class Publisher:
                 await self._changed.wait()
         except TimeoutError:
             if self._window.confirmed_count == before and self._link.open_connection() is not None:
-                raise self._link.receipt_timeout(f"any of {self._window.outstanding} messages", limit) from None
+                raise self._link.receipt_timeout(
+                    f"any of {self._window.outstanding} messages", limit
+                ) from None
         finally:
             self._waiting -= 1
 
@@ -170,7 +185,9 @@ class Publisher:
         await self._link.connected()
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if error is None:
             await self.flush()
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from stompbox.errors import Refused
 from stompbox.stomp.frames import Frame
 
-MOST_TEXT = 500  # characters of an ERROR's body that the exception's text shows; some brokers send stack traces
+# characters of an ERROR's body that the exception's text shows; some brokers send stack traces
+MOST_TEXT = 500
 
 
 class BrokerError(Refused):
@@ -14,7 +15,9 @@ class BrokerError(Refused):
     `code` is the header `code` of Stompbox, and "broker-error" with brokers that send none.
     """
 
-    def __init__(self, code: str, message: str, headers: dict[str, str] | None = None, body: bytes = b"") -> None:
+    def __init__(
+        self, code: str, message: str, headers: dict[str, str] | None = None, body: bytes = b""
+    ) -> None:
         super().__init__(code, message)
         self.headers = headers or {}
         self.body = body

@@ -70,10 +70,17 @@ class Form:
             parts.append(re.escape(escape(name, version, is_name=True).encode()) + b":" + value + b"\n")
         self.names = names
         self._version = version
-        self._values = re.compile("".join(re.escape(escape(name, version, is_name=True)) + ":([^\n]*)\n" for name in names))
+        self._values = re.compile(
+            "".join(re.escape(escape(name, version, is_name=True)) + ":([^\n]*)\n" for name in names)
+        )
         self.match = re.compile(b"\n*+MESSAGE\n(" + b"".join(parts) + b")\n").match
         # which groups hold head, subscription, content-length and ack id; 0 (the whole match) stands for: there is none
-        self.groups = (1, groups["subscription"], groups.get("content-length", 0), groups.get(ack_header(version), 0))
+        self.groups = (
+            1,
+            groups["subscription"],
+            groups.get("content-length", 0),
+            groups.get(ack_header(version), 0),
+        )
 
     def headers(self, head: bytes) -> dict[str, str]:
         found = self._values.fullmatch(head.decode())
@@ -161,7 +168,9 @@ class Reader:
                 break
             if (b"\\" in head or not head.isascii()) and not self._is_sound(head):
                 break
-            messages.append(Message(route, buffer[start:stop], ack_id if is_acknowledged else None, form, head))
+            messages.append(
+                Message(route, buffer[start:stop], ack_id if is_acknowledged else None, form, head)
+            )
             size += stop - start
             position = stop + 1
         return (MessageRun(route, messages, size), position) if messages else None

@@ -27,9 +27,12 @@ from stompbox.errors import ConnectionLost, StompboxError, UsageError
 log = logging.getLogger("stompbox.client")
 
 ACK_MODES: Final = ("auto", "client", "client-individual")  # STOMP 1.2, SUBSCRIBE ack Header
-TURN: Final = 64  # messages that are handed out one after another before the loop gets its turn, for heart-beats and writes
+# messages that are handed out one after another before the loop gets its turn, for heart-beats and writes
+TURN: Final = 64
 ACK_SIZE: Final = 64  # octets of an ACK frame, about
-_OWN_HEADERS: Final = frozenset(("destination", "id", "ack", "selector", "receipt", "transaction", "content-length"))
+_OWN_HEADERS: Final = frozenset(
+    ("destination", "id", "ack", "selector", "receipt", "transaction", "content-length")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,12 @@ def wanted(
     headers: Headers | None,
 ) -> Wanted:
     """Raises UsageError that names the argument and what is allowed."""
-    for name, value in (("destination", destination), ("id", id), ("selector", selector), ("durable", durable)):
+    for name, value in (
+        ("destination", destination),
+        ("id", id),
+        ("selector", selector),
+        ("durable", durable),
+    ):
         if (value is None and name == "destination") or not isinstance(value, str | None) or value == "":
             raise UsageError("bad-argument", f"{name} is {value!r}; allowed is a str that is not empty")
     if ack not in ACK_MODES:
@@ -76,7 +84,10 @@ def wanted(
         raise UsageError("bad-argument", f"prefetch is {prefetch!r}; allowed is a number of messages from 1")
     texts = header_texts(headers or {})
     for name in _OWN_HEADERS & texts.keys():
-        raise UsageError("reserved-header", f"header {name!r} of a SUBSCRIBE is written by the client; use the argument of that name")
+        raise UsageError(
+            "reserved-header",
+            f"header {name!r} of a SUBSCRIBE is written by the client; use the argument of that name",
+        )
     return Wanted(destination, ack, id or durable, selector, durable, prefetch, texts)
 
 
@@ -85,14 +96,20 @@ def durable_headers(name: str, server: str, client_id: str | None) -> dict[str, 
     if server.startswith("RabbitMQ"):
         return {"durable": "true", "auto-delete": "false"}
     if client_id is None:
-        raise UsageError("no-client-id", f"the durable subscription {name!r} needs a client_id in connect(…): the broker knows it by both")
+        raise UsageError(
+            "no-client-id",
+            f"the durable subscription {name!r} needs a client_id in connect(…): the broker knows it by both",
+        )
     return {"durable-subscription-name": name, "activemq.subscriptionName": name}
 
 
 def _prefetch_header(server: str) -> str:
     """Artemis counts octets where ActiveMQ Classic, RabbitMQ and Stompbox count messages."""
     if server.startswith("ActiveMQ-Artemis"):
-        raise UsageError("no-prefetch", 'prefetch: Artemis counts octets, not messages; use headers={"consumer-window-size": …}')
+        raise UsageError(
+            "no-prefetch",
+            'prefetch: Artemis counts octets, not messages; use headers={"consumer-window-size": …}',
+        )
     return "activemq.prefetchSize" if server.startswith("ActiveMQ") else "prefetch-count"
 
 
@@ -118,12 +135,18 @@ class SubscriptionRoute:
         """Raises when `message` cannot be acknowledged (any more)."""
         if self.subscription.ack == "auto":
             how = "subscribe with ack='client-individual' or 'client'"
-            raise UsageError("auto-ack", f"{command} of {message.id!r}: its subscription has ack='auto'; {how}")
+            raise UsageError(
+                "auto-ack", f"{command} of {message.id!r}: its subscription has ack='auto'; {how}"
+            )
         if message.is_settled:
-            raise UsageError("already-settled", f"{command} of {message.id!r}: it was acknowledged (or not) before")
+            raise UsageError(
+                "already-settled", f"{command} of {message.id!r}: it was acknowledged (or not) before"
+            )
         if self.is_stale:
             why = "its subscription has ended" if self.is_over else "the connection it came by is gone"
-            raise ConnectionLost("stale-message", f"{command} of {message.id!r}: {why}; the broker delivers it again")
+            raise ConnectionLost(
+                "stale-message", f"{command} of {message.id!r}: {why}; the broker delivers it again"
+            )
         self.connection.protocol.check_acknowledge(command, message)
 
     def post(self, message: ReceivedMessage, command: str) -> bool:
@@ -132,7 +155,9 @@ class SubscriptionRoute:
         message.is_settled = True
         return self.connection.sent(ACK_SIZE)
 
-    async def settle(self, message: ReceivedMessage, command: str, *, confirm: bool, timeout: float | None) -> None:
+    async def settle(
+        self, message: ReceivedMessage, command: str, *, confirm: bool, timeout: float | None
+    ) -> None:
         self.check(message, command)
         if not confirm:
             await self._post(message, command)
@@ -158,10 +183,16 @@ class SubscriptionRoute:
             self.subscription.link.counters["stale-message"] += 1
             if not self.was_stale:
                 self.was_stale = True
-                log.warning("message %r of %s was processed, but its connection is gone: it will come again", message.id, place)
+                log.warning(
+                    "message %r of %s was processed, but its connection is gone: it will come again",
+                    message.id,
+                    place,
+                )
             return
         if failed and not self.connection.version.may_nack:
-            log.warning("message %r of %s failed; STOMP 1.0 has no NACK, it stays unacknowledged", message.id, place)
+            log.warning(
+                "message %r of %s failed; STOMP 1.0 has no NACK, it stays unacknowledged", message.id, place
+            )
             return
         command = "NACK" if failed else "ACK"
         self.connection.protocol.check_acknowledge(command, message)
@@ -220,7 +251,10 @@ class Subscription:
     async def open(self) -> None:
         """SUBSCRIBE; returns when the broker has confirmed it."""
         if self._is_open or self._is_ended:
-            raise UsageError("already-opened", f"the subscription to {self.destination} was opened before; subscribe again for another one")
+            raise UsageError(
+                "already-opened",
+                f"the subscription to {self.destination} was opened before; subscribe again for another one",
+            )
         if self.id in self.link.subscriptions:
             raise UsageError("bad-argument", f"id {self.id!r} is used by another subscription of this client")
         self._is_open = True
@@ -276,7 +310,10 @@ class Subscription:
     async def delete(self) -> None:
         """Like `unsubscribe`, and the broker forgets the durable subscription with all that is kept for it."""
         if self.request.durable is None:
-            raise UsageError("not-durable", f"the subscription to {self.destination} is not durable: there is nothing to delete")
+            raise UsageError(
+                "not-durable",
+                f"the subscription to {self.destination} is not durable: there is nothing to delete",
+            )
         connection = await self.link.connected()
         server = connection.protocol.server
         headers = durable_headers(self.request.durable, server, connection.options.client_id)
@@ -297,7 +334,9 @@ class Subscription:
         except ConnectionLost:
             if route.connection.is_open or headers:
                 raise
-            log.info("the connection was lost during UNSUBSCRIBE from %s, which ends it too", self.destination)
+            log.info(
+                "the connection was lost during UNSUBSCRIBE from %s, which ends it too", self.destination
+            )
 
     async def _say_unsubscribe(self, connection: BrokerConnection, headers: dict[str, str]) -> None:
         call = Call()
@@ -316,7 +355,9 @@ class Subscription:
         await self.open()
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         try:
             await self.unsubscribe()
         except StompboxError as failure:
@@ -373,7 +414,10 @@ class Subscription:
                     raise self._error
                 return
             if not self._is_open:
-                raise UsageError("not-opened", "this subscription is not open yet: use `async with client.subscribe(…) as messages:`")
+                raise UsageError(
+                    "not-opened",
+                    "this subscription is not open yet: use `async with client.subscribe(…) as messages:`",
+                )
             self._arrived.clear()
             await self._arrived.wait()
 

@@ -59,7 +59,9 @@ class Transaction:
         connection = self._open()
         number = next(self._link.numbers)
         own = f"transaction:{self.id}\nreceipt:{number}\n"
-        frame = encode_send(connection.version, destination, body, headers, own, text_length=self._link.options.text_length)
+        frame = encode_send(
+            connection.version, destination, body, headers, own, text_length=self._link.options.text_length
+        )
         self._unanswered += 1
         connection.confirm(number, frame, self, again=False)
         await self._breathe(connection)
@@ -74,7 +76,9 @@ class Transaction:
         connection = self._open()
         route = cast(SubscriptionRoute, message.route)
         route.check(message, command)
-        connection.protocol.acknowledge(command, message, route.subscription.id, transaction=self.id, waiter=self)
+        connection.protocol.acknowledge(
+            command, message, route.subscription.id, transaction=self.id, waiter=self
+        )
         self._unanswered += 1
         message.is_settled = True
         self._settled.append(message)
@@ -90,11 +94,16 @@ class Transaction:
     def _open(self) -> BrokerConnection:
         """The connection, when the transaction can go on."""
         if self._connection is None or self.state is not TransactionState.OPEN:
-            raise UsageError("no-transaction", f"transaction {self.id} is not open: {self.state.name.lower()}")
+            raise UsageError(
+                "no-transaction", f"transaction {self.id} is not open: {self.state.name.lower()}"
+            )
         if self._error is not None:
             raise self._error
         if not self._connection.is_open:
-            raise ConnectionLost("transaction-lost", f"the connection of transaction {self.id} is gone; the broker has aborted it")
+            raise ConnectionLost(
+                "transaction-lost",
+                f"the connection of transaction {self.id} is gone; the broker has aborted it",
+            )
         return self._connection
 
     # -- its end -----------------------------------------------------------------------------------------------------
@@ -118,7 +127,9 @@ class Transaction:
             await self._link.settled(call, number, None, f"COMMIT of transaction {self.id}")
         except ConnectionLost as error:
             self._release()
-            raise ConnectionLost("commit-unknown", f"whether transaction {self.id} was committed is not known: {error.message}") from error
+            raise ConnectionLost(
+                "commit-unknown", f"whether transaction {self.id} was committed is not known: {error.message}"
+            ) from error
         except StompboxError:
             self._release()
             raise
@@ -151,7 +162,9 @@ class Transaction:
                     self._answered.clear()
                     await self._answered.wait()
         except TimeoutError:
-            raise self._link.receipt_timeout(f"{self._unanswered} frames of transaction {self.id}", limit) from None
+            raise self._link.receipt_timeout(
+                f"{self._unanswered} frames of transaction {self.id}", limit
+            ) from None
         self._open()
 
     def confirmed(self, frame: bytes) -> None:
@@ -168,7 +181,9 @@ class Transaction:
         await self.begin()
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self.state is not TransactionState.OPEN:
             return
         if error is None:

@@ -60,31 +60,47 @@ class Target:
     def __str__(self) -> str:
         """For logs and errors: never a passcode, never a query (it may hold a token)."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.scheme}://{host}:{self.port}" + (self.resource.partition("?")[0] if self.websocket else "")
+        return f"{self.scheme}://{host}:{self.port}" + (
+            self.resource.partition("?")[0] if self.websocket else ""
+        )
 
 
 def parse_url(url: str) -> Target:
     """Raises UsageError that names the part of `url` that is wrong and what is allowed there."""
     if not isinstance(url, str):
-        raise UsageError("bad-url", f"url must be a str such as 'stomp://host:61613', not {type(url).__name__}")
+        raise UsageError(
+            "bad-url", f"url must be a str such as 'stomp://host:61613', not {type(url).__name__}"
+        )
     if "#" in url:
         raise UsageError("bad-url", f"url {_shown(url)} has a fragment (#…); write a # in a passcode as %23")
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:  # whose text may show a piece of the passcode
-        text = "host and port cannot be read; a passcode has / ? # @ as %2F %3F %23 %40" if "@" in url else str(error)
+        text = (
+            "host and port cannot be read; a passcode has / ? # @ as %2F %3F %23 %40"
+            if "@" in url
+            else str(error)
+        )
         raise UsageError("bad-url", f"url {_shown(url)}: {text}") from None
     scheme = SCHEMES.get(parts.scheme)
     if scheme is None:
         known = ", ".join(f"{name}://" for name in SCHEMES)
-        raise UsageError("bad-url", f"url {_shown(url)} begins with {parts.scheme or 'no scheme'!r}; allowed are {known}")
+        raise UsageError(
+            "bad-url", f"url {_shown(url)} begins with {parts.scheme or 'no scheme'!r}; allowed are {known}"
+        )
     if not parts.hostname:
-        raise UsageError("bad-url", f"url {_shown(url)} names no host; it looks like {parts.scheme}://host:{scheme.port}")
+        raise UsageError(
+            "bad-url", f"url {_shown(url)} names no host; it looks like {parts.scheme}://host:{scheme.port}"
+        )
     if port == 0:
-        raise UsageError("bad-url", f"url {_shown(url)}: port 0 cannot be connected to; allowed are 1 to 65535")
+        raise UsageError(
+            "bad-url", f"url {_shown(url)}: port 0 cannot be connected to; allowed are 1 to 65535"
+        )
     if not scheme.websocket and parts.path not in ("", "/"):
-        raise UsageError("bad-url", f"url {_shown(url)} has the path {parts.path!r}; only ws:// and wss:// URLs have one")
+        raise UsageError(
+            "bad-url", f"url {_shown(url)} has the path {parts.path!r}; only ws:// and wss:// URLs have one"
+        )
     return Target(
         parts.scheme,
         parts.hostname,
@@ -106,7 +122,10 @@ def _options(url: str, query: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name not in URL_OPTIONS:
-            raise UsageError("unknown-option", f"url {_shown(url)} has the unknown option {name!r}; {nearest(name, URL_OPTIONS)}")
+            raise UsageError(
+                "unknown-option",
+                f"url {_shown(url)} has the unknown option {name!r}; {nearest(name, URL_OPTIONS)}",
+            )
         if name in found:
             raise UsageError("bad-url", f"url {_shown(url)} gives the option {name!r} twice")
         found[name] = value

@@ -21,7 +21,11 @@ from stompbox.errors import ConnectionLost
 from stompbox.stomp.codec import FrameLimits
 
 _DATA: Final = frozenset((Opcode.TEXT, Opcode.BINARY, Opcode.CONT))
-_SUBPROTOCOLS: Final = {"1.2": Subprotocol("v12.stomp"), "1.1": Subprotocol("v11.stomp"), "1.0": Subprotocol("v10.stomp")}
+_SUBPROTOCOLS: Final = {
+    "1.2": Subprotocol("v12.stomp"),
+    "1.1": Subprotocol("v11.stomp"),
+    "1.0": Subprotocol("v10.stomp"),
+}
 
 
 class WebSocketWire:
@@ -57,13 +61,18 @@ class WebSocketWire:
         if isinstance(refused, InvalidStatus):
             response = refused.response
             answer = f"HTTP {response.status_code} {response.reason_phrase}"
-            if response.headers.get("Content-Type", "text/plain").startswith("text/plain"):  # a page says nothing in one line
+            if response.headers.get("Content-Type", "text/plain").startswith("text/plain"):
+                # a page says nothing in one line
                 answer += f": {bytes(response.body or b'')[:200].decode('utf-8', 'replace').strip()}"
-            raise ConnectionLost("websocket-refused", f"the server answered the WebSocket handshake with {answer}")
+            raise ConnectionLost(
+                "websocket-refused", f"the server answered the WebSocket handshake with {answer}"
+            )
         if refused is not None:
             raise ConnectionLost("websocket-refused", f"no WebSocket handshake: {refused}") from refused
         if broken is not None and not isinstance(broken, EOFError):
-            raise ConnectionLost("websocket-broken", f"the server broke the WebSocket protocol: {broken}") from broken
+            raise ConnectionLost(
+                "websocket-broken", f"the server broke the WebSocket protocol: {broken}"
+            ) from broken
 
     def wrap(self, frames: list[bytes]) -> bytes:
         socket = self._socket

@@ -26,21 +26,32 @@ AT_START = (  # a reload leaves them
     "wildcard-addresses", "literal-match-markers",
 )  # fmt: skip
 
-NOT_DELIMITING = ",:"  # they divide several destinations of a header, and the name of an address from that of its queue
+# they divide several destinations of a header, and the name of an address from that of its queue
+NOT_DELIMITING = ",:"
 NOT_WILD = ",:/.%_~-"  # the same, and what the spaces of virtual hosts are spelled with
 
-_WHAT_TO_DO = "configure at least one [[user]] (`stompbox user hash` makes the password) or listen on 127.0.0.1"
+_WHAT_TO_DO = (
+    "configure at least one [[user]] (`stompbox user hash` makes the password) or listen on 127.0.0.1"
+)
 
 
 def check(configuration: Configuration) -> list[str]:
     """Warnings about a configuration that `load` made. Raises ConfigError where anyone on the network could do anything."""
     _refuse_open_doors(configuration)
-    return [*_user_warnings(configuration), *_permission_warnings(configuration), *_other_warnings(configuration)]
+    return [
+        *_user_warnings(configuration),
+        *_permission_warnings(configuration),
+        *_other_warnings(configuration),
+    ]
 
 
 def needs_restart(old: Configuration, new: Configuration) -> list[str]:
     """Keys that differ and that a reload (SIGHUP) cannot apply; the rest can take effect at once."""
-    changed = [name for name in AT_START if getattr(old, name.replace("-", "_")) != getattr(new, name.replace("-", "_"))]
+    changed = [
+        name
+        for name in AT_START
+        if getattr(old, name.replace("-", "_")) != getattr(new, name.replace("-", "_"))
+    ]
     return changed + ["listener"] * (_sockets(old) != _sockets(new))
 
 
@@ -73,7 +84,10 @@ def _user_warnings(configuration: Configuration) -> Iterable[str]:
 
 
 def _permission_warnings(configuration: Configuration) -> Iterable[str]:
-    tables = [*configuration.permissions, *(table for host in configuration.virtual_hosts for table in host.permissions)]
+    tables = [
+        *configuration.permissions,
+        *(table for host in configuration.virtual_hosts for table in host.permissions),
+    ]
     if tables and not configuration.users:
         yield "there are [[permission]] but no users: nameless clients belong to no group, so each of them is refused everything"
         return
@@ -109,7 +123,11 @@ def check_names(loaded: Loaded) -> None:
     if endpoint and endpoint[1] and joined(*endpoint) in places and is_admin_asked(loaded):
         loaded.refuse(("admin", "listen"), f"a listener has {joined(*endpoint)} already", "config-conflict")
     if configuration.max_failed_login_delay < configuration.failed_login_delay:
-        loaded.refuse(("max-failed-login-delay",), f"is below failed-login-delay, {configuration.failed_login_delay}", "config-conflict")
+        loaded.refuse(
+            ("max-failed-login-delay",),
+            f"is below failed-login-delay, {configuration.failed_login_delay}",
+            "config-conflict",
+        )
     _check_hashes(loaded)
     _check_wildcards(loaded)
     _check_patterns(loaded)
@@ -117,7 +135,9 @@ def check_names(loaded: Loaded) -> None:
     for index, host in enumerate(hosts):
         path = ("virtual-host", index)
         if host.default and any(other.default for other in hosts[:index]):
-            loaded.refuse((*path, "default"), "another virtual host is the default already", "config-conflict")
+            loaded.refuse(
+                (*path, "default"), "another virtual host is the default already", "config-conflict"
+            )
         _check_addresses(loaded, path, host)
         names = [user.name for user in configuration.users]
         for number, name in enumerate(host.users or ()):
@@ -151,9 +171,13 @@ def _check_addresses(loaded: Loaded, path: Path, tables: Configuration | Virtual
     """What the top level and a virtual host have in common."""
     _refuse_twice(loaded, (*path, "address"), "name", [table.name for table in tables.addresses])
     for index, table in enumerate(tables.addresses):
-        _refuse_twice(loaded, (*path, "address", index, "queue"), "name", [queue.name for queue in table.queues])
+        _refuse_twice(
+            loaded, (*path, "address", index, "queue"), "name", [queue.name for queue in table.queues]
+        )
     _refuse_twice(loaded, (*path, "permission"), "match", [table.match for table in tables.permissions])
-    _refuse_twice(loaded, (*path, "address-setting"), "match", [setting.match for setting in tables.address_settings])
+    _refuse_twice(
+        loaded, (*path, "address-setting"), "match", [setting.match for setting in tables.address_settings]
+    )
     for index, setting in enumerate(tables.address_settings):
         _check_setting(loaded, (*path, "address-setting", index), setting)
     _check_diverts(loaded, path, tables.diverts)
@@ -193,25 +217,38 @@ def _names_in(table: Struct, path: Path) -> Iterator[tuple[Path, str, str]]:
 def _check_wildcards(loaded: Loaded) -> None:
     table, markers = loaded.configuration.wildcard_addresses, loaded.configuration.literal_match_markers
     taken: dict[str, str] = {}
-    for name, text in (("delimiter", table.delimiter), ("any-words", table.any_words), ("single-word", table.single_word)):
+    for name, text in (
+        ("delimiter", table.delimiter),
+        ("any-words", table.any_words),
+        ("single-word", table.single_word),
+    ):
         no = NOT_DELIMITING if name == "delimiter" else NOT_WILD
         if len(text) != 1 or text not in punctuation or text in no:
             problem = f"expected one character of punctuation, but none of {' '.join(no)}, not {shown(text)}"
             loaded.refuse(("wildcard-addresses", name), problem)
         if text in taken:
-            loaded.refuse(("wildcard-addresses", name), f"{shown(text)} is the {taken[text]} already", "config-conflict")
+            loaded.refuse(
+                ("wildcard-addresses", name), f"{shown(text)} is the {taken[text]} already", "config-conflict"
+            )
         taken[text] = name
     if markers and (len(markers) != 2 or not markers.isprintable() or " " in markers):
-        loaded.refuse(("literal-match-markers",), f"expected two characters, such as (), or none, not {shown(markers)}")
+        loaded.refuse(
+            ("literal-match-markers",), f"expected two characters, such as (), or none, not {shown(markers)}"
+        )
     if clash := next((marker for marker in markers if marker in taken), ""):
-        loaded.refuse(("literal-match-markers",), f"{shown(clash)} is the {taken[clash]} of [wildcard-addresses]", "config-conflict")
+        loaded.refuse(
+            ("literal-match-markers",),
+            f"{shown(clash)} is the {taken[clash]} of [wildcard-addresses]",
+            "config-conflict",
+        )
 
 
 def _check_diverts(loaded: Loaded, path: Path, diverts: Sequence[DivertTable]) -> None:
     _refuse_twice(loaded, (*path, "divert"), "name", [divert.name for divert in diverts])
     wildcards = loaded.configuration.wildcards()
     for index, divert in enumerate(diverts):
-        if is_match(wildcards.match_words(divert.address), wildcards.split(divert.forwarding_address)):  # it would go round and round
+        if is_match(wildcards.match_words(divert.address), wildcards.split(divert.forwarding_address)):
+            # it would go round and round
             where = (*path, "divert", index, "forwarding-address")
             loaded.refuse(where, "a divert cannot forward to its own address", "config-conflict")
 

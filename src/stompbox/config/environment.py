@@ -27,8 +27,16 @@ PREFIX: Final = "STOMPBOX_"
 CONFIG: Final = "STOMPBOX_CONFIG"  # the file, when no --config names one
 LISTEN: Final = "STOMPBOX_LISTEN"
 
-_OTHERS: Final = frozenset((CONFIG, "STOMPBOX_URL", "STOMPBOX_ADMIN_URL", "STOMPBOX_LOGIN", "STOMPBOX_PASSCODE"))
-_FAMILIES: Final = ("STOMPBOX_TEST_", "STOMPBOX_BENCH_", "STOMPBOX_DEMO_", "STOMPBOX_SERVICE_", "STOMPBOX_PORT_")
+_OTHERS: Final = frozenset(
+    (CONFIG, "STOMPBOX_URL", "STOMPBOX_ADMIN_URL", "STOMPBOX_LOGIN", "STOMPBOX_PASSCODE")
+)
+_FAMILIES: Final = (
+    "STOMPBOX_TEST_",
+    "STOMPBOX_BENCH_",
+    "STOMPBOX_DEMO_",
+    "STOMPBOX_SERVICE_",
+    "STOMPBOX_PORT_",
+)
 _KUBERNETES_PORT: Final = "STOMPBOX_PORT"  # Kubernetes: tcp://10.0.0.1:61613 for a service called stompbox
 _WHOLE: Final = re.compile("[+-]?[0-9]+")
 _FRACTION: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
@@ -40,7 +48,10 @@ def variables() -> dict[str, tuple[tuple[str, ...], Field]]:
     found: dict[str, tuple[tuple[str, ...], Field]] = {}
     for name, field in fields_of(Configuration).items():
         if field.table and not field.item:
-            found |= {variable_of(name, inner): ((name, inner), below) for inner, below in fields_of(field.table).items()}
+            found |= {
+                variable_of(name, inner): ((name, inner), below)
+                for inner, below in fields_of(field.table).items()
+            }
         else:
             found[variable_of(name)] = ((name,), field)
     return found
@@ -56,7 +67,12 @@ def read(environ: Mapping[str, str]) -> tuple[dict[str, Any], dict[Path, str]]:
     origins: dict[Path, str] = {}
     known = variables()
     for name in sorted(environ):
-        if not name.startswith(PREFIX) or name in _OTHERS or name == _KUBERNETES_PORT or name.startswith(_FAMILIES):
+        if (
+            not name.startswith(PREFIX)
+            or name in _OTHERS
+            or name == _KUBERNETES_PORT
+            or name.startswith(_FAMILIES)
+        ):
             continue
         if name == LISTEN:
             if "STOMPBOX_LISTENER" in environ:
@@ -66,7 +82,11 @@ def read(environ: Mapping[str, str]) -> tuple[dict[str, Any], dict[Path, str]]:
         elif name in known:
             path, value = known[name][0], _value(name, environ[name], known[name][1])
         else:
-            _refuse(name, f"unknown environment variable; {nearest(name, [*known, LISTEN, CONFIG], PREFIX)}", "config-unknown-key")
+            _refuse(
+                name,
+                f"unknown environment variable; {nearest(name, [*known, LISTEN, CONFIG], PREFIX)}",
+                "config-unknown-key",
+            )
         put(content, path, value)
         origins[path] = name
     return content, origins
@@ -131,4 +151,7 @@ def _parsed(name: str, text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text.strip()}")["value"]
     except tomllib.TOMLDecodeError:
-        _refuse(name, 'neither JSON nor a TOML value; an array of tables looks like [{name = "alice", password = "…"}]')
+        _refuse(
+            name,
+            'neither JSON nor a TOML value; an array of tables looks like [{name = "alice", password = "…"}]',
+        )

@@ -44,7 +44,13 @@ def key(
     `module` (`module:function`).
     """
     about = {"unit": unit, "source": source, "kind": kind}
-    return Meta(ge=at_least, le=at_most, description=text, extra=about, extra_json_schema={"x-unit": unit} if unit else None)
+    return Meta(
+        ge=at_least,
+        le=at_most,
+        description=text,
+        extra=about,
+        extra_json_schema={"x-unit": unit} if unit else None,
+    )
 
 
 class Field(Struct, frozen=True, kw_only=True):
@@ -96,7 +102,9 @@ def _field(info: FieldInfo) -> Field:
         name=info.name,
         spelled=info.encode_name,
         plain=plain,
-        item=_unwrap(get_args(plain)[0])[0] if get_origin(plain) is tuple and Ellipsis in get_args(plain) else None,
+        item=_unwrap(get_args(plain)[0])[0]
+        if get_origin(plain) is tuple and Ellipsis in get_args(plain)
+        else None,
         optional=optional,
         default=info.default if info.default_factory is NODEFAULT else info.default_factory(),
         required=info.required,
@@ -144,7 +152,13 @@ def _allowed(field: Field, plain: Any) -> str:
 
 def _allowed_number(field: Field, noun: str) -> str:
     low, high = field.at_least, field.at_most
-    bounds = f" from {low:g} to {high:g}" if low is not None and high is not None else f" of at least {low:g}" if low is not None else ""
+    bounds = (
+        f" from {low:g} to {high:g}"
+        if low is not None and high is not None
+        else f" of at least {low:g}"
+        if low is not None
+        else ""
+    )
     unit = {"bytes": ' (bytes, or a size such as "512MiB")', "": ""}.get(field.unit, f" ({field.unit})")
     return noun + bounds + unit
 

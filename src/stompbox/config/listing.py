@@ -39,7 +39,9 @@ def _masked(table: dict[str, Any], struct: type[Struct]) -> dict[str, Any]:
         if field.item and field.table and not value:
             continue
         if field.table:
-            shown[name] = [_masked(item, field.table) for item in value] if field.item else _masked(value, field.table)
+            shown[name] = (
+                [_masked(item, field.table) for item in value] if field.item else _masked(value, field.table)
+            )
         elif field.kind in ("secret", "password") and value is not None:
             shown[name] = STARS
         else:

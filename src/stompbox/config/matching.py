@@ -66,7 +66,9 @@ class Wildcards(Struct, frozen=True):
 
     def is_named(self, destination: str, name: str) -> bool:
         """Whether an address has this name, or one that the destination covers."""
-        return destination == name or (self.is_wild(destination) and is_match(self.words(destination), self.split(name)))
+        return destination == name or (
+            self.is_wild(destination) and is_match(self.words(destination), self.split(name))
+        )
 
     def special(self) -> str:
         """What the name of an address cannot have."""
@@ -98,7 +100,11 @@ class Wildcards(Struct, frozen=True):
         if not mixed:
             return ""
         other = self.other_delimiter(pattern)
-        hint = f", and words are divided by {self.delimiter}: write {pattern.replace(other, self.delimiter)!r}" if other else ""
+        hint = (
+            f", and words are divided by {self.delimiter}: write {pattern.replace(other, self.delimiter)!r}"
+            if other
+            else ""
+        )
         whole = f"{self.single_word} and {self.any_words} stand for whole words"
         return f"in {mixed!r} a wildcard is only a part of the word; {whole}{hint}"
 
@@ -106,7 +112,9 @@ class Wildcards(Struct, frozen=True):
         """The same of a match of the configuration, where another delimiter can be set."""
         if self._is_literal(match):
             is_name = match[1:-1] and not match[1:-1].startswith(MARK)
-            return "" if is_name else "between the literal-match-markers stands no name that an address can have"
+            return (
+                "" if is_name else "between the literal-match-markers stands no name that an address can have"
+            )
         problem, other = self.problem_of(match), self.other_delimiter(match)
         is_other = problem and other and not replace(self, delimiter=other).problem_of(match)
         return f'{problem}, or set delimiter = "{other}" in [wildcard-addresses]' if is_other else problem
@@ -115,7 +123,10 @@ class Wildcards(Struct, frozen=True):
         """What may have been meant to divide its words, where a wildcard stands beside it."""
         beside = (self.any_words, self.single_word)
         others = [one for one in "/." if one != self.delimiter]
-        return next((one for one in others if any(one + word in pattern or word + one in pattern for word in beside)), "")
+        return next(
+            (one for one in others if any(one + word in pattern or word + one in pattern for word in beside)),
+            "",
+        )
 
     def _is_literal(self, match: str) -> bool:
         return bool(self.markers) and len(match) > 1 and match[0] + match[-1] == self.markers
@@ -164,7 +175,10 @@ class PatternTable(Generic[T]):
 
     def __init__(self, entries: Iterable[tuple[str, T]], wildcards: Wildcards = DOTS) -> None:
         listed = [(wildcards.match_words(match), match, value) for match, value in entries]
-        ordered = sorted(listed, key=lambda entry: (specificity(entry[0]), entry[1] == wildcards.exact(entry[1])))  # equal ones stay
+        # equal ones stay
+        ordered = sorted(
+            listed, key=lambda entry: (specificity(entry[0]), entry[1] == wildcards.exact(entry[1]))
+        )
         self._split: Final = wildcards.split
         self._values: Final[list[T]] = [value for _, _, value in ordered]
         self._exact: Final[dict[str, list[int]]] = {}

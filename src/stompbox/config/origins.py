@@ -23,7 +23,9 @@ class Origins(Struct, frozen=True, kw_only=True):
 
     def where(self, path: Path) -> str:
         """The origin of a key, or of the nearest table around it; "default" for what nobody set."""
-        found = next((self.origins[path[:end]] for end in range(len(path), -1, -1) if path[:end] in self.origins), "")
+        found = next(
+            (self.origins[path[:end]] for end in range(len(path), -1, -1) if path[:end] in self.origins), ""
+        )
         return found or "default"
 
     def refuse(self, path: Path, problem: str, code: str = "config-value") -> NoReturn:

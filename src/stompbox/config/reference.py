@@ -51,7 +51,13 @@ def documented(text: str) -> str:
 
 
 def _filled(match: Match[str]) -> str:
-    return match[1] + "\n" + "\n".join(_dialects() if match[2] == "dialects" else table(match[2])) + "\n\n" + match[3]
+    return (
+        match[1]
+        + "\n"
+        + "\n".join(_dialects() if match[2] == "dialects" else table(match[2]))
+        + "\n\n"
+        + match[3]
+    )
 
 
 def table(name: str) -> Iterator[str]:
@@ -59,7 +65,14 @@ def table(name: str) -> Iterator[str]:
     yield "| key | value | default | unit | meaning | default from |"
     yield "|---|---|---|---|---|---|"
     for field in fields_of(TABLES[name]).values():
-        cells = (f"`{field.spelled}`", value_of(field), default_of(field), field.unit or "-", field.text, field.source or "-")
+        cells = (
+            f"`{field.spelled}`",
+            value_of(field),
+            default_of(field),
+            field.unit or "-",
+            field.text,
+            field.source or "-",
+        )
         yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
@@ -99,7 +112,13 @@ def _written(value: Any, field: Field) -> str:
         return ", ".join(f"`{item}`" for item in value)
     if isinstance(value, bool):
         return str(value).lower()
-    return f"`{value.value}`" if isinstance(value, Word) else f"`{value}`" if isinstance(value, str) else _number(value, field)
+    return (
+        f"`{value.value}`"
+        if isinstance(value, Word)
+        else f"`{value}`"
+        if isinstance(value, str)
+        else _number(value, field)
+    )
 
 
 def _number(value: float, field: Field) -> str:

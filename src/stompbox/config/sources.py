@@ -32,7 +32,9 @@ T = TypeVar("T", bound=Struct)
 
 
 def load(
-    path: FilePath | None = None, environ: Mapping[str, str] | None = None, overrides: Mapping[str, object] | None = None
+    path: FilePath | None = None,
+    environ: Mapping[str, str] | None = None,
+    overrides: Mapping[str, object] | None = None,
 ) -> Configuration:
     """The configuration of `path` (else STOMPBOX_CONFIG, else ./stompbox.toml if there), `environ` and `overrides`.
 
@@ -42,7 +44,11 @@ def load(
     return read(path, environ, overrides).configuration
 
 
-def read(path: FilePath | None = None, environ: Mapping[str, str] | None = None, overrides: Mapping[str, object] | None = None) -> Loaded:
+def read(
+    path: FilePath | None = None,
+    environ: Mapping[str, str] | None = None,
+    overrides: Mapping[str, object] | None = None,
+) -> Loaded:
     """The same with the origin of each key."""
     environ = environ or {}
     layers = [_file_layer(path, environ), environment.read(environ), _flag_layer(overrides or {})]
@@ -56,7 +62,9 @@ def read(path: FilePath | None = None, environ: Mapping[str, str] | None = None,
 
 def convert(content: dict[str, Any], origins: Mapping[Path, str]) -> Loaded:
     """`content` as a `Configuration`, or a ConfigError that names the first wrong key."""
-    loaded = Loaded(configuration=_converted(content, Configuration, Origins(origins=origins)), origins=origins)
+    loaded = Loaded(
+        configuration=_converted(content, Configuration, Origins(origins=origins)), origins=origins
+    )
     check_names(loaded)
     return loaded
 
@@ -64,7 +72,9 @@ def convert(content: dict[str, Any], origins: Mapping[Path, str]) -> Loaded:
 def read_file(path: FilePath, struct: type[T], page: str) -> tuple[T, Origins]:
     """A TOML file of other tables than the broker's, and where its keys stand; `page` lists them. Raises ConfigError."""
     content, lines = toml.read(_text(str(path)), str(path))
-    blame = Origins(origins={key: f"{path}:{line}" for key, line in lines.items()} | {(): str(path)}, page=page)
+    blame = Origins(
+        origins={key: f"{path}:{line}" for key, line in lines.items()} | {(): str(path)}, page=page
+    )
     return _converted(content, struct, blame), blame
 
 
@@ -103,18 +113,26 @@ def _flag_layer(overrides: Mapping[str, object]) -> tuple[dict[str, Any], dict[P
             continue
         if name == "listen":
             path: tuple[str, ...] = ("listener",)
-            content["listener"] = [{"url": url} for url in (value if isinstance(value, list | tuple) else [value])]
+            content["listener"] = [
+                {"url": url} for url in (value if isinstance(value, list | tuple) else [value])
+            ]
         else:
             path = tuple(name.split("."))
             environment.put(content, path, value)
-        origins[path] = "--no-admin" if (name, value) == ("admin.enabled", False) else "--" + name.partition(".")[0]
+        origins[path] = (
+            "--no-admin" if (name, value) == ("admin.enabled", False) else "--" + name.partition(".")[0]
+        )
     return content, origins
 
 
-def _lay_over(content: dict[str, Any], origins: dict[Path, str], layer: dict[str, Any], places: dict[Path, str]) -> None:
+def _lay_over(
+    content: dict[str, Any], origins: dict[Path, str], layer: dict[str, Any], places: dict[Path, str]
+) -> None:
     """Put a layer over what is there: key by key in [admin], whole values elsewhere. Of data and memory the upper layer's counts."""
     if layer.get("memory") is True and "data" in layer:
-        Origins(origins=places).refuse(("memory",), "memory = true and data exclude each other; leave one out", "config-conflict")
+        Origins(origins=places).refuse(
+            ("memory",), "memory = true and data exclude each other; leave one out", "config-conflict"
+        )
     if layer.get("memory") is True:
         _take_away(content, origins, ("data",))
     elif "data" in layer and "memory" not in layer:
@@ -144,7 +162,9 @@ def _without_off(content: dict[str, Any], origins: dict[Path, str]) -> None:
     """`listen = "off"` is another word for `enabled = false`."""
     admin = content.get("admin")
     if isinstance(admin, dict) and str(admin.get("listen", "on")).casefold() in (OFF, ""):
-        content["admin"] = {name: value for name, value in admin.items() if name != "listen"} | {"enabled": False}
+        content["admin"] = {name: value for name, value in admin.items() if name != "listen"} | {
+            "enabled": False
+        }
         if ("admin", "listen") in origins:
             origins["admin", "enabled"] = origins.pop(("admin", "listen"))
 
@@ -155,7 +175,9 @@ def _tidied(table: dict[str, Any], struct: type[Struct], path: Path, blame: Orig
     tidy: dict[str, Any] = {}
     for name, value in table.items():
         if name not in known:
-            blame.refuse((*path, name), f"unknown key; {nearest(name, known, page=blame.page)}", "config-unknown-key")
+            blame.refuse(
+                (*path, name), f"unknown key; {nearest(name, known, page=blame.page)}", "config-unknown-key"
+            )
         tidy[name] = _tidied_value(value, known[name], (*path, name), blame)
     return tidy
 
@@ -167,7 +189,12 @@ def _tidied_value(value: Any, field: Field, path: Path, blame: Origins) -> Any:
         return _tidied(value, field.table, path, blame)
     if isinstance(value, str) and field.unit == "bytes":
         value = _size(value, field, path, blame)
-    if isinstance(value, int | float) and not isinstance(value, bool) and field.plain in (int, float) and not within(field, value):
+    if (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and field.plain in (int, float)
+        and not within(field, value)
+    ):
         blame.refuse(path, f"expected {field.allowed()}, not {shown(value)}")
     if value == "" and field.optional:
         return None
@@ -216,11 +243,34 @@ def _problem_of(text: str, kind: str) -> str:
 def _problem_of_password(text: str) -> str:
     """A hash that cannot be verified must not pass for plain text: whoever reads the file could then log in with the hash itself."""
     if text.startswith("$argon2"):
-        return "" if text.count("$") == 5 and not text.endswith("$") else "not a whole argon2 hash; `stompbox user hash` prints one"
-    foreign = ("$1$", "$2a$", "$2b$", "$2y$", "$5$", "$6$", "$7$", "$y$", "$apr1$", "$pbkdf2", "$scrypt$", "{SHA", "{SSHA", "ENC(")
+        return (
+            ""
+            if text.count("$") == 5 and not text.endswith("$")
+            else "not a whole argon2 hash; `stompbox user hash` prints one"
+        )
+    foreign = (
+        "$1$",
+        "$2a$",
+        "$2b$",
+        "$2y$",
+        "$5$",
+        "$6$",
+        "$7$",
+        "$y$",
+        "$apr1$",
+        "$pbkdf2",
+        "$scrypt$",
+        "{SHA",
+        "{SSHA",
+        "ENC(",
+    )
     if text.startswith(foreign):
         return "looks like a hash that is not argon2; `stompbox user hash` prints one that can be used"
-    return "" if text else "an empty password is not allowed; leave the key out for a user who logs in by certificate only"
+    return (
+        ""
+        if text
+        else "an empty password is not allowed; leave the key out for a user who logs in by certificate only"
+    )
 
 
 def _refuse_type(problem: str, content: dict[str, Any], struct: type[Struct], blame: Origins) -> NoReturn:
@@ -235,13 +285,16 @@ def _refuse_type(problem: str, content: dict[str, Any], struct: type[Struct], bl
     for word in path:
         value = value[word]
     wanted = field.allowed_item() if isinstance(path[-1], int) else field.allowed()
-    blame.refuse(path, f"expected {wanted}, not {'this' if field.kind in ('secret', 'password') else shown(value)}")
+    blame.refuse(
+        path, f"expected {wanted}, not {'this' if field.kind in ('secret', 'password') else shown(value)}"
+    )
 
 
 def _path_of(place: str) -> Path:
     """`.user[0].name` as ("user", 0, "name")."""
     path: list[str | int] = []
-    for word in place.replace("[...]", "").replace("[", ".[").split("."):  # [...] is some value of a table of texts
+    for word in place.replace("[...]", "").replace("[", ".[").split("."):
+        # [...] is some value of a table of texts
         if word:
             path.append(int(word[1:-1]) if word.startswith("[") else word)
     return tuple(path)

@@ -14,7 +14,13 @@ from msgspec.structs import replace
 from stompbox.config.fields import Word, key
 from stompbox.config.listener import Listener, parse_endpoint, parse_listener
 from stompbox.config.matching import DOTS, PatternTable, Wildcards
-from stompbox.config.settings import AddressSetting, AddressSettings, AddressSettingsTable, DiskFullPolicy, RoutingType
+from stompbox.config.settings import (
+    AddressSetting,
+    AddressSettings,
+    AddressSettingsTable,
+    DiskFullPolicy,
+    RoutingType,
+)
 from stompbox.config.spaces import space_of_host
 from stompbox.errors import redacted
 

@@ -23,7 +23,9 @@ def read(text: str, name: str) -> tuple[dict[str, Any], dict[Path, int]]:
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError("config-syntax", _where_and_what(str(error), text, name) + _of_another_broker(text)) from None
+        raise ConfigError(
+            "config-syntax", _where_and_what(str(error), text, name) + _of_another_broker(text)
+        ) from None
     except RecursionError:
         raise ConfigError("config-syntax", f"{name}: not TOML: nested too deeply") from None
     return content, Scanner(text).lines()
@@ -189,11 +191,21 @@ def write(content: Mapping[str, Any], notes: Mapping[Path, str] | None = None, p
     """
     notes = notes or {}
     plain = [(name, value) for name, value in content.items() if value is not None and not _is_tables(value)]
-    parts = ["\n".join(f"{_name(name)} = {_literal(value)}{_note(notes, (*path, name))}" for name, value in plain)] if plain else []
+    parts = (
+        [
+            "\n".join(
+                f"{_name(name)} = {_literal(value)}{_note(notes, (*path, name))}" for name, value in plain
+            )
+        ]
+        if plain
+        else []
+    )
     for name, value in content.items():
         below = (*path, name)
         if isinstance(value, Mapping):
-            parts.append(f"[{_header_of(below)}]{_note(notes, below)}\n{write(value, notes, below)}".rstrip("\n"))
+            parts.append(
+                f"[{_header_of(below)}]{_note(notes, below)}\n{write(value, notes, below)}".rstrip("\n")
+            )
         elif _is_tables(value):
             parts += [_element(item, notes, (*below, index)) for index, item in enumerate(value)]
     return "\n\n".join(parts) + ("\n" if parts else "")
@@ -235,4 +247,6 @@ def _literal(value: Any) -> str:
 
 def _quoted(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + "".join(letter if letter.isprintable() else f"\\U{ord(letter):08x}" for letter in escaped) + '"'
+    return (
+        '"' + "".join(letter if letter.isprintable() else f"\\U{ord(letter):08x}" for letter in escaped) + '"'
+    )

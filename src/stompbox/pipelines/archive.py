@@ -56,7 +56,9 @@ def start(spark: Any, plan: Plan, step: ArchiveTable, report: Report, counts: Co
     table = written_table(step, plan.where(step.table, step.format))
     rows, stager = (_by_arrow if step.writer is Writer.ARROW else _by_java)(spark, plan, step, table)
     checkpoint = plan.state(step.name) / "checkpoint"
-    write = partial(_write, table=table, step=step, checkpoint=checkpoint, stager=stager, report=report, counts=counts)
+    write = partial(
+        _write, table=table, step=step, checkpoint=checkpoint, stager=stager, report=report, counts=counts
+    )
     return started(rows, plan, step, write, once=once)
 
 
@@ -95,7 +97,11 @@ def _by_java(spark: Any, plan: Plan, step: ArchiveTable, table: Table) -> tuple[
 
     folder = table.folder
     assert folder is not None  # checks.py
-    rows = spark.readStream.format("stomp").options(**plan.stream_options(step, step, group_of(plan, step))).load()
+    rows = (
+        spark.readStream.format("stomp")
+        .options(**plan.stream_options(step, step, group_of(plan, step)))
+        .load()
+    )
     rows = rows.withColumn(ARCHIVED, current_timestamp()).withColumn(DAY, to_date(col("timestamp")))
 
     def staged(frame: Any, name: str, known: Frontier) -> tuple[Staged, int | None]:
@@ -104,7 +110,15 @@ def _by_java(spark: Any, plan: Plan, step: ArchiveTable, table: Table) -> tuple[
     return rows, staged
 
 
-def started(rows: Any, plan: Plan, step: Stream, write: Callable[[Any, int], None], *, once: bool, mode: str = "append") -> Any:
+def started(
+    rows: Any,
+    plan: Plan,
+    step: Stream,
+    write: Callable[[Any, int], None],
+    *,
+    once: bool,
+    mode: str = "append",
+) -> Any:
     """A query that gives its batches to `write`."""
     name: str = getattr(step, "name", "")
     writer = rows.writeStream.foreachBatch(write).queryName(name).outputMode(mode)
@@ -115,13 +129,23 @@ def started(rows: Any, plan: Plan, step: Stream, write: Callable[[Any, int], Non
 
 
 def _write(
-    frame: Any, batch: int, *, table: Table, step: ArchiveTable, checkpoint: Path, stager: Stager, report: Report, counts: Counts
+    frame: Any,
+    batch: int,
+    *,
+    table: Table,
+    step: ArchiveTable,
+    checkpoint: Path,
+    stager: Stager,
+    report: Report,
+    counts: Counts,
 ) -> None:
     query = query_id(checkpoint)
     if table.last_batch(query) >= batch:
         counts[batch] = IN_TABLE
         return
-    staged, count = stager(frame, f"{query}-{batch}", frontier_of(frame.sparkSession, table, query, checkpoint))
+    staged, count = stager(
+        frame, f"{query}-{batch}", frontier_of(frame.sparkSession, table, query, checkpoint)
+    )
     if count is not None:
         counts[batch] = count
     commit_batch(staged, (query, batch), table)
@@ -147,7 +171,8 @@ def frontier_of(spark: Any, table: Table, query: str, checkpoint: Path) -> Front
     file = checkpoint / FRONTIER
     try:
         kept = json.loads(file.read_text())
-        if kept["query"] == query and "ends" in kept:  # an older one has texts for times, and is as well found anew
+        if kept["query"] == query and "ends" in kept:
+            # an older one has texts for times, and is as well found anew
             return {address: (offset, moment) for address, (offset, moment) in kept["ends"].items()}
     except FileNotFoundError:
         pass
@@ -164,8 +189,13 @@ def frontier(spark: Any, table: Table) -> Frontier:
         rows = read(spark, table, columns=("address", "offset", "timestamp"))
         if rows is None:
             return {}
-        ends = rows.groupBy("address").agg(highest("offset").alias("offset"), unix_micros(highest("timestamp")).alias("moment"))
-        return {row["address"]: (row["offset"] + 1, row["moment"]) for row in ends.select(col("address"), "offset", "moment").collect()}
+        ends = rows.groupBy("address").agg(
+            highest("offset").alias("offset"), unix_micros(highest("timestamp")).alias("moment")
+        )
+        return {
+            row["address"]: (row["offset"] + 1, row["moment"])
+            for row in ends.select(col("address"), "offset", "moment").collect()
+        }
 
 
 def beyond(rows: Any, known: Frontier) -> Any:
@@ -174,7 +204,10 @@ def beyond(rows: Any, known: Frontier) -> Any:
 
     if not known:
         return rows
-    ends = rows.sparkSession.createDataFrame([(name, *end) for name, end in known.items()], "name STRING, stop BIGINT, moment BIGINT")
-    name, stop, moment = ends["name"], ends["stop"], timestamp_micros(ends["moment"])  # a schema may have columns of these names
+    ends = rows.sparkSession.createDataFrame(
+        [(name, *end) for name, end in known.items()], "name STRING, stop BIGINT, moment BIGINT"
+    )
+    # a schema may have columns of these names
+    name, stop, moment = ends["name"], ends["stop"], timestamp_micros(ends["moment"])
     is_there = (rows["address"] == name) & (rows["offset"] < stop) & (rows["timestamp"] <= moment)
     return rows.join(broadcast(ends), is_there, "left_anti")

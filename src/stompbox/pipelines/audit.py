@@ -38,7 +38,11 @@ from stompbox.spark.requests import describe
 from stompbox.spark.versions import arrow_schema
 
 SHOWN: Final = 20  # differences in the answer; all are in `output`
-_HASHES: Final = {Checksum.SHA256: "sha2(body, 256)", Checksum.MD5: "md5(body)", Checksum.CRC32: "lpad(lower(hex(crc32(body))), 8, '0')"}
+_HASHES: Final = {
+    Checksum.SHA256: "sha2(body, 256)",
+    Checksum.MD5: "md5(body)",
+    Checksum.CRC32: "lpad(lower(hex(crc32(body))), 8, '0')",
+}
 
 PART: Final = 32_768  # offsets that are compared by their sums first
 _BODIES: Final = "address STRING, offset BIGINT, body BINARY"
@@ -116,8 +120,14 @@ def run(spark: Any, plan: Plan, step: AuditTable) -> Finished:
 
 
 def _audited(session: Any, plan: Plan, step: AuditTable, archive: ArchiveTable, table: Table) -> Finished:
-    done = positions(plan.state(archive.name) / "checkpoint")  # first how far it has come, then the table, then the logs: it may go on
-    kept = read(session, table, merge=bool(step.sent), columns=("address", "offset", "body", *(("headers",) if step.sent else ())))
+    # first how far it has come, then the table, then the logs: it may go on
+    done = positions(plan.state(archive.name) / "checkpoint")
+    kept = read(
+        session,
+        table,
+        merge=bool(step.sent),
+        columns=("address", "offset", "body", *(("headers",) if step.sent else ())),
+    )
     extents = _extents(plan, archive)
     views = _Views(session, plan, archive, kept, extents)
     views.places(done)
@@ -143,7 +153,9 @@ def _extents(plan: Plan, archive: ArchiveTable) -> dict[str, Extent]:
 class _Views:
     """What an audit compares, as views of a session."""
 
-    def __init__(self, session: Any, plan: Plan, archive: ArchiveTable, kept: Any, extents: dict[str, Extent]) -> None:
+    def __init__(
+        self, session: Any, plan: Plan, archive: ArchiveTable, kept: Any, extents: dict[str, Extent]
+    ) -> None:
         self.session: Final = session
         self.cached: Final[list[Any]] = []
         self._plan: Final = plan
@@ -160,14 +172,20 @@ class _Views:
         """Rows of the broker, likewise."""
         if not self._extents:
             return self.session.createDataFrame([], columns)
-        options = {**self._plan.connection(), "destination": ",".join(self._archive.destinations), "failOnDataLoss": "false"}
+        options = {
+            **self._plan.connection(),
+            "destination": ",".join(self._archive.destinations),
+            "failOnDataLoss": "false",
+        }
         if self._archive.selector:
             options["selector"] = self._archive.selector
         return self.session.read.format("stomp").options(**options).schema(columns).load()
 
     def places(self, done: dict[str, int]) -> None:
         """Per address how far the archive has come, where the log begins and ends, and which one it is."""
-        rows = [(name, done.get(name, 0), *_extent(self._extents.get(name))) for name in {*done, *self._extents}]
+        rows = [
+            (name, done.get(name, 0), *_extent(self._extents.get(name))) for name in {*done, *self._extents}
+        ]
         columns = "address STRING, position BIGINT, oldest BIGINT, next BIGINT, incarnation STRING"
         self.session.createDataFrame(rows, columns).createOrReplaceTempView("places")
 
@@ -194,10 +212,19 @@ class _Views:
         return self.session.sql(_RANGES).repartition(tasks).mapInArrow(self._reading(), _BODIES)
 
     def _reading(self) -> Callable[[Iterable[Any]], Iterator[Any]]:
-        given = {**self._plan.connection(), "destination": ",".join(self._archive.destinations), "failOnDataLoss": "false"}
+        given = {
+            **self._plan.connection(),
+            "destination": ",".join(self._archive.destinations),
+            "failOnDataLoss": "false",
+        }
         options = source_options(Given(given), streaming=False)
         schema = self.session.createDataFrame([], _BODIES).schema
-        return partial(read_ranges, options, View(tuple(schema.names), self._archive.selector or ""), arrow_schema(schema))
+        return partial(
+            read_ranges,
+            options,
+            View(tuple(schema.names), self._archive.selector or ""),
+            arrow_schema(schema),
+        )
 
 
 def _extent(extent: Extent | None) -> tuple[int | None, int | None, str]:
@@ -209,11 +236,18 @@ def _sent_views(views: _Views, step: AuditTable, file: Path) -> Any:
     session = views.session
     if not file.exists():
         raise UsageError("no-such-file", f"audit {step.name!r}: the record {file} is not there")
-    reader = {".parquet": session.read.parquet, ".csv": session.read.option("header", "true").csv, ".jsonl": session.read.json}[file.suffix]
+    reader = {
+        ".parquet": session.read.parquet,
+        ".csv": session.read.option("header", "true").csv,
+        ".jsonl": session.read.json,
+    }[file.suffix]
     record = reader(str(file))
     for name in ("id", "checksum"):
         if name not in record.columns:
-            raise UsageError("missing-column", f"audit {step.name!r}: {file} has no {name!r}; it has {', '.join(record.columns)}")
+            raise UsageError(
+                "missing-column",
+                f"audit {step.name!r}: {file} has no {name!r}; it has {', '.join(record.columns)}",
+            )
     record.selectExpr("CAST(id AS STRING) AS id", "checksum").createOrReplaceTempView("sent")
     header = step.id_header.replace("'", "\\'")
     columns = (f"headers['{header}'] AS id", "address", "offset", f"{_HASHES[step.checksum]} AS sum")
@@ -239,12 +273,21 @@ def _finished(step: AuditTable, plan: Plan, compared: Any, found: Any, session: 
         output = Output(plan, step.name, step.output)
         found.write.mode("overwrite").parquet(str(output.folder))
         output.put("")
-    return Finished(step=step.name, text=_text(facts, counts), facts={**facts, "differences": counts, "listed": listed}, ok=not counts)
+    return Finished(
+        step=step.name,
+        text=_text(facts, counts),
+        facts={**facts, "differences": counts, "listed": listed},
+        ok=not counts,
+    )
 
 
 def _text(facts: dict[str, int], counts: dict[str, int]) -> str:
     what = ", ".join(f"{count:,} {name}" for name, count in facts.items())
-    found = ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items())) if counts else "no difference"
+    found = (
+        ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items()))
+        if counts
+        else "no difference"
+    )
     if not any(facts.values()):
         return f"{what}: there was nothing to compare, neither on the broker nor in the table"
     return f"{what}: {found}" + ("" if facts["compared"] else "; nothing is in both, so no body was compared")

@@ -26,7 +26,10 @@ def require_own(state: Path, pipeline: str) -> None:
         return
     if owner != pipeline:
         text = f"{state} says how far step {state.name!r} of pipeline {owner!r} has come, and this is pipeline {pipeline!r}"
-        raise LocalError("other-pipeline", f"{text}; give the file a `folder` of its own, or name = {json.dumps(owner)} if it is that one")
+        raise LocalError(
+            "other-pipeline",
+            f"{text}; give the file a `folder` of its own, or name = {json.dumps(owner)} if it is that one",
+        )
 
 
 def claim(state: Path, pipeline: str) -> None:

@@ -53,7 +53,9 @@ def check(plan: Plan) -> None:
     """Raises ConfigError naming file, line and key of the first thing that is wrong."""
     steps = list(_placed(plan))
     if not steps:
-        plan.origins.refuse((), "there is no step: [[archive]], [[transform]], [[replay]], [[report]] or [[audit]]")
+        plan.origins.refuse(
+            (), "there is no step: [[archive]], [[transform]], [[replay]], [[report]] or [[audit]]"
+        )
     _check_names(plan, steps)
     try:
         plan.target()
@@ -62,7 +64,10 @@ def check(plan: Plan) -> None:
     _check_files(plan)
     _check_storage(plan)
     if is_url(plan.pipeline.folder):
-        plan.origins.refuse(("folder",), f"{shown(redacted(plan.pipeline.folder))} is a URL; expected a folder of this machine")
+        plan.origins.refuse(
+            ("folder",),
+            f"{shown(redacted(plan.pipeline.folder))} is a URL; expected a folder of this machine",
+        )
     for path, value, kept in _paths(steps):
         if is_url(value):
             _check_url(plan, path, value)
@@ -87,13 +92,19 @@ def _check_files(plan: Plan) -> None:
             if text:
                 plan.path(text).read_bytes()
         except OSError as fault:
-            plan.origins.refuse((key.replace("_", "-"),), f"{plan.path(text)} cannot be read: {fault.strerror}")
+            plan.origins.refuse(
+                (key.replace("_", "-"),), f"{plan.path(text)} cannot be read: {fault.strerror}"
+            )
 
 
 def _check_storage(plan: Plan) -> None:
     storage, catalog = plan.pipeline.storage, plan.pipeline.catalog
     if bool(storage.access_key_id) != bool(storage.secret_access_key):
-        plan.origins.refuse(("storage",), "access-key-id and secret-access-key are given together, or neither", "config-conflict")
+        plan.origins.refuse(
+            ("storage",),
+            "access-key-id and secret-access-key are given together, or neither",
+            "config-conflict",
+        )
     endpoints: dict[Path, str] = {("storage", "endpoint") if storage.endpoint else (): plan.storage.endpoint}
     endpoints["storage", "google", "endpoint"] = plan.storage.google.endpoint
     endpoints["storage", "azure", "endpoint"] = plan.storage.azure.endpoint
@@ -107,21 +118,34 @@ def _check_storage(plan: Plan) -> None:
     if catalog.type is CatalogType.REST and not is_url(catalog.uri):
         plan.origins.refuse(("catalog", "uri"), "is no URL; expected https://host/path")
     if find_spec("pyiceberg") is None:
-        plan.origins.refuse(("catalog",), "Iceberg needs the package pyiceberg: pip install 'stompbox[pipelines]'")
+        plan.origins.refuse(
+            ("catalog",), "Iceberg needs the package pyiceberg: pip install 'stompbox[pipelines]'"
+        )
 
 
 def _check_azure(plan: Plan, azure: AzureTable) -> None:
     place, principal = ("storage", "azure"), (azure.tenant_id, azure.client_id, azure.client_secret)
     if any(principal) and not all(principal):
-        plan.origins.refuse(place, "tenant-id, client-id and client-secret are given together, or none of them", "config-conflict")
+        plan.origins.refuse(
+            place,
+            "tenant-id, client-id and client-secret are given together, or none of them",
+            "config-conflict",
+        )
     if bool(azure.account_key) + bool(azure.sas_token) + any(principal) > 1:
-        plan.origins.refuse(place, "one of account-key, sas-token and client-secret says who it is", "config-conflict")
+        plan.origins.refuse(
+            place, "one of account-key, sas-token and client-secret says who it is", "config-conflict"
+        )
 
 
 def _is_http(endpoint: str) -> bool:
     try:
         parts = urlsplit(endpoint)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in parts.netloc and parts.path in ("", "/")
+        return (
+            parts.scheme in ("http", "https")
+            and bool(parts.hostname)
+            and "@" not in parts.netloc
+            and parts.path in ("", "/")
+        )
     except ValueError:
         return False
 
@@ -130,7 +154,10 @@ def _paths(steps: list[tuple[Path, Step]]) -> Iterator[tuple[Path, str, Format |
     """Each path of a step, with its key; of a table with how it is kept."""
     for path, step in steps:
         sources = step.sources if isinstance(step, TransformTable) else ()
-        placed = [(path, step), *(((*path, "source", number), source) for number, source in enumerate(sources))]
+        placed = [
+            (path, step),
+            *(((*path, "source", number), source) for number, source in enumerate(sources)),
+        ]
         for place, each in placed:
             for key in ("table", "output", "sent"):
                 if value := getattr(each, key, None):
@@ -153,12 +180,21 @@ def _check_url(plan: Plan, path: Path, url: str) -> None:
         plan.origins.refuse(path, f"{text}, or a folder that driver and executors share")
     pattern, what = _AUTHORITIES[service]
     if "@" in parts[2] and service is not Service.AZURE:
-        keys = "[storage] has access-key-id and secret-access-key" if service is Service.S3 else "it takes those of the machine"
+        keys = (
+            "[storage] has access-key-id and secret-access-key"
+            if service is Service.S3
+            else "it takes those of the machine"
+        )
         plan.origins.refuse(path, f"keys do not belong into a URL; {keys}")
     if not fullmatch(pattern, parts[2]) or not parts[3].strip("/"):
-        plan.origins.refuse(path, f"{shown(redacted(url))} must name {what} and a path in it: {service.value}")
+        plan.origins.refuse(
+            path, f"{shown(redacted(url))} must name {what} and a path in it: {service.value}"
+        )
     if service is Service.AZURE and "@" not in parts[2] and not plan.storage.azure.account:
-        plan.origins.refuse(path, f"{shown(url)} names no account, and [storage.azure] has no account-name; expected {service.value}")
+        plan.origins.refuse(
+            path,
+            f"{shown(url)} names no account, and [storage.azure] has no account-name; expected {service.value}",
+        )
 
 
 def _check_where(plan: Plan, path: Path, text: str, kept: Format) -> None:
@@ -168,12 +204,20 @@ def _check_where(plan: Plan, path: Path, text: str, kept: Format) -> None:
             problem = f"{shown(text)} is no name in the catalogue of this file; expected namespace.table"
             plan.origins.refuse(path, problem)
     elif is_url(text) and kept is Format.PARQUET:
-        place = "on HDFS, which has no lock" if text.startswith("hdfs:") else "in an object store, which has no rename"
+        place = (
+            "on HDFS, which has no lock"
+            if text.startswith("hdfs:")
+            else "in an object store, which has no rename"
+        )
         problem = f"{shown(text)} is {place} for the log of format parquet"
-        plan.origins.refuse(path, f'{problem}; take format = "delta", or "iceberg" with a [catalog]', "config-conflict")
+        plan.origins.refuse(
+            path, f'{problem}; take format = "delta", or "iceberg" with a [catalog]', "config-conflict"
+        )
     elif is_url(text) and kept is Format.ICEBERG:
         problem = f"{shown(text)} is in an object store, where an Iceberg table needs a [catalog]"
-        plan.origins.refuse(path, f'{problem}, and is called by its name there; or take format = "delta"', "config-conflict")
+        plan.origins.refuse(
+            path, f'{problem}, and is called by its name there; or take format = "delta"', "config-conflict"
+        )
 
 
 def _placed(plan: Plan) -> Iterator[tuple[Path, Step]]:
@@ -189,9 +233,15 @@ def _check_names(plan: Plan, steps: list[tuple[Path, Step]]) -> None:
     seen: dict[str, Path] = {}
     for path, step in steps:
         if not fullmatch(_NAME, step.name):
-            plan.origins.refuse((*path, "name"), f"{shown(step.name)} cannot name a folder; allowed are letters, digits, and _ . - inside")
+            plan.origins.refuse(
+                (*path, "name"),
+                f"{shown(step.name)} cannot name a folder; allowed are letters, digits, and _ . - inside",
+            )
         if step.name in seen:
-            plan.origins.refuse((*path, "name"), f"{shown(step.name)} is the name of another step, {plan.origins.where(seen[step.name])}")
+            plan.origins.refuse(
+                (*path, "name"),
+                f"{shown(step.name)} is the name of another step, {plan.origins.where(seen[step.name])}",
+            )
         seen[step.name] = path
 
 
@@ -207,7 +257,9 @@ def _check_transform(plan: Plan, path: Path, step: TransformTable) -> None:
     if (step.destination is None) == (step.table is None):
         plan.origins.refuse(path, "a transform has one of destination and table", "config-conflict")
     if step.partition_by and not step.table:
-        plan.origins.refuse((*path, "partition-by"), "only a table is partitioned; a destination is not", "config-conflict")
+        plan.origins.refuse(
+            (*path, "partition-by"), "only a table is partitioned; a destination is not", "config-conflict"
+        )
     if step.table:
         _check_library(plan, path, step.format)
     if not match(r"(?is)\s*(select|with|from|values|table)\b", sub(r"--[^\n]*|/\*.*?\*/", " ", step.sql)):
@@ -220,7 +272,9 @@ def _check_transform(plan: Plan, path: Path, step: TransformTable) -> None:
         if bool(source.destinations) == bool(source.table):
             plan.origins.refuse(place, "a source has one of destinations and table", "config-conflict")
         if not fullmatch(r"[A-Za-z_]\w*", source.name) or source.name.lower() in names:
-            plan.origins.refuse((*place, "name"), f"{shown(source.name)} must be one word of SQL that no other source has")
+            plan.origins.refuse(
+                (*place, "name"), f"{shown(source.name)} must be one word of SQL that no other source has"
+            )
         names.add(source.name.lower())
         if source.destinations:
             _check_source(plan, place, step, source)
@@ -232,9 +286,15 @@ def _check_table_source(plan: Plan, path: Path, source: SourceTable) -> None:
     _check_library(plan, path, source.format)
     for name in _OF_DESTINATIONS:
         if getattr(source, name):
-            plan.origins.refuse((*path, name.replace("_", "-")), "is for sources with destinations, not for tables", "config-conflict")
+            plan.origins.refuse(
+                (*path, name.replace("_", "-")),
+                "is for sources with destinations, not for tables",
+                "config-conflict",
+            )
     if not source.include_headers:
-        plan.origins.refuse((*path, "include-headers"), "is for sources with destinations, not for tables", "config-conflict")
+        plan.origins.refuse(
+            (*path, "include-headers"), "is for sources with destinations, not for tables", "config-conflict"
+        )
 
 
 def _check_source(plan: Plan, path: Path, step: Stream, source: ArchiveTable | SourceTable) -> None:
@@ -261,16 +321,23 @@ def _check_replay(plan: Plan, path: Path, step: ReplayTable) -> None:
         _check_library(plan, path, step.format)
     for name, text in (("from", step.start), ("until", step.until)):
         if text is not None and _moment(text) is None:
-            plan.origins.refuse((*path, name), f"expected a timestamp with zone such as 2026-03-01T00:00:00Z, not {shown(text)}")
+            plan.origins.refuse(
+                (*path, name),
+                f"expected a timestamp with zone such as 2026-03-01T00:00:00Z, not {shown(text)}",
+            )
     if step.destination and "," in step.destination:
-        plan.origins.refuse((*path, "destination"), f"expected one destination, not {shown(step.destination)}")
+        plan.origins.refuse(
+            (*path, "destination"), f"expected one destination, not {shown(step.destination)}"
+        )
 
 
 def _check_reading(plan: Plan, path: Path, step: ReportTable | AuditTable) -> None:
     if isinstance(step, AuditTable):
         _check_known(plan, (*path, "archive"), step.archive)
         if step.sent and FilePath(step.sent).suffix not in (".parquet", ".csv", ".jsonl"):
-            plan.origins.refuse((*path, "sent"), f"expected a file .parquet, .csv or .jsonl, not {shown(step.sent)}")
+            plan.origins.refuse(
+                (*path, "sent"), f"expected a file .parquet, .csv or .jsonl, not {shown(step.sent)}"
+            )
         if step.sent and not plan.pipeline.archive(step.archive).include_headers:
             problem = f"the ids of what was sent are headers, which archive {step.archive!r} leaves out (include-headers = false)"
             plan.origins.refuse((*path, "sent"), problem, "config-conflict")
@@ -291,7 +358,10 @@ def _check_known(plan: Plan, path: Path, name: str) -> None:
 def _check_library(plan: Plan, path: Path, kept: Format) -> None:
     library = _LIBRARIES.get(kept)
     if library and find_spec(library) is None:
-        plan.origins.refuse((*path, "format"), f"{_CALLS[kept]} needs the package {library}: pip install 'stompbox[pipelines]'")
+        plan.origins.refuse(
+            (*path, "format"),
+            f"{_CALLS[kept]} needs the package {library}: pip install 'stompbox[pipelines]'",
+        )
 
 
 def _check_tables(plan: Plan, steps: list[tuple[Path, Step]]) -> None:
@@ -310,8 +380,13 @@ def _refuse_option(plan: Plan, path: Path, error: UsageError) -> NoReturn:
     """An option of the data source under the name that the file has for it."""
     named = match(r"option '(\w+)'", error.message)
     key = keys_of_options().get(named[1], "") if named else ""
-    text = sub(r"(?:the )?option '(\w+)'", lambda found: f"the key {keys_of_options().get(found[1], found[1])!r}", error.message)
-    text = sub(r"\b[a-z]+[A-Z]\w*\b", lambda found: keys_of_options().get(found[0], found[0]), text)  # in what it says beside
+    text = sub(
+        r"(?:the )?option '(\w+)'",
+        lambda found: f"the key {keys_of_options().get(found[1], found[1])!r}",
+        error.message,
+    )
+    # in what it says beside
+    text = sub(r"\b[a-z]+[A-Z]\w*\b", lambda found: keys_of_options().get(found[0], found[0]), text)
     plan.origins.refuse((*path, key) if key else path, text)
 
 

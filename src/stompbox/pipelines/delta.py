@@ -22,7 +22,15 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from stompbox.errors import UsageError
 from stompbox.pipelines.locations import NAMED, UNCOMMITTED, Attempt, Location
-from stompbox.pipelines.tables import DataFile, Staged, agreed, file_of, partition_of, partition_value, put_in_place
+from stompbox.pipelines.tables import (
+    DataFile,
+    Staged,
+    agreed,
+    file_of,
+    partition_of,
+    partition_value,
+    put_in_place,
+)
 
 
 class DeltaFiles:
@@ -86,7 +94,9 @@ class DeltaFiles:
     def replace(self, old: Sequence[DataFile], merged: PurePath) -> bool:
         put = cache(partial(self._location.placed, merged, self._path / old[0].partition / merged.name))
         with self._location.locked():
-            return self._is_there(merged) and bool(agreed(partial(self._replaced, old, put), CommitFailedError))
+            return self._is_there(merged) and bool(
+                agreed(partial(self._replaced, old, put), CommitFailedError)
+            )
 
     def _replaced(self, old: Sequence[DataFile], put: Callable[[], PurePath]) -> bool:
         table = self._open()
@@ -104,7 +114,9 @@ class DeltaFiles:
             return
         hours = round(UNCOMMITTED / 3600)
         unnamed = set(table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True))
-        for name in unnamed - set(table.vacuum(0, dry_run=True, enforce_retention_duration=False, full=False)):
+        for name in unnamed - set(
+            table.vacuum(0, dry_run=True, enforce_retention_duration=False, full=False)
+        ):
             path = self._path / unquote(name)
             if path.name.startswith(NAMED):
                 self.remove(path)
@@ -113,11 +125,17 @@ class DeltaFiles:
         return bool(self.filesystem().get_file_info(str(path)).is_file)
 
     def _open(self) -> DeltaTable | None:
-        return DeltaTable(self.uri, storage_options=self._options) if DeltaTable.is_deltatable(self.uri, self._options) else None
+        return (
+            DeltaTable(self.uri, storage_options=self._options)
+            if DeltaTable.is_deltatable(self.uri, self._options)
+            else None
+        )
 
     def _made(self, staged: Staged) -> DeltaTable:
         partitions = [staged.partition_by] if staged.partition_by else None
-        return DeltaTable.create(self.uri, staged.schema, mode="ignore", partition_by=partitions, storage_options=self._options)
+        return DeltaTable.create(
+            self.uri, staged.schema, mode="ignore", partition_by=partitions, storage_options=self._options
+        )
 
     @property
     def _options(self) -> dict[str, str] | None:
@@ -141,7 +159,9 @@ class DeltaFiles:
         for field in given:
             if field.name in known and known[field.name].type != field.type:
                 change = f"is {known[field.name].type}, and now {field.type}"
-                raise UsageError("schema-changed", f"column {field.name!r} of {self.uri} {change}; take a new table")
+                raise UsageError(
+                    "schema-changed", f"column {field.name!r} of {self.uri} {change}; take a new table"
+                )
         if new:
             table.alter.add_columns(new)
             table.update_incremental()
@@ -150,15 +170,21 @@ class DeltaFiles:
         """On the version that was looked at, and no other: delta-rs would try again on a newer one, which may have lost these files."""
         partitions = table.metadata().partition_columns
         properties = CommitProperties(max_commit_retries=0, app_transactions=transactions or None)
-        table.create_write_transaction(actions, "append", table.schema(), partitions, commit_properties=properties)
+        table.create_write_transaction(
+            actions, "append", table.schema(), partitions, commit_properties=properties
+        )
 
     def _added(self, file: DataFile, *, changes: bool) -> AddAction:
         path = quote(file.path.relative_to(self._path).as_posix(), safe="/=")
-        return AddAction(path, file.size, _values(file), file.modified, changes, json.dumps({"numRecords": file.rows}))
+        return AddAction(
+            path, file.size, _values(file), file.modified, changes, json.dumps({"numRecords": file.rows})
+        )
 
     def _removed(self, file: DataFile) -> RemoveAction:
         path = quote(file.path.relative_to(self._path).as_posix(), safe="/=")
-        return RemoveAction(path, data_change=False, deletion_timestamp=_now(), size=file.size, partition_values=_values(file))
+        return RemoveAction(
+            path, data_change=False, deletion_timestamp=_now(), size=file.size, partition_values=_values(file)
+        )
 
 
 def _values(file: DataFile) -> dict[str, str | None]:

@@ -76,23 +76,41 @@ def _explained(link: SparkLink, plan: Plan, step: Step) -> Explained:
 def _archive(link: SparkLink, plan: Plan, step: ArchiveTable) -> Explained:
     group = group_of(plan, step)
     addresses = list(_readings(link, plan, step, step))
-    reads = [f"{name} with group {group}, {_from(plan, step.name, step.starting)}" for name in step.destinations]
-    notes = [f"checkpoint {plan.state(step.name) / 'checkpoint'}: {_batches(plan, step.name)}", *_missing(step, addresses)]
-    return Explained(step.name, KINDS[type(step)], reads, [_table(plan, step.table, step.format, "date")], notes, addresses)
+    reads = [
+        f"{name} with group {group}, {_from(plan, step.name, step.starting)}" for name in step.destinations
+    ]
+    notes = [
+        f"checkpoint {plan.state(step.name) / 'checkpoint'}: {_batches(plan, step.name)}",
+        *_missing(step, addresses),
+    ]
+    return Explained(
+        step.name, KINDS[type(step)], reads, [_table(plan, step.table, step.format, "date")], notes, addresses
+    )
 
 
 def _transform(link: SparkLink, plan: Plan, step: TransformTable) -> Explained:
     reads, addresses = [], []
     for source in step.sources:
         if source.table:
-            reads.append(f"{source.name}: {_table(plan, source.table, source.format)}, as it is when the step starts")
+            reads.append(
+                f"{source.name}: {_table(plan, source.table, source.format)}, as it is when the step starts"
+            )
             continue
         group = group_of_source(plan, step, source)
         late = f", watermark {source.watermark} on {source.watermark_column}" if source.watermark else ""
-        reads.append(f"{source.name}: {', '.join(source.destinations)} with group {group}, {_from(plan, step.name, source.starting)}{late}")
+        reads.append(
+            f"{source.name}: {', '.join(source.destinations)} with group {group}, {_from(plan, step.name, source.starting)}{late}"
+        )
         addresses += list(_readings(link, plan, step, source))
-    writes = [f"messages to {step.destination}"] if step.destination else [_table(plan, step.table or "", step.format, step.partition_by)]
-    notes = [f"checkpoint {plan.state(step.name) / 'checkpoint'}: {_batches(plan, step.name)}", f"mode {step.mode.value}"]
+    writes = (
+        [f"messages to {step.destination}"]
+        if step.destination
+        else [_table(plan, step.table or "", step.format, step.partition_by)]
+    )
+    notes = [
+        f"checkpoint {plan.state(step.name) / 'checkpoint'}: {_batches(plan, step.name)}",
+        f"mode {step.mode.value}",
+    ]
     return Explained(step.name, KINDS[type(step)], reads, writes, notes, addresses)
 
 
@@ -120,15 +138,27 @@ def _audit(link: SparkLink, plan: Plan, step: AuditTable) -> Explained:
     reads = [_table(plan, archive.table, archive.format), f"{', '.join(archive.destinations)} on the broker"]
     if step.sent:
         reads.append(f"what was sent: {step.sent if is_url(step.sent) else plan.path(step.sent)}")
-    writes = [f"differences to {Output(plan, step.name, step.output).shown('').rstrip('/')}"] if step.output else ["nothing"]
-    return Explained(step.name, KINDS[type(step)], reads, writes, addresses=list(_readings(link, plan, archive, archive)))
+    writes = (
+        [f"differences to {Output(plan, step.name, step.output).shown('').rstrip('/')}"]
+        if step.output
+        else ["nothing"]
+    )
+    return Explained(
+        step.name, KINDS[type(step)], reads, writes, addresses=list(_readings(link, plan, archive, archive))
+    )
 
 
-def _readings(link: SparkLink, plan: Plan, step: ArchiveTable | TransformTable, source: ArchiveTable | SourceTable) -> Iterator[Reading]:
+def _readings(
+    link: SparkLink, plan: Plan, step: ArchiveTable | TransformTable, source: ArchiveTable | SourceTable
+) -> Iterator[Reading]:
     done = positions(plan.state(step.name) / "checkpoint")
     for address, extent in describe(link, ",".join(source.destinations), create=False).extents.items():
-        position = done.get(address, extent.next if source.starting == "latest" and not done else extent.first)
-        yield Reading(address, extent.first, extent.next, position, max(0, extent.next - max(position, extent.first)))
+        position = done.get(
+            address, extent.next if source.starting == "latest" and not done else extent.first
+        )
+        yield Reading(
+            address, extent.first, extent.next, position, max(0, extent.next - max(position, extent.first))
+        )
 
 
 def _missing(step: ArchiveTable, addresses: Sequence[Reading]) -> Iterator[str]:

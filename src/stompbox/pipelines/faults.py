@@ -28,7 +28,8 @@ def quieten() -> None:
     """What PySpark logs of faults in SQL, as JSON with stacks, goes where all logs go, and not to the terminal as well."""
     from pyspark.logger import PySparkLogger
 
-    for name in _LOGGERS:  # which pass nothing on to the root, and without a handler write to the terminal all the same
+    for name in _LOGGERS:
+        # which pass nothing on to the root, and without a handler write to the terminal all the same
         PySparkLogger.getLogger(name).handlers[:] = logging.getLogger().handlers or [logging.NullHandler()]
 
 
@@ -75,7 +76,8 @@ def _named(name: str, fault: Exception) -> StompboxError:
         return fault
     if isinstance(fault, PySparkException | Py4JError):
         return plain(name, str(fault))
-    _log.error("%s failed", name, exc_info=fault)  # of a library, or a bug of ours: this is the shell of a step
+    # of a library, or a bug of ours: this is the shell of a step
+    _log.error("%s failed", name, exc_info=fault)
     return LocalError("step-failed", f"{name}: {first_line(fault)}")
 
 
@@ -93,5 +95,11 @@ def plain(step: str, text: str) -> LocalError | ConnectionLost:
     raised = _JAVAS.findall(text) or _PYTHONS.findall(text)
     if not said and raised:
         return LocalError("step-failed", f"{step}: {raised[-1]}")
-    lines = [line.strip(" :") for line in text.splitlines() if line.strip() and not line.startswith(("===", "An error occurred"))]
-    return LocalError("step-failed", f"{step}: {said[-1][1] if said else lines[0] if lines else 'Spark gave no reason'}")
+    lines = [
+        line.strip(" :")
+        for line in text.splitlines()
+        if line.strip() and not line.startswith(("===", "An error occurred"))
+    ]
+    return LocalError(
+        "step-failed", f"{step}: {said[-1][1] if said else lines[0] if lines else 'Spark gave no reason'}"
+    )

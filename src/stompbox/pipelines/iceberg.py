@@ -63,7 +63,11 @@ class IcebergFiles:
 
     @property
     def uri(self) -> str:
-        return f"{self._entry.identifier} of the catalogue {self._entry.uri}" if self._entry else str(self._folder)
+        return (
+            f"{self._entry.identifier} of the catalogue {self._entry.uri}"
+            if self._entry
+            else str(self._folder)
+        )
 
     @property
     def folder(self) -> Path | None:
@@ -83,7 +87,9 @@ class IcebergFiles:
     def attempt(self, name: str, schema: Any, partition_by: str) -> Attempt:
         if self._folder:
             return Folder(self._folder).attempt(name)
-        return self._location(agreed(partial(self._there, schema, partition_by), *_CONFLICTS)).attempt(name, DATA)
+        return self._location(agreed(partial(self._there, schema, partition_by), *_CONFLICTS)).attempt(
+            name, DATA
+        )
 
     def merging(self, partition: str) -> PurePath:
         return self._location(self._open()).merging(partition, DATA)
@@ -122,7 +128,12 @@ class IcebergFiles:
 
     def replace(self, old: Sequence[DataFile], merged: PurePath) -> bool:
         with self._locked():
-            return bool(agreed(partial(self._replaced, {file.path for file in old}, old[0].partition, merged), *_CONFLICTS))
+            return bool(
+                agreed(
+                    partial(self._replaced, {file.path for file in old}, old[0].partition, merged),
+                    *_CONFLICTS,
+                )
+            )
 
     def _replaced(self, gone: set[PurePath], partition: str, merged: PurePath) -> bool:
         table = self._open()
@@ -136,7 +147,9 @@ class IcebergFiles:
             return False
         target = target if is_put else location.placed(merged, target)
         with self._once(table) as transaction:
-            added = parquet_files_to_data_files(table.io, transaction.table_metadata, iter([location.uri_of(target)]))
+            added = parquet_files_to_data_files(
+                table.io, transaction.table_metadata, iter([location.uri_of(target)])
+            )
             with transaction.update_snapshot().overwrite() as snapshot:
                 for path in gone:
                     snapshot.delete_data_file(live[path])
@@ -163,8 +176,12 @@ class IcebergFiles:
     def _location(self, table: Any) -> Location:
         if self._folder or self._entry is None:
             return Folder(self._folder or Path())
-        if "@" in urlsplit(table.location()).netloc and isinstance(table.io, PyArrowFileIO):  # it would take all of it for a container
-            raise UsageError("missing-package", f"{self.uri} is at {table.location()}, where pyiceberg needs adlfs: pip install adlfs")
+        if "@" in urlsplit(table.location()).netloc and isinstance(table.io, PyArrowFileIO):
+            # it would take all of it for a container
+            raise UsageError(
+                "missing-package",
+                f"{self.uri} is at {table.location()}, where pyiceberg needs adlfs: pip install adlfs",
+            )
         return Store(table.location(), self._entry.storage.with_iceberg(table.io.properties))
 
     def _expire(self, table: Any) -> None:
@@ -173,7 +190,11 @@ class IcebergFiles:
         if len(snapshots) < 2 * self._retention.snapshots:
             return
         named = {ref.snapshot_id for ref in table.metadata.refs.values()}
-        old = [snapshot.snapshot_id for snapshot in snapshots[: -self._retention.snapshots] if snapshot.snapshot_id not in named]
+        old = [
+            snapshot.snapshot_id
+            for snapshot in snapshots[: -self._retention.snapshots]
+            if snapshot.snapshot_id not in named
+        ]
         if old:
             with suppress(*_CONFLICTS), self._once(table) as transaction:  # the next one expires them, too
                 ExpireSnapshots(transaction).by_ids(old).commit()
@@ -184,11 +205,20 @@ class IcebergFiles:
         now, location = time.time(), self._location(table)
         known, named = self._orphans(location), set(_named(table))
         found = [
-            path for below in (DATA, "metadata") for path, at in location.files(below) if path not in named and location.may_sweep(path, at)
+            path
+            for below in (DATA, "metadata")
+            for path, at in location.files(below)
+            if path not in named and location.may_sweep(path, at)
         ]
-        seen = {name: known.get(name, now) for path in found if (name := path.relative_to(location.path).as_posix())}
+        seen = {
+            name: known.get(name, now)
+            for path in found
+            if (name := path.relative_to(location.path).as_posix())
+        }
         with location.unread() as is_unread:
-            old = [name for name, since in seen.items() if is_unread and since <= now - self._retention.replaced]
+            old = [
+                name for name, since in seen.items() if is_unread and since <= now - self._retention.replaced
+            ]
             for name in old:
                 location.remove(location.path / name)
         left = {name: since for name, since in seen.items() if name not in old}
@@ -201,7 +231,11 @@ class IcebergFiles:
 
     @property
     def _identifier(self) -> str:
-        return self._entry.identifier if self._entry else f"{NAMESPACE}.{self._folder.name if self._folder else ''}"
+        return (
+            self._entry.identifier
+            if self._entry
+            else f"{NAMESPACE}.{self._folder.name if self._folder else ''}"
+        )
 
     @cached_property
     def _shared(self) -> Any:
@@ -229,7 +263,9 @@ class IcebergFiles:
         catalog = self._catalog()
         catalog.create_namespace_if_not_exists(self._identifier.rpartition(".")[0])
         location = str(self._folder) if self._folder else None
-        with catalog.create_table_transaction(self._identifier, schema, location, properties=PROPERTIES) as making:
+        with catalog.create_table_transaction(
+            self._identifier, schema, location, properties=PROPERTIES
+        ) as making:
             if partition_by:
                 with making.update_spec() as spec:
                     spec.add_field(partition_by, IdentityTransform(), partition_by)
@@ -241,7 +277,9 @@ class IcebergFiles:
             with table.update_schema() as update:
                 update.union_by_name(schema.remove_metadata())
         except (ValueError, TypeError, ValidationError) as fault:
-            raise UsageError("schema-changed", f"the columns of {self.uri} do not go with those of this batch: {fault}") from None
+            raise UsageError(
+                "schema-changed", f"the columns of {self.uri} do not go with those of this batch: {fault}"
+            ) from None
 
     def _live(self, table: Any) -> Iterator[tuple[DataFile, Any]]:
         """Each file of the newest snapshot, and how pyiceberg has it."""
@@ -251,7 +289,12 @@ class IcebergFiles:
             partition = path.parent.relative_to(data).as_posix() if path.is_relative_to(data) else ""
             if fields and partition == ".":  # in_store
                 partition = partition_of(fields[0].name, task.file.partition[0])
-            yield DataFile(path, partition.removeprefix("."), task.file.record_count, task.file.file_size_in_bytes), task.file
+            yield (
+                DataFile(
+                    path, partition.removeprefix("."), task.file.record_count, task.file.file_size_in_bytes
+                ),
+                task.file,
+            )
 
 
 def _named(table: Any) -> Iterator[PurePath]:
@@ -259,7 +302,10 @@ def _named(table: Any) -> Iterator[PurePath]:
     manifests: dict[str, Any] = {}
     yield path_of(table.metadata_location)
     yield from (path_of(entry.metadata_file) for entry in table.metadata.metadata_log)
-    yield from (path_of(each.statistics_path) for each in (*table.metadata.statistics, *table.metadata.partition_statistics))
+    yield from (
+        path_of(each.statistics_path)
+        for each in (*table.metadata.statistics, *table.metadata.partition_statistics)
+    )
     for snapshot in table.metadata.snapshots:
         yield path_of(snapshot.manifest_list)
         manifests |= {manifest.manifest_path: manifest for manifest in snapshot.manifests(table.io)}

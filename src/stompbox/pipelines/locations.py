@@ -26,7 +26,8 @@ from stompbox.pipelines import disk
 from stompbox.pipelines.storage import Storage, arrow_path
 from stompbox.spark.files import in_store
 
-STAGING: Final = "_staging"  # of a table whose folder is a filesystem of its own; else it is beside the folder
+# of a table whose folder is a filesystem of its own; else it is beside the folder
+STAGING: Final = "_staging"
 NAMED: Final = "stompbox-"  # begins the names of our files in an object store, where others may have theirs
 UNCOMMITTED: Final = 86_400.0  # s after which a file that nothing names is left over: no batch takes so long
 
@@ -141,7 +142,9 @@ class Folder:
         return target
 
     def files(self, below: str) -> Iterator[tuple[PurePath, float]]:
-        yield from ((path, path.stat().st_mtime) for path in (self.path / below).rglob("*.*") if path.is_file())
+        yield from (
+            (path, path.stat().st_mtime) for path in (self.path / below).rglob("*.*") if path.is_file()
+        )
 
     def may_sweep(self, path: PurePath, written: float) -> bool:
         return True  # under the lock, and nobody else's in a folder of ours
@@ -200,7 +203,9 @@ class Store:
     def files(self, below: str) -> Iterator[tuple[PurePath, float]]:
         from pyarrow.fs import FileSelector, FileType
 
-        for found in self.filesystem().get_file_info(FileSelector(str(self.path / below), recursive=True, allow_not_found=True)):
+        for found in self.filesystem().get_file_info(
+            FileSelector(str(self.path / below), recursive=True, allow_not_found=True)
+        ):
             if found.type == FileType.File:
                 yield PurePosixPath(found.path), found.mtime_ns / 1e9
 

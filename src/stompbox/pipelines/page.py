@@ -70,8 +70,18 @@ def page(figures: Figures) -> str:
         _cards(totals),
         _drawn(f"Messages per {unit}", "by address", drawn, "messages"),
         _drawn(f"Bytes per {unit}", "bodies, by address", drawn, "bytes"),
-        _lines("Size of bodies", f"bytes, highest per {unit} over all addresses", drawn, ("size_p50", "size_p99", "size_max")),
-        _lines("From arrival to archive", f"ms, highest per {unit} over all addresses", drawn, ("wait_p50", "wait_p99", "wait_max")),
+        _lines(
+            "Size of bodies",
+            f"bytes, highest per {unit} over all addresses",
+            drawn,
+            ("size_p50", "size_p99", "size_max"),
+        ),
+        _lines(
+            "From arrival to archive",
+            f"ms, highest per {unit} over all addresses",
+            drawn,
+            ("wait_p50", "wait_p99", "wait_max"),
+        ),
         _table("Addresses and hours", figures.hours, totals.hour_rows, ("archive", "address", "hour")),
         _table("How far the archive is behind", figures.lags, totals.lag_rows, ("archive", "address")),
         _table("Dead letters", figures.dead_letters, totals.dead_rows, ("reason", "address", "hour")),
@@ -136,21 +146,32 @@ def _lines(title: str, about: str, hours: Rows, names: Sequence[str]) -> str:
     top = max(1.0, log10(max(max(values) for values in highest.values()) + 1))
     high = HEIGHT - BOTTOM - TOP
     wide = (WIDTH - LEFT) / len(times)
-    marks = _grid([10.0**power for power in range(int(top) + 1)], 10**top, scale=lambda value: log10(value + 1) / top)
+    marks = _grid(
+        [10.0**power for power in range(int(top) + 1)], 10**top, scale=lambda value: log10(value + 1) / top
+    )
     for colour, (name, values) in zip(COLOURS, highest.items(), strict=False):
-        points = [(LEFT + (place + 0.5) * wide, HEIGHT - BOTTOM - high * log10(value + 1) / top) for place, value in enumerate(values)]
+        points = [
+            (LEFT + (place + 0.5) * wide, HEIGHT - BOTTOM - high * log10(value + 1) / top)
+            for place, value in enumerate(values)
+        ]
         joined = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         marks.append(f'<polyline points="{joined}" fill="none" stroke="{colour}" stroke-width="2"/>')
         for (x, y), time, value in zip(points, times, values, strict=True):
             tip = escape(f"{name}, {time:%Y-%m-%d %H:00}: {value:,}")
-            marks.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"><title>{tip}</title></circle>')
+            marks.append(
+                f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"><title>{tip}</title></circle>'
+            )
     marks += _hours(times, lambda place: LEFT + (place + 0.5) * wide)
-    return _figure(title, about, marks, zip(COLOURS, [name.partition("_")[2] for name in names], strict=False))
+    return _figure(
+        title, about, marks, zip(COLOURS, [name.partition("_")[2] for name in names], strict=False)
+    )
 
 
 def _figure(title: str, about: str, marks: Iterable[str], key: Iterable[tuple[str, str]]) -> str:
     names = "".join(f'<span><i style="background:{colour}"></i>{escape(name)}</span>' for colour, name in key)
-    drawing = f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">{"".join(marks)}</svg>'
+    drawing = (
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">{"".join(marks)}</svg>'
+    )
     return f'<h2>{escape(title)}</h2><p>{escape(about)}</p>{drawing}<div class="key">{names}</div>'
 
 
@@ -204,9 +225,15 @@ def _short(value: float) -> str:
 def _table(title: str, rows: Rows, count: int, names: Sequence[str]) -> str:
     if not rows:
         return f"<h2>{escape(title)}</h2><p>none</p>"
-    heads = "".join(f"<th{' class=name' if name in names else ''}>{escape(name.replace('_', ' '))}</th>" for name in rows[0])
+    heads = "".join(
+        f"<th{' class=name' if name in names else ''}>{escape(name.replace('_', ' '))}</th>"
+        for name in rows[0]
+    )
     lines = "".join(
-        ["<tr>" + "".join([_value(value, is_name=name in names) for name, value in row.items()]) + "</tr>" for row in rows[:MOST_LISTED]]
+        [
+            "<tr>" + "".join([_value(value, is_name=name in names) for name, value in row.items()]) + "</tr>"
+            for row in rows[:MOST_LISTED]
+        ]
     )
     more = f"<p>and {count - MOST_LISTED:,} more rows in the Parquet table</p>" if count > MOST_LISTED else ""
     return f'<h2>{escape(title)}</h2><div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table></div>{more}'
@@ -221,4 +248,10 @@ def _cell(value: Any) -> str:
         return "-"
     if isinstance(value, datetime):
         return f"{value:%Y-%m-%d %H:%M}"
-    return f"{value:,.1f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+    return (
+        f"{value:,.1f}"
+        if isinstance(value, float)
+        else f"{value:,}"
+        if isinstance(value, int)
+        else str(value)
+    )

@@ -111,7 +111,9 @@ class ParquetFiles:
             if state.batches.get(query, -1) >= batch:
                 return False
             placed = put_in_place(self._location, self.folder, staged, query, batch)
-            state = self._write(replace(state, files=(*state.files, *placed), batches={**state.batches, query: batch}))
+            state = self._write(
+                replace(state, files=(*state.files, *placed), batches={**state.batches, query: batch})
+            )
             self._exchange(state)
             return True
 
@@ -127,7 +129,9 @@ class ParquetFiles:
             kept = [file for file in state.files if file.path not in gone]
             entry = Replaced(self._now(), target)
             files = (*kept, file_of(target, old[0].partition))
-            state = self._write(replace(state, files=files, replaced={**state.replaced, **dict.fromkeys(gone, entry)}))
+            state = self._write(
+                replace(state, files=files, replaced={**state.replaced, **dict.fromkeys(gone, entry)})
+            )
             self._exchange(state)
             return True
 
@@ -164,8 +168,14 @@ class ParquetFiles:
     def _logs(self) -> list[int]:
         names = [path.name for path in (self.folder / LOG).iterdir()] if (self.folder / LOG).is_dir() else []
         if any(name.isdigit() for name in names):
-            raise UsageError("not-our-table", f"{self.folder} was written by a Spark query of its own; take another folder")
-        return sorted(int(name.removesuffix(".compact")) for name in names if name.endswith(".compact") and not name.startswith("."))
+            raise UsageError(
+                "not-our-table", f"{self.folder} was written by a Spark query of its own; take another folder"
+            )
+        return sorted(
+            int(name.removesuffix(".compact"))
+            for name in names
+            if name.endswith(".compact") and not name.startswith(".")
+        )
 
     def _read(self) -> LogState:
         while numbers := self._logs():
@@ -176,10 +186,13 @@ class ParquetFiles:
             version, *lines = text.splitlines()
             entries = [json.loads(line) for line in lines]
             if version != _VERSION or not entries or _OURS not in entries[0]:
-                raise UsageError("not-our-table", f"{self.folder / LOG} is the log of a Spark query; take another folder")
+                raise UsageError(
+                    "not-our-table", f"{self.folder / LOG} is the log of a Spark query; take another folder"
+                )
             ours = entries[0][_OURS]
             replaced: dict[PurePath, Replaced] = {
-                self.folder / path: Replaced(at, self.folder / by) for path, at, by in ours.get("replaced", ())
+                self.folder / path: Replaced(at, self.folder / by)
+                for path, at, by in ours.get("replaced", ())
             }
             files = tuple(self._file(entry) for entry in entries)
             return LogState(numbers[-1], files, ours["batches"], replaced, ours.get("exchanged", 0))
@@ -187,14 +200,29 @@ class ParquetFiles:
 
     def _file(self, entry: dict[str, Any]) -> DataFile:
         path = Path(unquote(urlsplit(entry["path"]).path))
-        partition = path.parent.relative_to(self.folder).as_posix() if path.is_relative_to(self.folder) else ""
-        return DataFile(path, "" if partition == "." else partition, entry[_OURS]["rows"], entry["size"], entry["modificationTime"])
+        partition = (
+            path.parent.relative_to(self.folder).as_posix() if path.is_relative_to(self.folder) else ""
+        )
+        return DataFile(
+            path,
+            "" if partition == "." else partition,
+            entry[_OURS]["rows"],
+            entry["size"],
+            entry["modificationTime"],
+        )
 
     def _write(self, state: LogState) -> LogState:
         """The next log. It counts as soon as it has its name."""
         first, *files = state.files
-        replaced = [(self._name(path), entry.at, self._name(entry.by)) for path, entry in state.replaced.items()]
-        ours = {"rows": first.rows, "batches": state.batches, "exchanged": state.exchanged, "replaced": replaced}
+        replaced = [
+            (self._name(path), entry.at, self._name(entry.by)) for path, entry in state.replaced.items()
+        ]
+        ours = {
+            "rows": first.rows,
+            "batches": state.batches,
+            "exchanged": state.exchanged,
+            "replaced": replaced,
+        }
         lines = [json.dumps(_entry(file) | {_OURS: {"rows": file.rows}}) for file in files]
         text = "\n".join([_VERSION, json.dumps(_entry(first) | {_OURS: ours}), *lines])
         disk.write(self.folder / LOG / f"{state.number + 1}.compact", text.encode())
@@ -239,7 +267,9 @@ def _heir(path: PurePath, gone: Mapping[PurePath, Replaced]) -> PurePath:
 def _exchanged(state: LogState, gone: Iterable[PurePath], shown: Iterable[PurePath], now: int) -> LogState:
     """The state without `gone`. Files in `shown` have a visible name too; a live one has only that, and its hidden one was replaced now."""
     live = {file.path for file in state.files} & set(shown)
-    files = tuple(replace(file, path=_visible(file.path)) if file.path in live else file for file in state.files)
+    files = tuple(
+        replace(file, path=_visible(file.path)) if file.path in live else file for file in state.files
+    )
     left = {path: entry for path, entry in state.replaced.items() if path not in set(gone)}
     left |= {path: Replaced(now, _visible(path)) for path in live}
     left |= {_visible(path): state.replaced[path] for path in shown if path not in live}

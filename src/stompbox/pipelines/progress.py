@@ -104,7 +104,16 @@ def batch_of(step: str, progress: Any, rows: int, total: int) -> Batch:
     most = dict(lags.most_common(MOST_LAGS))
     rate = rows / (millis / 1000) if millis else 0.0
     rate, seconds = round(rate, 1), millis / 1000
-    return Batch(step=step, batch=progress.batchId, rows=rows, total=total, rate=rate, lag=lags.total(), seconds=seconds, lags=most)
+    return Batch(
+        step=step,
+        batch=progress.batchId,
+        rows=rows,
+        total=total,
+        rate=rate,
+        lag=lags.total(),
+        seconds=seconds,
+        lags=most,
+    )
 
 
 def _lags(source: Any) -> dict[str, int]:

@@ -69,13 +69,22 @@ def run(spark: Any, plan: Plan, step: ReplayTable, report: Report, stop: Event) 
             disk.write(folder / STATE, encode(state))
             if (now := monotonic()) - told >= TELL_EVERY:
                 told = now
-                report(Moved(step=step.name, rows=state.sent, of=state.rows, rate=round((state.sent - resumed) / (now - begun), 1)))
+                report(
+                    Moved(
+                        step=step.name,
+                        rows=state.sent,
+                        of=state.rows,
+                        rate=round((state.sent - resumed) / (now - begun), 1),
+                    )
+                )
         if state.sent >= state.rows:
             delete_sink(link, state.sink)
     seconds = monotonic() - begun
     if state.sent >= state.rows:
         shutil.rmtree(folder, ignore_errors=True)
-    text = f"{state.sent:,} of {state.rows:,} messages sent" + ("" if state.sent >= state.rows else "; the next run goes on from there")
+    text = f"{state.sent:,} of {state.rows:,} messages sent" + (
+        "" if state.sent >= state.rows else "; the next run goes on from there"
+    )
     facts = {"rows": state.rows, "sent": state.sent, "resumed_at": resumed, "seconds": round(seconds, 3)}
     return Finished(step=step.name, text=text, facts=facts)
 
@@ -83,7 +92,15 @@ def run(spark: Any, plan: Plan, step: ReplayTable, report: Report, stop: Event) 
 def _request(plan: Plan, step: ReplayTable) -> str:
     table, kept = plan.table_of(step)
     return json.dumps(
-        [str(plan.shown(table, kept)), kept.value, step.destination, step.addresses, step.start, step.until, plan.url.rpartition("@")[2]]
+        [
+            str(plan.shown(table, kept)),
+            kept.value,
+            step.destination,
+            step.addresses,
+            step.start,
+            step.until,
+            plan.url.rpartition("@")[2],
+        ]
     )
 
 
@@ -105,7 +122,9 @@ def _prepare(spark: Any, plan: Plan, step: ReplayTable, folder: Path) -> ReplayS
 
 def _prepared(plan: Plan, step: ReplayTable, folder: Path, rows: Any) -> ReplayState:
     if rows is None:
-        raise UsageError("no-such-table", f"replay {step.name!r}: there is no row in {plan.shown(*plan.table_of(step))}")
+        raise UsageError(
+            "no-such-table", f"replay {step.name!r}: there is no row in {plan.shown(*plan.table_of(step))}"
+        )
     shutil.rmtree(folder, ignore_errors=True)
     write(_sorted(rows, step), folder / "rows")
     count = sum(parquet.read_metadata(path).num_rows for path in _files(folder))
@@ -127,8 +146,16 @@ def _sorted(rows: Any, step: ReplayTable) -> Any:
     if step.addresses:
         known = [row["address"] for row in rows.select("address").distinct().collect()]
         rows = rows.where(col("address").isin([name for name in known if _is_wanted(name, step.addresses)]))
-    so_far = Window.partitionBy("address").orderBy("offset").rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    headers = [map_filter("headers", lambda name, _: ~name.isin(*LEFT_OUT)).alias("headers")] if "headers" in rows.columns else []
+    so_far = (
+        Window.partitionBy("address")
+        .orderBy("offset")
+        .rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    )
+    headers = (
+        [map_filter("headers", lambda name, _: ~name.isin(*LEFT_OUT)).alias("headers")]
+        if "headers" in rows.columns
+        else []
+    )
     placed = rows.withColumn("time", highest("timestamp").over(so_far)).orderBy("time", "address", "offset")
     return placed.select(*([] if step.destination else ["destination"]), *headers, "body")
 

@@ -61,7 +61,9 @@ _DEAD: Final = """
          date_trunc('hour', timestamp) AS hour, count(*) AS messages, sum(length(body)) AS bytes
   FROM dead GROUP BY reason, address, hour ORDER BY reason, address, hour
 """
-_ROWS: Final = "archive STRING, address STRING, offset BIGINT, timestamp TIMESTAMP, archived TIMESTAMP, body BINARY"
+_ROWS: Final = (
+    "archive STRING, address STRING, offset BIGINT, timestamp TIMESTAMP, archived TIMESTAMP, body BINARY"
+)
 _DEAD_ROWS: Final = "timestamp TIMESTAMP, headers MAP<STRING, STRING>, body BINARY"
 _LAGS: Final = "archive STRING, address STRING, next BIGINT, archived BIGINT, waiting BIGINT"
 
@@ -153,5 +155,7 @@ def _lags(plan: Plan, archive: ArchiveTable) -> list[tuple[str, str, int, int, i
     found = []
     for address, extent in extents.items():
         position = done.get(address, extent.first)
-        found.append((archive.name, address, extent.next, position, max(0, extent.next - max(position, extent.first))))
+        found.append(
+            (archive.name, address, extent.next, position, max(0, extent.next - max(position, extent.first)))
+        )
     return found

@@ -27,7 +27,17 @@ from stompbox.pipelines import report as reports
 from stompbox.pipelines.checkpoints import claim
 from stompbox.pipelines.faults import Masking, named, plain, quieten
 from stompbox.pipelines.progress import Finished, Idle, Report, Started, Warned, batch_of, progress_since
-from stompbox.pipelines.settings import KINDS, ArchiveTable, AuditTable, BodyMode, Plan, ReplayTable, ReportTable, Step, TransformTable
+from stompbox.pipelines.settings import (
+    KINDS,
+    ArchiveTable,
+    AuditTable,
+    BodyMode,
+    Plan,
+    ReplayTable,
+    ReportTable,
+    Step,
+    TransformTable,
+)
 from stompbox.spark import session
 from stompbox.spark.link import leased
 from stompbox.spark.offsets import between
@@ -44,7 +54,8 @@ FINISH_WITHIN: Final = 30.0  # s for the batch under way after a stop
 LATE_WORKER: Final = "Python worker failed to connect back"  # within 10 s, which Spark has no setting for
 SETTINGS: Final = {
     "spark.sql.shuffle.partitions": "4",
-    "spark.sql.streaming.numRecentProgressUpdates": "20",  # kept in Java, each with the offsets of all addresses, three times
+    # kept in Java, each with the offsets of all addresses, three times
+    "spark.sql.streaming.numRecentProgressUpdates": "20",
 }
 STARTS: Final = 5  # of a query that this has ended, in one run
 
@@ -57,7 +68,9 @@ def chosen(plan: Plan, names: Sequence[str], *, once: bool) -> tuple[list[Step],
     known = [step.name for step in steps]
     for name in names:
         if name not in known:
-            raise UsageError("bad-argument", f"--step {name!r} is no step of {plan.file}; there are {', '.join(known)}")
+            raise UsageError(
+                "bad-argument", f"--step {name!r} is no step of {plan.file}; there are {', '.join(known)}"
+            )
     if names:
         return [step for step in steps if step.name in names], []
     streams = [step for step in steps if isinstance(step, Streaming)]
@@ -75,7 +88,11 @@ def alone(plan: Plan, steps: Sequence[Step]) -> Iterator[None]:
         for step in steps:
             name = f"{KINDS[type(step)]} {step.name!r} of {plan.file}"
             _own(owned, folder / f".{step.name}.lock", f"{name} is run already")
-            if isinstance(step, Streaming) and step.table and isinstance(table := plan.where(step.table, step.format), Path):
+            if (
+                isinstance(step, Streaming)
+                and step.table
+                and isinstance(table := plan.where(step.table, step.format), Path)
+            ):
                 _own(owned, table / WRITER, f"{name}: the table {table} is written already")
             if isinstance(step, Streaming | ReplayTable):
                 claim(plan.state(step.name), plan.name)
@@ -85,13 +102,16 @@ def alone(plan: Plan, steps: Sequence[Step]) -> Iterator[None]:
 def _own(owned: ExitStack, file: Path, problem: str) -> None:
     if owner := owned.enter_context(disk.owned(file)):
         by = f" by process {owner}" if owner > 0 else ""
-        raise LocalError("already-running", f"{problem}{by}; wait for its end, or run other steps with --step")
+        raise LocalError(
+            "already-running", f"{problem}{by}; wait for its end, or run other steps with --step"
+        )
 
 
 def reach(plan: Plan) -> None:
     """Raises ConnectionLost, or Refused for a wrong login, before Spark's start is waited for."""
     with leased(plan.target()) as link:
-        describe(link, "stompbox.pipelines.#", create=False)  # a wildcard: it names what this user may read, and refuses nothing
+        # a wildcard: it names what this user may read, and refuses nothing
+        describe(link, "stompbox.pipelines.#", create=False)
 
 
 @contextmanager
@@ -113,7 +133,8 @@ def spark_of(plan: Plan) -> Any:
         if not _has_ended():
             raise
         raise LocalError(
-            "spark-ended", f"Java has ended, killed or out of memory; {log} may say why; the next run goes on from here"
+            "spark-ended",
+            f"Java has ended, killed or out of memory; {log} may say why; the next run goes on from here",
         ) from None
     finally:
         with suppress(Py4JError, OSError):
@@ -137,19 +158,22 @@ def _launch_apart(log: Path, settings: dict[str, str], plan: Plan) -> None:
         from pyspark.java_gateway import launch_gateway
     except ImportError as fault:
         raise UsageError("no-spark", f"{fault}: pip install 'stompbox[spark]'") from None
-    if SparkContext._gateway is None:  # Spark's workers are its children: Ctrl-C would end them in the middle of a batch
+    if SparkContext._gateway is None:
+        # Spark's workers are its children: Ctrl-C would end them in the middle of a batch
         os.environ["JAVA_HOME"] = str(session.java_home(os.environ))
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         conf = SparkConf().setAll([*session.SETTINGS.items(), *settings.items()])
         log.parent.mkdir(parents=True, exist_ok=True)
         handler = logging.FileHandler(log)
-        handler.setFormatter(Masking("%(asctime)s %(levelname)s %(name)s: %(message)s", plan.secrets()))  # what py4j says has stacks
+        # what py4j says has stacks
+        handler.setFormatter(Masking("%(asctime)s %(levelname)s %(name)s: %(message)s", plan.secrets()))
         logging.basicConfig(handlers=[handler])
         try:
             with log.open("ab") as said:
                 popen = {"start_new_session": True, "stdout": said, "stderr": said}
                 session.giving_way(
-                    plan.pipeline.spark.nice, lambda: SparkContext._ensure_initialized(gateway=launch_gateway(conf, popen), conf=conf)
+                    plan.pipeline.spark.nice,
+                    lambda: SparkContext._ensure_initialized(gateway=launch_gateway(conf, popen), conf=conf),
                 )
         except PySparkException:
             raise LocalError("spark-ended", f"Java did not start; {log} says why") from None
@@ -193,7 +217,8 @@ class _Stream:
         self.rows = 0
         self.skipped = 0  # offsets that held no message any more
         self._seen = "", -1  # the progress that was asked for last
-        self._busy = self._looked = monotonic()  # when it last had something to do, and when that was looked for
+        # when it last had something to do, and when that was looked for
+        self._busy = self._looked = monotonic()
         self._has_begun = False
         self._is_idle = False
 
@@ -230,7 +255,12 @@ class _Stream:
                 self._busy, self._is_idle = monotonic(), False
             if count := self._skipped(progress, rows):
                 self.skipped += count
-                report(Warned(step=self.step.name, text=f"batch {progress.batchId}: {count:,} offsets held no message any more, skipped"))
+                report(
+                    Warned(
+                        step=self.step.name,
+                        text=f"batch {progress.batchId}: {count:,} offsets held no message any more, skipped",
+                    )
+                )
         self._look(report, monotonic())
 
     def _look(self, report: Report, now: float) -> None:
@@ -239,7 +269,8 @@ class _Stream:
             return
         self._looked = now
         status = self.query.status
-        self._has_begun = self._has_begun or status["message"].startswith("Waiting")  # before that it only prepares itself
+        # before that it only prepares itself
+        self._has_begun = self._has_begun or status["message"].startswith("Waiting")
         if status["isDataAvailable"] or not self._has_begun:
             self._busy = now
         elif now >= self._busy + IDLE_AFTER:
@@ -253,7 +284,11 @@ class _Stream:
         is_unknown = any(source.selector or source.mode is BodyMode.DROPMALFORMED for source in sources)
         if self.step.fail_on_data_loss or is_unknown or rows == archive.IN_TABLE:
             return 0
-        seen = [rows] if isinstance(self.step, ArchiveTable) else [source.numInputRows for source in progress.sources]
+        seen = (
+            [rows]
+            if isinstance(self.step, ArchiveTable)
+            else [source.numInputRows for source in progress.sources]
+        )
         offsets = [offsets_of(source.startOffset, source.endOffset) for source in progress.sources]
         return sum(max(0, each - count) for each, count in zip(offsets, seen, strict=True))
 
@@ -272,7 +307,9 @@ def offsets_of(start: str | None, end: str | None) -> int:
     return sum(map(len, between(first, last)))
 
 
-def _stream(spark: Any, plan: Plan, steps: Sequence[Streaming], report: Report, stop: Event, *, once: bool) -> None:
+def _stream(
+    spark: Any, plan: Plan, steps: Sequence[Streaming], report: Report, stop: Event, *, once: bool
+) -> None:
     streams: list[_Stream] = []
     try:
         for step in steps:
@@ -289,7 +326,10 @@ def _stream(spark: Any, plan: Plan, steps: Sequence[Streaming], report: Report, 
                 stream.tell(report)
             if any(stream.start_again(report) for stream in streams):
                 continue
-            has_failed = any(not stream.query.isActive and not (once and stream.query.exception() is None) for stream in streams)
+            has_failed = any(
+                not stream.query.isActive and not (once and stream.query.exception() is None)
+                for stream in streams
+            )
             if has_failed or not any(stream.query.isActive for stream in streams):
                 break
     finally:
@@ -309,4 +349,6 @@ def _stream(spark: Any, plan: Plan, steps: Sequence[Streaming], report: Report, 
 
 def left_out(steps: Sequence[Step], report: Report) -> None:
     for step in steps:
-        report(Warned(step=step.name, text=f"{KINDS[type(step)]} runs with --once, or with --step {step.name}"))
+        report(
+            Warned(step=step.name, text=f"{KINDS[type(step)]} runs with --once, or with --step {step.name}")
+        )

@@ -20,7 +20,8 @@ from stompbox.spark.faults import plain
 from stompbox.spark.files import CODEC, Files, WrittenFile, codec_of
 
 TIMESTAMPS: Final = ("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-PAGES: Final = {  # by default Parquet first looks at the size of a page after 100 rows: bodies of 1 MB, and copies of them, end Java's heap
+# by default Parquet first looks at the size of a page after 100 rows: bodies of 1 MB, and copies of them, end Java's heap
+PAGES: Final = {
     "parquet.page.size.row.check.min": "1",
     "parquet.page.size.row.check.max": "10",
     "parquet.block.size.row.check.min": "1",
@@ -28,7 +29,8 @@ PAGES: Final = {  # by default Parquet first looks at the size of a page after 1
 }
 TASKS: Final = 4  # for each processor, at most, that read a table from an object store
 READ_ROWS: Final = 8_192  # given to Java at once; bodies may be large
-PARTITIONED: Final = ("string", "date", "byte", "short", "integer", "long", "boolean")  # whose texts mean one value everywhere
+# whose texts mean one value everywhere
+PARTITIONED: Final = ("string", "date", "byte", "short", "integer", "long", "boolean")
 _COPY: Final = "__partition"
 
 
@@ -65,16 +67,24 @@ def stage_by_arrow(frame: Any, table: Table, kept: Format, batch: str, partition
         allowed = f"in an object store allowed are {', '.join(PARTITIONED)}"
         raise UsageError("bad-argument", f"partition-by {partition_by!r} is {kind}; {allowed}")
     whole = to_arrow_schema(frame.schema, timezone="UTC")
-    schema = whole if kept is Format.ICEBERG or not partition_by else whole.remove(whole.get_field_index(partition_by))
+    schema = (
+        whole
+        if kept is Format.ICEBERG or not partition_by
+        else whole.remove(whole.get_field_index(partition_by))
+    )
     place = table.attempt(batch, whole, partition_by)
     marked = frame.withColumn(_COPY, col(partition_by).cast("string") if partition_by else lit(""))
     work = partial(_write_rows, place, schema, partition_by, codec_of(frame.sparkSession.conf.get(CODEC)))
     rows = marked.mapInArrow(work, "path STRING, partition STRING, rows BIGINT").collect()
-    return staged_in(place, [WrittenFile(row["path"], row["partition"], row["rows"]) for row in rows], whole, partition_by)
+    return staged_in(
+        place, [WrittenFile(row["path"], row["partition"], row["rows"]) for row in rows], whole, partition_by
+    )
 
 
 @plain
-def _write_rows(place: Attempt, schema: Any, partition_by: str, codec: str, batches: Iterable[Any]) -> Iterator[Any]:
+def _write_rows(
+    place: Attempt, schema: Any, partition_by: str, codec: str, batches: Iterable[Any]
+) -> Iterator[Any]:
     """One task: the files that it has written."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -83,11 +93,15 @@ def _write_rows(place: Attempt, schema: Any, partition_by: str, codec: str, batc
         for batch in batches:
             rows = pa.Table.from_batches([batch])
             for value in pc.unique(batch.column(_COPY)).to_pylist():
-                own = rows.filter(pc.equal(rows[_COPY], value) if value is not None else pc.is_null(rows[_COPY]))
+                own = rows.filter(
+                    pc.equal(rows[_COPY], value) if value is not None else pc.is_null(rows[_COPY])
+                )
                 for part in own.select(schema.names).cast(schema).to_batches():
                     files.add(part, partition_of(partition_by, value) if partition_by else "")
     names = ("path", "partition", "rows")
-    yield pa.RecordBatch.from_pylist([{name: getattr(file, name) for name in names} for file in files.written], schema=_written_schema())
+    yield pa.RecordBatch.from_pylist(
+        [{name: getattr(file, name) for name in names} for file in files.written], schema=_written_schema()
+    )
 
 
 def _written_schema() -> Any:
@@ -131,8 +145,12 @@ def _read_by_arrow(spark: Any, table: Table, files: Sequence[Any], columns: Sequ
     there = from_arrow_schema(table.schema())
     schema = StructType([field for field in there.fields if not columns or field.name in columns])
     tasks = min(len(files), TASKS * spark.sparkContext.defaultParallelism)
-    paths = spark.createDataFrame([(str(file.path), file.partition) for file in files], "path STRING, partition STRING").repartition(tasks)
-    return paths.mapInArrow(partial(_read_rows, table.filesystem(), to_arrow_schema(schema, timezone="UTC")), schema)
+    paths = spark.createDataFrame(
+        [(str(file.path), file.partition) for file in files], "path STRING, partition STRING"
+    ).repartition(tasks)
+    return paths.mapInArrow(
+        partial(_read_rows, table.filesystem(), to_arrow_schema(schema, timezone="UTC")), schema
+    )
 
 
 @plain

@@ -25,7 +25,8 @@ from urllib.parse import urlsplit
 from stompbox.errors import UsageError
 
 DEFAULT_REGION: Final = "us-east-1"
-RETRY: Final = timedelta(seconds=60)  # that Arrow goes on asking Google's store after a fault; its own default is 15 minutes
+# that Arrow goes on asking Google's store after a fault; its own default is 15 minutes
+RETRY: Final = timedelta(seconds=60)
 AZURE_HOST: Final = ".dfs.core.windows.net"
 
 
@@ -81,7 +82,13 @@ class Google:
 
     def delta(self) -> dict[str, str]:
         """A commit is a PUT with `x-goog-if-generation-match: 0`, which the store refuses where the version is there."""
-        nobody = {"client_email": "", "private_key": "", "private_key_id": "", "disable_oauth": True, "gcs_base_url": self.endpoint}
+        nobody = {
+            "client_email": "",
+            "private_key": "",
+            "private_key_id": "",
+            "disable_oauth": True,
+            "gcs_base_url": self.endpoint,
+        }
         return {
             "google_base_url": self.endpoint, "google_service_account_key": json.dumps(nobody) if self.is_anonymous else "",
             "google_application_credentials": self.credentials, "allow_http": _allows_http(self.endpoint),
@@ -125,7 +132,9 @@ class Azure:
         """Both of its services answer at the endpoint, where there is one."""
         parts = urlsplit(self.endpoint)
         given = {"authority": parts.netloc, "scheme": parts.scheme}
-        return {f"{kind}-storage-{what}": text for kind in ("blob", "dfs") for what, text in given.items() if text}
+        return {
+            f"{kind}-storage-{what}": text for kind in ("blob", "dfs") for what, text in given.items() if text
+        }
 
     def delta(self) -> dict[str, str]:
         """A commit is a PUT with `If-None-Match: *`, which the store refuses where the version is there."""
@@ -164,7 +173,10 @@ class Storage:
         parts = urlsplit(url)
         service = SERVICES.get(parts.scheme)
         if service is None:
-            raise UsageError("bad-argument", f"{url} is a URL of no store that pipelines know; known are {', '.join(SERVICES)}")
+            raise UsageError(
+                "bad-argument",
+                f"{url} is a URL of no store that pipelines know; known are {', '.join(SERVICES)}",
+            )
         authority = parts.netloc if service is Service.HADOOP else ""
         return replace(self, service=service, authority=authority, azure=self.azure.of(parts.netloc))
 
@@ -174,7 +186,11 @@ class Storage:
 
     def delta(self) -> dict[str, str]:
         """As delta-rs takes it."""
-        own = {Service.S3: self._s3_of_delta, Service.GOOGLE: self.google.delta, Service.AZURE: self.azure.delta}.get(self.service, dict)
+        own = {
+            Service.S3: self._s3_of_delta,
+            Service.GOOGLE: self.google.delta,
+            Service.AZURE: self.azure.delta,
+        }.get(self.service, dict)
         return {name: value for name, value in own().items() if value}
 
     def _s3_of_delta(self) -> dict[str, str]:
@@ -197,7 +213,11 @@ class Storage:
     def with_iceberg(self, properties: dict[str, str]) -> Storage:
         """With what a catalogue hands out for one of its tables."""
         own = self.iceberg() | {name: str(value) for name, value in properties.items()}
-        google = replace(self.google, token=own.get("gcs.oauth2.token", ""), expires=int(own.get("gcs.oauth2.token-expires-at") or 0))
+        google = replace(
+            self.google,
+            token=own.get("gcs.oauth2.token", ""),
+            expires=int(own.get("gcs.oauth2.token-expires-at") or 0),
+        )
         google = replace(google, endpoint=own.get("gcs.service.host", ""))
         names = ("account-key", "sas-token", "tenant-id", "client-id", "client-secret")
         given = {name.replace("-", "_"): own.get(f"adls.{name}", "") for name in names}
@@ -209,7 +229,14 @@ class Storage:
 
     def secrets(self) -> tuple[str, ...]:
         azure = self.azure
-        return (self.secret_key, self.session_token, self.google.token, azure.account_key, azure.sas_token, azure.client_secret)
+        return (
+            self.secret_key,
+            self.session_token,
+            self.google.token,
+            azure.account_key,
+            azure.sas_token,
+            azure.client_secret,
+        )
 
 
 def _allows_http(endpoint: str) -> str:
@@ -226,7 +253,9 @@ def _opened(storage: Storage) -> Any:
             return storage.azure.filesystem()
         return _hadoop(storage.authority) if service is Service.HADOOP else _s3(storage)
     except ImportError as fault:  # wheels of some systems, and old ones, lack some
-        raise UsageError("missing-package", f"{service.value} needs a pyarrow with that file system: {fault}") from None
+        raise UsageError(
+            "missing-package", f"{service.value} needs a pyarrow with that file system: {fault}"
+        ) from None
 
 
 def _s3(storage: Storage) -> Any:
@@ -249,4 +278,6 @@ def _hadoop(authority: str) -> Any:
         if "libhdfs" not in str(fault) and "libjvm" not in str(fault):
             raise
         needs = "needs Hadoop's client on each machine: libhdfs (ARROW_LIBHDFS_DIR), Java (JAVA_HOME) and the jars (CLASSPATH)"
-        raise UsageError("missing-package", f"hdfs://{authority} {needs}; {str(fault).partition(chr(10))[0]}") from None
+        raise UsageError(
+            "missing-package", f"hdfs://{authority} {needs}; {str(fault).partition(chr(10))[0]}"
+        ) from None

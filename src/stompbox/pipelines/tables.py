@@ -155,11 +155,15 @@ def target_of(folder: PurePath, file: DataFile, query: str, batch: int, number: 
     return folder / file.partition / f"{query[:8]}-{batch:06d}-{number:04d}.parquet"
 
 
-def put_in_place(location: Location, folder: PurePath, staged: Staged, query: str, batch: int) -> list[DataFile]:
+def put_in_place(
+    location: Location, folder: PurePath, staged: Staged, query: str, batch: int
+) -> list[DataFile]:
     """The files of a batch at their names in the table, where they do not count yet."""
     placed = []
     for number, file in enumerate(staged.files):
-        placed.append(replace(file, path=location.placed(file.path, target_of(folder, file, query, batch, number))))
+        placed.append(
+            replace(file, path=location.placed(file.path, target_of(folder, file, query, batch, number)))
+        )
     return placed
 
 
@@ -223,7 +227,9 @@ def _alike(files: Sequence[DataFile], filesystem: Any) -> Iterator[list[DataFile
     """Files of the same columns: those from before a change of the schema stay among themselves."""
     groups: dict[str, list[DataFile]] = {}
     for file in files:
-        groups.setdefault(str(parquet.read_schema(str(file.path), filesystem=filesystem).remove_metadata()), []).append(file)
+        groups.setdefault(
+            str(parquet.read_schema(str(file.path), filesystem=filesystem).remove_metadata()), []
+        ).append(file)
     yield from (group for group in groups.values() if len(group) > 1)
 
 
@@ -241,7 +247,10 @@ def merge(files: Sequence[DataFile], target: PurePath, filesystem: Any = None) -
                 rows += len(batch)
     expected = sum(file.rows for file in files)
     if rows != expected:
-        raise UsageError("table-damaged", f"files of {target.parent.parent} hold {rows} rows where the table says {expected}")
+        raise UsageError(
+            "table-damaged",
+            f"files of {target.parent.parent} hold {rows} rows where the table says {expected}",
+        )
 
 
 def _at_once(metadata: Any) -> int:

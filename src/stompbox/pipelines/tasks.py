@@ -57,14 +57,18 @@ class Work:
     codec: str = DEFAULT_CODEC
 
 
-def stage_messages(frame: Any, source: Source, attempt: Attempt, kept: Format, known: Frontier) -> tuple[Staged, int]:
+def stage_messages(
+    frame: Any, source: Source, attempt: Attempt, kept: Format, known: Frontier
+) -> tuple[Staged, int]:
     """The messages of a batch of ranges as files of this attempt, and how many there were, those that the table had already too."""
     is_in_files = kept is Format.ICEBERG  # whose files hold all columns
     schema = source.schema if is_in_files else source.schema.remove(source.schema.get_field_index(DAY))
     codec = codec_of(frame.sparkSession.conf.get(CODEC))
     work = Work(source, attempt, schema, time.time_ns() // 1000, known, codec)
     found = frame.rdd.mapPartitions(partial(write_messages, work)).collect()
-    return staged_in(attempt, [file for _, written in found for file in written], source.schema, DAY), sum(count for count, _ in found)
+    return staged_in(attempt, [file for _, written in found for file in written], source.schema, DAY), sum(
+        count for count, _ in found
+    )
 
 
 def staged_in(attempt: Attempt, written: list[WrittenFile], schema: Any, partition_by: str) -> Staged:
@@ -85,7 +89,9 @@ def staged_in(attempt: Attempt, written: list[WrittenFile], schema: Any, partiti
 def write_messages(work: Work, rows: Iterator[Any]) -> Iterator[tuple[int, list[WrittenFile]]]:
     """One task: how many messages it has read, and the files with those of them that were not in the table."""
     count = 0
-    with Files(work.attempt.folder, work.schema, work.codec, work.attempt.filesystem(), work.attempt.prefix) as files:
+    with Files(
+        work.attempt.folder, work.schema, work.codec, work.attempt.filesystem(), work.attempt.prefix
+    ) as files:
         for batch in batches(work.source.options, ranges_of(rows), work.source.view):
             count += len(batch)
             for day, part in by_day(beyond(batch, work.known)):
@@ -123,5 +129,7 @@ def _completed(batch: Any, day: int, work: Work) -> Any:
     arrays = []
     for field in work.schema:
         value = added.get(field.name)
-        arrays.append(batch.column(field.name) if value is None else pa.repeat(value, len(batch)).view(field.type))
+        arrays.append(
+            batch.column(field.name) if value is None else pa.repeat(value, len(batch)).view(field.type)
+        )
     return pa.RecordBatch.from_arrays(arrays, schema=work.schema)

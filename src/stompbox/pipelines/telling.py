@@ -28,7 +28,10 @@ class Steps:
         self.clock: Final = clock
         self.changed: Final = threading.Event()
         self._lock: Final = threading.Lock()
-        self._said: Final = {step.name: Said(step=step.name, kind=KINDS[type(step)], groups=groups_of(plan, step)) for step in steps}
+        self._said: Final = {
+            step.name: Said(step=step.name, kind=KINDS[type(step)], groups=groups_of(plan, step))
+            for step in steps
+        }
         self._ended: Final[dict[str, float]] = {}  # when the last batch of a step did
 
     def hear(self, event: Event) -> None:
@@ -113,4 +116,9 @@ def telling(plan: Plan, steps: Sequence[Step], report: Report) -> Iterator[Repor
     finally:
         teller.end()
         if teller.refusal is not None and steps:
-            report(Warned(step=steps[0].name, text=f"the broker does not take the progress of this run: {teller.refusal.message}"))
+            report(
+                Warned(
+                    step=steps[0].name,
+                    text=f"the broker does not take the progress of this run: {teller.refusal.message}",
+                )
+            )

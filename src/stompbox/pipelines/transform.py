@@ -40,7 +40,10 @@ def start(spark: Any, plan: Plan, step: TransformTable, report: Report, *, once:
         return started(as_messages(rows), plan, step, send, once=once, mode=step.mode.value)
     table = written_table(step, plan.where(step.table or "", step.format))
     if step.partition_by and step.partition_by not in rows.columns:
-        raise UsageError("missing-column", f"transform {step.name!r}: no column {step.partition_by!r} among {', '.join(rows.columns)}")
+        raise UsageError(
+            "missing-column",
+            f"transform {step.name!r}: no column {step.partition_by!r} among {', '.join(rows.columns)}",
+        )
     write = partial(_write, table=table, step=step, checkpoint=checkpoint, report=report)
     return started(rows, plan, step, write, once=once, mode=step.mode.value)
 
@@ -77,7 +80,9 @@ def _send(frame: Any, batch: int, *, options: dict[str, str], checkpoint: Path) 
     frame.write.format("stomp").mode("append").options(**options, sinkId=sink, batchId=str(batch)).save()
 
 
-def _write(frame: Any, batch: int, *, table: Table, step: TransformTable, checkpoint: Path, report: Report) -> None:
+def _write(
+    frame: Any, batch: int, *, table: Table, step: TransformTable, checkpoint: Path, report: Report
+) -> None:
     query = query_id(checkpoint)
     if table.last_batch(query) < batch:
         staged = _staged(frame, table, step, f"{query}-{batch}")

@@ -26,7 +26,8 @@ class SelectorCache:
         self.most = most
         self.size = 0
         self._living: WeakValueDictionary[Key, Selector] = WeakValueDictionary()
-        self._by_user: dict[str, OrderedDict[Key, Selector]] = {}  # the one that was asked for last at the end
+        # the one that was asked for last at the end
+        self._by_user: dict[str, OrderedDict[Key, Selector]] = {}
         self._users: dict[Key, str] = {}  # whom it is counted for: who asked first
         self._sizes: dict[str, int] = {}  # by user
 
@@ -39,7 +40,9 @@ class SelectorCache:
         self._keep(key, found, user)
         return found
 
-    def compiling(self, text: str, user: str, *, conversion: bool, limits: SelectorLimits) -> Generator[None, None, Selector]:
+    def compiling(
+        self, text: str, user: str, *, conversion: bool, limits: SelectorLimits
+    ) -> Generator[None, None, Selector]:
         """The same in steps."""
         key = (text, conversion, limits)
         found = self._living.get(key)

@@ -76,7 +76,12 @@ def size_of(node: Node) -> int:
     if isinstance(node, Literal):
         return _NODE_SIZE // 4 + getsizeof(node.value)
     if isinstance(node, In):
-        return _NODE_SIZE + getsizeof(node.values) + sum(map(getsizeof, node.values)) + _VALUE_SIZE * len(node.values)
+        return (
+            _NODE_SIZE
+            + getsizeof(node.values)
+            + sum(map(getsizeof, node.values))
+            + _VALUE_SIZE * len(node.values)
+        )
     if isinstance(node, Like):
         return _NODE_SIZE + like.size_of(node.pattern, node.escape)
     if isinstance(node, BodyTest) and node.xpath is not None:
@@ -88,7 +93,11 @@ class _Generator:
     def __init__(self, *, conversion: bool, is_costly: bool) -> None:
         self._is_costly = is_costly
         self._reading = CONVERTING if conversion else STRICT
-        self._constants: dict[str, Any] = {"number": self._reading.number, "truth": self._reading.truth, "is_in": is_in}
+        self._constants: dict[str, Any] = {
+            "number": self._reading.number,
+            "truth": self._reading.truth,
+            "is_in": is_in,
+        }
         self._constants |= {"is_like": is_like, "is_found": is_found}
         self._functions: list[str] = []
         self._count = 0
@@ -138,7 +147,11 @@ class _Generator:
     # One method per kind of node: the node, the code of its operands -> its code.
 
     def _literal(self, node: Literal) -> Code:
-        return Code(repr(node.value) if node.value is None or isinstance(node.value, bool) else self._constant(node.value))
+        return Code(
+            repr(node.value)
+            if node.value is None or isinstance(node.value, bool)
+            else self._constant(node.value)
+        )
 
     def _identifier(self, node: Identifier) -> Code:
         result = self._name("t")
@@ -147,7 +160,9 @@ class _Generator:
             return Code(result, [f"{result} = headers.get({self._constant(node.name)})"])
         lines = [f"{result} = facts.get({self._constant(fact.name)})"]
         if node.name in WORDS:
-            lines.append(f"if {result}.__class__ is bool: {result} = {self._constant(WORDS[node.name])}[{result}]")
+            lines.append(
+                f"if {result}.__class__ is bool: {result} = {self._constant(WORDS[node.name])}[{result}]"
+            )
         lines.append(f"if {result} is None: {result} = headers.get({self._constant(node.name)})")
         if fact.fallback not in (None, node.name):
             lines.append(f"if {result} is None: {result} = headers.get({self._constant(fact.fallback)})")
@@ -158,7 +173,9 @@ class _Generator:
             operand = self._condition(node.operand, operand)
             return self._then((operand,), f"None if {operand.result} is None else not {operand.result}")
         if node.operator == "-":
-            return self._then((operand,), f"{self._constant(self._reading.calculate['-'])}(0, {operand.result})")
+            return self._then(
+                (operand,), f"{self._constant(self._reading.calculate['-'])}(0, {operand.result})"
+            )
         return self._then((operand,), f"number({operand.result})")
 
     def _logic(self, node: Logic, left: Code, right: Code) -> Code:
@@ -201,13 +218,19 @@ class _Generator:
         return code
 
     def _arithmetic(self, node: Arithmetic, left: Code, right: Code) -> Code:
-        return self._then((left, right), f"{self._constant(self._reading.calculate[node.operator])}({left.result}, {right.result})")
+        return self._then(
+            (left, right),
+            f"{self._constant(self._reading.calculate[node.operator])}({left.result}, {right.result})",
+        )
 
     def _between(self, node: Between, operand: Code, low: Code, high: Code) -> Code:
         if isinstance(node.low, Literal) and isinstance(node.high, Literal):
             code = self._as_number(operand, f"{low.result} <= {{}} <= {high.result}")
             return self._negated(code) if node.negated else code
-        at_least, at_most = self._constant(self._reading.compare[">="]), self._constant(self._reading.compare["<="])
+        at_least, at_most = (
+            self._constant(self._reading.compare[">="]),
+            self._constant(self._reading.compare["<="]),
+        )
         code = self._then((operand, low, high), f"{at_least}({operand.result}, {low.result})")
         code.lines.append(f"if {code.result} is not False:")
         code.lines.append(f" right = {at_most}({operand.result}, {high.result})")
@@ -222,9 +245,16 @@ class _Generator:
         return self._then((operand,), f"{operand.result} is {'not ' if node.negated else ''}None")
 
     def _like(self, node: Like, operand: Code) -> Code:
-        fits, weight = self._constant(compile_like(node.pattern, node.escape)), weight_of(node.pattern, node.escape)
+        fits, weight = (
+            self._constant(compile_like(node.pattern, node.escape)),
+            weight_of(node.pattern, node.escape),
+        )
         is_counted = self._is_costly and weight > 0
-        asked = f"is_found({operand.result}, {fits}, {weight}, document.budget)" if is_counted else f"is_like({operand.result}, {fits})"
+        asked = (
+            f"is_found({operand.result}, {fits}, {weight}, document.budget)"
+            if is_counted
+            else f"is_like({operand.result}, {fits})"
+        )
         code = self._then((operand,), asked)
         return self._negated(code) if node.negated else code
 

@@ -53,7 +53,9 @@ FACT_TABLE = (
     Fact("priority", ("AMQPriority", "JMSPriority"), headers=("priority",)),
     Fact("message_id", ("AMQUserID", "JMSMessageID"), per_message=True),
     Fact("timestamp", ("AMQTimestamp", "JMSTimestamp"), headers=("timestamp",), per_message=True),
-    Fact("expiration", ("AMQExpiration", "JMSExpiration"), headers=("expires", "expiration"), per_message=True),
+    Fact(
+        "expiration", ("AMQExpiration", "JMSExpiration"), headers=("expires", "expiration"), per_message=True
+    ),
     Fact("durable", ("AMQDurable", "JMSDeliveryMode"), headers=("persistent",)),
     Fact("size", ("AMQSize",), per_message=True),
     Fact("address", ("AMQAddress", "JMSDestination"), headers=("destination",)),
@@ -66,7 +68,9 @@ FACT_TABLE = (
     Fact("user_id", ("JMSXUserID",), per_message=True),
 )
 
-BY_SPECIAL_NAME: Mapping[str, Fact] = MappingProxyType({name: fact for fact in FACT_TABLE for name in fact.special_names})
+BY_SPECIAL_NAME: Mapping[str, Fact] = MappingProxyType(
+    {name: fact for fact in FACT_TABLE for name in fact.special_names}
+)
 
 FACTS: Mapping[str, str] = MappingProxyType({name: fact.name for name, fact in BY_SPECIAL_NAME.items()})
 """Special name -> canonical fact."""

@@ -140,7 +140,11 @@ def _affords(text: str, weight: int, document: Document | None) -> bool:
 def _search(pattern: Any, weight: int) -> Function:
     def search(value: Value, document: Document | None) -> Truth:
         text = _text(value)
-        return pattern.search(text) is not None if text is not None and _affords(text, weight, document) else None
+        return (
+            pattern.search(text) is not None
+            if text is not None and _affords(text, weight, document)
+            else None
+        )
 
     return search
 

@@ -40,7 +40,9 @@ class Intervals(Generic[T]):
 
     def __init__(self, items: Iterable[tuple[Interval, T]]) -> None:
         self.items: Sequence[tuple[Interval, T]] = [item for item in items if not item[0].is_empty]
-        ends = sorted([end for interval, _ in self.items for end in (interval.low, interval.high) if math.isfinite(end)])
+        ends = sorted(
+            [end for interval, _ in self.items for end in (interval.low, interval.high) if math.isfinite(end)]
+        )
         self._centre: Number = ends[len(ends) // 2] if ends else 0
         here = [item for item in self.items if item[0].low <= self._centre <= item[0].high]
         self._by_low = sorted(here, key=lambda item: item[0].low)

@@ -16,7 +16,8 @@ Bounds = tuple[Names, Interval]
 
 _MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
-_IN_HEADERS: Final = frozenset(("correlation_id", "type", "reply_to", "group_id"))  # facts that no broker says, only a header
+# facts that no broker says, only a header
+_IN_HEADERS: Final = frozenset(("correlation_id", "type", "reply_to", "group_id"))
 
 
 def key_of(root: Node) -> Key | None:
@@ -57,7 +58,11 @@ def _terms(root: Node) -> Iterator[Node]:
 
 def _equal(side: Node, other: Node) -> Key | None:
     names = _names(side)
-    return (names, other.value) if names and isinstance(other, Literal) and isinstance(other.value, str) else None
+    return (
+        (names, other.value)
+        if names and isinstance(other, Literal) and isinstance(other.value, str)
+        else None
+    )
 
 
 def _bounds(node: Node) -> Bounds | None:
@@ -66,7 +71,10 @@ def _bounds(node: Node) -> Bounds | None:
         return (names, Interval(low, high)) if names and low is not None and high is not None else None
     if not isinstance(node, Comparison) or node.operator not in _MIRRORED:
         return None
-    for side, other, operator in ((node.left, node.right, node.operator), (node.right, node.left, _MIRRORED[node.operator])):
+    for side, other, operator in (
+        (node.left, node.right, node.operator),
+        (node.right, node.left, _MIRRORED[node.operator]),
+    ):
         names, number = _names(side), _number(other)
         if names and number is not None:
             return names, _interval(operator, number)
@@ -84,7 +92,11 @@ def _number(node: Node) -> Number | None:
     sign = 1
     while isinstance(node, Unary) and node.operator in ("+", "-"):
         sign, node = -sign if node.operator == "-" else sign, node.operand
-    if not isinstance(node, Literal) or isinstance(node.value, bool | str | None) or not math.isfinite(node.value):
+    if (
+        not isinstance(node, Literal)
+        or isinstance(node.value, bool | str | None)
+        or not math.isfinite(node.value)
+    ):
         return None
     return sign * node.value
 

@@ -48,7 +48,11 @@ def compile_like(pattern: str, escape: str | None) -> Matcher:
         return _ends(first, last)
     if len(middle) == 1 and first == last == "" and isinstance(middle[0], str):
         wanted = middle[0]
-        return (lambda text: wanted in text) if len(wanted) < _REPEATED else lambda text: find(text, wanted, 0, len(text)) >= 0
+        return (
+            (lambda text: wanted in text)
+            if len(wanted) < _REPEATED
+            else lambda text: find(text, wanted, 0, len(text)) >= 0
+        )
     return _sequence(_fixed(first), middle, _fixed(last))
 
 
@@ -59,7 +63,11 @@ def weight_of(pattern: str, escape: str | None) -> int:
 
 def searches_of(pattern: str, escape: str | None) -> int:
     """Parts of the pattern that are looked for with a table of their own, which takes time and memory."""
-    return 0 if "_" not in pattern else sum([isinstance(part, Fragment) for part in _parts(pattern, escape)[1:-1]])
+    return (
+        0
+        if "_" not in pattern
+        else sum([isinstance(part, Fragment) for part in _parts(pattern, escape)[1:-1]])
+    )
 
 
 def size_of(pattern: str, escape: str | None) -> int:
@@ -93,7 +101,9 @@ def _ends(first: Fragment | str, last: Fragment | str) -> Matcher:
         return lambda text: text.startswith(first)
     begins, ends = _fixed(first), _fixed(last)
     least = begins.length + ends.length
-    return lambda text: len(text) >= least and begins.fits_at(text, 0) and ends.fits_at(text, len(text) - ends.length)
+    return lambda text: (
+        len(text) >= least and begins.fits_at(text, 0) and ends.fits_at(text, len(text) - ends.length)
+    )
 
 
 def _sequence(first: Fragment, middle: list[Fragment | str], last: Fragment) -> Matcher:
@@ -163,7 +173,9 @@ def _parts(pattern: str, escape: str | None) -> list[Fragment | str]:
         return [_part(raw.split(_ANY_ONE)) if _ANY_ONE in raw else raw for raw in pattern.split(_ANY_RUN)]
     parts: list[Fragment | str] = []
     pieces, piece = [], ""
-    for escaped, sign, literal in re.findall(f"{re.escape(escape)}(.)|([%_])|([^%_{re.escape(escape)}]+)", pattern, re.DOTALL):
+    for escaped, sign, literal in re.findall(
+        f"{re.escape(escape)}(.)|([%_])|([^%_{re.escape(escape)}]+)", pattern, re.DOTALL
+    ):
         if sign:
             pieces.append(piece)
             piece = ""

@@ -35,7 +35,16 @@ from stompbox.selectors.tokens import Token, TokenKind
 from stompbox.selectors.xpath import XPathFault, compile_xpath
 
 OPEN, OR, AND, NOT, EQUALITY, ORDER, SUM, PRODUCT, SIGN = range(9)
-BINARY = {"OR": OR, "AND": AND, "=": EQUALITY, "<>": EQUALITY, "<": ORDER, "<=": ORDER, ">": ORDER, ">=": ORDER}
+BINARY = {
+    "OR": OR,
+    "AND": AND,
+    "=": EQUALITY,
+    "<>": EQUALITY,
+    "<": ORDER,
+    "<=": ORDER,
+    ">": ORDER,
+    ">=": ORDER,
+}
 BINARY |= {"+": SUM, "-": SUM, "*": PRODUCT, "/": PRODUCT, "%": PRODUCT}
 LONG_MAX = (1 << 63) - 1
 
@@ -68,7 +77,8 @@ class _Parser:
         self._at = 0
         self._limits = limits
         self._depth = 0
-        self._inner_terms = 0  # tokens within XPATHs and parts of LIKEs, beyond one for each, which its text is
+        # tokens within XPATHs and parts of LIKEs, beyond one for each, which its text is
+        self._inner_terms = 0
         self._operands: list[Node] = []
         self._pending: list[Pending] = []
 
@@ -126,7 +136,9 @@ class _Parser:
     def _open_not(self, token: Token) -> None:
         # SQL-92, search condition: NOT stands before a whole condition, not behind an operator that binds tighter.
         if self._pending and self._pending[-1].binding > NOT:
-            raise self._unexpected(f"{_OPERAND}; NOT behind {self._pending[-1].word} needs parentheses", token)
+            raise self._unexpected(
+                f"{_OPERAND}; NOT behind {self._pending[-1].word} needs parentheses", token
+            )
         self._open("NOT", NOT, token)
 
     def _primary(self, token: Token) -> Node:
@@ -148,7 +160,12 @@ class _Parser:
         if self._token.word != "(" or self._token.kind is not TokenKind.SYMBOL:
             return Identifier(token.position, token.word)
         if token.word.upper() in ("SPLIT", "MAKELIST"):
-            raise refusal(FUNCTION, token.position, f"the list {token}", "a condition or a value; a list is the first argument of INLIST")
+            raise refusal(
+                FUNCTION,
+                token.position,
+                f"the list {token}",
+                "a condition or a value; a list is the first argument of INLIST",
+            )
         return self._call(token, 1)
 
     def _call(self, token: Token, depth: int) -> Call:
@@ -163,7 +180,9 @@ class _Parser:
         arguments: list[Node] = []
         literals: list[str] = []
         parameters = list(signature.parameters)
-        while (not arguments and not literals) or parameters or (signature.repeats and self._token.word == ","):
+        while (
+            (not arguments and not literals) or parameters or (signature.repeats and self._token.word == ",")
+        ):
             self._symbol("," if arguments or literals else "(")
             parameter = parameters.pop(0) if parameters else signature.parameters[-1]
             if parameter in (Parameter.PATTERN, Parameter.TEXT):
@@ -171,11 +190,15 @@ class _Parser:
             else:
                 arguments.append(self._argument(parameter, depth))
         self._symbol(")")
-        return Call(token.position, tuple(arguments), signature.result is True, self._made(name, literals, token))
+        return Call(
+            token.position, tuple(arguments), signature.result is True, self._made(name, literals, token)
+        )
 
     def _argument(self, parameter: Parameter, depth: int) -> Node:
         token = self._next()
-        is_call = token.kind is TokenKind.NAME and self._token.word == "(" and self._token.kind is TokenKind.SYMBOL
+        is_call = (
+            token.kind is TokenKind.NAME and self._token.word == "(" and self._token.kind is TokenKind.SYMBOL
+        )
         wanted = ("SPLIT", "MAKELIST") if parameter is Parameter.LIST else ("REPLACE",)
         if is_call and token.word.upper() in wanted:
             return self._call(token, depth + 1)
@@ -190,7 +213,9 @@ class _Parser:
         try:
             found = made(name, literals)
         except NoRegex:
-            expected = "the package google-re2, which the broker does not have (pip install 'stompbox[regex]')"
+            expected = (
+                "the package google-re2, which the broker does not have (pip install 'stompbox[regex]')"
+            )
             raise refusal(FUNCTION, token.position, f"the function {token}", expected) from None
         except BadPattern as fault:
             raise refusal(FUNCTION, token.position, f"the function {token}", str(fault)) from None
@@ -200,7 +225,8 @@ class _Parser:
         return found
 
     def _checked_number(self, token: Token) -> str | int | float:
-        least = bool(self._pending) and self._pending[-1].word == "-" and self._pending[-1].binding == SIGN  # -2**63 has no positive twin
+        # -2**63 has no positive twin
+        least = bool(self._pending) and self._pending[-1].word == "-" and self._pending[-1].binding == SIGN
         if isinstance(token.value, int) and token.value > LONG_MAX + least:
             raise refusal(NUMBER, token.position, str(token), f"an integer of 64 bits, at most {LONG_MAX}")
         return token.value
@@ -223,7 +249,9 @@ class _Parser:
 
     def _terms_left(self) -> int:
         """Tokens that one XPATH more may have, its text being counted already."""
-        return self._limits.terms + 1 - sum([token.kind in _TERMS for token in self._tokens]) - self._inner_terms
+        return (
+            self._limits.terms + 1 - sum([token.kind in _TERMS for token in self._tokens]) - self._inner_terms
+        )
 
     def _too_many(self, position: int, found: str) -> SelectorError:
         what = "names, literals, tokens of XPATH, parts of LIKE with a _ inside, and what patterns are worth"
@@ -285,7 +313,11 @@ class _Parser:
             return True
         self._at += 1
         operand = self._operands.pop()
-        self._operands.append(self._like(operand, negated=negated) if word.word == "LIKE" else self._in(operand, negated=negated))
+        self._operands.append(
+            self._like(operand, negated=negated)
+            if word.word == "LIKE"
+            else self._in(operand, negated=negated)
+        )
         return False
 
     def _is_null(self) -> None:
@@ -303,7 +335,8 @@ class _Parser:
     def _like(self, operand: Node, *, negated: bool) -> Like:
         token = self._text("a pattern in single quotes")
         pattern, escape = str(token.value), self._escape()
-        if escape and (len(pattern) - len(pattern.rstrip(escape))) % 2:  # SQL-92, 8.5: an invalid escape sequence
+        if escape and (len(pattern) - len(pattern.rstrip(escape))) % 2:
+            # SQL-92, 8.5: an invalid escape sequence
             raise self._unexpected("a pattern with a character behind its last escape character", token)
         self._inner_terms += max(0, searches_of(pattern, escape) - 1)
         if self._inner_terms and self._terms_left() <= 0:
@@ -364,7 +397,11 @@ class _Parser:
 def _unary(pending: Pending, operand: Node) -> Node:
     if pending.word == "NOT":
         return Unary(pending.position, "NOT", _condition(operand))
-    if isinstance(operand, Literal) and isinstance(operand.value, (int, float)) and not isinstance(operand.value, bool):
+    if (
+        isinstance(operand, Literal)
+        and isinstance(operand.value, (int, float))
+        and not isinstance(operand.value, bool)
+    ):
         return Literal(pending.position, -operand.value if pending.word == "-" else operand.value)
     _check_calculable(operand, pending.word)
     return Unary(pending.position, pending.word, operand)
@@ -405,6 +442,13 @@ def _check_calculable(node: Node, word: str) -> None:
 def _check_equatable(left: Node, right: Node, word: str) -> None:
     for node, other in ((left, right), (right, left)):
         if node.kind is ValueKind.NULL:
-            raise refusal(TYPE, node.position, "NULL", f"a value for {word}; a missing header is asked for with IS NULL")
+            raise refusal(
+                TYPE, node.position, "NULL", f"a value for {word}; a missing header is asked for with IS NULL"
+            )
         if node.kind is ValueKind.CONDITION and other.kind is ValueKind.NUMBER:
-            raise refusal(TYPE, right.position, right.kind.value, f"{left.kind.value} like the left side of {word}, or a header name")
+            raise refusal(
+                TYPE,
+                right.position,
+                right.kind.value,
+                f"{left.kind.value} like the left side of {word}, or a header name",
+            )

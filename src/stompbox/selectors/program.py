@@ -37,7 +37,8 @@ from stompbox.selectors.xpath import Document
 Headers = Mapping[str, Value]
 Load = Callable[[Headers, Headers, Document | None], Any]
 Test = Callable[[Value, Document | None], Truth]
-Instruction = tuple[int, Any, int]  # what it does, with what (JUMP: the value it asks for), where a JUMP goes, how many a CALL takes
+# what it does, with what (JUMP: the value it asks for), where a JUMP goes, how many a CALL takes
+Instruction = tuple[int, Any, int]
 
 LOAD: Final = 0
 ONE: Final = 1
@@ -155,7 +156,11 @@ class _Assembler:
             return _is_null if not node.negated else _is_not_null
         if isinstance(node, In):
             values = node.values
-            return _negated(lambda value, document: is_in(value, values)) if node.negated else lambda value, document: is_in(value, values)
+            return (
+                _negated(lambda value, document: is_in(value, values))
+                if node.negated
+                else lambda value, document: is_in(value, values)
+            )
         if isinstance(node, Like):
             found = self._like(node)
             return _negated(found) if node.negated else found
@@ -167,7 +172,9 @@ class _Assembler:
         fits, weight = compile_like(node.pattern, node.escape), weight_of(node.pattern, node.escape)
         if not self._is_costly or not weight:
             return lambda value, document: is_like(value, fits)
-        return lambda value, document: is_like(value, fits) if document is None else is_found(value, fits, weight, document.budget)
+        return lambda value, document: (
+            is_like(value, fits) if document is None else is_found(value, fits, weight, document.budget)
+        )
 
 
 def _is_test_of_a_header(node: Node) -> bool:

@@ -48,20 +48,28 @@ class Selector:
         "needs_body", "number", "size", "steps", "text",
     )  # fmt: skip
 
-    def __init__(self, text: str, root: Node, *, conversion: bool, dialect_conversion: bool, limits: SelectorLimits) -> None:
+    def __init__(
+        self, text: str, root: Node, *, conversion: bool, dialect_conversion: bool, limits: SelectorLimits
+    ) -> None:
         from stompbox.selectors.codegen import generate, size_of
         from stompbox.selectors.keys import bounds_of, key_of
         from stompbox.selectors.like import weight_of
         from stompbox.selectors.nodes import BodyTest, Call, Identifier, Like, in_order_of_evaluation
 
         nodes = in_order_of_evaluation(root)
-        facts = [BY_SPECIAL_NAME[node.name] for node in nodes if isinstance(node, Identifier) and node.name in BY_SPECIAL_NAME]
+        facts = [
+            BY_SPECIAL_NAME[node.name]
+            for node in nodes
+            if isinstance(node, Identifier) and node.name in BY_SPECIAL_NAME
+        ]
         self.text = text
         self.names = frozenset(node.name for node in nodes if isinstance(node, Identifier))
         self.facts = frozenset(fact.name for fact in facts)
         self.headers = self.names.union(*(fact.headers for fact in facts))
         self.needs_body = any(isinstance(node, BodyTest) and node.xpath is not None for node in nodes)
-        self.steps = _ASKED + len(nodes) + sum([node.pattern.count("%") for node in nodes if isinstance(node, Like)])
+        self.steps = (
+            _ASKED + len(nodes) + sum([node.pattern.count("%") for node in nodes if isinstance(node, Like)])
+        )
         self.key = key_of(root)
         self.bounds = bounds_of(root)
         searched = sum(weight_of(node.pattern, node.escape) for node in nodes if isinstance(node, Like))
@@ -121,7 +129,12 @@ class Selector:
         return self.text, self._conversion, self._limits
 
 
-def compile_selector(text: str, *, conversion: bool = True, limits: SelectorLimits = SelectorLimits()) -> Selector:  # noqa: B008 - a frozen value
+def compile_selector(
+    text: str,
+    *,
+    conversion: bool = True,
+    limits: SelectorLimits = SelectorLimits(),  # noqa: B008 - a frozen value
+) -> Selector:
     """The selector of a text. Who gets the same texts again and again asks a SelectorCache (cache.py).
 
     conversion: a text header counts as a number or boolean beside one (`selectorConversion`); the prefixes of the text win.

@@ -27,7 +27,8 @@ class TokenKind(Enum):
     END = "the end"
 
 
-class Token(NamedTuple):  # a selector may have thousands, and a tuple is made in a third of a dataclass's time
+# a selector may have thousands, and a tuple is made in a third of a dataclass's time
+class Token(NamedTuple):
     """`word`: keyword in capitals, symbol, name; `value`: what a text or number literal stands for; `position` counts from 1."""
 
     kind: TokenKind
@@ -47,7 +48,9 @@ class Dialect:
     hyphenated: bool = False
 
 
-KEYWORDS = frozenset(("NOT", "AND", "OR", "BETWEEN", "LIKE", "ESCAPE", "IN", "IS", "TRUE", "FALSE", "NULL", "XPATH", "XQUERY"))
+KEYWORDS = frozenset(
+    ("NOT", "AND", "OR", "BETWEEN", "LIKE", "ESCAPE", "IN", "IS", "TRUE", "FALSE", "NULL", "XPATH", "XQUERY")
+)
 
 _PREFIX = re.compile(r"[ \t\n\r\f]*(no_)?(convert_string_expressions|hyphenated_props):")
 _LINE = re.compile(r"[^\n\r]*+")
@@ -96,7 +99,12 @@ def tokenize(text: str, *, conversion: bool, limits: SelectorLimits) -> tuple[Di
         if token.kind in _TERMS or _is_constant(token, tokens):
             terms += 1
             if terms > limits.terms:
-                raise refusal(LIMIT, token.position, f"name or literal number {terms}", f"at most {limits.terms} (maxSelectorTerms)")
+                raise refusal(
+                    LIMIT,
+                    token.position,
+                    f"name or literal number {terms}",
+                    f"at most {limits.terms} (maxSelectorTerms)",
+                )
         tokens.append(token)
     if not tokens:
         raise refusal(EMPTY, len(text) + 1, "an empty selector", "a condition such as color = 'red'")
@@ -125,7 +133,8 @@ def _tokens(text: str, offset: int, *, hyphenated: bool) -> Iterator[Token]:
     end = len(text)
     while offset < end:
         match = _TOKEN.match(text, offset)
-        if match is None:  # a comment, a name in another script, the blanks at the end, or nothing that may be there
+        if match is None:
+            # a comment, a name in another script, the blanks at the end, or nothing that may be there
             skipped = _skip_blanks(text, offset)
             if skipped == offset:
                 token, skipped = _name(text, offset, offset, hyphenated=hyphenated)

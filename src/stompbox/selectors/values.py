@@ -21,9 +21,11 @@ Number = int | float
 Truth = bool | None
 
 LONG_MIN, LONG_MAX = -(1 << 63), (1 << 63) - 1
-_EXACT_DIGITS = 15  # so many decimal digits a double holds exactly, and reading one takes half the time of reading an integer
+# so many decimal digits a double holds exactly, and reading one takes half the time of reading an integer
+_EXACT_DIGITS = 15
 _EXACT = 1 << 53  # below this a double is the number itself
-_INTEGER_LENGTH = 40  # longer texts are read as a double, whose cost does not grow with the square of the length
+# longer texts are read as a double, whose cost does not grow with the square of the length
+_INTEGER_LENGTH = 40
 _FIRST = frozenset("+-.0123456789")
 _LAST = frozenset(".0123456789")
 _FREE = 64  # characters of a text that a search costs nothing for
@@ -132,7 +134,9 @@ def _order(compare: Callable[[Any, Any], bool], aligned: Aligned) -> Comparing:
     return compared
 
 
-def _arithmetic(calculate: Callable[[Number, Number], Number], number: Callable[[Value], Number | None]) -> Calculating:
+def _arithmetic(
+    calculate: Callable[[Number, Number], Number], number: Callable[[Value], Number | None]
+) -> Calculating:
     def calculated(left: Value, right: Value) -> Number | None:
         a, b = number(left), number(right)
         if a is None or b is None:
@@ -193,7 +197,9 @@ _CALCULATIONS: dict[str, Callable[[Any, Any], Number]] = {
 }
 
 
-def _reading(number: Callable[[Value], Number | None], truth: Callable[[Value], Truth], aligned: Aligned) -> Reading:
+def _reading(
+    number: Callable[[Value], Number | None], truth: Callable[[Value], Truth], aligned: Aligned
+) -> Reading:
     equalities = {sign: _equality(compare, aligned) for sign, compare in _EQUALITIES.items()}
     orders = {sign: _order(compare, aligned) for sign, compare in _ORDERS.items()}
     calculate = {sign: _arithmetic(calculation, number) for sign, calculation in _CALCULATIONS.items()}

@@ -26,7 +26,8 @@ log = logging.getLogger("stompbox.store")
 IDLE = 1.0  # seconds without a commit after which the store gets time for its housekeeping
 BREATH = 0.005  # seconds between two portions of it
 
-DISAGREES = frozenset(("log-exists", "no-such-log", "store-closed"))  # codes: what broker and store know is not the same any more
+# codes: what broker and store know is not the same any more
+DISAGREES = frozenset(("log-exists", "no-such-log", "store-closed"))
 
 T = TypeVar("T")
 Done = Callable[[Commit, StoreError | None], None]
@@ -89,13 +90,17 @@ class Committer:
         """Per log: (messages, bytes) stored from an offset on."""
         return await self.loop.run_in_executor(self._readers, self.store.sizes, starts, starts)
 
-    async def fetch(self, log_id: int, start: int, stop: int, max_bytes: int, most: int, *, pick: Pick | None = None) -> list[StoredChunk]:
+    async def fetch(
+        self, log_id: int, start: int, stop: int, max_bytes: int, most: int, *, pick: Pick | None = None
+    ) -> list[StoredChunk]:
         """The same for somebody who has no store: large bodies are in place. Raises Refused when a chunk has more than `most` bytes.
 
         `pick` leaves messages out, in a thread of its own: others who read wait for the disk alone.
         """
         if pick is None:
-            return await self.loop.run_in_executor(self._readers, self._fetch, log_id, start, stop, max_bytes, most)
+            return await self.loop.run_in_executor(
+                self._readers, self._fetch, log_id, start, stop, max_bytes, most
+            )
         chunks = await self.read(log_id, start, stop, max_bytes)
         picked = await self.loop.run_in_executor(None, lambda: list(map(pick, chunks)))
         return await self.loop.run_in_executor(self._readers, self._whole, picked, max_bytes, most)
@@ -113,7 +118,10 @@ class Committer:
             if found and size > max_bytes:
                 break
             if more > most:
-                raise Refused("too-large-to-fetch", f"bodies of {more} bytes at offset {chunk.first}; a request reads no more than {most}")
+                raise Refused(
+                    "too-large-to-fetch",
+                    f"bodies of {more} bytes at offset {chunk.first}; a request reads no more than {most}",
+                )
             blob = with_bodies(chunk.blob, chunk.first, self.store.read_part) if more else chunk.blob
             found.append(StoredChunk(chunk.first, chunk.count, blob))
         return found
@@ -128,10 +136,12 @@ class Committer:
             runs = [run for chunk in chunks for run in decode(chunk.blob, chunk.first)]
         except StoreError:
             raise
-        except Exception as error:  # a fault of ours, which has changed nothing: these messages must not stop each broker that reads them
+        except Exception as error:
+            # a fault of ours, which has changed nothing: these messages must not stop each broker that reads them
             log.exception("log %d cannot be read from offset %d on", log_id, start)
             raise StoreError("store-failed", f"{type(error).__name__}: {error}") from error
-        return runs, min(chunks[-1].stop, stop) if chunks else stop  # nothing found: there is nothing up to stop
+        # nothing found: there is nothing up to stop
+        return runs, min(chunks[-1].stop, stop) if chunks else stop
 
     async def find_time(self, log_id: int, timestamp: int) -> int:
         return await self.loop.run_in_executor(self._readers, self.store.find_time, log_id, timestamp)
@@ -185,5 +195,7 @@ class Committer:
         try:
             return self.store.maintain()
         except StoreError as error:
-            log.warning("housekeeping of the store failed: %s (%s)", error, error.code, extra={"code": error.code})
+            log.warning(
+                "housekeeping of the store failed: %s (%s)", error, error.code, extra={"code": error.code}
+            )
             return False

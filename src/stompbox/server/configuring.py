@@ -20,7 +20,15 @@ from stompbox.broker.engine import Engine
 from stompbox.broker.kinds import Kind, Rules, rules_of
 from stompbox.broker.queues.queue import Queue
 from stompbox.broker.subscriptions.staging import Sinks
-from stompbox.config import AddressTable, Configuration, DeletePolicy, DivertRouting, DivertTable, QueueTable, RoutingType
+from stompbox.config import (
+    AddressTable,
+    Configuration,
+    DeletePolicy,
+    DivertRouting,
+    DivertTable,
+    QueueTable,
+    RoutingType,
+)
 from stompbox.config.spaces import local
 from stompbox.message import ANYCAST, MULTICAST
 from stompbox.security import Permissions
@@ -29,7 +37,12 @@ from stompbox.server.addressing.transforming import for_diverts
 
 _ROUTING: Final = MappingProxyType({RoutingType.ANYCAST: ANYCAST, RoutingType.MULTICAST: MULTICAST})
 _DIVERT_ROUTING: Final = MappingProxyType(
-    {DivertRouting.STRIP: STRIP, DivertRouting.PASS: PASS, DivertRouting.ANYCAST: ANYCAST, DivertRouting.MULTICAST: MULTICAST}
+    {
+        DivertRouting.STRIP: STRIP,
+        DivertRouting.PASS: PASS,
+        DivertRouting.ANYCAST: ANYCAST,
+        DivertRouting.MULTICAST: MULTICAST,
+    }
 )
 
 
@@ -79,7 +92,9 @@ def filter_of(table: DivertTable | QueueTable) -> Selector | None:
     return compile_selector(table.filter) if table.filter else None
 
 
-def reconfiguring(engine: Engine, old: Configuration, new: Configuration, sizes: Sizes, said: list[str]) -> Iterator[None]:
+def reconfiguring(
+    engine: Engine, old: Configuration, new: Configuration, sizes: Sizes, said: list[str]
+) -> Iterator[None]:
     """From what the one file says to what the other says, in steps; `said`: what could not be done."""
     engine.settings = new.settings_of()
     yield from _changing_diverts(engine, _diverts(old), _diverts(new), said)
@@ -109,19 +124,32 @@ def _addresses(configuration: Configuration) -> dict[str, AddressTable]:
 def _diverts(configuration: Configuration) -> dict[tuple[str, str], DivertTable]:
     """The same of diverts, by host and name; the empty host is none."""
     own = {("", table.name): table for table in configuration.diverts}
-    return own | {(host.name, table.name): table for host in configuration.virtual_hosts for table in configuration.made_of(host)[1]}
+    return own | {
+        (host.name, table.name): table
+        for host in configuration.virtual_hosts
+        for table in configuration.made_of(host)[1]
+    }
 
 
 def _changing_diverts(
-    engine: Engine, old: dict[tuple[str, str], DivertTable], new: dict[tuple[str, str], DivertTable], said: list[str]
+    engine: Engine,
+    old: dict[tuple[str, str], DivertTable],
+    new: dict[tuple[str, str], DivertTable],
+    said: list[str],
 ) -> Iterator[None]:
     """The order is that of the file. What went from the file and stays comes first, since it was there before."""
     gone = {key: table for key, table in old.items() if key not in new}
     settings = engine.settings
-    kept = {key: table for key, table in gone.items() if settings.resolve(table.address).config_delete_diverts is DeletePolicy.OFF}
+    kept = {
+        key: table
+        for key, table in gone.items()
+        if settings.resolve(table.address).config_delete_diverts is DeletePolicy.OFF
+    }
     said += [f"divert {name!r} stays until the next start (config-delete-diverts is OFF)" for _, name in kept]
     if {**kept, **new} != old or list(new) != list(old):
-        yield from diverting(engine, [(table.address, divert_of(table)) for table in (*kept.values(), *new.values())])
+        yield from diverting(
+            engine, [(table.address, divert_of(table)) for table in (*kept.values(), *new.values())]
+        )
 
 
 def _removing(engine: Engine, old: AddressTable, new: AddressTable | None, said: list[str]) -> Iterator[None]:
@@ -140,8 +168,13 @@ def _removing(engine: Engine, old: AddressTable, new: AddressTable | None, said:
     yield
 
 
-def _removing_queues(engine: Engine, address: Address, old: AddressTable, new: AddressTable, said: list[str]) -> Iterator[None]:
-    kept, is_off = {table.name for table in new.queues}, address.settings.config_delete_queues is DeletePolicy.OFF
+def _removing_queues(
+    engine: Engine, address: Address, old: AddressTable, new: AddressTable, said: list[str]
+) -> Iterator[None]:
+    kept, is_off = (
+        {table.name for table in new.queues},
+        address.settings.config_delete_queues is DeletePolicy.OFF,
+    )
     for name in [table.name for table in old.queues if table.name not in kept]:
         for queue in (address.anycast.get(name), address.named.get(name)):
             if queue is None:
@@ -160,8 +193,12 @@ def _later(engine: Engine, table: AddressTable) -> list[str]:
     address = engine.addresses.get(table.name)
     if address is None:
         return []
-    found = [(queue, address.named.get(queue.name) or address.anycast.get(queue.name)) for queue in table.queues]
-    differ = [queue.name for queue, known in found if known is not None and known.is_durable is not queue.durable]
+    found = [
+        (queue, address.named.get(queue.name) or address.anycast.get(queue.name)) for queue in table.queues
+    ]
+    differ = [
+        queue.name for queue, known in found if known is not None and known.is_durable is not queue.durable
+    ]
     return [f"queue {local(name)!r} changes `durable` at the next start" for name in differ]
 
 
@@ -171,13 +208,17 @@ def _configuring_address(engine: Engine, table: AddressTable, *, is_start: bool)
         address.stay()
         engine.makers.made_address(address, None)
         engine.note_address(address)
-    address.add_kind(sum(_ROUTING[kind] for kind in set(table.routing_types)) or engine.default_routing(table.name))
+    address.add_kind(
+        sum(_ROUTING[kind] for kind in set(table.routing_types)) or engine.default_routing(table.name)
+    )
     for queue in table.queues:
         _configure_queue(engine, address, queue, several=len(table.routing_types) > 1, is_start=is_start)
         yield
 
 
-def _configure_queue(engine: Engine, address: Address, table: QueueTable, *, several: bool, is_start: bool) -> None:
+def _configure_queue(
+    engine: Engine, address: Address, table: QueueTable, *, several: bool, is_start: bool
+) -> None:
     kind = _ROUTING[table.routing_type] if table.routing_type is not None else address.kinds
     if kind == ANYCAST | MULTICAST or (several and table.routing_type is None):
         kind = engine.default_routing(address.name, of_queue=True)

@@ -23,7 +23,8 @@ class Counting:
     def __init__(self, broker: Core) -> None:
         self.broker = broker
         broker.engine.counts_first = True
-        self._waiting: dict[Consumer, tuple[int, int]] = {}  # the commit's sequence, and the last turn that it has
+        # the commit's sequence, and the last turn that it has
+        self._waiting: dict[Consumer, tuple[int, int]] = {}
         self._counted: dict[Consumer, int] = {}  # up to this turn
 
     def hold_back(self, consumer: Consumer) -> list[Output]:
@@ -49,7 +50,9 @@ class Counting:
         if consumer.messages_out > sum([output.stop - output.first for output in held]):
             return False
         oldest = held[0]
-        segment = Segment(oldest.run, oldest.first, oldest.first + 1, oldest.deliveries + 1, oldest.failures + 1)
+        segment = Segment(
+            oldest.run, oldest.first, oldest.first + 1, oldest.deliveries + 1, oldest.failures + 1
+        )
         return oldest.binding.queue.tell_counts(segment)
 
     def _forget(self, consumer: Consumer) -> None:

@@ -138,7 +138,14 @@ class Deliveries:
         """The messages first .. stop-1 of an output."""
         run = output.run
         extra = connection.extra_headers(output) if output.is_redelivered else b""
-        data = messages(output.binding.head, run, first - run.first, stop - run.first, redelivered=output.is_redelivered, extra=extra)
+        data = messages(
+            output.binding.head,
+            run,
+            first - run.first,
+            stop - run.first,
+            redelivered=output.is_redelivered,
+            extra=extra,
+        )
         self.engine.counters["delivered"] += stop - first
         return data
 
@@ -148,7 +155,9 @@ class Deliveries:
             try:
                 connection.out.append(self._frames(output, connection, offset, offset + 1))
             except Exception as error:
-                fault = self.broker.faults.contain(connection, f"message {output.binding.queue.id}-{offset} was encoded", error)
+                fault = self.broker.faults.contain(
+                    connection, f"message {output.binding.queue.id}-{offset} was encoded", error
+                )
                 self.engine.withdraw(consumer, output.binding, offset)
                 connection.refuse(fault)
                 return
@@ -159,7 +168,9 @@ class Deliveries:
         extra = connection.extra_headers(output) if output.is_redelivered else b""
         for index in range(output.first - run.first, output.stop - run.first):
             head = opening(output.binding.head, run, index, redelivered=output.is_redelivered, extra=extra)
-            connection.stream(Stream(head, run.large(index), self._on_gone(consumer, output, run.first + index)))
+            connection.stream(
+                Stream(head, run.large(index), self._on_gone(consumer, output, run.first + index))
+            )
             self.engine.counters["delivered"] += 1
 
     def _on_gone(self, consumer: Consumer, output: Output, offset: int) -> Callable[[], None] | None:
@@ -192,7 +203,9 @@ class Deliveries:
             connection.unflushed[consumer] = None
         return len(outbox)
 
-    def _transformed(self, consumer: Consumer, transform: Transform, output: Output, run: Run, offset: int) -> bytes:
+    def _transformed(
+        self, consumer: Consumer, transform: Transform, output: Output, run: Run, offset: int
+    ) -> bytes:
         """The frame of one message; empty when the transformer did not take it."""
         connection: Connection = consumer.owner
         extra = connection.extra_headers(output) if output.is_redelivered else b""
@@ -205,10 +218,14 @@ class Deliveries:
         self.engine.counters["delivered"] += 1
         return messages(output.binding.head, run, 0, 1, redelivered=output.is_redelivered, extra=extra)
 
-    def _transformed_whole(self, consumer: Consumer, transform: Transform, output: Output, offset: int, body: bytes) -> bytes:
+    def _transformed_whole(
+        self, consumer: Consumer, transform: Transform, output: Output, offset: int, body: bytes
+    ) -> bytes:
         """The same, once all pieces of a large body are there."""
         run, index = output.run, offset - output.run.first
-        return self._transformed(consumer, transform, output, run.part(index, index + 1, bodies=[body]), offset)
+        return self._transformed(
+            consumer, transform, output, run.part(index, index + 1, bodies=[body]), offset
+        )
 
     def __repr__(self) -> str:
         return f"<Deliveries waiting={len(self.waiting)}>"

@@ -70,7 +70,9 @@ class Disk:
         configuration = self.broker.configuration
         shortage = ""
         if free < configuration.min_disk_free:
-            shortage = f"{free // _MIB} MiB are free, min-disk-free is {configuration.min_disk_free // _MIB} MiB"
+            shortage = (
+                f"{free // _MIB} MiB are free, min-disk-free is {configuration.min_disk_free // _MIB} MiB"
+            )
         elif 0 <= configuration.max_disk_usage < used:
             shortage = f"{used} % are in use, max-disk-usage is {configuration.max_disk_usage} %"
         if bool(shortage) != bool(self.shortage):
@@ -89,7 +91,12 @@ class Disk:
         if self.failure is None:
             self._failed_at = self.broker.loop.time()
             code = error.code
-            log.error("messages cannot be stored: %s (%s). It is tried again until it works", error.message, code, extra={"code": code})
+            log.error(
+                "messages cannot be stored: %s (%s). It is tried again until it works",
+                error.message,
+                code,
+                extra={"code": code},
+            )
         self.failure = error
         self._tell()
         if self.broker.is_stopping:
@@ -119,9 +126,13 @@ class Disk:
         """The engine refuses what could not be stored; those who wait may go on when it is good again."""
         broker = self.broker
         if self.failure is not None:
-            broker.engine.trouble = Trouble(self.failure.code, f"the broker cannot store messages now ({self.failure.code})")
+            broker.engine.trouble = Trouble(
+                self.failure.code, f"the broker cannot store messages now ({self.failure.code})"
+            )
         elif self.shortage:
-            broker.engine.trouble = Trouble("disk-full", "the broker cannot store messages now: its disk is full")
+            broker.engine.trouble = Trouble(
+                "disk-full", "the broker cannot store messages now: its disk is full"
+            )
         else:
             broker.engine.trouble = None
             broker.pressure.relieve()
@@ -134,5 +145,11 @@ class Disk:
                 timer.cancel()
 
     def __repr__(self) -> str:
-        state = "good" if self.is_good else self.failure.code if self.failure is not None else f"low: {self.shortage}"
+        state = (
+            "good"
+            if self.is_good
+            else self.failure.code
+            if self.failure is not None
+            else f"low: {self.shortage}"
+        )
         return f"<Disk {self.folder or 'none'} {state}>"

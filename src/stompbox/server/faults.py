@@ -75,19 +75,37 @@ class Faults:
 
     def contain(self, connection: ClientConnection, doing: str, error: Exception) -> BrokerFault:
         """What its client is told of a fault that has changed nothing but this connection, which ends with it."""
-        log.error("%s: a fault of the broker while %s: %s; closed", connection.name, doing, told(error), exc_info=error, extra=_CONTAINED)
+        log.error(
+            "%s: a fault of the broker while %s: %s; closed",
+            connection.name,
+            doing,
+            told(error),
+            exc_info=error,
+            extra=_CONTAINED,
+        )
         return BrokerFault("internal-fault", f"a fault of the broker while {doing}; its log says more")
 
     def drop(self, socket: Peer, doing: str, error: Exception) -> None:
         """The same before there is a connection that anything could be told."""
         self.broker.errors["internal-fault"] += 1
-        log.error("%s: a fault of the broker while %s: %s; closed", socket.peer, doing, told(error), exc_info=error, extra=_CONTAINED)
+        log.error(
+            "%s: a fault of the broker while %s: %s; closed",
+            socket.peer,
+            doing,
+            told(error),
+            exc_info=error,
+            extra=_CONTAINED,
+        )
         socket.abort()
 
     def in_loop(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """asyncio's exception handler: what a callback raised. Tasks are looked after where they are made (`Broker.spawn`)."""
         error = context.get("exception")
-        if isinstance(error, Exception) and not {"task", "future"} & context.keys() and is_through(error.__traceback__, "stompbox."):
+        if (
+            isinstance(error, Exception)
+            and not {"task", "future"} & context.keys()
+            and is_through(error.__traceback__, "stompbox.")
+        ):
             self.stop("the event loop called back", error)
         else:
             loop.default_exception_handler(context)
@@ -106,7 +124,9 @@ class Faults:
         if queue is None or times < TWICE or self.broker.now() - at > SOON:
             return
         queue.pause()
-        text = "queue %r starts paused: at it the broker has stopped %d times in a row. `resume` lets it go on"
+        text = (
+            "queue %r starts paused: at it the broker has stopped %d times in a row. `resume` lets it go on"
+        )
         log.error(text, queue.name[:200], times)
 
     def _note(self, queue: Queue | None) -> None:
@@ -116,7 +136,11 @@ class Faults:
         now = self.broker.now()
         again = times if id == queue.id and now - at <= SOON else 0
         try:
-            with open(os.open(self.folder / FILE, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w", encoding="ascii") as file:
+            with open(
+                os.open(self.folder / FILE, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600),
+                "w",
+                encoding="ascii",
+            ) as file:
                 json.dump({"queue": queue.id, "times": again + 1, "at": now}, file)
         except OSError as error:
             log.warning("the next broker will not know of queue %r: %s", queue.name[:200], error)
@@ -153,7 +177,9 @@ def guarded(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[T, P
     return call
 
 
-def watch(broker: Core, work: Coroutine[Any, Any, None], connection: ClientConnection | None = None) -> asyncio.Task[None]:
+def watch(
+    broker: Core, work: Coroutine[Any, Any, None], connection: ClientConnection | None = None
+) -> asyncio.Task[None]:
     """A task whose exception somebody sees. `connection`: it changes nothing but this one, which ends when it raises."""
 
     def ended(task: asyncio.Task[None]) -> None:
@@ -185,7 +211,11 @@ def is_through(trace: TracebackType | None, package: str) -> bool:
 def queue_in(trace: TracebackType | None, queues: Mapping[int, Queue]) -> Queue | None:
     """The one of these that was worked at in the end."""
     by_object = {id(queue): queue for queue in queues.values()}
-    known = [by_object.get(id(value)) for frame in _frames(trace) for value in map(frame.f_locals.get, ("queue", "self"))]
+    known = [
+        by_object.get(id(value))
+        for frame in _frames(trace)
+        for value in map(frame.f_locals.get, ("queue", "self"))
+    ]
     return next((queue for queue in reversed(known) if queue is not None), None)
 
 

@@ -27,7 +27,9 @@ class Hosts:
         found = self.by_name.get(name or "") or self.default
         if found is None:
             said = "CONNECT names no host" if name is None else f"host is {name[:80]!r}, which is not here"
-            raise IllegalFrame("unknown-host", f"{said}; CONNECT must name a virtual host of this broker", closes=True)
+            raise IllegalFrame(
+                "unknown-host", f"{said}; CONNECT must name a virtual host of this broker", closes=True
+            )
         return found
 
     def __repr__(self) -> str:

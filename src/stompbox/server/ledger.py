@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 WAITING: Final = 4 << 20  # octets of receipts that wait for the disk; a client with more is read no further
 TEMPORARY: Final = 4 << 10  # octets that a temporary destination takes, at a guess
-PASSING: Final = 4 << 10  # octets of input, output and receipts together, up to which they are part of a connection's own price
+# octets of input, output and receipts together, up to which they are part of a connection's own price
+PASSING: Final = 4 << 10
 
 
 class Use(Enum):
@@ -91,7 +92,10 @@ class Account:
             return
         limit = options.max_connection_memory
         if beyond > limit:
-            _close(connection, f"{self.told} are kept for this connection; the limit is {limit} (maxConnectionMemory)")
+            _close(
+                connection,
+                f"{self.told} are kept for this connection; the limit is {limit} (maxConnectionMemory)",
+            )
         elif connection.pending.size > WAITING:
             connection.broker.pressure.hold(connection, Reason.RECEIPTS)
         ledger.relieve()
@@ -130,7 +134,12 @@ def _close(connection: ClientConnection, text: str) -> None:
 
 
 def _sizes_of(connection: ClientConnection) -> Sizes:
-    decoder, upload, holding, outgoing = connection.decoder, connection.upload, connection.reading.holding, connection.outgoing
+    decoder, upload, holding, outgoing = (
+        connection.decoder,
+        connection.upload,
+        connection.reading.holding,
+        connection.outgoing,
+    )
     coming = decoder.pending + connection.transport.unread
     if connection.reading.left:
         coming += sum(map(len, connection.reading.left))
@@ -194,11 +203,18 @@ class Ledger:
         if not 0 <= self.most < self.size:
             return
         user = max(self.of_user, key=self.of_user.__getitem__)
-        found = [connection for connection in self.broker.connections if connection.account.user == user and not connection.is_ended]
+        found = [
+            connection
+            for connection in self.broker.connections
+            if connection.account.user == user and not connection.is_ended
+        ]
         if found:
             largest = max(found, key=_size)
             text = f"{largest.account.told} are kept for this connection, more than for the others of its user, who has most"
-            _close(largest, f"{text}; all clients together have {self.size}, the limit is {self.most} (max-client-memory)")
+            _close(
+                largest,
+                f"{text}; all clients together have {self.size}, the limit is {self.most} (max-client-memory)",
+            )
 
     @property
     def by_kind(self) -> dict[str, int]:

@@ -60,7 +60,11 @@ def judged(event: Sends, addresses: Iterable[Address]) -> list[tuple[int, int, b
 
 def refuse(connection: ClientConnection, event: Sends, addresses: Iterable[Address]) -> None:
     """None of these is taken."""
-    refusing = [address.limits for address in addresses if address.limits and address.limits.policy is AddressFullPolicy.FAIL]
+    refusing = [
+        address.limits
+        for address in addresses
+        if address.limits and address.limits.policy is AddressFullPolicy.FAIL
+    ]
     full = [limits for limits in refusing if limits.look()]
     connection.refuse_each((full or refusing)[0].refusal(), event)
 
@@ -71,7 +75,9 @@ def tell(broker: Core) -> None:
     for limits, is_full, dropped in full:
         if is_full:
             name, effect = limits.address.name, _EFFECT[limits.policy]
-            log.warning("address %s is full (%s): %s (%s)", name, limits.reason, effect, CODE, extra={"code": CODE})
+            log.warning(
+                "address %s is full (%s): %s (%s)", name, limits.reason, effect, CODE, extra={"code": CODE}
+            )
         else:
             said = f"; {dropped} messages were dropped" if dropped else ""
             log.warning("address %s has room again%s", limits.address.name, said)
@@ -91,7 +97,11 @@ class Holding:
         """Whether it is to wait. If not, it is to be obeyed at once."""
         if isinstance(event, Acks):
             return False
-        if isinstance(event, Frame) and event.command in ("ACK", "NACK") and "transaction" not in event.headers:
+        if (
+            isinstance(event, Frame)
+            and event.command in ("ACK", "NACK")
+            and "transaction" not in event.headers
+        ):
             return False
         self.events.append(event)
         self.size += _size(event)
@@ -104,7 +114,9 @@ class Holding:
     def messages(self) -> int:
         """SENDs among them."""
         runs = [len(event.bodies) for event in self.events if isinstance(event, Sends)]
-        return sum(runs) + sum([isinstance(event, Frame) and event.command == "SEND" for event in self.events])
+        return sum(runs) + sum(
+            [isinstance(event, Frame) and event.command == "SEND" for event in self.events]
+        )
 
     def __repr__(self) -> str:
         return f"<Holding {len(self.events)} events {self.size} octets>"

@@ -42,7 +42,9 @@ class _Attempt:
 
     __slots__ = ("answer", "is_gone", "is_ready", "login", "network", "passcode", "peer")
 
-    def __init__(self, peer: str, login: str, passcode: str, is_gone: Callable[[], bool], answer: asyncio.Future[Login]) -> None:
+    def __init__(
+        self, peer: str, login: str, passcode: str, is_gone: Callable[[], bool], answer: asyncio.Future[Login]
+    ) -> None:
         self.peer = peer
         self.network = network_of(peer)
         self.login = login
@@ -73,7 +75,9 @@ class Logins:
         )  # fmt: skip
         if limits != self._limits:
             delay, most, limit, user_limit, window = self._limits = limits
-            self.failures = FailedLogins(delay=delay, max_delay=most, limit=limit, user_limit=user_limit, window=window)
+            self.failures = FailedLogins(
+                delay=delay, max_delay=most, limit=limit, user_limit=user_limit, window=window
+            )
         if configuration.login_threads != self.threads:
             self.close()
             self.threads = configuration.login_threads
@@ -88,7 +92,9 @@ class Logins:
         """Bytes that argon2 has now."""
         return sum(self._judged.values())
 
-    async def log_in(self, peer: str, login: str | None, passcode: str | None, is_gone: Callable[[], bool] = lambda: False) -> Login:
+    async def log_in(
+        self, peer: str, login: str | None, passcode: str | None, is_gone: Callable[[], bool] = lambda: False
+    ) -> Login:
         """Whose login and passcode these are. `peer`: the client's address; `is_gone`: nobody waits for the answer any more.
 
         Raises Refused, in the same words for every reason that a guesser could learn from.
@@ -174,7 +180,10 @@ class Logins:
 
     def _has_room(self, attempt: _Attempt) -> bool:
         memory = self.broker.users.memory(attempt.login)
-        return len(self._judged) < self.threads and self.memory + memory <= self.broker.configuration.max_login_memory
+        return (
+            len(self._judged) < self.threads
+            and self.memory + memory <= self.broker.configuration.max_login_memory
+        )
 
     def _look(self, attempt: _Attempt) -> None:
         users = self.broker.users
@@ -184,15 +193,20 @@ class Logins:
             self._judge(attempt, users, is_right=is_right)
             return
         self._judged[attempt] = users.memory(attempt.login)
-        verified = self.broker.loop.run_in_executor(self._pool, _is_right, users, attempt.login, attempt.passcode)
+        verified = self.broker.loop.run_in_executor(
+            self._pool, _is_right, users, attempt.login, attempt.passcode
+        )
         verified.add_done_callback(lambda future: self._verified(attempt, users, future))
 
     def _verified(self, attempt: _Attempt, users: Users, future: asyncio.Future[bool]) -> None:
         del self._judged[attempt]
         if future.cancelled():
             attempt.answer.cancel()
-        elif (fault := future.exception()) is not None:  # argon2 has found no memory, say: the client has not failed
-            log.error("a login from %s could not be verified: %s", attempt.peer, str(fault) or type(fault).__name__)
+        elif (fault := future.exception()) is not None:
+            # argon2 has found no memory, say: the client has not failed
+            log.error(
+                "a login from %s could not be verified: %s", attempt.peer, str(fault) or type(fault).__name__
+            )
             self.failures.forgive(attempt.peer, self.broker.loop.time(), attempt.login)
             _refuse(attempt, _busy())
         else:
@@ -237,4 +251,5 @@ def _busy() -> Refused:
 
 def _refuse(attempt: _Attempt, error: Refused) -> None:
     if not attempt.answer.done():
-        attempt.answer.set_exception(error.with_traceback(None))  # which would refer to the attempt, and so to the answer
+        # which would refer to the attempt, and so to the answer
+        attempt.answer.set_exception(error.with_traceback(None))

@@ -26,11 +26,15 @@ if TYPE_CHECKING:
     from stompbox.server.seam import ClientConnection
     from stompbox.stomp.frames import Frame
 
-LOGINS: Final = frozenset(("login-required", "login-failed", "login-revoked", "too-many-failed-logins", "host-not-permitted"))
+LOGINS: Final = frozenset(
+    ("login-required", "login-failed", "login-revoked", "too-many-failed-logins", "host-not-permitted")
+)
 USER: Final = "_AMQ_User"
 
 
-def tell(connection: ClientConnection, event: Event, said: dict[str, str] | None = None, body: str = "") -> None:
+def tell(
+    connection: ClientConnection, event: Event, said: dict[str, str] | None = None, body: str = ""
+) -> None:
     """What a connection has done, or what became of it."""
     broker = connection.broker
     notifications = broker.engine.notifications
@@ -71,14 +75,28 @@ def _of_consumer(consumer: Consumer) -> dict[str, str]:
         return said
     [binding] = consumer.bindings.values()
     queue = binding.queue
-    return said | {ADDRESS: local(queue.address.name), QUEUE: local(queue.name), "_AMQ_ConsumerCount": str(queue.consumer_count)}
+    return said | {
+        ADDRESS: local(queue.address.name),
+        QUEUE: local(queue.name),
+        "_AMQ_ConsumerCount": str(queue.consumer_count),
+    }
 
 
 def refused(connection: ClientConnection, error: StompboxError, frame: Frame | None) -> None:
     """A frame was refused: told where it is about rights, or a login."""
     if isinstance(error, NotPermitted):
         said = {ADDRESS: local(error.address), "_AMQ_CheckType": error.right.upper().replace("-", "_")}
-        tell(connection, Event.SECURITY_PERMISSION_VIOLATION, said, connection.names.without_space(error.message))
+        tell(
+            connection,
+            Event.SECURITY_PERMISSION_VIOLATION,
+            said,
+            connection.names.without_space(error.message),
+        )
     elif error.code in LOGINS:
         login = "" if frame is None else frame.headers.get("login", "")
-        tell(connection, Event.SECURITY_AUTHENTICATION_VIOLATION, {USER: login or connection.user.name}, error.message)
+        tell(
+            connection,
+            Event.SECURITY_AUTHENTICATION_VIOLATION,
+            {USER: login or connection.user.name},
+            error.message,
+        )

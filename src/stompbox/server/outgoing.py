@@ -66,7 +66,9 @@ class Stream:
 class Whole(Stream):
     """One that must be seen whole by a transformer: `made` gives its frame, or nothing when it could not."""
 
-    def __init__(self, large: Large, made: Callable[[bytes], bytes], on_gone: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, large: Large, made: Callable[[bytes], bytes], on_gone: Callable[[], None] | None = None
+    ) -> None:
         super().__init__(b"", large, on_gone)
         self.kept += large.size
         self._made = made
@@ -224,7 +226,12 @@ class Outgoing:
         error = None if future.cancelled() else future.exception()
         if future.cancelled() or self.connection.outgoing is not self:
             return
-        if isinstance(error, StoreError) and error.code == "no-such-body" and stream.on_gone is not None and not stream.is_begun:
+        if (
+            isinstance(error, StoreError)
+            and error.code == "no-such-body"
+            and stream.on_gone is not None
+            and not stream.is_begun
+        ):
             self._go_by(stream)
             stream.on_gone()
         elif error is not None:
@@ -245,7 +252,13 @@ class Outgoing:
         connection = self.connection
         code = error.code if isinstance(error, StoreError) else "store-failed"
         connection.broker.errors[code] += 1
-        log.error("%s: a large body cannot be read, closed: %s (%s)", connection.name, error, code, extra={"code": code})
+        log.error(
+            "%s: a large body cannot be read, closed: %s (%s)",
+            connection.name,
+            error,
+            code,
+            extra={"code": code},
+        )
         connection.transport.abort()
 
     def __repr__(self) -> str:

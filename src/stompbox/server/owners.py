@@ -25,7 +25,10 @@ def require(connection: ClientConnection, owner: str, what: str, addresses: Iter
     """Raises Refused when `what`, which reads these addresses, is another user's. `owner` empty: nobody's."""
     if not is_own(connection, owner, addresses):
         who = connection.user.name
-        raise Refused("not-permitted", f"{what} is not user {who!r}'s; whose it is, or who may manage what it reads, may do this")
+        raise Refused(
+            "not-permitted",
+            f"{what} is not user {who!r}'s; whose it is, or who may manage what it reads, may do this",
+        )
 
 
 def is_own(connection: ClientConnection, owner: str, addresses: Iterable[str]) -> bool:

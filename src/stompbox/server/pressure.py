@@ -47,13 +47,19 @@ class Pressure:
     def __init__(self, broker: Core) -> None:
         self.broker = broker
         self.waiting: dict[ClientConnection, set[Reason | AddressLimits]] = {}
-        self.full: dict[AddressLimits, dict[ClientConnection, None]] = {}  # who waits for room, the first to come first
+        # who waits for room, the first to come first
+        self.full: dict[AddressLimits, dict[ClientConnection, None]] = {}
         self._is_planned = False
 
     def sent(self, connection: ClientConnection, address: Address, run: Run) -> None:
         """A message was taken while something is in trouble, or by an address with limits."""
         engine = self.broker.engine
-        if engine.trouble is not None and engine.is_durable and not is_failing(address) and not address.is_volatile(run):
+        if (
+            engine.trouble is not None
+            and engine.is_durable
+            and not is_failing(address)
+            and not address.is_volatile(run)
+        ):
             self.hold(connection, Reason.DISK)
         limits = address.limits
         if limits is not None and limits.policy is AddressFullPolicy.BLOCK and limits.look():

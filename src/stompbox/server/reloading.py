@@ -69,12 +69,20 @@ def _read(broker: Broker, read: Read) -> Configuration | None:
         return None
     later = needs_restart(broker.configuration, found)
     if later:
-        log.error("the configuration is not read again: only a restart can change %s. Everything stays as it was", ", ".join(later))
+        log.error(
+            "the configuration is not read again: only a restart can change %s. Everything stays as it was",
+            ", ".join(later),
+        )
         return None
     try:
         changes = _prepared(broker, found)
     except ConfigError as error:
-        log.error("the listeners stay as they were, and so does all else: %s (%s)", error.message, error.code, extra={"code": error.code})
+        log.error(
+            "the listeners stay as they were, and so does all else: %s (%s)",
+            error.message,
+            error.code,
+            extra={"code": error.code},
+        )
         return None
     for door, listener, context in changes:
         door.change(listener, context)
@@ -114,7 +122,9 @@ def taking(broker: Broker, configuration: Configuration, stays: list[str]) -> It
     broker.pressure.relieve()
 
 
-def _prepared(broker: Broker, configuration: Configuration) -> list[tuple[Acceptor, Listener, SSLContext | None]]:
+def _prepared(
+    broker: Broker, configuration: Configuration
+) -> list[tuple[Acceptor, Listener, SSLContext | None]]:
     """Options and certificates of what is listened on. Raises ConfigError for the first one that cannot be so."""
     found: dict[str, deque[Listener]] = {}
     for listener in configuration.listening():

@@ -55,7 +55,10 @@ def revoking(broker: Core) -> Iterator[None]:
 def _require_host(connection: ClientConnection) -> None:
     host = connection.broker.hosts.pick(connection.host)
     if admit(host, connection.user) != connection.names.space:
-        raise Refused("host-not-permitted", f"the virtual host of this connection is {host.name if host else 'none'!r} now; connect again")
+        raise Refused(
+            "host-not-permitted",
+            f"the virtual host of this connection is {host.name if host else 'none'!r} now; connect again",
+        )
 
 
 def _close(connection: ClientConnection, error: StompboxError) -> None:
@@ -71,7 +74,9 @@ def looking_at(connection: ClientConnection, name: str, consumer: Consumer) -> I
         for number, binding in enumerate(list(consumer.bindings.values()), 1):
             if consumer.is_closed:
                 return
-            _require(connection, _right(consumer), binding.queue.address.name, owner=binding.queue.address.owner)
+            _require(
+                connection, _right(consumer), binding.queue.address.name, owner=binding.queue.address.owner
+            )
             if number % STEP == 0:
                 yield
     except Refused as error:
@@ -82,7 +87,11 @@ def looking_at(connection: ClientConnection, name: str, consumer: Consumer) -> I
         yield from transactions.closing(connection.broker.engine, consumer, is_failure=False)
         if connection.is_ended:
             return
-        which = f"subscription {name[:80]!r}" if not name.startswith("\0") else f"the subscription to {consumer.destination[:80]!r}"
+        which = (
+            f"subscription {name[:80]!r}"
+            if not name.startswith("\0")
+            else f"the subscription to {consumer.destination[:80]!r}"
+        )
         connection.refuse(Refused(error.code, f"{which} is ended: {error.message} any more"))
 
 

@@ -47,7 +47,11 @@ def open_store(configuration: Configuration, *, accepts_loss: bool = False) -> S
 
 def _tell(code: str, text: str) -> None:
     """What the store found out about itself; from any thread."""
-    levels = {"data-repaired": logging.WARNING, "data-unverified": logging.INFO, "data-verified": logging.INFO}
+    levels = {
+        "data-repaired": logging.WARNING,
+        "data-unverified": logging.INFO,
+        "data-verified": logging.INFO,
+    }
     logging.getLogger("stompbox.store").log(levels.get(code, logging.ERROR), "%s (%s)", text, code)
 
 
@@ -101,7 +105,8 @@ async def serve(
     giving_back = trimming(broker)
     if on_ready is not None and not broker.has_failed:
         on_ready(broker, urls)
-    Thread(target=selectors.load, name="selectors").start()  # in slices, so that the first SUBSCRIBE with one does not hold up the loop
+    # in slices, so that the first SUBSCRIBE with one does not hold up the loop
+    Thread(target=selectors.load, name="selectors").start()
     try:
         if not broker.has_failed:
             await stopped.wait()
@@ -130,7 +135,9 @@ async def _close(attached: Attached, broker: Broker) -> None:
         log.error("the admin interface does not close: %s", told(error))
 
 
-async def start(configuration: Configuration, *, accepts_loss: bool = False) -> tuple[Broker, list[asyncio.Server], list[str]]:
+async def start(
+    configuration: Configuration, *, accepts_loss: bool = False
+) -> tuple[Broker, list[asyncio.Server], list[str]]:
     """A broker that accepts, its servers, and the URLs that they have (ports filled in)."""
     store = open_store(configuration, accepts_loss=accepts_loss)
     servers: list[asyncio.Server] = []

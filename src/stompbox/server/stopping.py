@@ -36,7 +36,11 @@ async def drain(broker: Core, hurry: asyncio.Event) -> None:
     while (busy := _say_goodbye(broker)) and broker.loop.time() < deadline and not hurry.is_set():
         if not is_said:
             is_said = True
-            log.info("stopping: up to %.1f s for what is in flight; connections that have some: %d", timeout, len(busy))
+            log.info(
+                "stopping: up to %.1f s for what is in flight; connections that have some: %d",
+                timeout,
+                len(busy),
+            )
         try:
             await asyncio.wait_for(hurry.wait(), min(LOOK, max(0.0, deadline - broker.loop.time())))
         except TimeoutError:
@@ -60,8 +64,17 @@ def _say_goodbye(broker: Core) -> list[ClientConnection]:
 
 def has_work(connection: ClientConnection) -> bool:
     """Something in flight that the client would lose, or do again, if it were closed now."""
-    is_moving = connection.upload is not None or connection.outgoing is not None or connection.reading.holding is not None
-    is_waiting = bool(connection.pending.size or connection.transactions or connection.reading.is_held or connection.reading.has_left)
+    is_moving = (
+        connection.upload is not None
+        or connection.outgoing is not None
+        or connection.reading.holding is not None
+    )
+    is_waiting = bool(
+        connection.pending.size
+        or connection.transactions
+        or connection.reading.is_held
+        or connection.reading.has_left
+    )
     return is_moving or is_waiting or any(consumer.messages_out for consumer in connection.consumers.values())
 
 
@@ -74,5 +87,10 @@ def last_word(connection: ClientConnection) -> bytes:
     """The ERROR that a connection ends with when its broker stops."""
     error = refusal()
     connection.broker.errors[error.code] += 1
-    headers = {"message": error.message, "code": error.code, "content-type": "text/plain", "content-length": "0"}
+    headers = {
+        "message": error.message,
+        "code": error.code,
+        "content-type": "text/plain",
+        "content-length": "0",
+    }
     return encode(Frame("ERROR", headers, b""), connection.session.version)

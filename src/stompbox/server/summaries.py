@@ -39,7 +39,14 @@ class Refusals:
             self._said, self._ends = 0, now + SPAN
         if self._said < self.broker.configuration.max_refusals_logged:
             self._said += 1
-            log.info("%s: %s (%s)%s", who, error.message, error.code, ", closed" if closes else "", extra={"code": error.code})
+            log.info(
+                "%s: %s (%s)%s",
+                who,
+                error.message,
+                error.code,
+                ", closed" if closes else "",
+                extra={"code": error.code},
+            )
             return True
         if not self.unsaid:
             self.broker.loop.call_at(self._ends, self._sum_up)
@@ -90,11 +97,24 @@ class Losses:
             return
         self._told = self._broker.loop.time()
         for loss, count in found[:LINES]:
-            level = logging.INFO if loss.fate is Fate.EXPIRED else logging.WARNING  # it went where the settings send it
-            messages.log(level, "%s: %s %s (%s)", _name(loss), _messages(count), loss.fate.value, loss.reason, extra={"code": loss.reason})
+            # it went where the settings send it
+            level = logging.INFO if loss.fate is Fate.EXPIRED else logging.WARNING
+            messages.log(
+                level,
+                "%s: %s %s (%s)",
+                _name(loss),
+                _messages(count),
+                loss.fate.value,
+                loss.reason,
+                extra={"code": loss.reason},
+            )
         rest = found[LINES:]
         if rest:
-            messages.warning("%d more queues and reasons: %s not delivered", len(rest), _messages(sum(count for _, count in rest)))
+            messages.warning(
+                "%d more queues and reasons: %s not delivered",
+                len(rest),
+                _messages(sum(count for _, count in rest)),
+            )
 
     def __repr__(self) -> str:
         return f"<Losses {self._broker.engine.undelivered!r}>"

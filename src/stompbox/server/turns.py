@@ -60,7 +60,9 @@ class Served(Protocol):
 class Turns:
     """The turns of one broker's loop. `clock` in seconds; it must go on within one turn, which the loop's own time does not."""
 
-    def __init__(self, broker: Served, configuration: Configuration, clock: Callable[[], float] = perf_counter) -> None:
+    def __init__(
+        self, broker: Served, configuration: Configuration, clock: Callable[[], float] = perf_counter
+    ) -> None:
         self.broker = broker
         self.clock = clock
         self.obey(configuration)
@@ -106,7 +108,9 @@ class Turns:
     def has_engine(self) -> bool:
         """Whether what stopped half-way in the engine goes on in this turn. A step that took longer than a turn leaves it out, once: in
         the next turn it comes instead of those who wait."""
-        self._owes_engine = not self._owes_engine and self.is_over and self.clock() > self._until + self.budget
+        self._owes_engine = (
+            not self._owes_engine and self.is_over and self.clock() > self._until + self.budget
+        )
         return not self._owes_engine
 
     def goes_on(self) -> Callable[[], bool]:

@@ -28,11 +28,13 @@ import pyarrow as pa
 from stompbox.errors import UsageError
 from stompbox.spark.values import Convert, Fraction, Misfit, from_csv, from_json, limits_of, shown
 
-_CSV_VALUE: Final = re.compile(r'"((?:[^"\\]++|""|\\.)*+)"(?=,|\Z)|(")?([^,]*+)', DOTALL)  # quoted; or whatever is before the next comma
+# quoted; or whatever is before the next comma
+_CSV_VALUE: Final = re.compile(r'"((?:[^"\\]++|""|\\.)*+)"(?=,|\Z)|(")?([^,]*+)', DOTALL)
 _CSV_QUOTE: Final = re.compile(r'""|\\(["\\])')
 
 _BLANK: Final = b" \t\r\n"
-_ONLY_PYTHON: Final = re.compile(rb"NaN|Infinity|\\u[dD][89a-fA-F]")  # Spark reads these (half of a pair, too), the fast reader does not
+# Spark reads these (half of a pair, too), the fast reader does not
+_ONLY_PYTHON: Final = re.compile(rb"NaN|Infinity|\\u[dD][89a-fA-F]")
 
 Malformed = tuple[int, str]
 """A row, and what was wrong with its body."""
@@ -64,7 +66,10 @@ class Decoding:
         octets = bodies.to_pylist()
         read = _reader(self.format, pa.schema([self.fields.field(name) for name in self._names]))
         columns, malformed = read(octets)
-        found = {name: pa.array(column, self.fields.field(name).type) for name, column in zip(self._names, columns, strict=True)}
+        found = {
+            name: pa.array(column, self.fields.field(name).type)
+            for name, column in zip(self._names, columns, strict=True)
+        }
         if self.corrupt:
             texts: list[str | None] = [None] * len(octets)
             for row, _ in malformed:
@@ -86,10 +91,17 @@ class _Json:
 
     def __init__(self, fields: Any) -> None:
         self._misfits: list[str] = []
-        self._fields: list[tuple[str, Convert]] = [(each.name, from_json(each.type, self._misfits)) for each in fields]
-        self._finish = [None if _plain(each.type) else convert for each, (_, convert) in zip(fields, self._fields, strict=True)]
+        self._fields: list[tuple[str, Convert]] = [
+            (each.name, from_json(each.type, self._misfits)) for each in fields
+        ]
+        self._finish = [
+            None if _plain(each.type) else convert
+            for each, (_, convert) in zip(fields, self._fields, strict=True)
+        ]
         slots = [f"f{number}" for number in range(len(fields))]
-        types: Any = [(slot, _plain(each.type) or Any, None) for slot, each in zip(slots, fields, strict=True)]
+        types: Any = [
+            (slot, _plain(each.type) or Any, None) for slot, each in zip(slots, fields, strict=True)
+        ]
         whole = msgspec.defstruct("Body", types, rename=dict(zip(slots, fields.names, strict=True)), gc=False)
         self._decode = msgspec.json.Decoder(whole, float_hook=Fraction).decode
         self._decode_any = msgspec.json.Decoder(float_hook=Fraction).decode
@@ -245,10 +257,15 @@ def _quoted(text: str) -> tuple[list[str], str]:
 
 
 def _unreadable(field: Any, format_: str, why: str) -> UsageError:
-    return UsageError("bad-option", f"option 'schema': column {field.name!r} of type {field.type} cannot be read from {format_}: {why}")
+    return UsageError(
+        "bad-option",
+        f"option 'schema': column {field.name!r} of type {field.type} cannot be read from {format_}: {why}",
+    )
 
 
-def decoding_of(format_: str, fields: Any, *, mode: str = "PERMISSIVE", corrupt: str = "_corrupt_record") -> Decoding:
+def decoding_of(
+    format_: str, fields: Any, *, mode: str = "PERMISSIVE", corrupt: str = "_corrupt_record"
+) -> Decoding:
     """`corrupt` names the column for malformed bodies, if there is one of that name. Raises UsageError naming a column of a type that
     cannot be read."""
     for each in fields:

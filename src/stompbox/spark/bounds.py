@@ -23,7 +23,9 @@ from stompbox.numerals import digits
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST: Final = 10**18
 _TIMES: Final = "ms since 1970 and timestamps with zone (2026-03-01T00:00:00Z)"
-_ALLOWED: Final = 'earliest, latest, a number, a timestamp with zone (2026-03-01T00:00:00Z) or JSON: {"address": number}'
+_ALLOWED: Final = (
+    'earliest, latest, a number, a timestamp with zone (2026-03-01T00:00:00Z) or JSON: {"address": number}'
+)
 
 
 class BoundKind(Enum):
@@ -96,7 +98,11 @@ def parse_times(option: str, text: str, *, must_match: bool) -> Bound:
 def shown_time(milliseconds: int) -> str:
     """As a user may write it; a number where it is beyond all calendars."""
     try:
-        return (_EPOCH + timedelta(milliseconds=milliseconds)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return (
+            (_EPOCH + timedelta(milliseconds=milliseconds))
+            .isoformat(timespec="milliseconds")
+            .replace("+00:00", "Z")
+        )
     except OverflowError:
         return str(milliseconds)
 
@@ -107,14 +113,20 @@ def _each(option: str, text: str, read: Callable[[str, str, object], int]) -> tu
     except (ValueError, RecursionError) as fault:
         raise UsageError("bad-option", f"option {option!r} is no valid JSON: {fault}") from None
     if not isinstance(found, dict):
-        raise UsageError("bad-option", f"option {option!r} is {text[:80]!r}; allowed is a JSON object that has a value for each address")
+        raise UsageError(
+            "bad-option",
+            f"option {option!r} is {text[:80]!r}; allowed is a JSON object that has a value for each address",
+        )
     return tuple(sorted((address, read(option, address, value)) for address, value in found.items()))
 
 
 def _offset(option: str, address: str, value: object) -> int:
     if type(value) is not int or not 0 <= value < _MOST:
         allowed = "whole numbers from 0 on"
-        raise UsageError("bad-option", f"option {option!r}: the offset of {address!r} is {repr(value)[:80]}; allowed are {allowed}")
+        raise UsageError(
+            "bad-option",
+            f"option {option!r}: the offset of {address!r} is {repr(value)[:80]}; allowed are {allowed}",
+        )
     return value
 
 
@@ -122,7 +134,10 @@ def _time(option: str, address: str, value: object) -> int:
     if type(value) is int and 0 <= value < _MOST:
         return value
     if not isinstance(value, str):
-        raise UsageError("bad-option", f"option {option!r}: the time of {address!r} is {repr(value)[:80]}; allowed are {_TIMES}")
+        raise UsageError(
+            "bad-option",
+            f"option {option!r}: the time of {address!r} is {repr(value)[:80]}; allowed are {_TIMES}",
+        )
     return _moment(option, value)
 
 
@@ -138,6 +153,7 @@ def _milliseconds(option: str, text: str, allowed: str) -> int:
         raise UsageError("bad-option", f"option {option!r} is {text[:80]!r}; allowed are {allowed}") from None
     if found.tzinfo is None:
         raise UsageError(
-            "bad-option", f"option {option!r} is {text[:80]!r}, a timestamp without zone; write {text[:80]}Z or {text[:80]}+01:00"
+            "bad-option",
+            f"option {option!r} is {text[:80]!r}, a timestamp without zone; write {text[:80]}Z or {text[:80]}+01:00",
         )
     return max(0, (found - _EPOCH) // timedelta(milliseconds=1))

@@ -42,7 +42,16 @@ BATCH_ROWS: Final = 10_000  # rows of a batch handed to Spark: measured best bet
 REPEATED_ROWS: Final = 32_768  # rows for which the names of their headers are kept ready
 
 _KEY: Final = "columns"  # of Shape.cache
-_RUN: Final = np.dtype([("offset", "<i8"), ("arrived", "<i8"), ("shape", "<u4"), ("count", "<u4"), ("routing", "<u4"), ("arrivals", "<u4")])
+_RUN: Final = np.dtype(
+    [
+        ("offset", "<i8"),
+        ("arrived", "<i8"),
+        ("shape", "<u4"),
+        ("count", "<u4"),
+        ("routing", "<u4"),
+        ("arrivals", "<u4"),
+    ]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +119,9 @@ def joined(blobs: Sequence[bytes | memoryview]) -> Runs:
     """The runs of all chunks together. Raises StoreError when one of them is corrupt."""
     parts = [tables(blob) for blob in blobs]
     shapes: dict[int, tuple[int, Shape]] = {}
-    places = [shapes.setdefault(id(shape), (len(shapes), shape))[0] for part in parts for shape in part.shapes]
+    places = [
+        shapes.setdefault(id(shape), (len(shapes), shape))[0] for part in parts for shape in part.shapes
+    ]
     found = [shape for _, shape in shapes.values()]
     texts = [_texts(shape) for shape in found]
     fixed = [text for each in texts for text in (each.destination, *each.values)]
@@ -126,14 +137,26 @@ def joined(blobs: Sequence[bytes | memoryview]) -> Runs:
     first = np.repeat(np.array([part.head.first for part in parts], np.int64), runs_each)
     at = np.cumsum(sizes) - sizes
     return Runs(
-        found, texts, first + runs["offset"], runs["arrived"], shape, count, columns, arrivals, at, numbers, len(numbers) - len(fixed), data
+        found,
+        texts,
+        first + runs["offset"],
+        runs["arrived"],
+        shape,
+        count,
+        columns,
+        arrivals,
+        at,
+        numbers,
+        len(numbers) - len(fixed),
+        data,
     )
 
 
 def _texts(shape: Shape) -> Texts:
     found: Texts | None = shape.cache.get(_KEY)
     if found is None:
-        fixed = [(name, _utf8(value)) for name, value in shape.headers.items() if name != "destination"]  # that has a column of its own
+        # that has a column of its own
+        fixed = [(name, _utf8(value)) for name, value in shape.headers.items() if name != "destination"]
         found = shape.cache[_KEY] = Texts(
             _utf8(shape.destination),
             (*(name for name, _ in fixed), *shape.holes),
@@ -196,7 +219,9 @@ def elements_of(runs: Runs) -> Any:
         lengths[spread(runs.at, 2 * runs.arrivals)] = 0
     offsets = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:], dtype=np.int32)
-    return pa.Array.from_buffers(pa.binary(), len(lengths), [None, pa.py_buffer(offsets), pa.py_buffer(runs.data)])
+    return pa.Array.from_buffers(
+        pa.binary(), len(lengths), [None, pa.py_buffer(offsets), pa.py_buffer(runs.data)]
+    )
 
 
 def _destinations(runs: Runs, rows: Rows, elements: Any) -> Any:
@@ -233,7 +258,11 @@ def _headers(runs: Runs, rows: Rows, elements: Any) -> Any:
     layouts = {(texts.names, texts.holes) for texts in runs.texts}
     if len(layouts) == 1:
         names, holes = layouts.pop()
-        return _map(np.full(len(rows), len(names), np.int64), _names(names, len(rows)), elements.take(pa.array(_alike(runs, rows, holes))))
+        return _map(
+            np.full(len(rows), len(names), np.int64),
+            _names(names, len(rows)),
+            elements.take(pa.array(_alike(runs, rows, holes))),
+        )
     return _mixed_headers(runs, rows, elements)
 
 
@@ -256,7 +285,11 @@ def _names(names: tuple[str, ...], rows: int) -> Any:
 
 @lru_cache(64)
 def _repeated_names(names: tuple[str, ...], rows: int) -> Any:
-    return pa.array([_utf8(name) for name in names], pa.binary()).view(pa.string()).take(pa.array(np.tile(np.arange(len(names)), rows)))
+    return (
+        pa.array([_utf8(name) for name in names], pa.binary())
+        .view(pa.string())
+        .take(pa.array(np.tile(np.arange(len(names)), rows)))
+    )
 
 
 def _mixed_headers(runs: Runs, rows: Rows, elements: Any) -> Any:
@@ -265,7 +298,9 @@ def _mixed_headers(runs: Runs, rows: Rows, elements: Any) -> Any:
     shape = runs.shape[rows.run]
     counts = sizes[shape]
     places = spread(before[shape], counts)  # of each entry among the names of all shapes
-    names = pa.array([_utf8(name) for texts in runs.texts for name in texts.names], pa.binary()).view(pa.string())
+    names = pa.array([_utf8(name) for texts in runs.texts for name in texts.names], pa.binary()).view(
+        pa.string()
+    )
     hole = np.array([hole for texts in runs.texts for hole in texts.holes], np.int64)[places]
     chosen = spread(runs.destinations[shape] + 1, counts)
     varies = hole >= 0

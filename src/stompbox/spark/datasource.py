@@ -79,7 +79,9 @@ class StompSource(DataSource):  # type: ignore[misc]
         with _installed():
             from stompbox.spark.sink import BatchWriter
         if overwrite:
-            raise UsageError("bad-mode", "mode overwrite is not possible: messages are only added; use mode append")
+            raise UsageError(
+                "bad-mode", "mode overwrite is not possible: messages are only added; use mode append"
+            )
         return BatchWriter(sink_options(self._given, streaming=False), _types(schema))
 
     @plain

@@ -48,7 +48,8 @@ _TOKEN: Final = re.compile(
     |(?P<text>r?'(?:[^'\\]|\\.|'')*'|r?"(?:[^"\\]|\\.|"")*")|(?P<sign>.)|$)""",
     re.DOTALL | re.VERBOSE,
 )
-_NUMBER: Final = re.compile(r"\d+(?:[LSY]|(?:E\d+)?(?:D|F|BD)?)?", re.IGNORECASE)  # what looks like one is no name
+# what looks like one is no name
+_NUMBER: Final = re.compile(r"\d+(?:[LSY]|(?:E\d+)?(?:D|F|BD)?)?", re.IGNORECASE)
 
 
 class _Token(NamedTuple):
@@ -69,7 +70,10 @@ def check_columns(schema: str, *taken: str) -> str:
     reader = _Reader(schema)
     for name in reader.columns():
         if name.lower() in names:
-            raise UsageError("bad-option", f"option 'schema' names the column {name!r}, which is there already; take another name")
+            raise UsageError(
+                "bad-option",
+                f"option 'schema' names the column {name!r}, which is there already; take another name",
+            )
         names.add(name.lower())
     for first, last in reversed(reader.demands):
         schema = schema[: first.position - 1] + schema[last.position - 1 + len(last.text) :]
@@ -121,10 +125,14 @@ class _Reader:
         if token.kind != "word" or _NUMBER.fullmatch(token.text):
             self._refuse(f"expected the name of a {what}; allowed is Spark DDL: carrier STRING, delay INT")
         if not token.text.isascii():
-            self._refuse(f"a name with other letters than a to z stands in backquotes: {_written(token.text)}")
+            self._refuse(
+                f"a name with other letters than a to z stands in backquotes: {_written(token.text)}"
+            )
         self._at += 1
         if self._next.kind == "sign" and not self._next.says(":", ",", "<", ">", "(", ")"):
-            self._refuse(f"after the name {token.text!r} a type is expected; a name with such characters stands in backquotes")
+            self._refuse(
+                f"after the name {token.text!r} a type is expected; a name with such characters stands in backquotes"
+            )
         return token.text
 
     def _type(self) -> None:
@@ -164,7 +172,11 @@ class _Reader:
         return found
 
     def _nested(self, word: str) -> None:
-        form = {"ARRAY": "ARRAY<type>", "MAP": "MAP<key type, value type>", "STRUCT": "STRUCT<name: type, ...>"}[word]
+        form = {
+            "ARRAY": "ARRAY<type>",
+            "MAP": "MAP<key type, value type>",
+            "STRUCT": "STRUCT<name: type, ...>",
+        }[word]
         if self._depth == DEEPEST:
             self._refuse(f"types are nested deeper than {DEEPEST}")
         if not self._takes("<"):
@@ -222,7 +234,9 @@ class _Reader:
         token = self._next
         found = f"found {token.text[:SHOWN]!r}" if token.kind else "found its end"
         field = ".".join(self._path)
-        place = f"option 'schema', position {token.position}" + (f", field {field[: 2 * SHOWN]!r}" if field else "")
+        place = f"option 'schema', position {token.position}" + (
+            f", field {field[: 2 * SHOWN]!r}" if field else ""
+        )
         raise UsageError("bad-option", f"{place}: {found}; {problem}")
 
 
@@ -247,4 +261,7 @@ def refuse_types(name: str, kind: str, format_: str) -> None:
     """Raises UsageError where a type, as Spark writes it, has one in it that no body can hold: struct<v:variant>, say."""
     for word in re.findall(r"(?:^|[<:,])(\w+)(?=$|[<(>,])", kind):
         if word.upper() not in _DDL:
-            raise UsageError("bad-option", f"option 'schema': column {name!r} of type {kind} cannot be read from {format_}: {word} is none")
+            raise UsageError(
+                "bad-option",
+                f"option 'schema': column {name!r} of type {kind} cannot be read from {format_}: {word} is none",
+            )

@@ -43,8 +43,14 @@ def to_parquet(spark: Any, folder: str | os.PathLike[str], **options: str) -> in
     staging = target.with_name(f".{target.name}_staging-{uuid.uuid4().hex[:8]}")
     staging.mkdir(parents=True)
     try:
-        work = partial(_written, given, view, partial(Files, staging, _arrow(schema), codec_of(spark.conf.get(CODEC))))
-        rows = sum(spark.sparkContext.parallelize(shares, len(shares)).mapPartitions(work).collect() if shares else work([()]))
+        work = partial(
+            _written, given, view, partial(Files, staging, _arrow(schema), codec_of(spark.conf.get(CODEC)))
+        )
+        rows = sum(
+            spark.sparkContext.parallelize(shares, len(shares)).mapPartitions(work).collect()
+            if shares
+            else work([()])
+        )
         _put(staging, target)
     except BaseException:
         shutil.rmtree(staging, ignore_errors=True)
@@ -59,7 +65,9 @@ def _arrow(schema: Any) -> Any:
 
 
 @plain
-def _written(options: SourceOptions, view: Any, opened: Callable[[], Any], shares: Iterable[Any]) -> Iterator[int]:
+def _written(
+    options: SourceOptions, view: Any, opened: Callable[[], Any], shares: Iterable[Any]
+) -> Iterator[int]:
     """One task: the rows that it has written. Where there are none it writes a file all the same, which has the columns."""
     from pyarrow import RecordBatch
 

@@ -20,7 +20,12 @@ from typing import Any, Final, ParamSpec, TypeVar, cast
 from stompbox.errors import StompboxError
 
 HIDE: Final = "SPARK_HIDE_TRACEBACK"
-_WORKERS: Final = ("PYTHON_WORKER_FACTORY_PORT", "PYTHON_WORKER_FACTORY_SOCK_PATH", "PYTHON_WORKER_FACTORY_SECRET", "SPARK_PYTHON_RUNTIME")
+_WORKERS: Final = (
+    "PYTHON_WORKER_FACTORY_PORT",
+    "PYTHON_WORKER_FACTORY_SOCK_PATH",
+    "PYTHON_WORKER_FACTORY_SECRET",
+    "SPARK_PYTHON_RUNTIME",
+)
 
 P = ParamSpec("P")
 T = TypeVar("T")

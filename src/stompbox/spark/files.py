@@ -63,7 +63,14 @@ class Files:
     throws a whole folder away, an exception takes the files along. `prefix` begins the names of all.
     """
 
-    def __init__(self, folder: PurePath, schema: Any, codec: str = DEFAULT_CODEC, filesystem: Any = None, prefix: str = "") -> None:
+    def __init__(
+        self,
+        folder: PurePath,
+        schema: Any,
+        codec: str = DEFAULT_CODEC,
+        filesystem: Any = None,
+        prefix: str = "",
+    ) -> None:
         self._folder: Final = folder
         self._filesystem: Final = filesystem
         self._prefix: Final = prefix
@@ -79,7 +86,9 @@ class Files:
     def __enter__(self) -> Files:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if kind is None:
             self._close_all()
         for each in self._open.values():
@@ -98,7 +107,11 @@ class Files:
         file = self._open.get(partition) or self._opened(partition)
         file.held.append(batch)
         size = batch.nbytes
-        file.held_rows, file.held_bytes, self._bytes = file.held_rows + len(batch), file.held_bytes + size, self._bytes + size
+        file.held_rows, file.held_bytes, self._bytes = (
+            file.held_rows + len(batch),
+            file.held_bytes + size,
+            self._bytes + size,
+        )
         if file.held_rows >= GROUP_ROWS:
             self._encode(file)
         while self._bytes >= GROUP_BYTES:
@@ -107,7 +120,11 @@ class Files:
     def _opened(self, partition: str) -> _Open:
         if len(self._open) >= MOST_OPEN:
             self._close_all()
-        path = self._folder / (partition if self._filesystem is None else in_store(partition)) / f"{self._prefix}{uuid.uuid4().hex}.parquet"
+        path = (
+            self._folder
+            / (partition if self._filesystem is None else in_store(partition))
+            / f"{self._prefix}{uuid.uuid4().hex}.parquet"
+        )
         if self._filesystem is None:
             Path(path.parent).mkdir(parents=True, exist_ok=True)
         stated = [name for name in self.schema.names if name != BODY]
@@ -143,5 +160,8 @@ def codec_of(named: str) -> str:
     """How Arrow calls a codec of Spark's. Raises UsageError for one that it does not have."""
     found = CODECS.get(named.lower())
     if found is None:
-        raise UsageError("bad-argument", f"spark.sql.parquet.compression.codec is {named!r}; allowed are {', '.join(CODECS)}")
+        raise UsageError(
+            "bad-argument",
+            f"spark.sql.parquet.compression.codec is {named!r}; allowed are {', '.join(CODECS)}",
+        )
     return found

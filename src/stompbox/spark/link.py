@@ -82,7 +82,9 @@ class SparkLink:
     def begin(self, request: Request) -> None:
         """Sends a request; `finish` must come before the next one."""
         if self._request is not None:
-            raise UsageError("request-under-way", f"{self._request.name} is not answered yet; {request.name} has to wait")
+            raise UsageError(
+                "request-under-way", f"{self._request.name} is not answered yet; {request.name} has to wait"
+            )
         self._request = request
         self._serial += 1
         if self._socket is not None:
@@ -120,7 +122,8 @@ class SparkLink:
             except Refused as caught:
                 if not was_open:
                     raise
-                fault = caught  # an ERROR frame: the broker may have ended an idle connection long before this request
+                # an ERROR frame: the broker may have ended an idle connection long before this request
+                fault = caught
             self.close()
             if refusal := _refusal_of(fault):
                 raise refusal from fault
@@ -130,7 +133,9 @@ class SparkLink:
             pause = min(LONGEST_PAUSE, 2 * pause or FIRST_PAUSE)
             if time.monotonic() + pause > deadline:
                 waited = f"{self.target.reconnect_timeout:g} s (option reconnectTimeout)"
-                raise ConnectionLost("broker-away", f"no broker at {self.target} for {waited}: {reason_of(fault)}")
+                raise ConnectionLost(
+                    "broker-away", f"no broker at {self.target} for {waited}: {reason_of(fault)}"
+                )
             self._sleep(pause)
 
     def close(self) -> None:
@@ -143,7 +148,11 @@ class SparkLink:
         plain = socket.create_connection((self.target.host, self.target.port), timeout=timeout)
         try:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            secured = _context(self.target.tls).wrap_socket(plain, server_hostname=self.target.host) if self.target.tls else plain
+            secured = (
+                _context(self.target.tls).wrap_socket(plain, server_hostname=self.target.host)
+                if self.target.tls
+                else plain
+            )
         except BaseException:
             plain.close()
             raise
@@ -156,7 +165,12 @@ class SparkLink:
 
     def _send(self, request: Request) -> None:
         assert self._socket is not None
-        headers = {"destination": REQUESTS, "request": request.name, "request-id": str(self._serial), **request.headers}
+        headers = {
+            "destination": REQUESTS,
+            "request": request.name,
+            "request-id": str(self._serial),
+            **request.headers,
+        }
         head = b"SEND\n%bcontent-length:%d\n\n" % (encode_headers(headers, V12), len(request.body))
         if len(request.body) <= JOINED_SIZE:
             self._socket.sendall(b"%b%b\0" % (head, request.body))
@@ -177,7 +191,9 @@ class SparkLink:
         data = self._rest.lstrip(b"\r\n\0")
         while (end := data.find(b"\n\n")) < 0:
             if len(data) > _LIMITS.head:
-                raise FrameError("header-too-large", f"the broker sent a head of more than {_LIMITS.head} octets")
+                raise FrameError(
+                    "header-too-large", f"the broker sent a head of more than {_LIMITS.head} octets"
+                )
             data = (data + self._receive()).lstrip(b"\r\n\0")
         command, headers = parse_head(data[:end], V12, _COMMANDS, MOST_HEADERS)
         length = content_length(headers)
@@ -201,7 +217,9 @@ class SparkLink:
         while filled <= length:
             received = self._socket.recv_into(whole[filled:])
             if not received:
-                raise ConnectionLost("connection-closed", "the broker closed the connection in the middle of an answer")
+                raise ConnectionLost(
+                    "connection-closed", "the broker closed the connection in the middle of an answer"
+                )
             filled += received
         self._rest = b""
         return whole[:length]
@@ -224,7 +242,9 @@ def _login(target: Target) -> dict[str, str]:
 
 
 def _error(headers: Mapping[str, str], body: memoryview) -> Refused:
-    text = headers.get("message") or bytes(body[:500]).decode("utf-8", "replace") or "the broker gave no reason"
+    text = (
+        headers.get("message") or bytes(body[:500]).decode("utf-8", "replace") or "the broker gave no reason"
+    )
     return Refused(headers.get("code", "refused"), text)
 
 
@@ -232,14 +252,19 @@ def _refusal_of(fault: Exception) -> Refused | None:
     """What no second attempt would change."""
     if isinstance(fault, ssl.SSLCertVerificationError):
         return Refused(
-            "tls-refused", f"the broker's certificate was not accepted (options trustStorePath, verifyHost): {fault.verify_message}"
+            "tls-refused",
+            f"the broker's certificate was not accepted (options trustStorePath, verifyHost): {fault.verify_message}",
         )
     return None
 
 
 def _context(tls: Tls) -> ssl.SSLContext:
     """Raises Refused and UsageError that name the option whose file it is."""
-    for name, path in (("trustStorePath", tls.trust_store), ("keyStorePath", tls.key_store), ("keyPath", tls.key)):
+    for name, path in (
+        ("trustStorePath", tls.trust_store),
+        ("keyStorePath", tls.key_store),
+        ("keyPath", tls.key),
+    ):
         try:
             if path:
                 Path(path).read_bytes()
@@ -248,17 +273,23 @@ def _context(tls: Tls) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=tls.trust_store or None)
     except ssl.SSLError:
-        raise UsageError("bad-option", f"option 'trustStorePath': {tls.trust_store} holds no certificate; allowed is a PEM file") from None
+        raise UsageError(
+            "bad-option",
+            f"option 'trustStorePath': {tls.trust_store} holds no certificate; allowed is a PEM file",
+        ) from None
     context.check_hostname = tls.verify_host
     try:
         if tls.key_store:
             context.load_cert_chain(tls.key_store, tls.key or None, tls.password)
     except ssl.SSLError as fault:
-        raise UsageError("bad-option", f"options keyStorePath, keyPath, keyStorePassword: {fault.reason or fault}") from None
+        raise UsageError(
+            "bad-option", f"options keyStorePath, keyPath, keyStorePassword: {fault.reason or fault}"
+        ) from None
     return context
 
 
-_idle: Final[dict[tuple[int, Target], list[SparkLink]]] = {}  # by process: a forked worker must not use its parent's connections
+# by process: a forked worker must not use its parent's connections
+_idle: Final[dict[tuple[int, Target], list[SparkLink]]] = {}
 
 
 @contextmanager

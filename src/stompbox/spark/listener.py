@@ -96,7 +96,9 @@ class ProgressListener(StreamingQueryListener):  # type: ignore[misc]
         **options: str,
     ) -> None:
         self.latest: Final[dict[str, QueryProgress]] = {}
-        self._target: Final[Target | None] = target_of(Given({"url": url, **options})) if url or options else None
+        self._target: Final[Target | None] = (
+            target_of(Given({"url": url, **options})) if url or options else None
+        )
         self._pipeline: Final = pipeline
         self._report: Final = report
         self._clock: Final = clock
@@ -131,7 +133,9 @@ class ProgressListener(StreamingQueryListener):  # type: ignore[misc]
         self._change(str(event.runId), "waiting")
 
     def onQueryTerminated(self, event: Any) -> None:
-        self._change(str(event.runId), "failed" if event.exception else "done", reason_of(event.exception or ""))
+        self._change(
+            str(event.runId), "failed" if event.exception else "done", reason_of(event.exception or "")
+        )
 
     def close(self) -> None:
         """Tells the broker a last time, and no more after that."""
@@ -222,7 +226,12 @@ def _offsets(text: str | None) -> Mapping[str, Any]:
 
 
 def _is_offset(value: object) -> bool:
-    is_pair = isinstance(value, list) and len(value) in (2, 3) and isinstance(value[0], int) and isinstance(value[1], str)
+    is_pair = (
+        isinstance(value, list)
+        and len(value) in (2, 3)
+        and isinstance(value[0], int)
+        and isinstance(value[1], str)
+    )
     return (isinstance(value, int) and not isinstance(value, bool)) or is_pair
 
 

@@ -21,7 +21,8 @@ from typing import Final
 
 from stompbox.incarnations import UNTOLD, Incarnations, Position, difference
 
-LEAST_ROWS: Final = 10_000  # of a task: one costs Spark about 30 ms, in which one that runs already reads as many rows
+# of a task: one costs Spark about 30 ms, in which one that runs already reads as many rows
+LEAST_ROWS: Final = 10_000
 
 Offset = int | list[int | str]
 Offsets = Mapping[str, Offset]
@@ -123,7 +124,13 @@ def losses(start: Offsets, extents: Mapping[str, Extent], ended: Mapping[str, Ex
                 bounds = extent.first, extent.next
                 found.append(Loss(address, difference(address, extent.incarnations, id, offset, bounds), -1))
         elif extent.next < offset:
-            found.append(Loss(address, f"the log of {address!r} ends at offset {extent.next}, before the checkpoint's {offset}", -1))
+            found.append(
+                Loss(
+                    address,
+                    f"the log of {address!r} ends at offset {extent.next}, before the checkpoint's {offset}",
+                    -1,
+                )
+            )
         elif extent.first > offset:
             text = f"offsets {offset} to {extent.first - 1} of {address!r} were deleted (retention) before they were read"
             found.append(Loss(address, text, extent.first - offset))
@@ -173,7 +180,9 @@ def _is_to_be_marked(address: str, extent: Extent, start: Offsets) -> bool:
     return _parts(start[address])[0] < 0 and _is_elsewhere(start[address], extent)
 
 
-def advance(start: Offsets, extents: Mapping[str, Extent], *, max_rows: int = 0, max_bytes: int = 0) -> dict[str, Offset]:
+def advance(
+    start: Offsets, extents: Mapping[str, Extent], *, max_rows: int = 0, max_bytes: int = 0
+) -> dict[str, Offset]:
     """The end of the next micro-batch: no more than the limits (0: none), each address in proportion to what it has.
 
     At least one message goes along when there is any, so that a message larger than max_bytes does not stop the query.
@@ -186,13 +195,23 @@ def advance(start: Offsets, extents: Mapping[str, Extent], *, max_rows: int = 0,
     size = sum(len(part) * extents[part.address].message_size for part in ranges)
     if max_bytes and size * share > max_bytes:
         share = max_bytes / size
-    end = {address: _unmoved(value, extents[address]) for address, value in start.items() if address in extents}
-    end |= {address: told(extent, ~extent.first) for address, extent in extents.items() if _is_to_be_marked(address, extent, start)}
+    end = {
+        address: _unmoved(value, extents[address]) for address, value in start.items() if address in extents
+    }
+    end |= {
+        address: told(extent, ~extent.first)
+        for address, extent in extents.items()
+        if _is_to_be_marked(address, extent, start)
+    }
     left = max(1, int(rows * share))
-    for part in sorted(ranges, key=len, reverse=True):  # the longest backlog first, so that none waits for ever
-        taken = min(left, len(part), -int(-len(part) * share // 1))  # rounded up: small addresses are not starved by large ones
+    for part in sorted(ranges, key=len, reverse=True):
+        # the longest backlog first, so that none waits for ever
+        # rounded up: small addresses are not starved by large ones
+        taken = min(left, len(part), -int(-len(part) * share // 1))
         if taken:
-            end[part.address] = _moved(start.get(part.address, 0), extents[part.address], part.start, part.start + taken)
+            end[part.address] = _moved(
+                start.get(part.address, 0), extents[part.address], part.start, part.start + taken
+            )
             left -= taken
     return ordered(end)
 
@@ -208,8 +227,17 @@ def _unmoved(value: Offset, extent: Extent) -> Offset:
 
 def _moved(value: Offset, extent: Extent, begin: int, stop: int) -> Offset:
     offset, _, first = _parts(value)
-    is_first = offset == first  # of the query, or after a leap: it may have to be read again when nobody remembers where it began
-    return told(extent, stop, offset if is_first and not _is_elsewhere(value, extent) else begin if _is_elsewhere(value, extent) else -1)
+    # of the query, or after a leap: it may have to be read again when nobody remembers where it began
+    is_first = offset == first
+    return told(
+        extent,
+        stop,
+        offset
+        if is_first and not _is_elsewhere(value, extent)
+        else begin
+        if _is_elsewhere(value, extent)
+        else -1,
+    )
 
 
 def between(start: Offsets, end: Offsets) -> list[OffsetRange]:
@@ -230,7 +258,12 @@ def between(start: Offsets, end: Offsets) -> list[OffsetRange]:
 
 
 def dealt(
-    ranges: Sequence[OffsetRange], partitions: int, least: int = LEAST_ROWS, *, at_least: int = 1, max_records: int = 0
+    ranges: Sequence[OffsetRange],
+    partitions: int,
+    least: int = LEAST_ROWS,
+    *,
+    at_least: int = 1,
+    max_records: int = 0,
 ) -> list[tuple[OffsetRange, ...]]:
     """The ranges as equal shares, at most `partitions`, each a few ranges one after another; large ranges are split.
 
@@ -239,7 +272,11 @@ def dealt(
     total = sum(map(len, ranges))
     if not total:
         return []
-    shares = max(min(partitions, max(1, total // least)), min(at_least, total), -(-total // max_records) if max_records else 1)
+    shares = max(
+        min(partitions, max(1, total // least)),
+        min(at_least, total),
+        -(-total // max_records) if max_records else 1,
+    )
     size = -(-total // shares)
     found: list[tuple[OffsetRange, ...]] = []
     share: list[OffsetRange] = []

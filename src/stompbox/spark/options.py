@@ -20,7 +20,8 @@ from stompbox.numerals import digits
 from stompbox.spark.bounds import EARLIEST, LATEST, Bound, BoundKind, parse_bound, parse_time, parse_times
 
 DEFAULT_PORT: Final = 61613
-DEFAULT_MAX_ROWS: Final = 1_000_000  # a batch of this size spends nine tenths of its time on rows, not on Spark's fixed cost per batch
+# a batch of this size spends nine tenths of its time on rows, not on Spark's fixed cost per batch
+DEFAULT_MAX_ROWS: Final = 1_000_000
 DEFAULT_MAX_BYTES: Final = 256 << 20  # where neither limit is given: rows may be large
 FETCH_BYTES: Final = 4 * 1024 * 1024  # the broker's own limit for one answer
 STAGE_BYTES: Final = 4 * 1024 * 1024
@@ -50,22 +51,50 @@ OPTIONS: Final[Mapping[str, tuple[Role, str, str]]] = {
     "login": (Role.BOTH, "", "user name"),
     "passcode": (Role.BOTH, "", "password"),
     "virtualHost": (Role.BOTH, "", "the virtual host to connect to; default: the host of the url"),
-    "trustStorePath": (Role.BOTH, "", "PEM file of the CAs that may have signed the broker's certificate; default: the system's"),
-    "keyStorePath": (Role.BOTH, "", "PEM file of the client's certificate chain, with its key unless keyPath names that"),
+    "trustStorePath": (
+        Role.BOTH,
+        "",
+        "PEM file of the CAs that may have signed the broker's certificate; default: the system's",
+    ),
+    "keyStorePath": (
+        Role.BOTH,
+        "",
+        "PEM file of the client's certificate chain, with its key unless keyPath names that",
+    ),
     "keyPath": (Role.BOTH, "", "PEM file of the client's key"),
     "keyStorePassword": (Role.BOTH, "", "password of the client's key"),
     "verifyHost": (Role.BOTH, "true", "must the certificate be for the host of the url? true or false"),
-    "requestTimeout": (Role.BOTH, "60000", "ms to wait for an answer of the broker before the connection counts as lost"),
-    "reconnectTimeout": (Role.BOTH, "30000", "ms to go on trying to reach the broker before the task or query fails"),
+    "requestTimeout": (
+        Role.BOTH,
+        "60000",
+        "ms to wait for an answer of the broker before the connection counts as lost",
+    ),
+    "reconnectTimeout": (
+        Role.BOTH,
+        "30000",
+        "ms to go on trying to reach the broker before the task or query fails",
+    ),
     "destination": (
         Role.BOTH,
         "",
         "reading: destinations, several with commas, wildcards * and #; writing: the one for rows without their own",
     ),
-    "group": (Role.STREAM, "", "name of a durable cursor on the broker: holds retention back until Spark is past it"),
+    "group": (
+        Role.STREAM,
+        "",
+        "name of a durable cursor on the broker: holds retention back until Spark is past it",
+    ),
     "startingOffsets": (Role.READ, "earliest", "where a new query or a batch begins"),
-    "startingTimestamp": (Role.READ, "", "the same as a time, ms since 1970 or a timestamp with zone; wins over the other two"),
-    "startingOffsetsByTimestamp": (Role.READ, "", "the same as a time for each address, as JSON; wins over startingOffsets"),
+    "startingTimestamp": (
+        Role.READ,
+        "",
+        "the same as a time, ms since 1970 or a timestamp with zone; wins over the other two",
+    ),
+    "startingOffsetsByTimestamp": (
+        Role.READ,
+        "",
+        "the same as a time for each address, as JSON; wins over startingOffsets",
+    ),
     "startingOffsetsByTimestampStrategy": (
         Role.READ,
         "error",
@@ -73,34 +102,81 @@ OPTIONS: Final[Mapping[str, tuple[Role, str, str]]] = {
     ),
     "endingOffsets": (Role.BATCH, "latest", "where a batch ends, exclusive"),
     "endingTimestamp": (Role.BATCH, "", "the same as a time; wins over the other two"),
-    "endingOffsetsByTimestamp": (Role.BATCH, "", "the same as a time for each address, as JSON; wins over endingOffsets"),
+    "endingOffsetsByTimestamp": (
+        Role.BATCH,
+        "",
+        "the same as a time for each address, as JSON; wins over endingOffsets",
+    ),
     "maxRowsPerTrigger": (Role.STREAM, str(DEFAULT_MAX_ROWS), "rows, at most, in one micro-batch"),
-    "minRowsPerTrigger": (Role.STREAM, "", "rows that must wait before there is a micro-batch, unless maxTriggerDelay has passed"),
-    "maxTriggerDelay": (Role.STREAM, "15m", "time without a micro-batch after which one is made of fewer rows than minRowsPerTrigger"),
+    "minRowsPerTrigger": (
+        Role.STREAM,
+        "",
+        "rows that must wait before there is a micro-batch, unless maxTriggerDelay has passed",
+    ),
+    "maxTriggerDelay": (
+        Role.STREAM,
+        "15m",
+        "time without a micro-batch after which one is made of fewer rows than minRowsPerTrigger",
+    ),
     "maxBytesPerTrigger": (
         Role.STREAM,
         "",
         "bytes, about and at most, in one micro-batch, as 64m or a number; default: 256m, none where maxRowsPerTrigger is given",
     ),
-    "numPartitions": (Role.READ, "", "tasks, at most, that read at the same time; default: processors of the driver, 4 at most"),
-    "minPartitions": (Role.READ, "", "tasks, at least and about, that a read is dealt out to, however few rows each has"),
-    "maxRecordsPerPartition": (Role.READ, "", "rows, at most, that one task reads; makes more tasks than numPartitions where it must"),
-    "failOnDataLoss": (Role.READ, "true", "fail when messages to read are no longer there? true or false: go on with those that are"),
-    "includeHeaders": (Role.READ, "true", "has a row the column headers? true or false: it is left out, and reading is faster"),
+    "numPartitions": (
+        Role.READ,
+        "",
+        "tasks, at most, that read at the same time; default: processors of the driver, 4 at most",
+    ),
+    "minPartitions": (
+        Role.READ,
+        "",
+        "tasks, at least and about, that a read is dealt out to, however few rows each has",
+    ),
+    "maxRecordsPerPartition": (
+        Role.READ,
+        "",
+        "rows, at most, that one task reads; makes more tasks than numPartitions where it must",
+    ),
+    "failOnDataLoss": (
+        Role.READ,
+        "true",
+        "fail when messages to read are no longer there? true or false: go on with those that are",
+    ),
+    "includeHeaders": (
+        Role.READ,
+        "true",
+        "has a row the column headers? true or false: it is left out, and reading is faster",
+    ),
     "selector": (Role.READ, "", "only messages that this selector (SQL-92 on headers) accepts"),
     "schema": (Role.READ, "", "columns to decode from the body, as Spark DDL: carrier STRING, delay INT"),
     "bodyFormat": (Role.READ, "json", "how the body is written that schema decodes: json or csv"),
-    "mode": (Role.READ, "PERMISSIVE", "what becomes of rows whose body schema cannot decode: PERMISSIVE, DROPMALFORMED or FAILFAST"),
-    "columnNameOfCorruptRecord": (Role.READ, "_corrupt_record", "the column of schema that gets the text of such bodies, if it names one"),
+    "mode": (
+        Role.READ,
+        "PERMISSIVE",
+        "what becomes of rows whose body schema cannot decode: PERMISSIVE, DROPMALFORMED or FAILFAST",
+    ),
+    "columnNameOfCorruptRecord": (
+        Role.READ,
+        "_corrupt_record",
+        "the column of schema that gets the text of such bodies, if it names one",
+    ),
     "sinkId": (
         Role.WRITE,
         "",
         "batch writes: name under which the broker remembers batchId; a streaming query is remembered by its own id",
     ),
-    "batchId": (Role.WRITE, "", "number of a batch write with sinkId (inside foreachBatch): an equal or lower one is not published again"),
+    "batchId": (
+        Role.WRITE,
+        "",
+        "number of a batch write with sinkId (inside foreachBatch): an equal or lower one is not published again",
+    ),
 }
 
-ALIASES: Final[Mapping[str, str]] = {"minOffsetsPerTrigger": "minRowsPerTrigger", "maxOffsetsPerTrigger": "maxRowsPerTrigger"}
+ALIASES: Final[Mapping[str, str]] = {
+    "minOffsetsPerTrigger": "minRowsPerTrigger",
+    "maxOffsetsPerTrigger": "maxRowsPerTrigger",
+}
 """Names that Spark's source for Kafka has for the same."""
 
 # What Spark itself, its SQL catalogs and its pipelines put among the options of a source or a sink.
@@ -116,7 +192,17 @@ _SPARK_PREFIXES: Final = ("spark.", "__", "option.", "view.", "pipelines.")
 _TLS_SCHEMES: Final = frozenset(("stomps", "stomp+ssl", "stomp+tls", "ssl", "tls"))
 _PLAIN_SCHEMES: Final = frozenset(("stomp", "tcp"))
 _UNITS: Final = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-_TIMES: Final = {"": 0.001, "us": 1e-6, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}  # as Spark reads them
+# as Spark reads them
+_TIMES: Final = {
+    "": 0.001,
+    "us": 1e-6,
+    "ms": 0.001,
+    "s": 1.0,
+    "m": 60.0,
+    "min": 60.0,
+    "h": 3600.0,
+    "d": 86400.0,
+}
 _BOOLEANS: Final = {"true": True, "false": False}
 
 
@@ -195,17 +281,23 @@ class Given:
             if lower in known:
                 own = ALIASES.get(known[lower], known[lower])
                 if own in self._values:
-                    raise UsageError("bad-option", f"option {own!r} is given twice, once under the name {_alias_of(own)!r}")
+                    raise UsageError(
+                        "bad-option", f"option {own!r} is given twice, once under the name {_alias_of(own)!r}"
+                    )
                 self._values[own] = value
             elif lower not in SPARK_OPTIONS and not lower.startswith(_SPARK_PREFIXES):
-                raise UsageError("unknown-option", f"option {name!r} of format stomp is not known{_nearest(lower, known)}")
+                raise UsageError(
+                    "unknown-option", f"option {name!r} of format stomp is not known{_nearest(lower, known)}"
+                )
 
     def refuse_others(self, roles: frozenset[Role], doing: str) -> None:
         for name in self._values:
-            if OPTIONS[name][0] not in roles and name.lower() not in SPARK_OPTIONS:  # `mode` of a write is Spark's own
+            if OPTIONS[name][0] not in roles and name.lower() not in SPARK_OPTIONS:
+                # `mode` of a write is Spark's own
                 allowed = ", ".join(name for name, (role, *_) in OPTIONS.items() if role in roles)
                 raise UsageError(
-                    "option-not-here", f"option {name!r} is for {OPTIONS[name][0].value}, not for {doing}; allowed are {allowed}"
+                    "option-not-here",
+                    f"option {name!r} is for {OPTIONS[name][0].value}, not for {doing}; allowed are {allowed}",
                 )
 
     def is_given(self, name: str) -> bool:
@@ -323,7 +415,9 @@ def source_options(given: Given, *, streaming: bool) -> SourceOptions:
         ending=given.bound("ending"),
         max_rows=given.number("maxRowsPerTrigger"),
         max_bytes=given.size("maxBytesPerTrigger"),
-        usual_bytes=0 if given.is_given("maxRowsPerTrigger") or given.is_given("maxBytesPerTrigger") else DEFAULT_MAX_BYTES,
+        usual_bytes=0
+        if given.is_given("maxRowsPerTrigger") or given.is_given("maxBytesPerTrigger")
+        else DEFAULT_MAX_BYTES,
         min_rows=_min_rows(given),
         max_delay=given.seconds("maxTriggerDelay"),
         partitions=partitions,
@@ -339,7 +433,8 @@ def source_options(given: Given, *, streaming: bool) -> SourceOptions:
     if streaming and found.starting.kind is BoundKind.LATEST and not found.group:
         # Spark asks again where to begin after a crash in its first batch: without a cursor the second answer would skip messages.
         raise UsageError(
-            "missing-option", "startingOffsets latest in a streaming read needs the option 'group', a cursor that keeps the place"
+            "missing-option",
+            "startingOffsets latest in a streaming read needs the option 'group', a cursor that keeps the place",
         )
     return found
 
@@ -349,20 +444,31 @@ def _partitions(given: Given) -> tuple[int, int, int]:
     most = given.number("numPartitions") if given.is_given("numPartitions") else min(4, cpu_count() or 1)
     least = given.number("minPartitions") if given.is_given("minPartitions") else 1
     if least > most and given.is_given("numPartitions"):
-        raise UsageError("bad-option", f"option 'minPartitions' is {least}, more than the option 'numPartitions' allows, {most}")
-    return most, least, given.number("maxRecordsPerPartition") if given.is_given("maxRecordsPerPartition") else 0
+        raise UsageError(
+            "bad-option",
+            f"option 'minPartitions' is {least}, more than the option 'numPartitions' allows, {most}",
+        )
+    return (
+        most,
+        least,
+        given.number("maxRecordsPerPartition") if given.is_given("maxRecordsPerPartition") else 0,
+    )
 
 
 def _min_rows(given: Given) -> int:
     if not given.is_given("minRowsPerTrigger"):
         if given.is_given("maxTriggerDelay"):
             raise UsageError(
-                "missing-option", f"option 'maxTriggerDelay' needs the option 'minRowsPerTrigger': {OPTIONS['minRowsPerTrigger'][2]}"
+                "missing-option",
+                f"option 'maxTriggerDelay' needs the option 'minRowsPerTrigger': {OPTIONS['minRowsPerTrigger'][2]}",
             )
         return 0
     least, most = given.number("minRowsPerTrigger"), given.number("maxRowsPerTrigger")
     if least > most:
-        raise UsageError("bad-option", f"option 'minRowsPerTrigger' is {least}, more than the option 'maxRowsPerTrigger' allows, {most}")
+        raise UsageError(
+            "bad-option",
+            f"option 'minRowsPerTrigger' is {least}, more than the option 'maxRowsPerTrigger' allows, {most}",
+        )
     return least
 
 
@@ -374,12 +480,17 @@ def sink_options(given: Given, *, streaming: bool) -> SinkOptions:
         if streaming and given.is_given(name):
             # With a new checkpoint batches count from 0 again: under an old name they would be taken for replays, and their rows lost.
             raise UsageError(
-                "option-not-here", f"option {name!r} is for batch writes; a streaming query has an id and numbers its batches itself"
+                "option-not-here",
+                f"option {name!r} is for batch writes; a streaming query has an id and numbers its batches itself",
             )
     if given.is_given("batchId") and not sink:
-        raise UsageError("missing-option", "option 'batchId' needs the option 'sinkId': " + OPTIONS["sinkId"][2])
+        raise UsageError(
+            "missing-option", "option 'batchId' needs the option 'sinkId': " + OPTIONS["sinkId"][2]
+        )
     if sink and not given.is_given("batchId"):
-        raise UsageError("missing-option", "option 'sinkId' needs the option 'batchId': " + OPTIONS["batchId"][2])
+        raise UsageError(
+            "missing-option", "option 'sinkId' needs the option 'batchId': " + OPTIONS["batchId"][2]
+        )
     if "," in given.text("destination"):
         raise _bad("destination", given.text("destination"), "one destination, without comma")
     batch = given.number("batchId", least=0) if given.is_given("batchId") else -1
@@ -392,14 +503,20 @@ def _body_format(given: Given) -> str:
         return given.choice("bodyFormat", FORMATS)
     for name in ("bodyFormat", "mode", "columnNameOfCorruptRecord"):
         if given.is_given(name):
-            raise UsageError("missing-option", f"option {name!r} needs the option 'schema': {OPTIONS['schema'][2]}")
+            raise UsageError(
+                "missing-option", f"option {name!r} needs the option 'schema': {OPTIONS['schema'][2]}"
+            )
     return ""
 
 
 def _destinations(given: Given) -> str:
     names = [name.strip() for name in given.required("destination").split(",")]
     if not all(names):
-        raise _bad("destination", given.text("destination"), "destinations with one comma between them, none of them empty")
+        raise _bad(
+            "destination",
+            given.text("destination"),
+            "destinations with one comma between them, none of them empty",
+        )
     return ",".join(names)
 
 
@@ -411,7 +528,11 @@ def target_of(given: Given) -> Target:
         port = parts.port or DEFAULT_PORT
         (parts.hostname or "").encode("idna")
     except ValueError as fault:  # whose text may show a piece of the passcode
-        text = "host and port cannot be read; a passcode has / ? # @ as %2F %3F %23 %40" if "@" in url else str(fault)
+        text = (
+            "host and port cannot be read; a passcode has / ? # @ as %2F %3F %23 %40"
+            if "@" in url
+            else str(fault)
+        )
         raise UsageError("bad-option", f"option 'url' is not a URL: {redacted(url)!r}: {text}") from None
     if parts.scheme not in _TLS_SCHEMES | _PLAIN_SCHEMES or not parts.hostname:
         raise _bad("url", redacted(url), "stomp://host:port and stomps://host:port")
@@ -438,5 +559,8 @@ def _tls(given: Given, *, encrypted: bool) -> Tls | None:
         )
     for name in ("trustStorePath", "keyStorePath", "keyPath", "keyStorePassword", "verifyHost"):
         if given.is_given(name):
-            raise UsageError("option-not-here", f"option {name!r} is for TLS; the option 'url' must then begin with stomps://")
+            raise UsageError(
+                "option-not-here",
+                f"option {name!r} is for TLS; the option 'url' must then begin with stomps://",
+            )
     return None

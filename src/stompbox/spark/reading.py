@@ -75,8 +75,17 @@ class Malformed:
 
     def __exit__(self, *_: object) -> None:
         if self._decoding is not None and self._count:
-            what = "dropped" if self._decoding.mode == DROP else "their columns are NULL where they do not fit"
-            _log.warning("%d of %d bodies are malformed (%s), %s; %s", self._count, self._seen, self._decoding.format, what, self._first)
+            what = (
+                "dropped" if self._decoding.mode == DROP else "their columns are NULL where they do not fit"
+            )
+            _log.warning(
+                "%d of %d bodies are malformed (%s), %s; %s",
+                self._count,
+                self._seen,
+                self._decoding.format,
+                what,
+                self._first,
+            )
 
     def came(self, offsets: Any, address: str, found: Sequence[tuple[int, str]]) -> None:
         """Raises FrameError `malformed-body` where one is the end."""
@@ -86,7 +95,9 @@ class Malformed:
             row, why = found[0]
             self._first = f"the first at offset {offsets[row]} of {address!r}: {why}"
             if self._decoding is not None and self._decoding.mode == FAIL:
-                raise FrameError("malformed-body", f"option 'mode' is {FAIL}, and a body is malformed: {self._first}")
+                raise FrameError(
+                    "malformed-body", f"option 'mode' is {FAIL}, and a body is malformed: {self._first}"
+                )
 
 
 def _seen(runs: Runs, rows: Rows, address: str, view: View, malformed: Malformed) -> Any:
@@ -95,8 +106,13 @@ def _seen(runs: Runs, rows: Rows, address: str, view: View, malformed: Malformed
     stored = batch_of(runs, rows, address, (*view.stored, *(() if "body" in view.stored else ("body",))))
     decoded = view.decoding.decode(stored.column("body"))
     malformed.came(runs.offset[rows.run] + rows.index, address, decoded.malformed)
-    fields = {**{field.name: field for field in stored.schema}, **{field.name: field for field in view.decoding.fields}}
-    arrays = [decoded.columns[name] if name in decoded.columns else stored.column(name) for name in view.names]
+    fields = {
+        **{field.name: field for field in stored.schema},
+        **{field.name: field for field in view.decoding.fields},
+    }
+    arrays = [
+        decoded.columns[name] if name in decoded.columns else stored.column(name) for name in view.names
+    ]
     batch = pa.RecordBatch.from_arrays(arrays, schema=pa.schema([fields[name] for name in view.names]))
     if view.decoding.mode == DROP and decoded.malformed:
         kept = np.ones(len(rows), np.bool_)
@@ -120,7 +136,8 @@ def _answers(
         found = _finished(link, wanted, options)
         if found is not None and wanted.start >= found.next:
             raise FrameError(
-                "bad-answer", f"the broker's answer to fetch {wanted.address} from {wanted.start} does not go on: next is {found.next}"
+                "bad-answer",
+                f"the broker's answer to fetch {wanted.address} from {wanted.start} does not go on: next is {found.next}",
             )
         if found is not None and found.next < wanted.stop:
             waiting.appendleft(replace(wanted, start=found.next))
@@ -142,13 +159,18 @@ def _finished(link: SparkLink, wanted: OffsetRange, options: SourceOptions) -> F
         return None
     if found.end is not None and found.end < wanted.stop:
         text = f"the log of {wanted.address!r} ends at offset {found.end}, before the {wanted.stop} that was planned"
-        report(Loss(wanted.address, text, wanted.stop - max(found.end, wanted.start)), fail=options.fail_on_data_loss)
+        report(
+            Loss(wanted.address, text, wanted.stop - max(found.end, wanted.start)),
+            fail=options.fail_on_data_loss,
+        )
         if found.end <= wanted.start:
             return None
         wanted = replace(wanted, stop=found.end)
     if found.first > wanted.start:
         last = min(found.first, wanted.stop)
-        text = f"offsets {wanted.start} to {last - 1} of {wanted.address!r} were deleted before they were read"
+        text = (
+            f"offsets {wanted.start} to {last - 1} of {wanted.address!r} were deleted before they were read"
+        )
         report(Loss(wanted.address, text, last - wanted.start), fail=options.fail_on_data_loss)
     return found
 
@@ -157,15 +179,23 @@ def report(loss: Loss, *, fail: bool) -> None:
     """Raises Refused `data-lost`, or says in the log what is skipped."""
     if fail:
         raise Refused(
-            "data-lost", f"{loss.text}; the option failOnDataLoss=false goes on without it, a 'group' holds messages until they are read"
+            "data-lost",
+            f"{loss.text}; the option failOnDataLoss=false goes on without it, a 'group' holds messages until they are read",
         )
     _log.warning(
-        "%s; skipped %s (failOnDataLoss=false)", loss.text, f"{loss.count} offsets" if loss.count >= 0 else "an unknown number of messages"
+        "%s; skipped %s (failOnDataLoss=false)",
+        loss.text,
+        f"{loss.count} offsets" if loss.count >= 0 else "an unknown number of messages",
     )
 
 
 def resolved(
-    bound: Bound, extents: Mapping[str, Extent], link: SparkLink, *, strict: bool, known: Mapping[str, int] = _NONE
+    bound: Bound,
+    extents: Mapping[str, Extent],
+    link: SparkLink,
+    *,
+    strict: bool,
+    known: Mapping[str, int] = _NONE,
 ) -> dict[str, int]:
     """The offset in each log that `bound` means; where it names none, the beginning or (of an ending) the end.
 
@@ -183,7 +213,9 @@ def resolved(
         elif bound.kind is BoundKind.OFFSET:
             found[address] = _within(bound.option, bound.number, address, extent, strict=strict)
         elif address not in each:
-            found[address] = extent.next if bound.kind is BoundKind.LATEST or (at_end and bound.each) else extent.first
+            found[address] = (
+                extent.next if bound.kind is BoundKind.LATEST or (at_end and bound.each) else extent.first
+            )
         elif bound.kind is BoundKind.TIMES:
             found[address] = _at_time(link, bound, address, each[address], extent)
         else:

@@ -53,7 +53,9 @@ class Staging:
     is_by_destination: bool = False
 
 
-def describe(link: SparkLink, destinations: str, *, create: bool, sizes_from: Mapping[str, int] | None = None) -> Description:
+def describe(
+    link: SparkLink, destinations: str, *, create: bool, sizes_from: Mapping[str, int] | None = None
+) -> Description:
     """The logs that `destinations` (as in a SUBSCRIBE, with commas) stand for; those without wildcard are made if `create`.
 
     With how many messages and bytes lie at or after the offsets in `sizes_from` (of addresses not in there: from 0 on), if it is given.
@@ -80,7 +82,10 @@ def describe_each(link: SparkLink, since: Mapping[str, int]) -> tuple[dict[str, 
     for part in _in_parts(since):
         found = _json(link.ask(Request("describe", {}, _encoded({"addresses": part}))))
         extents |= _extents(found["addresses"])
-        ended |= {name: Extent(log["next"], log["next"], 0, 0, _known(log)) for name, log in found.get("ended", {}).items()}
+        ended |= {
+            name: Extent(log["next"], log["next"], 0, 0, _known(log))
+            for name, log in found.get("ended", {}).items()
+        }
     return extents, ended
 
 
@@ -95,7 +100,9 @@ def _known(log: Mapping[str, Any]) -> Incarnations:
     return incarnations_of(log.get("incarnations", ()))
 
 
-def _answers(link: SparkLink, request: str, headers: Mapping[str, str], wish: Mapping[str, object]) -> Iterator[Any]:
+def _answers(
+    link: SparkLink, request: str, headers: Mapping[str, str], wish: Mapping[str, object]
+) -> Iterator[Any]:
     """One after the other, the parts of a long answer."""
     body, following = _encoded(wish), None
     while True:
@@ -108,7 +115,10 @@ def _answers(link: SparkLink, request: str, headers: Mapping[str, str], wish: Ma
 
 
 def _wire(positions: Mapping[str, Position]) -> dict[str, object]:
-    return {address: list(position) if position.incarnation else position.offset for address, position in positions.items()}
+    return {
+        address: list(position) if position.incarnation else position.offset
+        for address, position in positions.items()
+    }
 
 
 def _in_parts(values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -130,10 +140,14 @@ def _encoded(value: object) -> bytes:
 
 def offset_at(link: SparkLink, address: str, timestamp: int) -> int:
     """The first message that arrived at or after `timestamp` (ms), else where the log ends."""
-    return int(_json(link.ask(Request("offset-at", {"address": address, "timestamp": str(timestamp)})))["offset"])
+    return int(
+        _json(link.ask(Request("offset-at", {"address": address, "timestamp": str(timestamp)})))["offset"]
+    )
 
 
-def open_group(link: SparkLink, group: str, destinations: str, starting: Bound, *, strict: bool = False) -> dict[str, int]:
+def open_group(
+    link: SparkLink, group: str, destinations: str, starting: Bound, *, strict: bool = False
+) -> dict[str, int]:
     """Makes the group at `starting`, or finds it where it is: its position per address.
 
     `strict`: it is refused where it is new on an address whose log does not hold the offset.
@@ -159,10 +173,18 @@ def group_positions(link: SparkLink, group: str) -> dict[str, int]:
 def reopen_group(link: SparkLink, group: str, destinations: str, positions: Mapping[str, Position]) -> None:
     """Makes the group where a reader has come to, unless it is there."""
     last = _all_but_last(link, {"group": group}, destinations, _wire(positions))
-    link.ask(Request("group-open", {"group": group, "limit": "0"}, _encoded({"destinations": destinations, "starting": last})))
+    link.ask(
+        Request(
+            "group-open",
+            {"group": group, "limit": "0"},
+            _encoded({"destinations": destinations, "starting": last}),
+        )
+    )
 
 
-def _all_but_last(link: SparkLink, headers: Mapping[str, str], destinations: str, positions: Mapping[str, Any]) -> Any:
+def _all_but_last(
+    link: SparkLink, headers: Mapping[str, str], destinations: str, positions: Mapping[str, Any]
+) -> Any:
     """Opens a group on the addresses of all parts but the last one, which it returns: with that the others join."""
     *parts, last = _in_parts(positions)
     for part in parts:
@@ -187,7 +209,12 @@ def tell_progress(link: SparkLink, pipeline: str, steps: Sequence[Mapping[str, o
 
 def fetch(wanted: OffsetRange, max_bytes: int, selector: str = "") -> Request:
     """Chunks that hold the offsets wanted, as many as go into max_bytes; with a selector, what it takes of them."""
-    headers = {"address": wanted.address, "start": str(wanted.start), "stop": str(wanted.stop), "max-bytes": str(max_bytes)}
+    headers = {
+        "address": wanted.address,
+        "start": str(wanted.start),
+        "stop": str(wanted.stop),
+        "max-bytes": str(max_bytes),
+    }
     if wanted.incarnation:
         headers["incarnation"] = wanted.incarnation
     return Request("fetch", {**headers, "selector": selector} if selector else headers)
@@ -198,9 +225,12 @@ def fetched(answer: Answer) -> Fetched:
         after, first = int(answer.headers["next"]), int(answer.headers["first"])
         end = int(answer.headers["end"]) if "end" in answer.headers else None
     except (KeyError, ValueError) as fault:
-        raise FrameError("bad-answer", f"the broker's answer to fetch has no number in the header {fault}") from None
+        raise FrameError(
+            "bad-answer", f"the broker's answer to fetch has no number in the header {fault}"
+        ) from None
     records = list(_records(answer.body))
-    if answer.headers.get("selected") == "true":  # what was left out after the last chunk is not asked for again
+    if answer.headers.get("selected") == "true":
+        # what was left out after the last chunk is not asked for again
         return Fetched([blob for _, blob in records], after, first, end, is_selected=True)
     # A gap after the last chunk costs one more request; to believe that nothing follows it could cost messages.
     return Fetched([blob for _, blob in records], records[-1][0] if records else after, first, end)
@@ -211,11 +241,16 @@ def _records(body: memoryview) -> Iterator[tuple[int, memoryview]]:
     at = 0
     while at < len(body):
         if at + _RECORD.size > len(body):
-            raise FrameError("bad-answer", f"the broker's answer to fetch ends {len(body) - at} bytes into a record's head")
+            raise FrameError(
+                "bad-answer", f"the broker's answer to fetch ends {len(body) - at} bytes into a record's head"
+            )
         first, count, length = _RECORD.unpack_from(body, at)
         at += _RECORD.size
         if at + length > len(body):
-            raise FrameError("bad-answer", f"the broker's answer to fetch lacks {at + length - len(body)} bytes of its last chunk")
+            raise FrameError(
+                "bad-answer",
+                f"the broker's answer to fetch lacks {at + length - len(body)} bytes of its last chunk",
+            )
         yield first + count, body[at : at + length]
         at += length
 
@@ -225,19 +260,33 @@ def stage(staging: Staging, attempt: int, blob: bytes, run: str = "") -> Request
 
     `run` names the start of the query, so that what the start before it staged can go.
     """
-    headers = {**_batch(staging.sink, staging.batch), "partition": str(staging.partition), "attempt": str(attempt)}
+    headers = {
+        **_batch(staging.sink, staging.batch),
+        "partition": str(staging.partition),
+        "attempt": str(attempt),
+    }
     if staging.is_by_destination:
         headers |= BY_DESTINATION
     return Request("stage", {**headers, "run": run} if run else headers, blob)
 
 
 def publish(
-    link: SparkLink, sink: str, batch: int, attempts: Sequence[tuple[int, int]], *, is_by_destination: bool = False, is_single: bool = False
+    link: SparkLink,
+    sink: str,
+    batch: int,
+    attempts: Sequence[tuple[int, int]],
+    *,
+    is_by_destination: bool = False,
+    is_single: bool = False,
 ) -> int:
     """Publishes the blobs staged under (partition, attempt), in this order: all of them, durably. 0 when this batch was published before.
     `is_single`: the sink has no other batch."""
     body = json.dumps({"attempts": attempts}).encode()
-    headers = _batch(sink, batch) | (BY_DESTINATION if is_by_destination else {}) | ({"single": "true"} if is_single else {})
+    headers = (
+        _batch(sink, batch)
+        | (BY_DESTINATION if is_by_destination else {})
+        | ({"single": "true"} if is_single else {})
+    )
     return int(_json(link.ask(Request("publish", headers, body)))["published"])
 
 

@@ -49,8 +49,14 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "persistent": ("boolean",),
 }
 UNUSED: Final = frozenset(("address", "offset", "timestamp"))
-_HEADER_OF: Final = {"content_type": "content-type", "priority": "priority", "expires": "expires", "persistent": "persistent"}
-_PLAIN: Final = bytes(octet for octet in range(0x20, 0x7F) if octet not in b":\\")  # what a hole may hold (message.py, Shape)
+_HEADER_OF: Final = {
+    "content_type": "content-type",
+    "priority": "priority",
+    "expires": "expires",
+    "persistent": "persistent",
+}
+# what a hole may hold (message.py, Shape)
+_PLAIN: Final = bytes(octet for octet in range(0x20, 0x7F) if octet not in b":\\")
 MOST_SHAPES: Final = 1024  # kept from batch to batch
 
 
@@ -63,11 +69,19 @@ def check_columns(types: Mapping[str, str], destination: str) -> None:
             hint = f"did you mean {close[0]!r}?" if close else f"columns of messages are {', '.join(COLUMNS)}"
             raise UsageError("bad-column", f"format stomp cannot write column {name!r}; {hint}")
         if allowed is not None and kind not in allowed:
-            raise UsageError("bad-column", f"column {name!r} is of type {kind}; format stomp writes it from {' or '.join(allowed)}")
+            raise UsageError(
+                "bad-column",
+                f"column {name!r} is of type {kind}; format stomp writes it from {' or '.join(allowed)}",
+            )
     if "body" not in types:
-        raise UsageError("missing-column", "column 'body' is missing: binary or string, what the messages hold")
+        raise UsageError(
+            "missing-column", "column 'body' is missing: binary or string, what the messages hold"
+        )
     if "destination" not in types and not destination:
-        raise UsageError("missing-column", "where to? Neither a column 'destination' (string) nor the option 'destination' is there")
+        raise UsageError(
+            "missing-column",
+            "where to? Neither a column 'destination' (string) nor the option 'destination' is there",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +108,11 @@ class Values:
         if len(self.edges) == 2:
             return True
         first, data = self[0], self.joined()
-        return len(data) == len(first) * len(self) and bool((np.diff(self.edges) == len(first)).all()) and first * len(self) == data
+        return (
+            len(data) == len(first) * len(self)
+            and bool((np.diff(self.edges) == len(first)).all())
+            and first * len(self) == data
+        )
 
     def flat(self) -> tuple[memoryview, memoryview]:
         return np.diff(self.edges).astype("<u4").data, self.joined()
@@ -132,7 +150,11 @@ class Rows:
         return int(np.searchsorted(ends, size, "right"))
 
     def cut(self, start: int, stop: int) -> Rows:
-        return Rows(self.shape, tuple([column.cut(start, stop) for column in self.columns]), self.bodies.cut(start, stop))
+        return Rows(
+            self.shape,
+            tuple([column.cut(start, stop) for column in self.columns]),
+            self.bodies.cut(start, stop),
+        )
 
     def flat(self) -> Flat:
         return Flat(self.shape, len(self), [column.flat() for column in (*self.columns, self.bodies)])
@@ -170,7 +192,11 @@ class RowsToRuns:
         batch = self._by_destination(batch)
         columns = {name: batch.column(name) for name in batch.schema.names if name in COLUMNS}
         destinations = self._destinations(columns.get("destination"), len(batch))
-        fixed = {_HEADER_OF[name]: _texts_of(name, column) for name, column in columns.items() if name in _HEADER_OF}
+        fixed = {
+            _HEADER_OF[name]: _texts_of(name, column)
+            for name, column in columns.items()
+            if name in _HEADER_OF
+        }
         headers = _Headers(columns.get("headers"), len(batch))
         bodies = _values(columns["body"].cast(pa.binary()).fill_null(b""))
         codes, values = zip(*(_coded(texts) for texts in (destinations, *fixed.values())), strict=True)
@@ -178,7 +204,11 @@ class RowsToRuns:
         edges = [0, *(np.flatnonzero(np.diff(kinds) != 0) + 1).tolist(), len(batch)]
         found: list[Rows] = []
         for start, stop in pairwise(edges):
-            given = {name: value for name, value in _given(("destination", *fixed), codes, values, start) if value is not None}
+            given = {
+                name: value
+                for name, value in _given(("destination", *fixed), codes, values, start)
+                if value is not None
+            }
             found += self._of_kind(given, headers, start, bodies.cut(start, stop))
         return found
 
@@ -186,7 +216,8 @@ class RowsToRuns:
         """The rows of each destination together, in their order: whole columns change places at once."""
         if "destination" not in batch.schema.names:
             return batch
-        codes, values = _coded(self._destinations(batch.column("destination"), len(batch)))  # where NULL stands, too, for the option's
+        # where NULL stands, too, for the option's
+        codes, values = _coded(self._destinations(batch.column("destination"), len(batch)))
         if len(values) == 1 or (np.diff(codes) >= 0).all():
             return batch
         return batch.take(pa.array(np.argsort(codes, kind="stable")))
@@ -197,17 +228,26 @@ class RowsToRuns:
         if column.null_count and self._destination:
             column = column.fill_null(self._destination)
         if column.null_count or pc.any(pc.equal(column, "")).as_py():
-            raise UsageError("missing-destination", "column 'destination' is NULL or empty in a row, and there is no option 'destination'")
+            raise UsageError(
+                "missing-destination",
+                "column 'destination' is NULL or empty in a row, and there is no option 'destination'",
+            )
         return column
 
-    def _of_kind(self, given: Mapping[str, str], headers: _Headers, start: int, bodies: Values) -> Iterator[Rows]:
+    def _of_kind(
+        self, given: Mapping[str, str], headers: _Headers, start: int, bodies: Values
+    ) -> Iterator[Rows]:
         """The runs of the rows from `start` on, one for each body, that differ only in the values of their headers."""
         every = headers.names(start)
         places = [at for at, name in enumerate(every) if name not in given and name not in NOT_TAKEN]
         names = [every[at] for at in places]
         columns = [headers.column(at).cut(start, start + len(bodies)) for at in places]
         varies = [not column.is_constant() for column in columns]
-        split = [column for name, column, vary in zip(names, columns, varies, strict=True) if vary and not _may_be_hole(name, column)]
+        split = [
+            column
+            for name, column, vary in zip(names, columns, varies, strict=True)
+            if vary and not _may_be_hole(name, column)
+        ]
         if not split:
             yield self._run(given, names, columns, varies, bodies)
             return
@@ -219,13 +259,20 @@ class RowsToRuns:
             yield self._run(given, names, some, varies, bodies.cut(rows[0], rows[-1] + 1))
 
     def _run(
-        self, given: Mapping[str, str], names: Sequence[str], columns: Sequence[Values], varies: Sequence[bool], bodies: Values
+        self,
+        given: Mapping[str, str],
+        names: Sequence[str],
+        columns: Sequence[Values],
+        varies: Sequence[bool],
+        bodies: Values,
     ) -> Rows:
         fixed, samples = dict[str, str](), dict[str, str]()
         for name, column, vary in zip(names, columns, varies, strict=True):
             (samples if vary else fixed)[name] = column[0].decode()
         shape = self._shape({**given, **fixed}, tuple(samples), samples)
-        return Rows(shape, tuple([column for column, vary in zip(columns, varies, strict=True) if vary]), bodies)
+        return Rows(
+            shape, tuple([column for column, vary in zip(columns, varies, strict=True) if vary]), bodies
+        )
 
     def _shape(self, headers: dict[str, str], holes: tuple[str, ...], samples: Mapping[str, str]) -> Shape:
         key = (*headers.items(), holes)
@@ -270,7 +317,10 @@ class _Headers:
             if (table == table[0]).all():
                 return np.zeros(len(counts), np.int64)
         known: dict[bytes, int] = {}
-        return np.array([known.setdefault(self._codes[a:b].tobytes(), len(known)) for a, b in pairwise(self._starts)], np.int64)
+        return np.array(
+            [known.setdefault(self._codes[a:b].tobytes(), len(known)) for a, b in pairwise(self._starts)],
+            np.int64,
+        )
 
     def names(self, row: int) -> list[str]:
         return [self._names[code] for code in self._codes[self._starts[row] : self._starts[row + 1]].tolist()]
@@ -280,7 +330,9 @@ class _Headers:
         found = self._columns.get(at)
         if found is None:
             places = self._starts[:-1] + at
-            found = self._columns[at] = _values(self._values.take(pa.array(places, mask=places >= self._starts[1:])))
+            found = self._columns[at] = _values(
+                self._values.take(pa.array(places, mask=places >= self._starts[1:]))
+            )
         return found
 
 
@@ -293,8 +345,15 @@ def _entries(column: Any) -> tuple[Any, Any, Integers]:
     if not column.null_count and not values.null_count:
         return names, values, each
     row = np.repeat(np.arange(len(each)), each)
-    valid = values.is_valid().to_numpy(zero_copy_only=False) & column.is_valid().to_numpy(zero_copy_only=False)[row]
-    return names.filter(pa.array(valid)), values.filter(pa.array(valid)), np.bincount(row[valid], minlength=len(each)).astype(np.int64)
+    valid = (
+        values.is_valid().to_numpy(zero_copy_only=False)
+        & column.is_valid().to_numpy(zero_copy_only=False)[row]
+    )
+    return (
+        names.filter(pa.array(valid)),
+        values.filter(pa.array(valid)),
+        np.bincount(row[valid], minlength=len(each)).astype(np.int64),
+    )
 
 
 def _may_be_hole(name: str, column: Values) -> bool:
@@ -304,10 +363,14 @@ def _may_be_hole(name: str, column: Values) -> bool:
 def _texts_of(name: str, column: Any) -> Any:
     """A column that stands for a header, as the text of that header."""
     if name == "expires":
-        return pc.cast(pc.floor_temporal(column, unit="millisecond").cast(pa.timestamp("ms", "UTC")).view(pa.int64()), pa.string())
+        return pc.cast(
+            pc.floor_temporal(column, unit="millisecond").cast(pa.timestamp("ms", "UTC")).view(pa.int64()),
+            pa.string(),
+        )
     if name == "priority" and pc.any(pc.or_(pc.less(column, 0), pc.greater(column, 9))).as_py():
         raise UsageError(
-            "bad-priority", f"column 'priority' holds {pc.min(column).as_py()} to {pc.max(column).as_py()}; allowed are 0 to 9"
+            "bad-priority",
+            f"column 'priority' holds {pc.min(column).as_py()} to {pc.max(column).as_py()}; allowed are 0 to 9",
         )
     return column if name == "content_type" else pc.cast(column, pa.string())
 

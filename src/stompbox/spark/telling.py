@@ -53,7 +53,13 @@ class Said(Struct, kw_only=True):
 class Teller(threading.Thread):
     """Says what `told` gives until it is to end, and then once more. `changed` says that there is something new."""
 
-    def __init__(self, target: Target, pipeline: str, told: Callable[[], Sequence[Mapping[str, object]]], changed: threading.Event) -> None:
+    def __init__(
+        self,
+        target: Target,
+        pipeline: str,
+        told: Callable[[], Sequence[Mapping[str, object]]],
+        changed: threading.Event,
+    ) -> None:
         super().__init__(name="pipeline-progress", daemon=True)
         self._pipeline: Final = pipeline
         self._told: Final = told

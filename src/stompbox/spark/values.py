@@ -66,8 +66,12 @@ def from_json(kind: Any, misfits: list[str]) -> Convert:
         return lambda value: exact(value if isinstance(value, str) else _json_whole(value))
     if pa.types.is_timestamp(kind):
         moment = timestamp if kind.tz else naive_timestamp
-        return lambda value: moment(value) if type(value) is str else _json_moment(value, is_zoned=kind.tz is not None)
-    simple = {pa.string(): text_of, pa.binary(): _base64, pa.date32(): lambda value: day(_text(value))}.get(kind)
+        return lambda value: (
+            moment(value) if type(value) is str else _json_moment(value, is_zoned=kind.tz is not None)
+        )
+    simple = {pa.string(): text_of, pa.binary(): _base64, pa.date32(): lambda value: day(_text(value))}.get(
+        kind
+    )
     return simple or _nested(kind, misfits)
 
 
@@ -77,10 +81,14 @@ def _nested(kind: Any, misfits: list[str]) -> Convert:
         return lambda value: [None if each is None else element(each) for each in _of(list, value)]
     if pa.types.is_map(kind) and kind.key_type == pa.string():
         item = from_json(kind.item_type, misfits)
-        return lambda value: [(name, None if each is None else item(each)) for name, each in _of(dict, value).items()]
+        return lambda value: [
+            (name, None if each is None else item(each)) for name, each in _of(dict, value).items()
+        ]
     if pa.types.is_struct(kind):
         fields = [(field.name, from_json(field.type, misfits)) for field in kind]
-        return lambda value: {name: _or_null(convert, _of(dict, value).get(name), name, misfits) for name, convert in fields}
+        return lambda value: {
+            name: _or_null(convert, _of(dict, value).get(name), name, misfits) for name, convert in fields
+        }
     raise TypeError("this type is not read from JSON")
 
 
@@ -199,7 +207,11 @@ def json_of(value: Any) -> str:
     if kind is list:
         return f"[{','.join([json_of(each) for each in value])}]"
     if kind is dict:
-        return "{" + ",".join([f"{encode_basestring(name)}:{json_of(each)}" for name, each in value.items()]) + "}"
+        return (
+            "{"
+            + ",".join([f"{encode_basestring(name)}:{json_of(each)}" for name, each in value.items()])
+            + "}"
+        )
     return str(value)
 
 
@@ -257,7 +269,9 @@ def _decimal(kind: Any) -> Callable[[str], Decimal]:
                 return Decimal(value).quantize(step, context=context)
             except InvalidOperation:  # more digits than the type has
                 pass
-        raise Misfit(f"{shown(value)} is no decimal of {kind.precision} digits, {kind.scale} of them behind the point")
+        raise Misfit(
+            f"{shown(value)} is no decimal of {kind.precision} digits, {kind.scale} of them behind the point"
+        )
 
     return exact
 
@@ -293,7 +307,13 @@ def naive_timestamp(value: str) -> datetime:
 
 
 def _moment(value: str) -> datetime:
-    if value[4:5] == "-" and value[7:8] == "-" and value[10:11] in ("T", " ") and value[13:14] == ":" and "," not in value:
+    if (
+        value[4:5] == "-"
+        and value[7:8] == "-"
+        and value[10:11] in ("T", " ")
+        and value[13:14] == ":"
+        and "," not in value
+    ):
         try:
             return datetime.fromisoformat(value)
         except ValueError:
@@ -304,7 +324,14 @@ def _moment(value: str) -> datetime:
             year, month, day, hour, minute, second, fraction, zone = found.groups()
             micros = int(f"{fraction or ''}000000"[:6])
             return datetime(
-                int(year), int(month or 1), int(day or 1), int(hour or 0), int(minute or 0), int(second or 0), micros, _zone(zone)
+                int(year),
+                int(month or 1),
+                int(day or 1),
+                int(hour or 0),
+                int(minute or 0),
+                int(second or 0),
+                micros,
+                _zone(zone),
             )
     except ValueError:
         pass

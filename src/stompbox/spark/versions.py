@@ -32,7 +32,9 @@ def installed(text: str = version) -> Version:
 def require(least: Version, what: str) -> None:
     """Raises UsageError `old-spark` naming what is asked of a Spark that cannot do it."""
     if installed(version) < least:
-        raise UsageError("old-spark", f"{what} needs Spark {least[0]}.{least[1]} or newer, and this is Spark {version}")
+        raise UsageError(
+            "old-spark", f"{what} needs Spark {least[0]}.{least[1]} or newer, and this is Spark {version}"
+        )
 
 
 def arrow_schema(schema: Any) -> Any:

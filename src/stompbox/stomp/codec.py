@@ -99,18 +99,23 @@ class Decoder(Generic[R]):
         "may_stream", "runs", "version",
     )  # fmt: skip
 
-    def __init__(self, commands: frozenset[str] = CLIENT_COMMANDS, limits: FrameLimits = FrameLimits()) -> None:
+    def __init__(
+        self, commands: frozenset[str] = CLIENT_COMMANDS, limits: FrameLimits = FrameLimits()
+    ) -> None:
         self.commands = _by_octets(commands)
         self.limits = limits
         self.version: Version = V10
         self.runs: RunReader[R] | None = None
         self.large_from = 0  # octets from which on the body of a SEND comes in pieces; 0: never
-        self.may_stream: Callable[[Mapping[str, str]], bool] = lambda _: True  # unless its headers say that it is wanted whole
+        # unless its headers say that it is wanted whole
+        self.may_stream: Callable[[Mapping[str, str]], bool] = lambda _: True
         self.logged_in = commands == SERVER_COMMANDS  # a client has no stranger in front of it
         self._rest = bytearray()
-        self._seen = 0  # octets of _rest in which the search for the end of the head, or for the NUL, was in vain
+        # octets of _rest in which the search for the end of the head, or for the NUL, was in vain
+        self._seen = 0
         self._needed = 0  # octets that _rest must have before another look is worth while
-        self._body_at = 0  # where the body in _rest begins, when the search is for its NUL; 0: the head is not complete
+        # where the body in _rest begins, when the search is for its NUL; 0: the head is not complete
+        self._body_at = 0
         self._most = 0  # octets that this body may have
         self._streams_at = 0  # octets of _rest from which on that body is large
         self._body: Body | None = None  # the large body that it is in the middle of
@@ -138,7 +143,9 @@ class Decoder(Generic[R]):
             return False
         if self._needed:
             return True
-        found = rest.find(_NUL, self._seen) >= 0 or (not self._body_at and _head_end(rest, max(0, self._seen - 2))[0] >= 0)
+        found = rest.find(_NUL, self._seen) >= 0 or (
+            not self._body_at and _head_end(rest, max(0, self._seen - 2))[0] >= 0
+        )
         self._seen = len(rest)
         if found:
             return True
@@ -150,12 +157,16 @@ class Decoder(Generic[R]):
 
     def _refuse_body(self, size: int, limit: int) -> None:
         if size > limit:
-            raise FrameError("body-too-large", f"a body without content-length went beyond the limit of {limit} octets")
+            raise FrameError(
+                "body-too-large", f"a body without content-length went beyond the limit of {limit} octets"
+            )
 
     def _refuse_head(self, size: int) -> None:
         limit = self.limits.head if self.logged_in else min(self.limits.head, self.limits.before_login)
         if size > limit:
-            raise FrameError("header-too-large", f"command and headers of a frame went beyond the limit of {limit} octets")
+            raise FrameError(
+                "header-too-large", f"command and headers of a frame went beyond the limit of {limit} octets"
+            )
 
     def _body_limit(self, command: str, head: int) -> int:
         most = min(self.limits.body, self.limits.control) if command in CONTROL_COMMANDS else self.limits.body
@@ -208,7 +219,16 @@ class Decoder(Generic[R]):
         yield Ending()
         return end + 1
 
-    def _keep(self, data: bytes, position: int, *, needed: int = 0, body_at: int = 0, most: int = 0, streams_at: int = 0) -> None:
+    def _keep(
+        self,
+        data: bytes,
+        position: int,
+        *,
+        needed: int = 0,
+        body_at: int = 0,
+        most: int = 0,
+        streams_at: int = 0,
+    ) -> None:
         self._rest[:] = memoryview(data)[position:]
         self._seen = len(self._rest)
         self._needed = needed
@@ -249,10 +269,21 @@ class Decoder(Generic[R]):
         """The error with the receipt that its frame asks for: the ERROR names it (STOMP 1.2, ERROR: SHOULD)."""
         with suppress(FrameError, UnicodeDecodeError):  # one that cannot be read is not repeated
             for asked in _RECEIPT.findall(head)[:1]:
-                error.receipt = unescape(asked, self.version, "").decode().strip(" \t" if self.version.trims else "")
+                error.receipt = (
+                    unescape(asked, self.version, "").decode().strip(" \t" if self.version.trims else "")
+                )
         return error
 
-    def _body_end(self, data: bytes, position: int, body_at: int, headers: Mapping[str, str], *, limit: int, streams: bool) -> int | None:
+    def _body_end(
+        self,
+        data: bytes,
+        position: int,
+        body_at: int,
+        headers: Mapping[str, str],
+        *,
+        limit: int,
+        streams: bool,
+    ) -> int | None:
         """Where the NUL stands that ends the frame; None when it has not come yet, or the body comes in pieces (`_body`)."""
         length = content_length(headers)
         if length is None:
@@ -264,15 +295,24 @@ class Decoder(Generic[R]):
                 return None
             if stop < 0:
                 head = body_at - position
-                self._keep(data, position, body_at=head, most=limit, streams_at=head + self.large_from if streams else 0)
+                self._keep(
+                    data,
+                    position,
+                    body_at=head,
+                    most=limit,
+                    streams_at=head + self.large_from if streams else 0,
+                )
                 return None
             return stop
         if length > limit:  # refused at its announcement, not after reading it
-            raise FrameError("body-too-large", f"content-length {length} is above the limit of {limit} octets")
+            raise FrameError(
+                "body-too-large", f"content-length {length} is above the limit of {limit} octets"
+            )
         if streams and length >= self.large_from:
             self._body = Body(length, limit)
             return None
-        stop = body_at + length  # STOMP 1.2, Header content-length: that many octets MUST be read, NULs or not
+        # STOMP 1.2, Header content-length: that many octets MUST be read, NULs or not
+        stop = body_at + length
         if stop >= len(data):
             self._keep(data, position, needed=stop + 1 - position)
             return None
@@ -311,13 +351,18 @@ def _least_head(data: bytes | bytearray, position: int, stop: int) -> int:
     return stop - position - (2 if data.endswith(b"\n\r", position, stop) else 0)
 
 
-def parse_head(head: bytes, version: Version, commands: Mapping[bytes, str], most: int) -> tuple[str, dict[str, str]]:
+def parse_head(
+    head: bytes, version: Version, commands: Mapping[bytes, str], most: int
+) -> tuple[str, dict[str, str]]:
     """Command and headers of a frame; `head` ends before the EOL of its last line."""
     line, _, rest = head.partition(b"\n")
     word = _without_cr(line)
     command = commands.get(word)
     if command is None:  # case-sensitive, exact
-        raise FrameError("unknown-command", f"unknown command {_shown(word)}; known are {', '.join(sorted(commands.values()))}")
+        raise FrameError(
+            "unknown-command",
+            f"unknown command {_shown(word)}; known are {', '.join(sorted(commands.values()))}",
+        )
     count = head.count(b"\n")
     if count > most:
         raise FrameError("too-many-headers", f"{count} headers in a {command} frame; the limit is {most}")
@@ -331,7 +376,8 @@ def parse_head(head: bytes, version: Version, commands: Mapping[bytes, str], mos
         for line in rest.split(b"\n"):
             name, value = _header(_without_cr(line), command, version, escaped=escaped)
             headers.setdefault(name, value)  # STOMP 1.2, Repeated Header Entries: the first one counts
-    if version.trims and not (raw and ("version" if command == "CONNECTED" else "accept-version") in headers):  # STOMP 1.1: never trim
+    if version.trims and not (raw and ("version" if command == "CONNECTED" else "accept-version") in headers):
+        # STOMP 1.1: never trim
         headers = {name: value.strip(" \t") for name, value in headers.items()}
     return command, headers
 
@@ -355,11 +401,19 @@ def _plain_headers(text: bytes) -> dict[str, str] | None:
 def _header(line: bytes, command: str, version: Version, *, escaped: bool) -> tuple[str, str]:
     name, colon, value = line.partition(b":")
     if not colon:
-        raise FrameError("header-without-colon", f"header line {_shown_of(command, line)} of a {command} frame has no colon")
+        raise FrameError(
+            "header-without-colon",
+            f"header line {_shown_of(command, line)} of a {command} frame has no colon",
+        )
     if not name:
-        raise FrameError("empty-header-name", f"header line {_shown_of(command, line)} of a {command} frame has no name before its colon")
+        raise FrameError(
+            "empty-header-name",
+            f"header line {_shown_of(command, line)} of a {command} frame has no name before its colon",
+        )
     if not version.bare_cr and b"\r" in line:
-        raise FrameError("bare-cr", f"header {_shown(name)} of a {command} frame holds a CR that is not escaped as \\r")
+        raise FrameError(
+            "bare-cr", f"header {_shown(name)} of a {command} frame holds a CR that is not escaped as \\r"
+        )
     if escaped:
         name, value = unescape(name, version, command), unescape(value, version, command, name)
     try:
@@ -394,7 +448,8 @@ def unescape(text: bytes, version: Version, command: str, name: bytes = b"") -> 
         if found is None:
             shown = repr(STARS) if is_secret(name) else _shown(text)
             raise FrameError(
-                "undefined-escape", f"undefined escape {_shown(match[0])} in {shown} of a {command} frame in STOMP {version.name}"
+                "undefined-escape",
+                f"undefined escape {_shown(match[0])} in {shown} of a {command} frame in STOMP {version.name}",
             )
         return found
 
@@ -414,7 +469,8 @@ def escape(text: str, version: Version, *, is_name: bool = False) -> str:
     if "\r" in text:
         if b"r" in version.escapes:
             text = text.replace("\r", "\\r")
-        elif text.endswith("\r"):  # 1.1 has no escape for CR: raw inside, but at the end it would be taken for a line end
+        elif text.endswith("\r"):
+            # 1.1 has no escape for CR: raw inside, but at the end it would be taken for a line end
             text = text[:-1] + "\\\\r"
     if "\n" in text:
         text = text.replace("\n", "\\n")
@@ -423,7 +479,12 @@ def escape(text: str, version: Version, *, is_name: bool = False) -> str:
 
 def encode_headers(headers: Mapping[str, str], version: Version) -> bytes:
     """`name:value` lines, each with its LF, escaped for `version`. What no header can hold is written as U+FFFD: a NUL, an empty name."""
-    lines = "".join([f"{escape(name, version, is_name=True) or _NO_FORM}:{escape(value, version)}\n" for name, value in headers.items()])
+    lines = "".join(
+        [
+            f"{escape(name, version, is_name=True) or _NO_FORM}:{escape(value, version)}\n"
+            for name, value in headers.items()
+        ]
+    )
     return (lines.replace("\0", _NO_FORM) if "\0" in lines else lines).encode("utf-8", "replace")
 
 
@@ -432,7 +493,10 @@ def _raw_headers(frame: Frame) -> bytes:
     for name, value in frame.headers.items():
         if not name or ":" in name or _UNSPEAKABLE.search(name + value):
             shown = "" if name in SECRET_HEADERS else f" with the value {value[:80]!r}"
-            raise UsageError("unencodable-header", f"header {name!r}{shown} has no form in a {frame.command} frame, which cannot escape")
+            raise UsageError(
+                "unencodable-header",
+                f"header {name!r}{shown} has no form in a {frame.command} frame, which cannot escape",
+            )
     return "".join([f"{name}:{value}\n" for name, value in frame.headers.items()]).encode()
 
 
@@ -443,5 +507,6 @@ def encode(frame: Frame, version: Version) -> bytes:
     """
     head = _raw_headers(frame) if frame.command in RAW_COMMANDS else encode_headers(frame.headers, version)
     if frame.body and "content-length" not in frame.headers and b"\0" in frame.body:
-        head += b"content-length:%d\n" % len(frame.body)  # STOMP 1.2, Header content-length: a body with a NUL MUST have it
+        # STOMP 1.2, Header content-length: a body with a NUL MUST have it
+        head += b"content-length:%d\n" % len(frame.body)
     return b"%b\n%b\n%b\0\n" % (frame.command.encode(), head, frame.body)

@@ -49,12 +49,15 @@ class Head:
         named = "" if subscription is None else f"subscription:{escape(subscription, version)}\n"
         self.version = version
         self.lines = lines
-        self.says_length = always_length or version is not V10  # to 1.0 only what came as bytes, as for Artemis
+        # to 1.0 only what came as bytes, as for Artemis
+        self.says_length = always_length or version is not V10
         self.start = f"MESSAGE\n{named}message-id:{queue}-".encode()
         self.ack = b"\nack:%d-" % queue if acks and version.sends_ack_id else b""
 
 
-def messages(head: Head, run: Run, start: int, stop: int, *, redelivered: bool = False, extra: bytes = b"") -> bytes:
+def messages(
+    head: Head, run: Run, start: int, stop: int, *, redelivered: bool = False, extra: bytes = b""
+) -> bytes:
     """MESSAGE frames for the messages start .. stop-1 of a run (indices). `extra` is header lines that the broker adds."""
     mid = _middle(run, head.version, redelivered=redelivered) + extra
     if stop - start == 1:
@@ -70,14 +73,20 @@ def messages(head: Head, run: Run, start: int, stop: int, *, redelivered: bool =
 
 def opening(head: Head, run: Run, index: int, *, redelivered: bool = False, extra: bytes = b"") -> bytes:
     """The frame of a message whose body is in the store, up to where the body begins."""
-    return _one(head, run, index, _middle(run, head.version, redelivered=redelivered) + extra)[: -len(_END)]  # a handle has no octets
+    # a handle has no octets
+    return _one(head, run, index, _middle(run, head.version, redelivered=redelivered) + extra)[: -len(_END)]
 
 
 def _one(head: Head, run: Run, index: int, mid: bytes) -> bytes:
     body = run.bodies[index]
     number = b"%d" % (run.first + index)
     if run.columns:
-        mid += b"".join([b"%b:%b\n" % (name.encode(), column[index]) for name, column in zip(run.shape.holes, run.columns, strict=True)])
+        mid += b"".join(
+            [
+                b"%b:%b\n" % (name.encode(), column[index])
+                for name, column in zip(run.shape.holes, run.columns, strict=True)
+            ]
+        )
     if head.lines is not None:  # before the sender's: of two headers of one name the first one counts
         mid = head.lines(run, index) + mid
     length = b"content-length:%d\n\n" % len(body) if head.says_length or run.shape.has_length else b"\n"
@@ -89,10 +98,15 @@ def _thousand(head: Head, run: Run, start: int, stop: int, mid: bytes) -> bytes:
     """Messages whose offsets differ in their last three digits only."""
     count = stop - start
     first = run.first + start
-    digits = _DIGITS[first % 1000 : first % 1000 + count] if first >= 1000 else [b"%d" % i for i in range(first, first + count)]
+    digits = (
+        _DIGITS[first % 1000 : first % 1000 + count]
+        if first >= 1000
+        else [b"%d" % i for i in range(first, first + count)]
+    )
     thousands = b"%d" % (first // 1000) if first >= 1000 else b""
     bodies = run.bodies[start:stop]
-    columns: list[bytes | list[bytes]] = [digits]  # what follows the opening, one entry a piece: one value for all, or one each
+    # what follows the opening, one entry a piece: one value for all, or one each
+    columns: list[bytes | list[bytes]] = [digits]
     if head.ack:
         columns += [head.ack + thousands, digits]
     fixed = b"\n" + mid
@@ -109,7 +123,10 @@ def _thousand(head: Head, run: Run, start: int, stop: int, mid: bytes) -> bytes:
         if lengths.count(lengths[0]) == count:
             columns.append(b"%bcontent-length:%d\n\n" % (fixed, lengths[0]))
         else:
-            columns += [fixed + b"content-length:", [_LENGTHS[n] if n < 4096 else b"%d\n\n" % n for n in lengths]]
+            columns += [
+                fixed + b"content-length:",
+                [_LENGTHS[n] if n < 4096 else b"%d\n\n" % n for n in lengths],
+            ]
     columns.append(list(bodies))
     opening = head.start + thousands
     columns.append(_END + opening)
@@ -127,8 +144,14 @@ def _middle(run: Run, version: Version, *, redelivered: bool) -> bytes:
     key = (version, redelivered)
     known: bytes | None = shape.cache.get(key)
     if known is None:
-        headers = {name: value for name, value in shape.headers.items() if name != REDELIVERED} if shape.is_suspect else shape.headers
-        known = encode_headers(headers, version) + (b"redelivered:true\n" if redelivered else b"redelivered:false\n")
+        headers = (
+            {name: value for name, value in shape.headers.items() if name != REDELIVERED}
+            if shape.is_suspect
+            else shape.headers
+        )
+        known = encode_headers(headers, version) + (
+            b"redelivered:true\n" if redelivered else b"redelivered:false\n"
+        )
         shape.cache[key] = known
     if "timestamp" in shape.headers or "timestamp" in shape.holes:
         return known

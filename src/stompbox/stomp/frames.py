@@ -16,7 +16,19 @@ _DIGITS: Final = 18  # of a content-length: less than 2**63
 
 # STOMP 1.2, Augmented BNF: client-command, server-command
 CLIENT_COMMANDS: Final = frozenset(
-    ("SEND", "SUBSCRIBE", "UNSUBSCRIBE", "BEGIN", "COMMIT", "ABORT", "ACK", "NACK", "DISCONNECT", "CONNECT", "STOMP")
+    (
+        "SEND",
+        "SUBSCRIBE",
+        "UNSUBSCRIBE",
+        "BEGIN",
+        "COMMIT",
+        "ABORT",
+        "ACK",
+        "NACK",
+        "DISCONNECT",
+        "CONNECT",
+        "STOMP",
+    )
 )
 CONTROL_COMMANDS: Final = CLIENT_COMMANDS - {"SEND"}  # their bodies, where they may have one, are not kept
 SERVER_COMMANDS: Final = frozenset(("CONNECTED", "MESSAGE", "RECEIPT", "ERROR"))
@@ -54,12 +66,19 @@ class Frame:
         self.body = body
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Frame) and (self.command, self.headers, self.body) == (other.command, other.headers, other.body)
+        return isinstance(other, Frame) and (self.command, self.headers, self.body) == (
+            other.command,
+            other.headers,
+            other.body,
+        )
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        pairs = [(k if k.isprintable() else repr(k), "…" if k in SECRET_HEADERS else repr(v)) for k, v in self.headers.items()]
+        pairs = [
+            (k if k.isprintable() else repr(k), "…" if k in SECRET_HEADERS else repr(v))
+            for k, v in self.headers.items()
+        ]
         shown = "".join([f" {name}:{value}" for name, value in pairs])
         return f"<{self.command}{shown} body={len(self.body)}>"
 
@@ -71,5 +90,8 @@ def content_length(headers: Mapping[str, str]) -> int | None:
         return None
     length = digits(given.strip(" "), _DIGITS)
     if length is None:
-        raise FrameError("bad-content-length", f"content-length {given[:80]!r} is not a number of octets (1 to {_DIGITS} digits)")
+        raise FrameError(
+            "bad-content-length",
+            f"content-length {given[:80]!r} is not a number of octets (1 to {_DIGITS} digits)",
+        )
     return length

@@ -31,8 +31,10 @@ from stompbox.numerals import digits
 from stompbox.stomp.frames import quoted
 
 LEAST_INTERVAL: Final = 500  # ms; what the broker offers and asks for: shorter beats are load without use
-_SILENCE: Final = 0.75  # of an interval, after which a beat goes out: early enough for a strict receiver, late enough to be rare
-_AGAIN: Final = 0.25  # of the time to live, after which a time-out that the caller did not act on is due once more
+# of an interval, after which a beat goes out: early enough for a strict receiver, late enough to be rare
+_SILENCE: Final = 0.75
+# of the time to live, after which a time-out that the caller did not act on is due once more
+_AGAIN: Final = 0.25
 _TOLERANCE: Final = 0.25  # of the time to live, before a client with little margin is cut off
 _DIGITS: Final = 18
 
@@ -192,7 +194,11 @@ class Pulse:
         return self._sent + self.agreement.beat_ms / 1000 * _SILENCE if self.agreement.beat_ms else None
 
     def _end(self) -> float | None:
-        return max(self._received + self.agreement.cut_ms / 1000, self._expires) if self.agreement.ttl_ms else None
+        return (
+            max(self._received + self.agreement.cut_ms / 1000, self._expires)
+            if self.agreement.ttl_ms
+            else None
+        )
 
     def __repr__(self) -> str:
         agreed = self.agreement

@@ -44,6 +44,7 @@ class Body:
     __slots__ = ("came", "left", "limit")
 
     def __init__(self, left: int | None, limit: int) -> None:
-        self.left = left  # octets that content-length announced and that have not come; None: it ends with a NUL
+        # octets that content-length announced and that have not come; None: it ends with a NUL
+        self.left = left
         self.limit = limit
         self.came = 0  # octets

@@ -28,23 +28,37 @@ from stompbox.stomp.frames import Frame
 from stompbox.stomp.shapes import SEQUENCE, shape_of
 from stompbox.stomp.versions import Version
 
-_TAUGHT: Final = 12  # careful readings before a pattern is compiled, which costs as much as reading a hundred frames
+# careful readings before a pattern is compiled, which costs as much as reading a hundred frames
+_TAUGHT: Final = 12
 _GIVEN_UP: Final = -1000  # readings more, when a pattern turned out not to fit
 _MISSES: Final = 64  # frames that did not fit before another pattern is tried
 _FAMILIES: Final = 8  # per first header line
 _FIRST_LINES: Final = 1024  # then all is forgotten and learned again
 _LONGEST: Final = 4096  # octets of a head that is learned
-_MOST_OCTETS: Final = 8 << 20  # of memory for what was learned, about; beyond, what has no pattern is forgotten, or all of it
+# of memory for what was learned, about; beyond, what has no pattern is forgotten, or all of it
+_MOST_OCTETS: Final = 8 << 20
 _FAMILY: Final = 700  # octets of memory that a family takes beside its headers, at a guess,
 _LINE: Final = 160  # and each of these beside its own octets,
 _TEMPLATE: Final = 16  # and a template for each octet of the head
 _HOLES: Final = 24
-_REGION: Final = 4096  # octets tried at once at first; grows with success, so that work stays in proportion to what is read
+# octets tried at once at first; grows with success, so that work stays in proportion to what is read
+_REGION: Final = 4096
 _MOST: Final = 1 << 20
 
 # Headers whose value means something to the broker: another value is another shape
 _MEANING: Final = frozenset(
-    ("destination", "destination-type", "persistent", "priority", "expires", "expiration", "retain", "reply-to", "type", "auto-delete")
+    (
+        "destination",
+        "destination-type",
+        "persistent",
+        "priority",
+        "expires",
+        "expiration",
+        "retain",
+        "reply-to",
+        "type",
+        "auto-delete",
+    )
 )
 _MEANING_PREFIXES: Final = ("JMSX", "AMQ_", "_AMQ", "__AMQ", "activemq.", "x-", "stompbox")
 # But for these: whoever reads them looks at the columns, because their values differ from message to message
@@ -52,12 +66,15 @@ _MAY_VARY: Final = frozenset(("JMSXGroupID", "JMSXGroupSeq", "_AMQ_DUPL_ID", "_A
 _SPOKEN: Final = frozenset("\0\n\r:\\")  # what would have to be escaped in a name
 _VARYING: Final = frozenset((b"receipt", b"transaction"))
 # And what is no number in these is refused, where it is read the careful way
-_NUMBERS: Final = MappingProxyType({b"content-length": b"([0-9]{1,18})", GROUP_SEQUENCE.encode(): b"(%b)" % SEQUENCE.pattern.encode()})
+_NUMBERS: Final = MappingProxyType(
+    {b"content-length": b"([0-9]{1,18})", GROUP_SEQUENCE.encode(): b"(%b)" % SEQUENCE.pattern.encode()}
+)
 
 _HOLE: Final = rb"([ -9;-\[\]-~]{0,%d})"
 _HOLE_UNTRIMMED: Final = rb"([!-9;-\[\]-~]{0,%d})"
 # As MESSAGE spells it, and no other way: an id that is only like it names no message
-MESSAGE_ID: Final = re.compile(r"(0|[1-9][0-9]{0,15})-(0|[1-9][0-9]{0,15})")  # a queue, and an offset in its address's log
+# a queue, and an offset in its address's log
+MESSAGE_ID: Final = re.compile(r"(0|[1-9][0-9]{0,15})-(0|[1-9][0-9]{0,15})")
 _NO_OFFSET: Final = 10**16  # has more digits than one may have
 _ACKS: Final = re.compile(rb"ACK\nid:%b\n\n\0\n?" % MESSAGE_ID.pattern.encode())
 
@@ -70,7 +87,12 @@ class Sends:
     __slots__ = ("bodies", "columns", "receipts", "shape", "transaction")
 
     def __init__(
-        self, shape: Shape, bodies: list[bytes], columns: tuple[list[bytes], ...], receipts: list[bytes], transaction: str | None
+        self,
+        shape: Shape,
+        bodies: list[bytes],
+        columns: tuple[list[bytes], ...],
+        receipts: list[bytes],
+        transaction: str | None,
     ) -> None:
         self.shape = shape
         self.bodies = bodies
@@ -123,8 +145,12 @@ class _Template:
         self.shape = shape
         self.region = _REGION
         # What is beyond a limit does not match, and is refused where it is read the careful way
-        fixed = 4 + sum(len(name) + 2 + (0 if at in holes else len(value)) for at, (name, value) in enumerate(raw))
-        hole = (_HOLE_UNTRIMMED if reader.version.trims else _HOLE) % max(0, (reader.max_head - fixed) // max(1, len(holes)))
+        fixed = 4 + sum(
+            len(name) + 2 + (0 if at in holes else len(value)) for at, (name, value) in enumerate(raw)
+        )
+        hole = (_HOLE_UNTRIMMED if reader.version.trims else _HOLE) % max(
+            0, (reader.max_head - fixed) // max(1, len(holes))
+        )
         parts, plain, columns, group = [b"SEND"], [b"SEND"], [], 0
         for at, (name, value) in enumerate(raw):
             parts.append(re.escape(b"\n" + name + b":"))
@@ -142,7 +168,8 @@ class _Template:
                 self.receipt = group
             elif name == b"transaction":
                 self.transaction = group
-            elif name.decode("utf-8", "replace") in shape.holes:  # what is not taken from senders has no column
+            elif name.decode("utf-8", "replace") in shape.holes:
+                # what is not taken from senders has no column
                 columns.append(group)
         self.columns = tuple(columns)
         self.body = group + 1
@@ -221,7 +248,9 @@ class Reader:
             return found
         return None
 
-    def _run(self, buffer: bytes, position: int, stop: int, template: _Template, match: re.Match[bytes]) -> tuple[Sends, int] | None:
+    def _run(
+        self, buffer: bytes, position: int, stop: int, template: _Template, match: re.Match[bytes]
+    ) -> tuple[Sends, int] | None:
         """All that follows in the template's form, from the frame that matched on; None when a body contradicts its head."""
         if not buffer.startswith(template.opening, stop):
             sends = _sends_of(template, ["", *match.groups()], 1)  # type: ignore[list-item]
@@ -250,7 +279,9 @@ class Reader:
         if not buffer.startswith(b"ACK\nid:", match.end()):
             return Acks(int(match[1]), [int(match[2])]), match.end()
         region = buffer[position : position + self._ack_region]
-        found = self._equal_acks(region, match.start(2) - position, match.end(2) - position, match.end() - position)
+        found = self._equal_acks(
+            region, match.start(2) - position, match.end(2) - position, match.end() - position
+        )
         if found:
             offsets, consumed = found
             self._ack_region = min(_MOST, len(region) * 8) if consumed * 2 > len(region) else _REGION
@@ -298,7 +329,12 @@ class Reader:
         if len(head) > _LONGEST:
             return
         raw = [(name, value) for name, _, value in [line.partition(b":") for line in head.split(b"\n")[1:]]]
-        if not raw or b"\r" in head or len({name for name, _ in raw}) < len(raw) or any(b"\\" in name for name, _ in raw):
+        if (
+            not raw
+            or b"\r" in head
+            or len({name for name, _ in raw}) < len(raw)
+            or any(b"\\" in name for name, _ in raw)
+        ):
             return
         line = b"destination:" + raw[0][1] if raw[0][0] == b"destination" else b""
         families = self.families.get(line)
@@ -337,7 +373,9 @@ class Reader:
         self.size = sum([family.size for families in self.families.values() for family in families])
 
     def _teach(self, family: _Family, raw: _Raw) -> None:
-        new = {at for at, (known, given) in enumerate(zip(family.raw, raw, strict=True)) if known != given} - family.holes
+        new = {
+            at for at, (known, given) in enumerate(zip(family.raw, raw, strict=True)) if known != given
+        } - family.holes
         family.holes |= new
         if family.template is None or new:
             family.taught += 1
@@ -388,7 +426,9 @@ def _sends_of(template: _Template, parts: Sequence[bytes], count: int) -> Sends 
     stride = template.body + 1
     stop = count * stride
     bodies = list(parts[template.body : stop : stride])
-    if template.length_group and list(map(len, bodies)) != list(map(int, parts[template.length_group : stop : stride])):
+    if template.length_group and list(map(len, bodies)) != list(
+        map(int, parts[template.length_group : stop : stride])
+    ):
         return None
     transaction = None
     if template.transaction:
@@ -421,7 +461,9 @@ def _equal_prefix(buffer: bytes, first: int, size: int, template: _Template) -> 
     """The same, one by one, as far as it goes."""
     length, end = template.length or 0, b"\0" + template.eol
     bodies = [buffer[first : first + length]]
-    while buffer.startswith(template.separator, first + length) and buffer.startswith(end, first + size + length):
+    while buffer.startswith(template.separator, first + length) and buffer.startswith(
+        end, first + size + length
+    ):
         first += size
         bodies.append(buffer[first : first + length])
     return bodies

@@ -37,21 +37,36 @@ _FIRST: Final = ("CONNECT", "STOMP")
 LEGAL: Final = MappingProxyType(
     {
         **{(SessionState.NEW, command): SessionState.CONNECTING for command in _FIRST},
-        **{(SessionState.OPEN, command): SessionState.OPEN for command in CLIENT_COMMANDS if command not in (*_FIRST, "DISCONNECT")},
+        **{
+            (SessionState.OPEN, command): SessionState.OPEN
+            for command in CLIENT_COMMANDS
+            if command not in (*_FIRST, "DISCONNECT")
+        },
         (SessionState.OPEN, "DISCONNECT"): SessionState.ENDING,
     }
 )
 
 # STOMP 1.2, Frames and Headers. SEND and SUBSCRIBE: destination; BEGIN, COMMIT, ABORT: transaction
 _REQUIRED: Final = MappingProxyType(
-    {"SEND": "destination", "SUBSCRIBE": "destination", "BEGIN": "transaction", "COMMIT": "transaction", "ABORT": "transaction"}
+    {
+        "SEND": "destination",
+        "SUBSCRIBE": "destination",
+        "BEGIN": "transaction",
+        "COMMIT": "transaction",
+        "ABORT": "transaction",
+    }
 )
 
 # STOMP 1.2, SEND, ACK, NACK: these may be part of a transaction; BEGIN, COMMIT and ABORT name one
 _WITH_TRANSACTION: Final = frozenset(("SEND", "ACK", "NACK", "BEGIN", "COMMIT", "ABORT"))
 
 # The first one counts; the last is how older versions of ActiveMQ Classic spell it
-DURABLE_NAMES: Final = ("durable-subscriber-name", "durable-subscription-name", "activemq.subscriptionName", "activemq.subcriptionName")
+DURABLE_NAMES: Final = (
+    "durable-subscriber-name",
+    "durable-subscription-name",
+    "activemq.subscriptionName",
+    "activemq.subcriptionName",
+)
 
 
 class Session:
@@ -59,7 +74,13 @@ class Session:
 
     __slots__ = ("allow_bodies", "allow_transacted_subscriptions", "makes_ids", "state", "version")
 
-    def __init__(self, *, allow_bodies: bool = False, allow_transacted_subscriptions: bool = False, makes_ids: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        allow_bodies: bool = False,
+        allow_transacted_subscriptions: bool = False,
+        makes_ids: bool = False,
+    ) -> None:
         self.state = SessionState.NEW
         self.version: Version = V10
         self.allow_bodies = allow_bodies
@@ -92,25 +113,46 @@ class Session:
 
     def _refuse(self, command: str) -> None:
         if self.state is SessionState.NEW:
-            raise IllegalFrame("not-connected", f"{command} before CONNECT; the first frame must be CONNECT or STOMP", closes=True)
+            raise IllegalFrame(
+                "not-connected",
+                f"{command} before CONNECT; the first frame must be CONNECT or STOMP",
+                closes=True,
+            )
         if self.state is SessionState.CONNECTING:
             raise IllegalFrame("not-connected", f"{command} before CONNECTED", closes=True)
         if self.state is SessionState.OPEN:
-            raise IllegalFrame("already-connected", f"{command} on a connection that is connected already", closes=True)
+            raise IllegalFrame(
+                "already-connected", f"{command} on a connection that is connected already", closes=True
+            )
         raise IllegalFrame("disconnected", f"{command} after DISCONNECT", closes=True)
 
     def _check(self, frame: Frame) -> None:
         command, headers, version = frame.command, frame.headers, self.version
         if command == "NACK" and not version.may_nack:
             raise IllegalFrame("unknown-command", f"NACK is no command of STOMP {version.name}", closes=True)
-        if frame.body and command not in COMMANDS_WITH_BODY and not (version.may_ignore_bodies or self.allow_bodies):
-            raise IllegalFrame("body-not-allowed", f"{command} has a body of {len(frame.body)} octets; only SEND may have one")
+        if (
+            frame.body
+            and command not in COMMANDS_WITH_BODY
+            and not (version.may_ignore_bodies or self.allow_bodies)
+        ):
+            raise IllegalFrame(
+                "body-not-allowed",
+                f"{command} has a body of {len(frame.body)} octets; only SEND may have one",
+            )
         needed = _REQUIRED.get(command)
         if needed is not None and not headers.get(needed):
             raise IllegalFrame(f"missing-{needed}", f"{command} needs a {needed} header that is not empty")
         if "transaction" in headers and command not in _WITH_TRANSACTION and not self._is_transacted(command):
-            raise IllegalFrame("transaction-not-allowed", f"{command} cannot be part of a transaction; SEND, ACK and NACK can")
-        if command == "SUBSCRIBE" and version.needs_subscription_id and not self.makes_ids and "id" not in headers:
+            raise IllegalFrame(
+                "transaction-not-allowed",
+                f"{command} cannot be part of a transaction; SEND, ACK and NACK can",
+            )
+        if (
+            command == "SUBSCRIBE"
+            and version.needs_subscription_id
+            and not self.makes_ids
+            and "id" not in headers
+        ):
             raise IllegalFrame("missing-id", f"SUBSCRIBE needs an id header in STOMP {version.name}")
         if command == "UNSUBSCRIBE":
             self._check_unsubscribe(frame)
@@ -135,7 +177,10 @@ class Session:
             text = f"{frame.command} needs the header {version.ack_header} in STOMP {version.name}"
             raise IllegalFrame(f"missing-{version.ack_header}", text)
         if version.ack_needs_subscription and "subscription" not in headers and not self.makes_ids:
-            raise IllegalFrame("missing-subscription", f"{frame.command} needs the header subscription in STOMP {version.name}")
+            raise IllegalFrame(
+                "missing-subscription",
+                f"{frame.command} needs the header subscription in STOMP {version.name}",
+            )
 
     def __repr__(self) -> str:
         return f"<Session {self.state.name} STOMP {self.version.name}>"
@@ -149,5 +194,9 @@ def negotiate(frame: Frame) -> Version:
     offered = [token.strip() for token in accepted.split(",")]
     common = [version for name, version in VERSIONS.items() if name in offered]
     if not common:
-        raise IllegalFrame("no-common-version", f"accept-version is {quoted(accepted)}; supported are {SUPPORTED}", closes=True)
+        raise IllegalFrame(
+            "no-common-version",
+            f"accept-version is {quoted(accepted)}; supported are {SUPPORTED}",
+            closes=True,
+        )
     return common[-1]

@@ -62,7 +62,9 @@ def _persistent(headers: Mapping[str, str]) -> bool | None:
         return None
     found = _BOOLEANS.get(given.lower())
     if found is None:
-        raise IllegalFrame("bad-persistent", f"header persistent is {given[:80]!r}; allowed are true and false")
+        raise IllegalFrame(
+            "bad-persistent", f"header persistent is {given[:80]!r}; allowed are true and false"
+        )
     return found
 
 
@@ -75,23 +77,34 @@ def _check_retain(headers: Mapping[str, str]) -> None:
 def _check_times(headers: Mapping[str, str]) -> None:
     given = headers.get(EXPIRATION)
     if given is not None and not _is_time(given):
-        raise IllegalFrame("bad-expires", f"header expiration is {given[:80]!r}; allowed is a number of ms from now, at least 0")
+        raise IllegalFrame(
+            "bad-expires",
+            f"header expiration is {given[:80]!r}; allowed is a number of ms from now, at least 0",
+        )
     for name in (SCHEDULED_DELAY, SCHEDULED_TIME):
         given = headers.get(name)
-        if given is not None and not _is_time(given.removeprefix("-")):  # Artemis: what is not above 0 is ignored
+        if given is not None and not _is_time(given.removeprefix("-")):
+            # Artemis: what is not above 0 is ignored
             raise IllegalFrame("bad-schedule", f"header {name} is {given[:80]!r}; allowed is a number of ms")
 
 
 def _check_schedule(headers: Mapping[str, str]) -> None:
     """ActiveMQ Classic. Days of the week by their place in the month (`1#5`) there are none: some never come, which takes long to see."""
-    period, repeat, cron = [headers.get(name) for name in (SCHEDULED_PERIOD, SCHEDULED_REPEAT, SCHEDULED_CRON)]
+    period, repeat, cron = [
+        headers.get(name) for name in (SCHEDULED_PERIOD, SCHEDULED_REPEAT, SCHEDULED_CRON)
+    ]
     if period is not None and not (_is_time(period) and int(period) <= _LONGEST):
         text = f"header {SCHEDULED_PERIOD} is {period[:80]!r}; allowed is a number of ms up to {_LONGEST}, 0 for none"
         raise IllegalFrame("bad-schedule", text)
     if repeat is not None and not (_is_time(repeat.removeprefix("-")) and repeat != "-"):
-        raise IllegalFrame("bad-schedule", f"header {SCHEDULED_REPEAT} is {repeat[:80]!r}; allowed is a number, -1 for ever")
+        raise IllegalFrame(
+            "bad-schedule", f"header {SCHEDULED_REPEAT} is {repeat[:80]!r}; allowed is a number, -1 for ever"
+        )
     if repeat is not None and int(repeat) and not (period and int(period)):
-        raise IllegalFrame("bad-schedule", f"header {SCHEDULED_REPEAT} is {repeat[:80]!r}; it needs {SCHEDULED_PERIOD}, in ms")
+        raise IllegalFrame(
+            "bad-schedule",
+            f"header {SCHEDULED_REPEAT} is {repeat[:80]!r}; it needs {SCHEDULED_PERIOD}, in ms",
+        )
     if cron and (SCHEDULED_TIME in headers or not _is_cron(cron)):
         text = f"header {SCHEDULED_CRON} is {cron[:80]!r}; allowed are five fields: minute, hour, day, month and day of the week, in UTC"
         raise IllegalFrame("bad-schedule", f"{text}, and no {SCHEDULED_TIME} beside it")
@@ -110,7 +123,10 @@ def _is_cron(text: str) -> bool:
 def _check_sequence(headers: Mapping[str, str]) -> None:
     given = headers.get(GROUP_SEQUENCE)
     if given is not None and SEQUENCE.fullmatch(given) is None:
-        raise IllegalFrame("bad-number", f"header {GROUP_SEQUENCE} is {given[:80]!r}; allowed is a whole number, -1 ends the group")
+        raise IllegalFrame(
+            "bad-number",
+            f"header {GROUP_SEQUENCE} is {given[:80]!r}; allowed is a whole number, -1 ends the group",
+        )
 
 
 def _is_time(text: str) -> bool:
@@ -132,5 +148,8 @@ def _expires(headers: Mapping[str, str]) -> int:
         return 0
     found = digits(given, most=19)
     if found is None or found >= _LATEST:
-        raise IllegalFrame("bad-expires", f"header expires is {given[:80]!r}; allowed is a time in ms since 1970, or 0 for never")
+        raise IllegalFrame(
+            "bad-expires",
+            f"header expires is {given[:80]!r}; allowed is a time in ms since 1970, or 0 for never",
+        )
     return found

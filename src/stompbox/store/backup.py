@@ -21,7 +21,16 @@ from stompbox.incarnations import ID_OCTETS, NewId, of_copy
 from stompbox.store import watermark
 from stompbox.store.base import Commit
 from stompbox.store.check import damage
-from stompbox.store.folder import DATABASE, JOURNAL, LOCK, lock_folder, make_file, prepare_folder, store_error, sync_folder
+from stompbox.store.folder import (
+    DATABASE,
+    JOURNAL,
+    LOCK,
+    lock_folder,
+    make_file,
+    prepare_folder,
+    store_error,
+    sync_folder,
+)
 from stompbox.store.inspection import database_of, looking
 from stompbox.store.journal import content
 from stompbox.store.journaled import complete
@@ -34,7 +43,14 @@ Progress = Callable[[int, int], None]
 _RANDOM: Final = lambda: os.urandom(ID_OCTETS).hex()  # noqa: E731
 
 
-def copy(source: Path, target: Path, copied: Progress | None = None, checked: Progress | None = None, *, new_id: NewId = _RANDOM) -> int:
+def copy(
+    source: Path,
+    target: Path,
+    copied: Progress | None = None,
+    checked: Progress | None = None,
+    *,
+    new_id: NewId = _RANDOM,
+) -> int:
     """Copies the store of folder `source`, which a broker may be writing to, as of now. Returns the size of the file.
 
     `target` is a folder that is not there or empty. `copied` is called with (pages copied, pages in all), `checked` with (chunks
@@ -49,10 +65,14 @@ def copy(source: Path, target: Path, copied: Progress | None = None, checked: Pr
     try:
         prepare_folder(partial)
         confirmed = watermark.read(source).sequence
-        journal = _read_journal(source)  # before the database: what goes there meanwhile is in the copy by then
+        # before the database: what goes there meanwhile is in the copy by then
+        journal = _read_journal(source)
         _copy_pages(source, partial / DATABASE, copied)
         for problem in damage(partial, checked):
-            raise StoreError("data-corrupt", f"the copy of {source} is damaged, `stompbox store check` says where it comes from: {problem}")
+            raise StoreError(
+                "data-corrupt",
+                f"the copy of {source} is damaged, `stompbox store check` says where it comes from: {problem}",
+            )
         with closing(SqliteStore(partial)) as store:
             complete(store, journal, confirmed)
             store.apply(Commit(entries={**of_copy(store.recover().entries, store.ends(), new_id)}))
@@ -72,13 +92,22 @@ def refuse_used(target: Path) -> None:
         if not target.exists():
             return
         if not target.is_dir():
-            raise StoreError("folder-not-empty", f"{target} is a file; what is wanted is a folder that is new or empty")
+            raise StoreError(
+                "folder-not-empty", f"{target} is a file; what is wanted is a folder that is new or empty"
+            )
         found = sorted(name for name in os.listdir(target) if name != LOCK)
     except OSError as error:
         raise StoreError("data-not-writable", f"folder {target}: {error.strerror or error}") from error
     if found:
-        what = "a store" if DATABASE in found else f"{found[0]}{f' and {len(found) - 1} more' if len(found) > 1 else ''}"
-        raise StoreError("folder-not-empty", f"folder {target} is not empty: {what} is in it. Nothing was changed; name a new folder")
+        what = (
+            "a store"
+            if DATABASE in found
+            else f"{found[0]}{f' and {len(found) - 1} more' if len(found) > 1 else ''}"
+        )
+        raise StoreError(
+            "folder-not-empty",
+            f"folder {target} is not empty: {what} is in it. Nothing was changed; name a new folder",
+        )
 
 
 def _read_journal(source: Path) -> bytes:
@@ -93,12 +122,15 @@ def _read_journal(source: Path) -> bytes:
 
 def _copy_pages(source: Path, file: Path, copied: Progress | None) -> None:
     with looking(source) as connection:
-        connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()  # from here on it is one view: a commit does not begin it anew
+        # from here on it is one view: a commit does not begin it anew
+        connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
         make_file(file)
         try:
             with closing(sqlite3.connect(file)) as copy:
                 connection.backup(
-                    copy, pages=_PAGES, progress=None if copied is None else lambda _, left, total: copied(total - left, total)
+                    copy,
+                    pages=_PAGES,
+                    progress=None if copied is None else lambda _, left, total: copied(total - left, total),
                 )
         except sqlite3.Error as error:
             raise store_error(error, file) from error

@@ -31,7 +31,8 @@ from stompbox.message import Run
 from stompbox.ranges import Ranges
 
 NOWHERE: Final[Mapping[int, int]] = MappingProxyType({})
-REFUSALS: Final = frozenset(("disk-full", "io-error", "data-not-writable"))  # codes: what a disk refuses now it may take another time
+# codes: what a disk refuses now it may take another time
+REFUSALS: Final = frozenset(("disk-full", "io-error", "data-not-writable"))
 STAGED: Final = "staged"  # the kind of entries whose keys are bodies that outlive a restart
 PIECE: Final = 256 << 10  # bytes of each piece of a large body, but for the last
 
@@ -48,18 +49,25 @@ class Commit:
     """
 
     logs: dict[int, str] = field(default_factory=dict)  # new logs: id -> name
-    runs: dict[int, list[Run]] = field(default_factory=dict)  # per log, in offset order: one chunk each (or a few, by size)
-    next_offsets: dict[int, int] = field(default_factory=dict)  # per log: never given out again, also when its messages need no storing
-    cursors: dict[int, tuple[int, int]] = field(default_factory=dict)  # new cursors, or old ones put elsewhere: id -> (log, position)
-    acknowledged: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # per cursor: half-open ranges, any order
+    # per log, in offset order: one chunk each (or a few, by size)
+    runs: dict[int, list[Run]] = field(default_factory=dict)
+    # per log: never given out again, also when its messages need no storing
+    next_offsets: dict[int, int] = field(default_factory=dict)
+    # new cursors, or old ones put elsewhere: id -> (log, position)
+    cursors: dict[int, tuple[int, int]] = field(default_factory=dict)
+    # per cursor: half-open ranges, any order
+    acknowledged: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     delivered: dict[int, list[Delivered]] = field(default_factory=dict)  # per cursor: the later ones count
     dropped_cursors: list[int] = field(default_factory=list)
-    entries: dict[tuple[str, str], bytes | None] = field(default_factory=dict)  # (kind, key) -> value; None deletes
+    # (kind, key) -> value; None deletes
+    entries: dict[tuple[str, str], bytes | None] = field(default_factory=dict)
     trims: dict[int, int] = field(default_factory=dict)  # per log: chunks wholly below this offset go
     dropped_logs: list[int] = field(default_factory=list)  # with their chunks
-    parts: dict[tuple[int, int], bytes] = field(default_factory=dict)  # pieces of large bodies, which memory holds from then on
+    # pieces of large bodies, which memory holds from then on
+    parts: dict[tuple[int, int], bytes] = field(default_factory=dict)
     holds: dict[int, bool] = field(default_factory=dict)  # bodies: whether memory holds them from now on
-    is_loose: bool = False  # a loss of power may undo it, as long as no later one that is not loose was applied: it costs no fsync
+    # a loss of power may undo it, as long as no later one that is not loose was applied: it costs no fsync
+    is_loose: bool = False
 
     def __bool__(self) -> bool:
         return bool(
@@ -93,7 +101,8 @@ class StoredCursor:
     log: int
     position: int
     ahead: Ranges
-    delivered: list[Delivered] = field(default_factory=list)  # of what is not acknowledged, in order, without overlaps
+    # of what is not acknowledged, in order, without overlaps
+    delivered: list[Delivered] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

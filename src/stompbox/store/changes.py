@@ -79,10 +79,15 @@ def moved(logs: Mapping[int, LogState], commit: Commit) -> dict[int, LogState]:
     """The logs that a commit touches, as they are after it. Raises StoreError `no-such-log`, `log-exists`."""
     for log in commit.logs:
         if log in logs:
-            raise StoreError("log-exists", f"the commit makes log {log} {commit.logs[log]!r}, which is there already as {logs[log].name!r}")
+            raise StoreError(
+                "log-exists",
+                f"the commit makes log {log} {commit.logs[log]!r}, which is there already as {logs[log].name!r}",
+            )
     for log in (*commit.runs, *(log for log, _ in commit.cursors.values())):
         if log not in logs and log not in commit.logs:
-            raise StoreError("no-such-log", f"the commit has runs or a cursor for log {log}, which does not exist")
+            raise StoreError(
+                "no-such-log", f"the commit has runs or a cursor for log {log}, which does not exist"
+            )
     after: dict[int, LogState] = {}
     for log in {*commit.logs, *commit.runs, *commit.next_offsets, *commit.trims}:
         old = LogState(commit.logs[log]) if log in commit.logs else logs.get(log)
@@ -119,7 +124,9 @@ Find = Callable[[int, int, int], list[StoredChunk]]
 """Log, start, stop: the chunks that overlap."""
 
 
-def encoded(logs: Mapping[int, LogState], commit: Commit, after: Mapping[int, LogState], limit: int, find: Find) -> Written:
+def encoded(
+    logs: Mapping[int, LogState], commit: Commit, after: Mapping[int, LogState], limit: int, find: Find
+) -> Written:
     """What a commit writes; what its own trims make needless is left out. Chunks of a log never overlap."""
     written = Written([], [], [])
     for log, runs in commit.runs.items():

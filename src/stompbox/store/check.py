@@ -26,7 +26,8 @@ from stompbox.store.rows import Rows
 from stompbox.store.totals import counted, differences
 
 SMALL: Final = 64 << 20  # bytes; reading so much when opening takes 0.1 s
-PORTION: Final = 1 << 20  # bytes that are read through at once when nobody waits: 1 ms, so that it goes on at about 150 MB/s
+# bytes that are read through at once when nobody waits: 1 ms, so that it goes on at about 150 MB/s
+PORTION: Final = 1 << 20
 _TABLES: Final = ("log", "cursor", "change", "delivery", "entry", "name")  # small, whatever lies in the store
 _CHUNKS: Final = "SELECT id, log, first, count, messages, newest, size, blob FROM chunk"
 
@@ -49,7 +50,8 @@ def look_when_opening(connection: sqlite3.Connection, file: Path, losses: Losses
     if not small:
         octets = pages * schema.PAGE
         losses.tell(
-            "data-unverified", f"{file}: messages of {octets >> 20} MiB are not read through yet; that is done while the broker is idle"
+            "data-unverified",
+            f"{file}: messages of {octets >> 20} MiB are not read through yet; that is done while the broker is idle",
         )
         return Verifying(connection, file)
     for *_, problem in damaged_chunks(connection, file):
@@ -59,7 +61,9 @@ def look_when_opening(connection: sqlite3.Connection, file: Path, losses: Losses
     return None
 
 
-def _refuse_pages(connection: sqlite3.Connection, problem: str, tables: Iterable[str], losses: Losses) -> None:
+def _refuse_pages(
+    connection: sqlite3.Connection, problem: str, tables: Iterable[str], losses: Losses
+) -> None:
     losses.corrupt(problem)
     connection.execute("REINDEX")
     for table in tables:
@@ -162,8 +166,15 @@ class Identity:
 def identities(connection: sqlite3.Connection, file: Path) -> list[Identity]:
     """The identities of the logs that are there, as far as the database has them: a log that is still in the journal comes later."""
     found = Rows(connection, file).recovered()
-    known = {key: incarnations_of(json.loads(value)) for (kind, key), value in found.entries.items() if kind == INCARNATIONS}
-    return [Identity(log.name, log.next, known.get(str(log.id), UNTOLD)) for log in sorted(found.logs, key=lambda log: log.name)]
+    known = {
+        key: incarnations_of(json.loads(value))
+        for (kind, key), value in found.entries.items()
+        if kind == INCARNATIONS
+    }
+    return [
+        Identity(log.name, log.next, known.get(str(log.id), UNTOLD))
+        for log in sorted(found.logs, key=lambda log: log.name)
+    ]
 
 
 def damage(path: Path, progress: Callable[[int, int], None] | None = None) -> Iterator[str]:
@@ -172,7 +183,8 @@ def damage(path: Path, progress: Callable[[int, int], None] | None = None) -> It
     `progress` is called with (chunks checked, chunks in all). Raises StoreError when there is no store or it cannot be looked at.
     """
     file = path / DATABASE
-    confirmed = watermark.read(path).transactions  # before the database: what is confirmed meanwhile is in there by then
+    # before the database: what is confirmed meanwhile is in there by then
+    confirmed = watermark.read(path).transactions
     with looking(path) as connection:
         yield from _length(connection, file)
         yield from (f"{file}: {problem}" for problem in _pages(connection, ""))
@@ -197,7 +209,9 @@ def _length(connection: sqlite3.Connection, file: Path) -> Iterator[str]:
 
 def _pages(connection: sqlite3.Connection, table: str) -> Iterator[str]:
     """What SQLite finds wrong with a table and its indices, or with the whole file."""
-    for (text,) in connection.execute(f"PRAGMA integrity_check({table})" if table else "PRAGMA integrity_check"):
+    for (text,) in connection.execute(
+        f"PRAGMA integrity_check({table})" if table else "PRAGMA integrity_check"
+    ):
         if text != "ok":
             yield text
 
@@ -239,7 +253,9 @@ def _bodies(connection: sqlite3.Connection, file: Path) -> Iterator[str]:
         yield error.message
 
 
-def _blobs(connection: sqlite3.Connection, file: Path, progress: Callable[[int, int], None] | None) -> Iterator[str]:
+def _blobs(
+    connection: sqlite3.Connection, file: Path, progress: Callable[[int, int], None] | None
+) -> Iterator[str]:
     (total,) = connection.execute("SELECT count(*) FROM chunk").fetchone()
     for at, row in enumerate(connection.execute(f"{_CHUNKS} ORDER BY id"), 1):
         problem = _wrong_with(row, file)

@@ -46,7 +46,8 @@ from msgspec import Struct
 from stompbox.errors import StoreError
 from stompbox.message import ANYCAST, Large, Run, Shape
 
-MAGIC: Final = int.from_bytes(b"SBC1", "little")  # read with the other byte order it is another number, and refused
+# read with the other byte order it is another number, and refused
+MAGIC: Final = int.from_bytes(b"SBC1", "little")
 WITH_HANDLES: Final = int.from_bytes(b"SBC2", "little")
 HANDLES: Final = 1 << 31
 MAX_BLOB: Final = 1_000_000_000  # SQLite's own limit for one value, and below the 2 GiB of an Arrow column
@@ -118,7 +119,9 @@ def encode(runs: Sequence[Run], first: int) -> bytes:
         messages += count
         stop = head.first + count
     heads = b"".join([part for key in shapes for part in (_SIZE.pack(len(key)), key)])
-    head_bytes = _HEAD.pack(0, magic, first, stop - first, newest, messages, len(shapes), len(heads), len(table), len(numbers))
+    head_bytes = _HEAD.pack(
+        0, magic, first, stop - first, newest, messages, len(shapes), len(heads), len(table), len(numbers)
+    )
     data[0] = b"".join((head_bytes, heads, *table))
     data[1] = numbers.tobytes()
     return _sealed(b"".join(data))
@@ -160,11 +163,24 @@ def _groups(runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
     """Runs that become one: same shape and routing, no gap, arrivals that fit."""
     begin, shape, routing, arrived, stop, is_large = 0, None, 0, 0, -1, False
     for index, run in enumerate(runs):
-        same = run.first == stop and run.routing == routing and run.is_large == is_large and 0 <= run.arrived - arrived <= _LATEST
-        if not same or (run.shape is not shape and (shape is None or shape_bytes(run.shape) != shape_bytes(shape))):
+        same = (
+            run.first == stop
+            and run.routing == routing
+            and run.is_large == is_large
+            and 0 <= run.arrived - arrived <= _LATEST
+        )
+        if not same or (
+            run.shape is not shape and (shape is None or shape_bytes(run.shape) != shape_bytes(shape))
+        ):
             if index > begin:
                 yield runs[begin:index]
-            begin, shape, routing, arrived, is_large = index, run.shape, run.routing, run.arrived, run.is_large
+            begin, shape, routing, arrived, is_large = (
+                index,
+                run.shape,
+                run.routing,
+                run.arrived,
+                run.is_large,
+            )
         stop = run.first + len(run.bodies)
     if begin < len(runs):
         yield runs[begin:]
@@ -175,7 +191,9 @@ def joined(group: Sequence[Run]) -> tuple[list[bytes], tuple[list[bytes], ...]]:
     bodies: list[bytes] = []
     for run in group:
         bodies += run.bodies
-    columns = tuple([[value for run in group for value in run.columns[at]] for at in range(len(group[0].columns))])
+    columns = tuple(
+        [[value for run in group for value in run.columns[at]] for at in range(len(group[0].columns))]
+    )
     return bodies, columns
 
 
@@ -191,19 +209,38 @@ def _arrivals(group: Sequence[Run]) -> tuple[int, Sequence[int]]:
     return latest, found
 
 
-def assembled(head: ChunkHead, shapes: Sequence[Shape], runs: Sequence[memoryview], rest: Sequence[memoryview], numbers: int) -> bytes:
+def assembled(
+    head: ChunkHead,
+    shapes: Sequence[Shape],
+    runs: Sequence[memoryview],
+    rest: Sequence[memoryview],
+    numbers: int,
+) -> bytes:
     """A blob of rows as they lie in another one, but for the places of shapes; `rest` begins with so many numbers, then comes the data."""
     keys = b"".join([_SIZE.pack(len(key)) + key for key in map(shape_bytes, shapes)])
     rows = b"".join(runs)
     magic = WITH_HANDLES if any(routing & HANDLES for *_, routing, _ in _RUN.iter_unpack(rows)) else MAGIC
-    fixed = (0, magic, head.first, head.count, head.newest, head.messages, len(shapes), len(keys), len(rows) // _RUN.size, numbers)
+    fixed = (
+        0,
+        magic,
+        head.first,
+        head.count,
+        head.newest,
+        head.messages,
+        len(shapes),
+        len(keys),
+        len(rows) // _RUN.size,
+        numbers,
+    )
     return _sealed(b"".join((_HEAD.pack(*fixed), keys, rows, *rest)))
 
 
 def _sealed(blob: bytes) -> bytes:
     """The blob with its checksum. BytesIO hands its own bytes over, so that nothing is copied."""
     if len(blob) > MAX_BLOB:
-        raise StoreError("message-too-large", f"a chunk of {len(blob)} bytes cannot be stored; the most is {MAX_BLOB}")
+        raise StoreError(
+            "message-too-large", f"a chunk of {len(blob)} bytes cannot be stored; the most is {MAX_BLOB}"
+        )
     file = BytesIO(blob)
     del blob
     with file.getbuffer() as view:
@@ -229,7 +266,9 @@ def _encoded_shape(shape: Shape) -> bytes:
     texts = [text.encode("utf-8", "surrogatepass") for pair in shape.headers.items() for text in pair]
     texts += [name.encode("utf-8", "surrogatepass") for name in shape.holes]
     persistent = _PERSISTENT.index(shape.persistent)
-    fixed = _SHAPE.pack(shape.priority, persistent, shape.has_length, 0, shape.expires, len(shape.headers), len(shape.holes))
+    fixed = _SHAPE.pack(
+        shape.priority, persistent, shape.has_length, 0, shape.expires, len(shape.headers), len(shape.holes)
+    )
     joined = b"".join((fixed, array("I", map(len, texts)).tobytes(), *texts))
     return joined + _PADDING[len(joined) % 4]
 
@@ -259,13 +298,18 @@ _interned_shape: Final = lru_cache(INTERNED_SHAPES)(_decoded_shape)
 def verify(blob: bytes | memoryview, where: str = "chunk") -> ChunkHead:
     """What a blob says of itself. Raises StoreError `data-corrupt` when its checksum is not what it should be."""
     if len(blob) < _HEAD.size:
-        raise StoreError("data-corrupt", f"{where}: {len(blob)} bytes are fewer than the {_HEAD.size} of a chunk's head")
+        raise StoreError(
+            "data-corrupt", f"{where}: {len(blob)} bytes are fewer than the {_HEAD.size} of a chunk's head"
+        )
     checksum, magic, *head = _HEAD.unpack_from(blob)[:6]
     actual = zlib.crc32(memoryview(blob)[4:])
     if checksum != actual:
         raise StoreError("data-corrupt", f"{where}: checksum is {actual:08x}, should be {checksum:08x}")
     if magic not in (MAGIC, WITH_HANDLES):
-        raise StoreError("data-too-new", f"{where}: format {magic:08x} is not known, only {MAGIC:08x} and {WITH_HANDLES:08x}")
+        raise StoreError(
+            "data-too-new",
+            f"{where}: format {magic:08x} is not known, only {MAGIC:08x} and {WITH_HANDLES:08x}",
+        )
     return ChunkHead(*head)
 
 
@@ -301,7 +345,8 @@ def decode(blob: bytes, first: int, left: Container[int] = ()) -> list[Run]:
     if table.head.first != first:
         raise StoreError("data-corrupt", f"{where}: the chunk says it is at offset {table.head.first}")
     numbers = table.numbers.tolist()
-    file = BytesIO(blob)  # shares the bytes, and reading on from value to value is the fastest way to cut them
+    # shares the bytes, and reading on from value to value is the fastest way to cut them
+    file = BytesIO(blob)
     file.seek(len(blob) - len(table.data))
     read = file.read
     found: list[Run] = []
@@ -322,7 +367,9 @@ def decode(blob: bytes, first: int, left: Container[int] = ()) -> list[Run]:
         at += count
         if routing & HANDLES:
             bodies = _unpacked(bodies)
-        run = Run(shape, bodies, tuple(columns), first=first + offset, arrived=arrived, routing=routing & ~HANDLES)
+        run = Run(
+            shape, bodies, tuple(columns), first=first + offset, arrived=arrived, routing=routing & ~HANDLES
+        )
         if stretches:
             found += _parted(run, stretches)
         else:
@@ -375,14 +422,22 @@ def portions(blob: bytes) -> Iterator[Portion]:
     numbers_at = runs_at + runs * _RUN.size
     data_at = numbers_at + 4 * numbers
     if magic != MAGIC or data_at > len(blob):
-        raise _misshapen("it names bodies that are elsewhere" if magic != MAGIC else f"its tables end beyond its {len(blob)} octets")
+        raise _misshapen(
+            "it names bodies that are elsewhere"
+            if magic != MAGIC
+            else f"its tables end beyond its {len(blob)} octets"
+        )
     texts = _texts_of(memoryview(blob)[_HEAD.size : runs_at], shapes)
     lengths = memoryview(blob)[numbers_at:data_at].cast("I").tolist()
     data = memoryview(blob)[data_at:]
     at = size = 0
     for _, _, index, count, routing, arrivals in _RUN.iter_unpack(memoryview(blob)[runs_at:numbers_at]):
         if index >= len(texts) or routing & HANDLES:
-            raise _misshapen(f"a run is of shape {index} of {len(texts)}" if index >= len(texts) else "a run has handles of bodies")
+            raise _misshapen(
+                f"a run is of shape {index} of {len(texts)}"
+                if index >= len(texts)
+                else "a run has handles of bodies"
+            )
         begin = at + 2 * arrivals
         at = begin + (len(texts[index].holes) + 1) * count
         if at > numbers:
@@ -422,7 +477,9 @@ def _texts(key: bytes, number: int) -> Texts:
     lengths = memoryview(key)[_SHAPE.size : at].cast("I").tolist()
     stop = at + sum(lengths)
     if stop + len(_PADDING[stop % 4]) != len(key):
-        raise _misshapen(f"the texts in shape {number} have {sum(lengths)} octets, and it has {len(key) - at} for them")
+        raise _misshapen(
+            f"the texts in shape {number} have {sum(lengths)} octets, and it has {len(key) - at} for them"
+        )
     file = BytesIO(key)
     file.seek(at)
     try:

@@ -26,7 +26,12 @@ def extract(table: Tables, kept: Collection[int]) -> bytes:
     rows, data = memoryview(runs), table.data
     lengths = [table.numbers[at[start] : at[stop]] for start, stop in stays]
     rest = [*lengths, *[data[octets[at[start]] : octets[at[stop]]] for start, stop in stays]]
-    head = ChunkHead(table.head.first, table.head.count, _newest(table, runs, at, wanted), sum(compress(runs[5::8], wanted)))
+    head = ChunkHead(
+        table.head.first,
+        table.head.count,
+        _newest(table, runs, at, wanted),
+        sum(compress(runs[5::8], wanted)),
+    )
     kept_runs = [rows[8 * start : 8 * stop] for start, stop in stays]
     return assembled(head, [table.shapes[shape] for shape in places], kept_runs, rest, sum(map(len, lengths)))
 
@@ -51,7 +56,10 @@ def _ends(table: Tables, runs: array[int], shapes: Sequence[int]) -> tuple[list[
     """Where the numbers of each run begin, and where the octets that each number measures do; each with the end of the last."""
     columns = [len(shape.holes) + 1 for shape in table.shapes]
     counts, arrivals = runs[5::8], runs[7::8]
-    sizes = [2 * stretches + columns[shape] * count for stretches, shape, count in zip(arrivals, shapes, counts, strict=True)]
+    sizes = [
+        2 * stretches + columns[shape] * count
+        for stretches, shape, count in zip(arrivals, shapes, counts, strict=True)
+    ]
     at = list(accumulate(sizes, initial=0))
     lengths = table.numbers.tolist()
     for row in [row for row, stretches in enumerate(arrivals) if stretches]:
@@ -63,5 +71,8 @@ def _newest(table: Tables, runs: array[int], at: Sequence[int], wanted: Sequence
     arrived = memoryview(runs).cast("B").cast("q")[1::4].tolist()
     found = max(compress(arrived, wanted))
     for row in [row for row, stretches in enumerate(runs[7::8]) if stretches and wanted[row]]:
-        found = max(found, arrived[row] + max(table.numbers[at[row] + 1 : at[row] + 2 * runs[8 * row + 7] : 2].tolist()))
+        found = max(
+            found,
+            arrived[row] + max(table.numbers[at[row] + 1 : at[row] + 2 * runs[8 * row + 7] : 2].tolist()),
+        )
     return int(found)

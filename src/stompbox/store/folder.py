@@ -51,7 +51,9 @@ FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def store_refused(error: OSError, what: str) -> StoreError:
-    return StoreError("disk-full" if error.errno in FULL else "data-not-writable", f"{what}: {error.strerror or error}")
+    return StoreError(
+        "disk-full" if error.errno in FULL else "data-not-writable", f"{what}: {error.strerror or error}"
+    )
 
 
 def store_error(error: sqlite3.Error, path: Path) -> StoreError:
@@ -74,7 +76,9 @@ def naming(file: Path) -> Iterator[None]:
 def prepare_folder(path: Path) -> None:
     """Makes the folder if need be. One that was there and is not empty keeps its mode: it may be somebody else's too."""
     if path.is_file():
-        raise store_refused(NotADirectoryError(errno.ENOTDIR, "a file is there, and no folder"), f"data folder {path}")
+        raise store_refused(
+            NotADirectoryError(errno.ENOTDIR, "a file is there, and no folder"), f"data folder {path}"
+        )
     try:
         new = [folder for folder in (path, *path.parents) if not folder.exists()]
         path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
@@ -107,7 +111,9 @@ def lock_folder(path: Path) -> int:
     except BlockingIOError as error:
         owner = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
         os.close(descriptor)
-        raise StoreError("data-in-use", f"data folder {path} is in use by another broker (process {owner or 'unknown'})") from error
+        raise StoreError(
+            "data-in-use", f"data folder {path} is in use by another broker (process {owner or 'unknown'})"
+        ) from error
     except OSError as error:
         os.close(descriptor)
         raise StoreError("data-not-writable", f"{file}: {error.strerror or error}") from error

@@ -64,7 +64,8 @@ class FolderStore:
         try:
             self._store = JournaledStore(SqliteStore(self.path, lock=os.dup(self._lock), losses=self._losses))
         except StoreError as error:
-            self._stranded = ReadOnlyStore(self.path)  # anew: some of the journal may be in the database by now
+            # anew: some of the journal may be in the database by now
+            self._stranded = ReadOnlyStore(self.path)
             raise StoreError(error.code, error.message) from error
         os.close(self._lock)
         self._lock = -1

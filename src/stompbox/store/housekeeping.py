@@ -58,7 +58,9 @@ class Housekeeping:
         # What a reader held back is tried again after some more commits, not at once and again.
         self.wal = 0 if frames == done else WAL_IDLE // 2
 
-    def sweep(self, logs: dict[int, int], written: int = 0, chunks: int = 0, parts: int = 0) -> dict[int, int]:
+    def sweep(
+        self, logs: dict[int, int], written: int = 0, chunks: int = 0, parts: int = 0
+    ) -> dict[int, int]:
         """Deletes a portion of the chunks below their log's floor, and of large bodies that nothing keeps; returns the logs that
         have more. Inside a transaction.
 
@@ -87,7 +89,9 @@ class Housekeeping:
         """The last chunk that may go now, and what is left of the budget."""
         last = None
         below = "log = ? AND first < ? AND first + count <= ?"
-        for first, size in self._execute(f"SELECT first, size FROM chunk WHERE {below} ORDER BY first", (log, floor, floor)):
+        for first, size in self._execute(
+            f"SELECT first, size FROM chunk WHERE {below} ORDER BY first", (log, floor, floor)
+        ):
             last, budget, rows = first, budget - size, rows - 1
             if budget <= 0 or rows <= 0:
                 break

@@ -34,7 +34,9 @@ def database_of(path: Path) -> Path:
 
 def _connect(file: Path) -> sqlite3.Connection:
     """What lies where nothing can be written, as a backup may, is read as it is: SQLite would want to make a write-ahead log beside it."""
-    is_still = not file.with_name(f"{DATABASE}-wal").exists() and not os.access(file.parent, os.W_OK, effective_ids=True)
+    is_still = not file.with_name(f"{DATABASE}-wal").exists() and not os.access(
+        file.parent, os.W_OK, effective_ids=True
+    )
     if not is_still:
         return schema.connect(file)
     return schema.connect_as_it_is(file)

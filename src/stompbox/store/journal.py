@@ -90,7 +90,8 @@ class Journal:
         self.identity = b""
         self._descriptor = -1
         self._is_direct = False  # what is written must begin and end with a sector, in memory too
-        self._space = memoryview(mmap.mmap(-1, _space(LARGEST)))  # for a record; its memory is taken when it is used
+        # for a record; its memory is taken when it is used
+        self._space = memoryview(mmap.mmap(-1, _space(LARGEST)))
         self._at = FIRST
 
     @property
@@ -129,7 +130,9 @@ class Journal:
         """Returns when the record, of LARGEST bytes at the most, is durable."""
         space, end = self._space, _RECORD.size + len(payload)
         size = _space(len(payload))
-        _RECORD.pack_into(space, 0, _MAGIC, len(payload), sequence, zlib.crc32(payload, _seed(sequence, self.identity)))
+        _RECORD.pack_into(
+            space, 0, _MAGIC, len(payload), sequence, zlib.crc32(payload, _seed(sequence, self.identity))
+        )
         space[_RECORD.size : end] = payload
         space[end:size] = bytes(size - end)
         try:
@@ -175,7 +178,13 @@ class Journal:
             raise self._failed(error) from error
 
     def _failed(self, error: OSError) -> StoreError:
-        code = "disk-full" if error.errno in FULL else "data-not-writable" if error.errno in _REFUSED else "io-error"
+        code = (
+            "disk-full"
+            if error.errno in FULL
+            else "data-not-writable"
+            if error.errno in _REFUSED
+            else "io-error"
+        )
         return StoreError(code, f"{self.file}: {error.strerror or error}")
 
     def __repr__(self) -> str:
@@ -188,7 +197,8 @@ class Found:
 
     records: list[tuple[int, bytes]] = field(default_factory=list)  # (sequence, payload)
     beyond: list[tuple[int, bytes]] = field(default_factory=list)  # the same, behind damage
-    flipped: list[tuple[int, int]] = field(default_factory=list)  # (byte, bit) that was turned over and is right again in the records
+    # (byte, bit) that was turned over and is right again in the records
+    flipped: list[tuple[int, int]] = field(default_factory=list)
     damage: str = ""
     last: int = 0  # sequence of the last record before any damage
 
@@ -198,7 +208,11 @@ def examined(data: bytes, identity: bytes, after: int) -> Found:
     found = Found(last=after)
     flip = _flipped_head(data, identity)
     if flip is None:
-        found.damage = "belongs to another database than the one beside it" if identity_of(data) else "its head is damaged"
+        found.damage = (
+            "belongs to another database than the one beside it"
+            if identity_of(data)
+            else "its head is damaged"
+        )
         return found
     found.flipped += flip
     if len(data) < SIZE:
@@ -213,7 +227,9 @@ def examined(data: bytes, identity: bytes, after: int) -> Found:
     if found.beyond:
         found.damage = found.damage or f"damaged before record {found.beyond[0][0]}, at byte {end}"
     elif found.records and found.records[0][0] > after + 1:
-        found.damage = found.damage or f"begins with record {found.records[0][0]}, the database ends with {after}"
+        found.damage = (
+            found.damage or f"begins with record {found.records[0][0]}, the database ends with {after}"
+        )
     return found
 
 
@@ -238,7 +254,9 @@ def identity_of(data: bytes) -> bytes:
     return bytes(identity) if magic == _HEAD_MAGIC and crc == zlib.crc32(magic + identity) else b""
 
 
-def _from_front(data: bytes, identity: bytes, flipped: list[tuple[int, int]]) -> tuple[list[tuple[int, bytes]], int]:
+def _from_front(
+    data: bytes, identity: bytes, flipped: list[tuple[int, int]]
+) -> tuple[list[tuple[int, bytes]], int]:
     """The records that follow each other, with flipped bits turned back, and where they end."""
     found: list[tuple[int, bytes]] = []
     at = FIRST
@@ -265,10 +283,15 @@ def _turned(data: bytes, at: int, place: int, bit: int) -> bytes:
 def _flip(data: bytes, at: int, identity: bytes) -> tuple[int, int] | None:
     """The bit of the record at `at` that makes it whole when it is turned over, if there is one."""
     head = data[at : at + _RECORD.size]
-    if len(head) < _RECORD.size or (int.from_bytes(head[:4], "little") ^ int.from_bytes(_MAGIC, "little")).bit_count() > 1:
+    if (
+        len(head) < _RECORD.size
+        or (int.from_bytes(head[:4], "little") ^ int.from_bytes(_MAGIC, "little")).bit_count() > 1
+    ):
         return None
     for place, bit in ((place, bit) for place in range(_RECORD.size) for bit in range(8)):
-        size = _RECORD.unpack_from(bytes(head[:place] + bytes((head[place] ^ 1 << bit,)) + head[place + 1 :]))[1]
+        size = _RECORD.unpack_from(
+            bytes(head[:place] + bytes((head[place] ^ 1 << bit,)) + head[place + 1 :])
+        )[1]
         if size <= LARGEST and _record(_turned(data, at, at + place, bit), at, identity) is not None:
             return at + place, bit
     magic, size, sequence, crc = _RECORD.unpack(head)

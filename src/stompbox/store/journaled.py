@@ -37,7 +37,8 @@ from stompbox.store.rows import Rows
 from stompbox.store.sqlite import SqliteStore
 
 SMALL: Final = 32 << 10  # bytes of a record; from here on the database alone is as fast
-MOST: Final = 1024  # commits that wait; putting them into the database takes some ms, and other commits wait for it
+# commits that wait; putting them into the database takes some ms, and other commits wait for it
+MOST: Final = 1024
 LOOSE: Final = 128  # commits that wait in memory alone
 EACH: Final = 64  # bytes that a message costs beside its body, at a guess
 LOOKS: Final = 100  # at a journal that is being written to: damage is what stays as it is
@@ -61,7 +62,8 @@ class Stored(Struct, array_like=True):
 class Record(Struct, array_like=True):
     """A small commit as it stands in the journal."""
 
-    runs: dict[int, bytes | list[Stored]] = field(default_factory=dict)  # per log; bytes: a chunk, as it was at first
+    # per log; bytes: a chunk, as it was at first
+    runs: dict[int, bytes | list[Stored]] = field(default_factory=dict)
     next_offsets: dict[int, int] = field(default_factory=dict)
     acknowledged: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     entries: list[tuple[str, str, bytes | None]] = field(default_factory=list)
@@ -111,7 +113,9 @@ class JournaledStore:
             self._settle()
         if is_lost:  # the next small commit begins a new one
             self._journal.remove()
-            self._database.apply(Commit(entries={_IDENTITY: None, _SEQUENCE: self._sequence.to_bytes(8, "little")}))
+            self._database.apply(
+                Commit(entries={_IDENTITY: None, _SEQUENCE: self._sequence.to_bytes(8, "little")})
+            )
         else:
             self._journal.begin(identity)
         return hide_journal(self._database.recover())
@@ -128,14 +132,20 @@ class JournaledStore:
             losses.corrupt(wrong) if found.damage else losses.missing(wrong)
         copy = kept(file) if wrong or found.flipped else file
         for at, bit in found.flipped:
-            losses.tell("data-repaired", f"{file}: bit {bit} of byte {at} had flipped and was turned back; as it was: {copy.name}")
+            losses.tell(
+                "data-repaired",
+                f"{file}: bit {bit} of byte {at} had flipped and was turned back; as it was: {copy.name}",
+            )
         for sequence, payload in (*found.records, *found.beyond):
             self._waiting.append(_commit_of(payload, file))
             self._sequence = sequence
         self._sequence = max(self._sequence, self._confirmed())
         if wrong:
             gone = self._sequence - before - len(self._waiting)
-            losses.tell("data-missing", f"{file}: {gone} commits of {before + 1} to {self._sequence} are gone; as it was: {copy.name}")
+            losses.tell(
+                "data-missing",
+                f"{file}: {gone} commits of {before + 1} to {self._sequence} are gone; as it was: {copy.name}",
+            )
         elif found.flipped:
             data = content(file)
             write_back(file, {at: bytes((data[at] ^ 1 << bit,)) for at, bit in found.flipped})
@@ -147,7 +157,8 @@ class JournaledStore:
 
     def recover(self) -> Recovered:
         with self._turn:
-            found, self._recovered = self._recovered, None  # what was found when it was opened is large: it is told once
+            # what was found when it was opened is large: it is told once
+            found, self._recovered = self._recovered, None
             if found is not None and not self._waiting:
                 return found
             self._settle()
@@ -218,7 +229,9 @@ class JournaledStore:
                 self._journal.remove()
             return False
         try:
-            self._database.apply(Commit(entries={_IDENTITY: identity, _SEQUENCE: self._sequence.to_bytes(8, "little")}))
+            self._database.apply(
+                Commit(entries={_IDENTITY: identity, _SEQUENCE: self._sequence.to_bytes(8, "little")})
+            )
         except StoreError:
             self._journal.close()
             raise
@@ -243,7 +256,9 @@ class JournaledStore:
                 self._database.apply(more)
             return
         merged = merge(self._waiting if more is None else [*self._waiting, more])
-        merged.is_loose = self._loose == len(self._waiting) and not self._is_unsure and (more is None or more.is_loose)
+        merged.is_loose = (
+            self._loose == len(self._waiting) and not self._is_unsure and (more is None or more.is_loose)
+        )
         merged.entries[_SEQUENCE] = self._sequence.to_bytes(8, "little")
         self._database.apply(merged)
         self._waiting = []
@@ -319,7 +334,9 @@ def hide_journal(found: Recovered) -> Recovered:
 
 def is_mergeable(commit: Commit) -> bool:
     """Whether it says nothing of which logs, cursors and bodies there are: then its effect is the same together with others."""
-    is_rare = commit.logs or commit.cursors or commit.delivered or commit.dropped_cursors or commit.dropped_logs
+    is_rare = (
+        commit.logs or commit.cursors or commit.delivered or commit.dropped_cursors or commit.dropped_logs
+    )
     if is_rare or commit.parts or commit.holds:
         return False
     for runs in commit.runs.values():
@@ -357,7 +374,9 @@ def _payload_of(commit: Commit) -> bytes:
     for log, runs in commit.runs.items():
         stored[log] = each = []
         for run in runs:
-            each.append((run.first, run.arrived, run.routing, shape_bytes(run.shape), run.columns, run.bodies))
+            each.append(
+                (run.first, run.arrived, run.routing, shape_bytes(run.shape), run.columns, run.bodies)
+            )
     entries = [(*key, value) for key, value in commit.entries.items()] if commit.entries else ()
     return _encode((stored, commit.next_offsets, commit.acknowledged, entries, commit.trims))
 
@@ -366,7 +385,9 @@ def _commit_of(payload: bytes, file: Path) -> Commit:
     try:
         record = _decode(payload)
     except MsgspecError as error:
-        raise StoreError("data-corrupt", f"{file}: a record that is whole cannot be read ({error})") from error
+        raise StoreError(
+            "data-corrupt", f"{file}: a record that is whole cannot be read ({error})"
+        ) from error
     return Commit(
         runs={log: _runs_of(stored) for log, stored in record.runs.items()},
         next_offsets=record.next_offsets,
@@ -379,7 +400,17 @@ def _commit_of(payload: bytes, file: Path) -> Commit:
 def _runs_of(stored: bytes | list[Stored]) -> list[Run]:
     if isinstance(stored, bytes):
         return decode(stored, head(stored).first)
-    return [Run(shape_of(one.shape), one.bodies, one.columns, first=one.first, arrived=one.arrived, routing=one.routing) for one in stored]
+    return [
+        Run(
+            shape_of(one.shape),
+            one.bodies,
+            one.columns,
+            first=one.first,
+            arrived=one.arrived,
+            routing=one.routing,
+        )
+        for one in stored
+    ]
 
 
 def _sequence_in(entries: Mapping[tuple[str, str], bytes]) -> int:
@@ -419,7 +450,10 @@ def complete(copy: SqliteStore, journal: bytes, confirmed: int) -> None:
     if identity is not None and identity_of(journal):
         found = examined(journal, identity, found.last)
     if found.last < confirmed:
-        raise StoreError("data-corrupt", f"the copy has record {found.last} of the journal as its last, {confirmed} was confirmed")
+        raise StoreError(
+            "data-corrupt",
+            f"the copy has record {found.last} of the journal as its last, {confirmed} was confirmed",
+        )
     if identity is not None:
         copy.apply(merge([*(_commit_of(payload, copy.file) for _, payload in found.records), merged]))
 
@@ -443,7 +477,8 @@ def journal_damage(path: Path) -> Iterator[str]:
         wrong = _fault(journal.file, found, confirmed)
         if not wrong:
             yield from (
-                f"{journal.file}: bit {bit} of byte {at} has flipped; a broker that starts turns it back" for at, bit in found.flipped
+                f"{journal.file}: bit {bit} of byte {at} has flipped; a broker that starts turns it back"
+                for at, bit in found.flipped
             )
             return
         if data == seen:

@@ -24,7 +24,9 @@ from typing import Final
 from stompbox.errors import StoreError
 from stompbox.store.folder import make_file, store_refused, sync_folder
 
-WHAT_HELPS: Final = "a backup helps (`stompbox store restore`); `stompbox serve --accept-loss` goes on without"
+WHAT_HELPS: Final = (
+    "a backup helps (`stompbox store restore`); `stompbox serve --accept-loss` goes on without"
+)
 
 
 def _say_nothing(code: str, text: str) -> None:
@@ -78,7 +80,9 @@ def kept_bytes(beside: Path, data: bytes) -> Path:
 
 
 def _free(file: Path) -> Path:
-    return next(copy for number in count(1) if not (copy := file.with_name(f"{file.name}.damaged-{number}")).exists())
+    return next(
+        copy for number in count(1) if not (copy := file.with_name(f"{file.name}.damaged-{number}")).exists()
+    )
 
 
 def write_back(file: Path, changes: dict[int, bytes]) -> None:

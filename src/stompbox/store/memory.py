@@ -13,7 +13,16 @@ from threading import Lock
 from typing import Final
 
 from stompbox.ranges import Ranges
-from stompbox.store.base import NOWHERE, Commit, Delivered, Part, Recovered, StoredChunk, StoredCursor, StoredLog
+from stompbox.store.base import (
+    NOWHERE,
+    Commit,
+    Delivered,
+    Part,
+    Recovered,
+    StoredChunk,
+    StoredCursor,
+    StoredLog,
+)
 from stompbox.store.changes import CursorState, LogState, Named, Written, encoded, moved, still_counted
 from stompbox.store.chunks import ChunkHead
 from stompbox.store.overflow import Blob, Overflow
@@ -86,7 +95,9 @@ class _Names:
         return list(self._by_log.get(log, ()))
 
     def size(self, log: int, start: int) -> int:
-        return sum(one.size for named in self._by_log.get(log, {}).values() for one in named if one.stop > start)
+        return sum(
+            one.size for named in self._by_log.get(log, {}).values() for one in named if one.stop > start
+        )
 
 
 class MemoryStore:
@@ -179,7 +190,9 @@ class MemoryStore:
         for cursor, told in commit.delivered.items():
             if cursor in self._cursors:
                 held = self._cursors[cursor]
-                self._delivered[cursor] = still_counted([*self._delivered.get(cursor, ()), *told], held.position, held.ahead)
+                self._delivered[cursor] = still_counted(
+                    [*self._delivered.get(cursor, ()), *told], held.position, held.ahead
+                )
         for cursor, ranges in commit.acknowledged.items():
             if cursor in self._cursors:
                 self._cursors[cursor].acknowledge(ranges)
@@ -200,7 +213,9 @@ class MemoryStore:
             size += len(blob)
             if head.first >= stop or (found and size > max_bytes):
                 break
-            found.append(StoredChunk(head.first, head.count, blob if isinstance(blob, bytes) else blob.read()))
+            found.append(
+                StoredChunk(head.first, head.count, blob if isinstance(blob, bytes) else blob.read())
+            )
         return found
 
     def read_part(self, body: int, number: int) -> bytes:
@@ -227,7 +242,10 @@ class MemoryStore:
     def outline(self, log: int) -> Iterator[Part]:
         with self._turn:
             held = self._chunks.get(log) or _Chunks()
-            found = [Part(head.first, _stop(head), len(blob), head.newest) for head, blob in zip(held.heads, held.blobs, strict=True)]
+            found = [
+                Part(head.first, _stop(head), len(blob), head.newest)
+                for head, blob in zip(held.heads, held.blobs, strict=True)
+            ]
         yield from found
 
     @property

@@ -40,7 +40,10 @@ def mend_log(path: Path, losses: Losses, lacks_confirmed: Callable[[], bool]) ->
         copy = kept(file)
         for at, bit in found.flipped:
             write_back(file, {at: bytes((data[at] ^ 1 << bit,))})
-            losses.tell("data-repaired", f"{file}: bit {bit} of byte {at} had flipped and was turned back; as it was: {copy.name}")
+            losses.tell(
+                "data-repaired",
+                f"{file}: bit {bit} of byte {at} had flipped and was turned back; as it was: {copy.name}",
+            )
         for frame in found.spoiled:
             write_back(file, wal.resealed(_content(file), frame, found.frames))
             what = f"a bit of frame {frame} has flipped, nobody can tell which; it is taken as it is, and checked"

@@ -67,8 +67,12 @@ class Overflow:
             self._current.write(data)
         except OSError as error:
             code = "disk-full" if error.errno == errno.ENOSPC else "io-error"
-            raise StoreError(code, f"temporary file in {tempfile.gettempdir()}: {error.strerror or error}") from error
+            raise StoreError(
+                code, f"temporary file in {tempfile.gettempdir()}: {error.strerror or error}"
+            ) from error
         return Blob(self._current, at, len(data))
 
     def __repr__(self) -> str:
-        return f"<Overflow {'unused' if self._current is None else f'at {self._current.end} of {self._most}'}>"
+        return (
+            f"<Overflow {'unused' if self._current is None else f'at {self._current.end} of {self._most}'}>"
+        )

@@ -32,7 +32,9 @@ _NUMBERS: Final = "SELECT number FROM part WHERE body = ? ORDER BY number LIMIT 
 
 def read_part(connection: sqlite3.Connection, file: Path, body: int, number: int) -> bytes:
     """Raises StoreError: `no-such-body`, `data-corrupt`."""
-    found = connection.execute("SELECT checksum, data FROM part WHERE body = ? AND number = ?", (body, number)).fetchone()
+    found = connection.execute(
+        "SELECT checksum, data FROM part WHERE body = ? AND number = ?", (body, number)
+    ).fetchone()
     if found is None:
         raise StoreError("no-such-body", f"{file}: piece {number} of body {body} is not there (any more)")
     said, data = found
@@ -43,7 +45,9 @@ def read_part(connection: sqlite3.Connection, file: Path, body: int, number: int
 
 def named_size(connection: sqlite3.Connection, place: Mapping[str, int]) -> int:
     """Bytes of the bodies that chunks of `log` reaching beyond `start` name."""
-    (size,) = connection.execute("SELECT coalesce(sum(size), 0) FROM name WHERE log = :log AND stop > :start", place).fetchone()
+    (size,) = connection.execute(
+        "SELECT coalesce(sum(size), 0) FROM name WHERE log = :log AND stop > :start", place
+    ).fetchone()
     return int(size)
 
 
@@ -51,7 +55,10 @@ def read_names(connection: sqlite3.Connection, file: Path) -> Iterator[Named]:
     """Which chunks name which bodies. Raises StoreError `data-corrupt`."""
     for *values, said in connection.execute("SELECT log, first, stop, body, size, checksum FROM name"):
         if said != checksum(*values):
-            raise StoreError("data-corrupt", f"{file}: row {' '.join(map(str, values))} of table name is damaged (checksum)")
+            raise StoreError(
+                "data-corrupt",
+                f"{file}: row {' '.join(map(str, values))} of table name is damaged (checksum)",
+            )
         yield Named(*values)
 
 
@@ -62,7 +69,9 @@ def damaged_bodies(connection: sqlite3.Connection, file: Path) -> Iterator[str]:
     sizes = {named.body: named.size for named in read_names(connection, file)}
     for body, size in sizes.items():
         stored = 0
-        rows = connection.execute("SELECT number, checksum, data FROM part WHERE body = ? ORDER BY number", (body,))
+        rows = connection.execute(
+            "SELECT number, checksum, data FROM part WHERE body = ? ORDER BY number", (body,)
+        )
         for at, (number, said, data) in enumerate(rows):
             if number != at or not isinstance(data, bytes) or zlib.crc32(data) != said:
                 yield f"{file}: piece {at} of body {body} is damaged (checksum) or missing"
@@ -83,7 +92,9 @@ class Parts:
         named = {one.body for one in read_names(connection, file)}
         self._has_names = bool(named)
         kept = named | self._held
-        self._doubtful = {body: None for (body,) in self._execute("SELECT DISTINCT body FROM part") if body not in kept}
+        self._doubtful = {
+            body: None for (body,) in self._execute("SELECT DISTINCT body FROM part") if body not in kept
+        }
         self._unnamed: list[int] = []  # of the transaction: bodies that lost a name
         self._gone: list[int] = []  # of the transaction: doubts that are settled
 
@@ -120,7 +131,9 @@ class Parts:
 
     def _remove(self, which: str, values: tuple[int, ...]) -> None:
         if self._has_names:
-            self._unnamed += [body for (body,) in self._execute(f"SELECT body FROM name WHERE {which}", values)]
+            self._unnamed += [
+                body for (body,) in self._execute(f"SELECT body FROM name WHERE {which}", values)
+            ]
             self._execute(f"DELETE FROM name WHERE {which}", values)
 
     def sweep(self, written: int = 0) -> bool:

@@ -15,14 +15,18 @@ from stompbox.store.parts import named_size
 from stompbox.store.rows import FROM
 
 
-def read_chunks(connection: sqlite3.Connection, file: Path, where: tuple[int, int, int], max_bytes: int) -> list[StoredChunk]:
+def read_chunks(
+    connection: sqlite3.Connection, file: Path, where: tuple[int, int, int], max_bytes: int
+) -> list[StoredChunk]:
     """As Store.read; `where`: log, start, stop. Raises StoreError `data-corrupt`."""
     log, start, stop = where
     if start >= stop:
         return []
     place = {"log": log, "start": start, "stop": stop}
     last, size = None, 0
-    for first, more in connection.execute(f"SELECT first, size {FROM} AND first < :stop ORDER BY first", place):
+    for first, more in connection.execute(
+        f"SELECT first, size {FROM} AND first < :stop ORDER BY first", place
+    ):
         size += more
         if last is not None and size > max_bytes:
             break
@@ -30,7 +34,9 @@ def read_chunks(connection: sqlite3.Connection, file: Path, where: tuple[int, in
     if last is None:
         return []
     place["stop"] = last + 1
-    found = connection.execute(f"SELECT first, count, blob {FROM} AND first < :stop ORDER BY first", place).fetchall()
+    found = connection.execute(
+        f"SELECT first, count, blob {FROM} AND first < :stop ORDER BY first", place
+    ).fetchall()
     for first, _, blob in found:
         chunks.verify(blob, f"{file}: log {log}, chunk at offset {first}")
     return [StoredChunk(*row) for row in found]
@@ -39,7 +45,9 @@ def read_chunks(connection: sqlite3.Connection, file: Path, where: tuple[int, in
 def first_since(connection: sqlite3.Connection, log: int, start: int, timestamp: int) -> int | None:
     """The first offset of a chunk with messages that arrived then or later (ms)."""
     place = {"log": log, "start": start, "time": timestamp}
-    found = connection.execute(f"SELECT first {FROM} AND newest >= :time ORDER BY first LIMIT 1", place).fetchone()
+    found = connection.execute(
+        f"SELECT first {FROM} AND newest >= :time ORDER BY first LIMIT 1", place
+    ).fetchone()
     return None if found is None else int(found[0])
 
 
@@ -53,5 +61,7 @@ def size_of(connection: sqlite3.Connection, log: int, start: int) -> tuple[int, 
 
 def parts_of(connection: sqlite3.Connection, log: int, start: int) -> Iterator[Part]:
     """The chunks in offset order."""
-    for row in connection.execute(f"SELECT first, first + count, size, newest {FROM} ORDER BY first", {"log": log, "start": start}):
+    for row in connection.execute(
+        f"SELECT first, first + count, size, newest {FROM} ORDER BY first", {"log": log, "start": start}
+    ):
         yield Part(*row)

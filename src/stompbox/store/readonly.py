@@ -57,7 +57,10 @@ class ReadOnlyStore:
     def _refuse_lost(self, rows: Rows) -> None:
         state, confirmed = rows.state(), watermark.read(self.path).transactions
         if state is not None and state.transactions < confirmed:
-            raise StoreError("data-missing", f"{self.file}: ends with transaction {state.transactions}, {confirmed} were confirmed")
+            raise StoreError(
+                "data-missing",
+                f"{self.file}: ends with transaction {state.transactions}, {confirmed} were confirmed",
+            )
 
     def _read_all(self, rows: Rows) -> None:
         """What the database says of logs and cursors, and then the journal."""
@@ -73,13 +76,18 @@ class ReadOnlyStore:
         self._state.apply(_as_commit(found))
         self._state.apply(waiting)
         next = {log.id: log.next for log in self._state.recover().logs}
-        self._floors = {log: max(floors[log], min(waiting.trims.get(log, 0), end)) for log, end in next.items()}
+        self._floors = {
+            log: max(floors[log], min(waiting.trims.get(log, 0), end)) for log, end in next.items()
+        }
 
     # Reading
 
     def recover(self) -> Recovered:
         found = self._state.recover()
-        logs = [replace(log, first=next((part.first for part in self.outline(log.id)), log.next)) for log in found.logs]
+        logs = [
+            replace(log, first=next((part.first for part in self.outline(log.id)), log.next))
+            for log in found.logs
+        ]
         return hide_journal(Recovered(logs, found.cursors, found.entries))
 
     def read(self, log: int, start: int, stop: int, max_bytes: int) -> list[StoredChunk]:
@@ -88,7 +96,11 @@ class ReadOnlyStore:
             below = read_chunks(self._connection, self.file, (log, start, stop), max_bytes)
             if below and read_chunks(self._connection, self.file, (log, below[-1].stop, stop), 0):
                 stop = below[-1].stop  # there is more: what the journal has beyond comes with that
-        found = list(_laid_over(below, [run for run in self._runs.get(log, ()) if start < run.stop and run.first < stop]))
+        found = list(
+            _laid_over(
+                below, [run for run in self._runs.get(log, ()) if start < run.stop and run.first < stop]
+            )
+        )
         size = 0
         for at, chunk in enumerate(found):
             size += len(chunk.blob)
@@ -104,7 +116,9 @@ class ReadOnlyStore:
         start = self._floor(log)
         with naming(self.file):
             found = first_since(self._connection, log, start, timestamp)
-        places = [run.first for run in self._runs.get(log, ()) if run.stop > start and run.arrived >= timestamp]
+        places = [
+            run.first for run in self._runs.get(log, ()) if run.stop > start and run.arrived >= timestamp
+        ]
         if found is not None:
             places.append(found)
         return min(places, default=self._state.find_time(log, timestamp))
@@ -123,7 +137,11 @@ class ReadOnlyStore:
         start = self._floor(log)
         with naming(self.file):
             below = list(parts_of(self._connection, log, start))
-        runs = [Part(run.first, run.stop, run.size, run.arrived) for run in self._runs.get(log, ()) if run.stop > start]
+        runs = [
+            Part(run.first, run.stop, run.size, run.arrived)
+            for run in self._runs.get(log, ())
+            if run.stop > start
+        ]
         found: list[Part] = []
         for part in sorted([*below, *runs]):
             last = found[-1] if found else None
@@ -176,7 +194,8 @@ def _checked(attempt: Callable[[Path], sqlite3.Connection], file: Path) -> sqlit
 
 def _alone(file: Path) -> sqlite3.Connection:
     connection = schema.connect(file)
-    connection.execute("PRAGMA locking_mode = EXCLUSIVE")  # before the first access: the index is in memory then (SQLite, WAL mode, 8)
+    # before the first access: the index is in memory then (SQLite, WAL mode, 8)
+    connection.execute("PRAGMA locking_mode = EXCLUSIVE")
     return connection
 
 

@@ -44,7 +44,9 @@ class Rows:
     def _check(self, said: int, table: str, *values: object, keys: int = 1) -> None:
         if said != checksum(*values):
             key = " ".join(str(value) for value in values[:keys])
-            raise StoreError("data-corrupt", f"{self._file}: row {key} of table {table} is damaged (checksum)")
+            raise StoreError(
+                "data-corrupt", f"{self._file}: row {key} of table {table} is damaged (checksum)"
+            )
 
     def logs(self, changes: Changes) -> Iterator[tuple[int, LogState, int | None]]:
         """(log, state with the changes, where its oldest chunk ends)."""
@@ -84,14 +86,19 @@ class Rows:
         for row in self._execute(_CURSOR):
             yield self._cursor(*row)
 
-    def _cursor(self, cursor: int, log: int, position: int, said: int, packed: bytes) -> tuple[int, CursorState]:
+    def _cursor(
+        self, cursor: int, log: int, position: int, said: int, packed: bytes
+    ) -> tuple[int, CursorState]:
         self._check(said, "cursor", cursor, log, position, packed)
         ahead = Ranges()
         ahead.starts, ahead.stops = msgpack.decode(packed, type=tuple[list[int], list[int]])
         return cursor, CursorState(log, position, ahead)
 
     def put_cursors(self, cursors: Iterable[tuple[int, CursorState]]) -> None:
-        rows = [(cursor, held.log, held.position, msgpack.encode((held.ahead.starts, held.ahead.stops))) for cursor, held in cursors]
+        rows = [
+            (cursor, held.log, held.position, msgpack.encode((held.ahead.starts, held.ahead.stops)))
+            for cursor, held in cursors
+        ]
         put = "INSERT OR REPLACE INTO cursor (id, log, position, ahead, checksum) VALUES (?, ?, ?, ?, ?)"
         self._executemany(put, [(*row, checksum(*row)) for row in rows])
 
@@ -102,7 +109,9 @@ class Rows:
         select = "SELECT id, checksum, cursor, first, stop, deliveries, failures FROM delivery ORDER BY id"
         for row, said, cursor, *delivered in self._execute(select):
             if said != checksum(cursor, *delivered):
-                raise StoreError("data-corrupt", f"{self._file}: row {row} of table delivery is damaged (checksum)")
+                raise StoreError(
+                    "data-corrupt", f"{self._file}: row {row} of table delivery is damaged (checksum)"
+                )
             first, stop, deliveries, failures = delivered
             yield cursor, (first, stop, deliveries, failures)
 
@@ -113,17 +122,25 @@ class Rows:
         self._executemany(put, [(*row, checksum(*row)) for row in rows])
 
     def drop_deliveries(self, cursor: int, below: int = DROPPED) -> None:
-        self._execute("DELETE FROM delivery WHERE cursor = ? AND first < ? AND stop <= ?", (cursor, below, below))
+        self._execute(
+            "DELETE FROM delivery WHERE cursor = ? AND first < ? AND stop <= ?", (cursor, below, below)
+        )
 
-    def _forget_deliveries(self, cursor: int, held: CursorState, acknowledged: Iterable[tuple[int, int]]) -> None:
+    def _forget_deliveries(
+        self, cursor: int, held: CursorState, acknowledged: Iterable[tuple[int, int]]
+    ) -> None:
         """Forgets how often messages were delivered that are acknowledged now, also ahead of one that somebody keeps for long."""
         if self._execute("SELECT 1 FROM delivery WHERE cursor = ? LIMIT 1", (cursor,)).fetchone() is None:
             return
         self.drop_deliveries(cursor, held.position)
         ahead = held.ahead
-        places = {bisect_right(ahead.starts, start) - 1 for start, _ in acknowledged if start >= held.position}
+        places = {
+            bisect_right(ahead.starts, start) - 1 for start, _ in acknowledged if start >= held.position
+        }
         done = [(cursor, ahead.starts[at], ahead.stops[at], ahead.stops[at]) for at in places if at >= 0]
-        self._executemany("DELETE FROM delivery WHERE cursor = ? AND first >= ? AND first < ? AND stop <= ?", done)
+        self._executemany(
+            "DELETE FROM delivery WHERE cursor = ? AND first >= ? AND first < ? AND stop <= ?", done
+        )
 
     def changes(self) -> Changes:
         """All that is not folded in."""
@@ -133,19 +150,25 @@ class Rows:
             try:
                 changes.add(msgpack.decode(packed, type=Changes))
             except MsgspecError as error:
-                raise StoreError("data-corrupt", f"{self._file}: row {row} of table change is damaged ({error})") from error
+                raise StoreError(
+                    "data-corrupt", f"{self._file}: row {row} of table change is damaged ({error})"
+                ) from error
         return changes
 
     def add_changes(self, row: int, changes: Changes) -> int:
         """Returns its size in bytes."""
         packed = msgpack.encode(changes)
-        self._execute("INSERT INTO change (id, checksum, data) VALUES (?, ?, ?)", (row, checksum(row, packed), packed))
+        self._execute(
+            "INSERT INTO change (id, checksum, data) VALUES (?, ?, ?)", (row, checksum(row, packed), packed)
+        )
         return len(packed)
 
     def fold(self, changes: Changes, logs: dict[int, LogState]) -> None:
         """Writes what all the changes came to into the rows of logs and cursors, and drops the changes."""
         self.put_logs((log, logs[log]) for log in changes.next.keys() | changes.floors.keys() if log in logs)
-        found = (self._execute(f"{_CURSOR} WHERE id = ?", (cursor,)).fetchone() for cursor in changes.acknowledged)
+        found = (
+            self._execute(f"{_CURSOR} WHERE id = ?", (cursor,)).fetchone() for cursor in changes.acknowledged
+        )
         cursors = [self._cursor(*row) for row in found if row]
         for cursor, held in cursors:
             held.acknowledge(changes.acknowledged[cursor])
@@ -179,4 +202,6 @@ class Rows:
             self._execute("DELETE FROM entry WHERE kind = ? AND key = ?", (kind, key))
         else:
             values = (kind, key, checksum(kind, key, value), value)
-            self._execute("INSERT OR REPLACE INTO entry (kind, key, checksum, value) VALUES (?, ?, ?, ?)", values)
+            self._execute(
+                "INSERT OR REPLACE INTO entry (kind, key, checksum, value) VALUES (?, ?, ?, ?)", values
+            )

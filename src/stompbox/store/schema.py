@@ -85,7 +85,9 @@ def checksum(*values: object) -> int:
 
 def outline(connection: sqlite3.Connection) -> int:
     """Checksum of which tables and indices there are, and on which pages they begin."""
-    rows = connection.execute("SELECT type, name, tbl_name, rootpage, sql FROM sqlite_schema ORDER BY name").fetchall()
+    rows = connection.execute(
+        "SELECT type, name, tbl_name, rootpage, sql FROM sqlite_schema ORDER BY name"
+    ).fetchall()
     return checksum(*map(list, rows))
 
 
@@ -101,7 +103,9 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
 
 def connect_as_it_is(path: Path) -> sqlite3.Connection:
     """The same to a file that nobody writes to, and beside which nothing can be made: only what is in the file itself is seen."""
-    return sqlite3.connect(f"{path.absolute().as_uri()}?immutable=1", uri=True, isolation_level=None, check_same_thread=False)
+    return sqlite3.connect(
+        f"{path.absolute().as_uri()}?immutable=1", uri=True, isolation_level=None, check_same_thread=False
+    )
 
 
 def prepare(connection: sqlite3.Connection, path: Path, *, synchronous: bool) -> None:
@@ -112,7 +116,10 @@ def prepare(connection: sqlite3.Connection, path: Path, *, synchronous: bool) ->
     refuse_foreign(connection, path)
     (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
     if mode != "wal":
-        raise StoreError("data-not-writable", f"{path}: the file system cannot do write-ahead logging (journal mode {mode})")
+        raise StoreError(
+            "data-not-writable",
+            f"{path}: the file system cannot do write-ahead logging (journal mode {mode})",
+        )
     for setting in (
         f"synchronous = {'FULL' if synchronous else 'OFF'}",
         "wal_autocheckpoint = 0",  # the store checkpoints when it suits
@@ -130,10 +137,14 @@ def refuse_foreign(connection: sqlite3.Connection, path: Path) -> None:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     if tables and application != APPLICATION_ID:
-        raise StoreError("data-corrupt", f"{path}: a database of another program (application id {application:#x})")
+        raise StoreError(
+            "data-corrupt", f"{path}: a database of another program (application id {application:#x})"
+        )
     if version > SCHEMA_VERSION:
         newest = f"this broker knows versions up to {SCHEMA_VERSION}"
-        raise StoreError("data-too-new", f"{path}: written by a newer broker (schema version {version}, {newest})")
+        raise StoreError(
+            "data-too-new", f"{path}: written by a newer broker (schema version {version}, {newest})"
+        )
 
 
 def is_made(connection: sqlite3.Connection) -> bool:

@@ -27,7 +27,9 @@ class Spool:
     def put(self, body: int, number: int, data: bytes) -> None:
         """Raises StoreError; then nothing is kept of the piece."""
         if len(data) > PIECE:
-            raise StoreError("message-too-large", f"a piece of {len(data)} bytes cannot be stored; the most is {PIECE}")
+            raise StoreError(
+                "message-too-large", f"a piece of {len(data)} bytes cannot be stored; the most is {PIECE}"
+            )
         try:
             if self._closing is None:
                 self._open()
@@ -36,7 +38,9 @@ class Spool:
             self._write(place * PIECE, data)
         except OSError as error:
             code = "disk-full" if error.errno == errno.ENOSPC else "io-error"
-            raise StoreError(code, f"temporary file in {tempfile.gettempdir()}: {error.strerror or error}") from error
+            raise StoreError(
+                code, f"temporary file in {tempfile.gettempdir()}: {error.strerror or error}"
+            ) from error
         if known is not None:
             pass
         elif self._free:

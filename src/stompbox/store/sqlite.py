@@ -43,9 +43,11 @@ from stompbox.store.schema import DROPPED, PAGE
 from stompbox.store.totals import Counted, JournalState, counted
 from stompbox.store.watermark import Watermark
 
-CHUNK_BYTES: Final = 1 << 20  # a chunk is read, decoded and deleted whole; larger ones gain nothing (bench/store.py)
+# a chunk is read, decoded and deleted whole; larger ones gain nothing (bench/store.py)
+CHUNK_BYTES: Final = 1 << 20
 FOLD_ROWS: Final = 256  # rows of changes that recovery reads at most, and
-FOLD_BYTES: Final = 1 << 20  # about what they hold; a commit that finds them waits 15 us for each cursor and log among them
+# about what they hold; a commit that finds them waits 15 us for each cursor and log among them
+FOLD_BYTES: Final = 1 << 20
 FOLD_IDLE: Final = 32  # rows from which on an idle committer folds
 READERS: Final = 4  # connections kept open between reads
 
@@ -60,7 +62,13 @@ class SqliteStore:
     """
 
     def __init__(
-        self, path: Path, *, synchronous: bool = True, chunk_bytes: int = CHUNK_BYTES, lock: int = -1, losses: Losses | None = None
+        self,
+        path: Path,
+        *,
+        synchronous: bool = True,
+        chunk_bytes: int = CHUNK_BYTES,
+        lock: int = -1,
+        losses: Losses | None = None,
     ) -> None:
         self.path = path
         self.file = path / DATABASE
@@ -87,7 +95,8 @@ class SqliteStore:
             os.close(self._lock)
             raise
         self._rows = Rows(self._db, self.file)
-        self._neglected: StoreError | None = None  # what housekeeping met beside a commit that was none the worse for it
+        # what housekeeping met beside a commit that was none the worse for it
+        self._neglected: StoreError | None = None
         try:
             with naming(self.file):
                 self._open(suspect)
@@ -138,7 +147,9 @@ class SqliteStore:
         if have < confirmed:
             where = f"; its write-ahead log, as it was: {suspect.name}" if suspect is not None else ""
             what = f"ends with transaction {have}, {confirmed} were confirmed: the last {confirmed - have} are gone"
-            self.losses.missing(f"{self.file}: {what} (a damaged or missing write-ahead log, or an older copy of the file){where}")
+            self.losses.missing(
+                f"{self.file}: {what} (a damaged or missing write-ahead log, or an older copy of the file){where}"
+            )
         elif suspect is not None:
             suspect.unlink(missing_ok=True)
         self.watermark.committed(have)
@@ -156,7 +167,9 @@ class SqliteStore:
     def _load(self) -> None:
         """What memory keeps: the state of each log, what is not folded in, and what is to be deleted."""
         self._unfolded = self._rows.changes()
-        self._row, self._size = self._db.execute("SELECT coalesce(max(id), 0), coalesce(sum(length(data)), 0) FROM change").fetchone()
+        self._row, self._size = self._db.execute(
+            "SELECT coalesce(max(id), 0), coalesce(sum(length(data)), 0) FROM change"
+        ).fetchone()
         self._logs: dict[int, LogState] = {}
         self._sweeping: dict[int, int] = {}  # logs with chunks below their floor -> the floor
         for log, state, oldest in self._rows.logs(self._unfolded):
@@ -206,7 +219,9 @@ class SqliteStore:
                 packed = self._rows.add_changes(row, changes) if changes else 0
                 for (kind, key), value in commit.entries.items():
                     self._rows.put_entry(kind, key, value)
-                sweeping = self._house.sweep(self._drop(commit, after), size, len(written.chunks), len(commit.parts))
+                sweeping = self._house.sweep(
+                    self._drop(commit, after), size, len(written.chunks), len(commit.parts)
+                )
             self._keep(commit, after, sweeping)
             self._parts.landed(commit)
             if folds:
@@ -238,7 +253,11 @@ class SqliteStore:
     def _uses_ids_again(self, commit: Commit) -> bool:
         """A new log or cursor must not inherit what an earlier one of the same id left among the changes or chunks."""
         left = self._unfolded
-        logs = not commit.logs.keys().isdisjoint(left.next.keys() | left.floors.keys() | self._sweeping.keys()) if commit.logs else False
+        logs = (
+            not commit.logs.keys().isdisjoint(left.next.keys() | left.floors.keys() | self._sweeping.keys())
+            if commit.logs
+            else False
+        )
         return logs or not left.acknowledged.keys().isdisjoint(commit.cursors)
 
     def _create(self, commit: Commit) -> None:
@@ -251,7 +270,10 @@ class SqliteStore:
         for cursor in commit.cursors:
             self._rows.drop_deliveries(cursor)
         if commit.cursors:
-            self._rows.put_cursors((cursor, CursorState(log, position, Ranges())) for cursor, (log, position) in commit.cursors.items())
+            self._rows.put_cursors(
+                (cursor, CursorState(log, position, Ranges()))
+                for cursor, (log, position) in commit.cursors.items()
+            )
 
     def _find(self, log: int, start: int, stop: int) -> list[StoredChunk]:
         return self.read(log, start, stop, 0)
@@ -315,7 +337,11 @@ class SqliteStore:
 
     @property
     def unverified(self) -> str:
-        return "" if self._verifying is None else f"chunks and large bodies in {self.file.name} are not all read through yet"
+        return (
+            ""
+            if self._verifying is None
+            else f"chunks and large bodies in {self.file.name} are not all read through yet"
+        )
 
     def maintain(self) -> bool:
         with self._turn, naming(self.file):
@@ -341,7 +367,12 @@ class SqliteStore:
                 self._house.step()
             elif self._verifying is not None:
                 self._verify(self._verifying)
-            is_busy = self._is_untidy() or self._row >= FOLD_IDLE or bool(self._merging.ready) or self._house.is_due()
+            is_busy = (
+                self._is_untidy()
+                or self._row >= FOLD_IDLE
+                or bool(self._merging.ready)
+                or self._house.is_due()
+            )
             return is_busy or self._verifying is not None
 
     def _verify(self, verifying: Verifying) -> None:
@@ -349,7 +380,9 @@ class SqliteStore:
         for problem in verifying.portion():
             self.losses.tell("data-corrupt", problem)
         if verifying.is_done:
-            self.losses.tell("data-verified", f"{self.file}: all of it was read through, damaged {verifying.damaged}")
+            self.losses.tell(
+                "data-verified", f"{self.file}: all of it was read through, damaged {verifying.damaged}"
+            )
             self._verifying = None
 
     def compact(self, progress: Callable[[int, int], None] | None = None) -> None:

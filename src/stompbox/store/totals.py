@@ -27,7 +27,9 @@ _IN_HALVES: Final = ("id", "log", "first", "newest")
 _WHOLE: Final = ("count", "messages", "size")
 _CHUNKS: Final = ", ".join(["count(*)", *map(_HALVES.format, _IN_HALVES), *map(_SUM.format, _WHOLE)])
 _PARTS: Final = ", ".join(["count(*)", *map(_HALVES.format, ("rowid", "body", "number"))])
-_PUT_CHUNK: Final = "INSERT INTO chunk (id, log, first, count, messages, newest, size, blob) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+_PUT_CHUNK: Final = (
+    "INSERT INTO chunk (id, log, first, count, messages, newest, size, blob) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+)
 _PUT_PART: Final = "INSERT INTO part (rowid, body, number, checksum, data) VALUES (?, ?, ?, ?, ?)"
 
 
@@ -96,17 +98,33 @@ class Counted:
         row, first, newest, size = self._chunk, head.first, head.newest, len(blob)
         self._execute(_PUT_CHUNK, (row, log, first, head.count, head.messages, newest, size, blob))
         totals = self.totals.chunks
-        for at, value in enumerate((1, *_halves(row), *_halves(log), *_halves(first), *_halves(newest), head.count, head.messages, size)):
+        for at, value in enumerate(
+            (
+                1,
+                *_halves(row),
+                *_halves(log),
+                *_halves(first),
+                *_halves(newest),
+                head.count,
+                head.messages,
+                size,
+            )
+        ):
             totals[at] += value
 
     def delete_chunks(self, where: str, values: Iterable[int]) -> None:
         values = tuple(values)
-        _subtract(self.totals.chunks, self._execute(f"SELECT {_CHUNKS} FROM chunk WHERE {where}", values).fetchone())
+        _subtract(
+            self.totals.chunks, self._execute(f"SELECT {_CHUNKS} FROM chunk WHERE {where}", values).fetchone()
+        )
         self._execute(f"DELETE FROM chunk WHERE {where}", values)
 
     def put_part(self, body: int, number: int, checksum: int, data: bytes) -> None:
         """In place of the one that is there, if one is."""
-        if self._execute("SELECT 1 FROM part WHERE body = ? AND number = ?", (body, number)).fetchone() is not None:
+        if (
+            self._execute("SELECT 1 FROM part WHERE body = ? AND number = ?", (body, number)).fetchone()
+            is not None
+        ):
             self.delete_parts("body = ? AND number = ?", (body, number))
         self._part += 1
         self._execute(_PUT_PART, (self._part, body, number, checksum, data))
@@ -116,7 +134,9 @@ class Counted:
 
     def delete_parts(self, where: str, values: Iterable[int]) -> None:
         values = tuple(values)
-        _subtract(self.totals.parts, self._execute(f"SELECT {_PARTS} FROM part WHERE {where}", values).fetchone())
+        _subtract(
+            self.totals.parts, self._execute(f"SELECT {_PARTS} FROM part WHERE {where}", values).fetchone()
+        )
         self._execute(f"DELETE FROM part WHERE {where}", values)
 
 

@@ -26,7 +26,8 @@ HEADER: Final = 32  # bytes
 FRAME: Final = 24  # bytes before the page
 VERSION: Final = 3007000
 _WORD: Final = 0xFFFFFFFF
-_MAGIC: Final = {0x377F0682: "little", 0x377F0683: "big"}  # -> the order of the bytes in the words that are summed up
+# -> the order of the bytes in the words that are summed up
+_MAGIC: Final = {0x377F0682: "little", 0x377F0683: "big"}
 _HEADER: Final = struct.Struct(">8I")
 _FRAME: Final = struct.Struct(">6I")
 _APART: Final = 96  # bits between the two sums when both are taken at once
@@ -38,7 +39,8 @@ Sums = tuple[int, int]
 class Reading:
     """What a write-ahead log holds. Frames are counted from 1."""
 
-    flipped: list[tuple[int, int]] = field(default_factory=list)  # (byte, bit): to be turned over, and all is as it was
+    # (byte, bit): to be turned over, and all is as it was
+    flipped: list[tuple[int, int]] = field(default_factory=list)
     spoiled: list[int] = field(default_factory=list)  # frames with a flipped bit, nobody knows which
     frames: int = 0  # up to the first that does not count, those with a flipped bit among them
     commits: int = 0  # the last of them that ends a transaction
@@ -100,7 +102,9 @@ def read(data: bytes) -> Reading:
         if _FRAME.unpack_from(data, at)[1]:
             found.commits = found.frames
         at += walk.size
-    found.beyond = sum(1 for place in range(at, len(data) - walk.size + 1, walk.size) if walk.marks(place)[:2] == salt)
+    found.beyond = sum(
+        1 for place in range(at, len(data) - walk.size + 1, walk.size) if walk.marks(place)[:2] == salt
+    )
     return found
 
 
@@ -191,7 +195,11 @@ def _sums(words: array[int], before: Sums) -> Sums:
 def _flips(walk: Walk, at: int, after: Sums) -> list[tuple[int, int]]:
     """Each (byte, bit) with which the frame at `at` would count. `after`: the sums behind it, as they come out."""
     marks = walk.marks(at)
-    wrong = [(place, one ^ other) for place, (one, other) in enumerate(zip(marks, [*walk.salt, *after], strict=True)) if one != other]
+    wrong = [
+        (place, one ^ other)
+        for place, (one, other) in enumerate(zip(marks, [*walk.salt, *after], strict=True))
+        if one != other
+    ]
     flips = []
     if len(wrong) == 1 and wrong[0][1].bit_count() == 1:
         place, bit = wrong[0][0], wrong[0][1].bit_length() - 1
@@ -220,7 +228,10 @@ def _changing(pairs: int, missing: Sums) -> list[tuple[int, int]]:
     found = []
     for bit in range(32):
         kept = (1 << 32 - bit) - 1
-        ours = [missing[0] >> bit | missing[1] >> bit << _APART, (-missing[0] & _WORD) >> bit | (-missing[1] & _WORD) >> bit << _APART]
+        ours = [
+            missing[0] >> bit | missing[1] >> bit << _APART,
+            (-missing[0] & _WORD) >> bit | (-missing[1] & _WORD) >> bit << _APART,
+        ]
         mask = kept | kept << _APART
         found += [(word, bit) for word, weight in enumerate(_weights(pairs)[0]) if weight & mask in ours]
         if (missing[0] | missing[1]) & 1 << bit:
@@ -238,7 +249,10 @@ def resealed(data: bytes, frame: int, last: int) -> dict[int, bytes]:
     magic, _, page, _, *salt, first, second = _HEADER.unpack(header)
     walk, sums = Walk(data, page, _MAGIC[magic], salt), (first, second)
     if frame > 1:
-        sums = (walk.marks(HEADER + (frame - 2) * walk.size)[2], walk.marks(HEADER + (frame - 2) * walk.size)[3])
+        sums = (
+            walk.marks(HEADER + (frame - 2) * walk.size)[2],
+            walk.marks(HEADER + (frame - 2) * walk.size)[3],
+        )
     changes = {}
     for at in range(HEADER + (frame - 1) * walk.size, HEADER + last * walk.size, walk.size):
         sums = walk.sums(at, sums)

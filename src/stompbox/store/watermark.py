@@ -80,7 +80,9 @@ class Watermark:
         page, transactions, sequence = self._page, self._transactions, self._sequence
         if page is not None:
             for at in places:
-                _COPY.pack_into(page, at, _MAGIC, transactions, sequence, transactions ^ _ALL, sequence ^ _ALL)
+                _COPY.pack_into(
+                    page, at, _MAGIC, transactions, sequence, transactions ^ _ALL, sequence ^ _ALL
+                )
 
     def close(self) -> None:
         if self._page is not None:
@@ -109,5 +111,8 @@ def read(path: Path) -> Mark:
             if magic == _MAGIC and complements == [transactions ^ _ALL, sequence ^ _ALL]:
                 marks.append(Mark(transactions, sequence))
     if not marks:
-        raise StoreError("data-corrupt", f"{file}: both copies of the high-water mark are damaged: nobody can tell whether all is there")
+        raise StoreError(
+            "data-corrupt",
+            f"{file}: both copies of the high-water mark are damaged: nobody can tell whether all is there",
+        )
     return max(marks)

@@ -22,7 +22,10 @@ def queues_on(world: World, *filters: str) -> list[Queue]:
     """Anycast queues of address x, one for each filter."""
     address = world.address("x")
     selectors = [compile_selector(text) if text else None for text in filters]
-    return [world.engine.new_queue(address, f"x{at}", Kind.ANYCAST, selector) for at, selector in enumerate(selectors)]
+    return [
+        world.engine.new_queue(address, f"x{at}", Kind.ANYCAST, selector)
+        for at, selector in enumerate(selectors)
+    ]
 
 
 def offsets(queue: Queue) -> set[int]:
@@ -178,7 +181,9 @@ def test_a_thousand_selectors_are_asked_once_per_value() -> None:
         for start in range(0, 200, 10):
             words = [b"%d" % (number % 5) for number in range(start, start + 10)]
             unlike = [b"%d" % number for number in range(start, start + 10)]
-            world.engine.publish(world.address("t"), Run(shape, [b"x"] * 10, (words, unlike), routing=MULTICAST))
+            world.engine.publish(
+                world.address("t"), Run(shape, [b"x"] * 10, (words, unlike), routing=MULTICAST)
+            )
         assert asked.count == 5 * 1000
     got = world.out()
     assert Counter(one.consumer for one in got) == Counter({f"c{number}": 40 for number in range(5)})
@@ -189,14 +194,21 @@ def test_of_a_thousand_selectors_those_are_asked_that_wait_for_this_text() -> No
     """Values that never come again."""
     world = World()
     for number in range(1000):
-        world.on_topic(world.consumer(f"c{number}", AckMode.AUTO, selector=f"number > -1 AND JMSCorrelationID = '{number}'"), "t")
+        world.on_topic(
+            world.consumer(
+                f"c{number}", AckMode.AUTO, selector=f"number > -1 AND JMSCorrelationID = '{number}'"
+            ),
+            "t",
+        )
     world.on_topic(world.consumer("all", AckMode.AUTO, selector="number >= 0"), "t")
     shape = Shape({"destination": "t"}, holes=("correlation-id", "number"))
     ids = [b"%d" % number for number in range(990, 1010)]
     with Asked() as asked:
         world.engine.publish(world.address("t"), Run(shape, [b"x"] * 20, (ids, ids), routing=MULTICAST))
         assert asked.count == 20 + 10
-    assert Counter(got.consumer for got in world.out()) == Counter({"all": 20} | {f"c{number}": 1 for number in range(990, 1000)})
+    assert Counter(got.consumer for got in world.out()) == Counter(
+        {"all": 20} | {f"c{number}": 1 for number in range(990, 1000)}
+    )
 
 
 def test_subscriptions_that_come_later_are_asked() -> None:

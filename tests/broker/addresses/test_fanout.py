@@ -50,7 +50,11 @@ def bodies(got: list[Got]) -> dict[str, list[bytes]]:
 def test_a_send_offers_it_to_nobody_at_once_and_to_some_in_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     offered: Counter[str] = Counter()
     offer = Queue.offer
-    monkeypatch.setattr(Queue, "offer", lambda self, run, first, stop: (offered.update(["all"]), offer(self, run, first, stop))[1])
+    monkeypatch.setattr(
+        Queue,
+        "offer",
+        lambda self, run, first, stop: (offered.update(["all"]), offer(self, run, first, stop))[1],
+    )
     world = World(portion=10 * MESSAGE)
     subscribed(world)
     world.settle()
@@ -198,7 +202,9 @@ def test_what_the_disk_refuses_meanwhile_goes_to_nobody_more() -> None:
     run.is_withdrawn = True
     world.engine.addresses["t"].log.forget_withdrawn()
     assert [got.consumer for got in world.settle()] == ["0", "1"]
-    assert all(queue.cursor.position == 1 for queue in list(world.engine.queues.values())[2:]), "nobody waits for it"
+    assert all(queue.cursor.position == 1 for queue in list(world.engine.queues.values())[2:]), (
+        "nobody waits for it"
+    )
 
 
 @pytest.mark.usefixtures("small")
@@ -213,17 +219,24 @@ def test_more_than_may_wait_is_offered_at_once(monkeypatch: pytest.MonkeyPatch) 
     assert all(len(found) == 10 for found in bodies(world.settle()).values())
 
 
-def test_a_broker_in_which_everything_goes_in_steps_of_one_queue_is_as_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_in_which_everything_goes_in_steps_of_one_queue_is_as_any_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The lives of test_model.py."""
 
     monkeypatch.setattr(fanout, "MANY", 0)
     monkeypatch.setattr(fanout, "AT_ONCE", 1)
-    run_state_machine_as_test(Life, settings=settings(max_examples=EXAMPLES // 2, stateful_step_count=60, report_multiple_bugs=False))
+    run_state_machine_as_test(
+        Life,
+        settings=settings(max_examples=EXAMPLES // 2, stateful_step_count=60, report_multiple_bugs=False),
+    )
 
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("has_had_it", [False, True])
-def test_a_queue_whose_last_consumer_leaves_meanwhile_goes_when_nothing_is_left_for_it(*, has_had_it: bool) -> None:
+def test_a_queue_whose_last_consumer_leaves_meanwhile_goes_when_nothing_is_left_for_it(
+    *, has_had_it: bool
+) -> None:
     world = World(AddressSetting(match="t", auto_delete_queues=True))
     consumer = world.consumer("named", AckMode.AUTO)
     subscribers.to_queue(world.engine, consumer, Destination("t", "t", MULTICAST, "q"))
@@ -248,7 +261,9 @@ KEPT = AddressSetting(match="#", retention_messages=1000)
 WAYS = ("stream", "named")
 
 
-def reading(streamed: World, way: str, position: int = 0, *, selector: str = "", prefetch: int = -1) -> Consumer:
+def reading(
+    streamed: World, way: str, position: int = 0, *, selector: str = "", prefetch: int = -1
+) -> Consumer:
     consumer = streamed.consumer("r", AckMode.INDIVIDUAL, selector=selector, prefetch=prefetch)
     if way == "stream":
         return streamed.on_stream(consumer, "s", position)
@@ -288,7 +303,10 @@ def test_they_wait_for_the_commit_and_nobody_else_does(streamed: World, way: str
     assert [got.body for got in moved(streamed) if got.consumer == "r"] == []
     streamed.store.apply(commit)
     streamed.engine.committed()
-    assert [(got.offset, got.body) for got in moved(streamed) if got.consumer == "r"] == [(0, b"a"), (1, b"b")]
+    assert [(got.offset, got.body) for got in moved(streamed) if got.consumer == "r"] == [
+        (0, b"a"),
+        (1, b"b"),
+    ]
     streamed.commit()
     assert [(got.offset, got.body) for got in moved(streamed)] == [(2, b"c")]
 
@@ -296,7 +314,9 @@ def test_they_wait_for_the_commit_and_nobody_else_does(streamed: World, way: str
 @pytest.mark.parametrize("persistent", [True, False])
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("is_taken", [True, False])
-def test_no_offset_that_was_told_means_another_message_after_a_crash(way: str, persistent: bool, is_taken: bool) -> None:
+def test_no_offset_that_was_told_means_another_message_after_a_crash(
+    way: str, persistent: bool, is_taken: bool
+) -> None:
     streamed, told = World(KEPT), dict[int, bytes]()
     for life in range(4):
         reading(streamed, way)
@@ -334,7 +354,9 @@ def test_what_the_disk_refuses_is_shown_when_it_is_stored_or_never(way: str) -> 
 @pytest.mark.parametrize("position", [0, 1, 2, 3])
 @pytest.mark.parametrize("is_taken", [True, False])
 @pytest.mark.parametrize("way", WAYS)
-def test_one_who_comes_while_the_disk_is_at_work_misses_nothing(way: str, position: int, is_taken: bool) -> None:
+def test_one_who_comes_while_the_disk_is_at_work_misses_nothing(
+    way: str, position: int, is_taken: bool
+) -> None:
     streamed = World(KEPT)
     send_to_readers(streamed, b"0")
     streamed.commit()
@@ -358,7 +380,9 @@ def test_one_who_comes_while_the_disk_is_at_work_misses_nothing(way: str, positi
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("page_size", [1, 3000, 1 << 20])
 @pytest.mark.parametrize("portion", [1, 40, 20_000])
-def test_all_comes_once_and_in_order_however_little_there_is_room_for(streamed: World, way: str, page_size: int, portion: int) -> None:
+def test_all_comes_once_and_in_order_however_little_there_is_room_for(
+    streamed: World, way: str, page_size: int, portion: int
+) -> None:
     streamed.engine.page_size, streamed.engine.work.portion = page_size, portion
     consumer = reading(streamed, way, prefetch=3)
     found = []

@@ -138,7 +138,9 @@ class Looks(dict[str, Queue]):
 
 
 @pytest.mark.parametrize("has_arguments", [False, True])
-def test_one_more_queue_of_an_address_makes_nobody_look_at_the_others(monkeypatch: pytest.MonkeyPatch, *, has_arguments: bool) -> None:
+def test_one_more_queue_of_an_address_makes_nobody_look_at_the_others(
+    monkeypatch: pytest.MonkeyPatch, *, has_arguments: bool
+) -> None:
     applied = Mock(side_effect=configuration.applied)
     monkeypatch.setattr("stompbox.broker.addresses.address.applied", applied)
     world = World()
@@ -171,7 +173,9 @@ def test_a_disabled_queue_is_known_without_a_look_at_the_others() -> None:
 
 
 @pytest.mark.parametrize("is_durable", [False, True])
-def test_a_wildcard_that_goes_is_found_without_a_look_at_the_others(monkeypatch: pytest.MonkeyPatch, *, is_durable: bool) -> None:
+def test_a_wildcard_that_goes_is_found_without_a_look_at_the_others(
+    monkeypatch: pytest.MonkeyPatch, *, is_durable: bool
+) -> None:
     world, compared = World(), []
     consumers = [world.consumer(str(number)) for number in range(COUNT)]
     for number, consumer in enumerate(consumers):

@@ -58,7 +58,9 @@ def events(world: World) -> list[tuple[str, bool, int]]:
     ],
 )
 @pytest.mark.parametrize("policy", [FAIL, DROP, BLOCK])
-def test_messages_fit_as_long_as_there_is_any_room(policy: AddressFullPolicy, settings: dict[str, int], taken: int) -> None:
+def test_messages_fit_as_long_as_there_is_any_room(
+    policy: AddressFullPolicy, settings: dict[str, int], taken: int
+) -> None:
     assert fits(world(policy, **settings), 9) == taken
 
 
@@ -77,7 +79,9 @@ def test_what_is_not_acknowledged_is_not_consumed() -> None:
 
 def test_size_does_not_depend_on_where_messages_are() -> None:
     """In memory, with a consumer, in the log alone: it is one size."""
-    played = World(AddressSetting(match="q", address_full_policy=FAIL, max_size_bytes=100 * EACH), page_size=4000)
+    played = World(
+        AddressSetting(match="q", address_full_policy=FAIL, max_size_bytes=100 * EACH), page_size=4000
+    )
     for _ in range(20):
         played.send("q", BODY, BODY, BODY)
     assert played.queue("q").is_paged
@@ -97,7 +101,10 @@ def test_a_transaction_is_taken_whole_or_not_at_all() -> None:
     other = played.address("other")
     transaction = Transaction("t")
     transaction.sends += [(other, run_of("other", BODY))]
-    transaction.sends += [(played.address("q"), run_of("q", BODY, BODY)), (played.address("q"), run_of("q", BODY))]
+    transaction.sends += [
+        (played.address("q"), run_of("q", BODY, BODY)),
+        (played.address("q"), run_of("q", BODY)),
+    ]
     with pytest.raises(Refused, match="max-size-messages 3") as refusal:
         played.engine.commit(transaction)
     assert refusal.value.code == "address-full"
@@ -178,7 +185,10 @@ def test_a_duplicate_needs_no_room(policy: AddressFullPolicy) -> None:
 
 def test_of_subscriptions_the_slowest_counts() -> None:
     played = world(FAIL, match="t", max_size_messages=4)
-    fast, slow = played.on_topic(played.consumer("fast"), "t"), played.on_durable(played.consumer("slow"), "slow", "t")
+    fast, slow = (
+        played.on_topic(played.consumer("fast"), "t"),
+        played.on_durable(played.consumer("slow"), "slow", "t"),
+    )
     played.send_to_topic("t", BODY, BODY, BODY)
     got = played.out()
     assert len(got) == 6
@@ -255,7 +265,9 @@ def test_new_settings_count_from_now_on() -> None:
     address: Address = played.address("q")
     played.send("q", BODY)
     assert fits(played, 1) == 0
-    address.settings = World(AddressSetting(match="q", address_full_policy=FAIL, max_size_messages=3)).address("q").settings
+    address.settings = (
+        World(AddressSetting(match="q", address_full_policy=FAIL, max_size_messages=3)).address("q").settings
+    )
     limits.apply(address)
     assert fits(played, 9) == 2
     address.settings = World().address("q").settings
@@ -344,7 +356,10 @@ def test_a_backlog_goes_out_in_order_although_memory_is_full(routing: int) -> No
 
 
 def test_paged_messages_are_not_read_while_too_many_are_unacknowledged() -> None:
-    played = World(AddressSetting(match="q", max_size_messages=0, page_size_bytes=1000, max_read_page_bytes=1000), chunk_bytes=500)
+    played = World(
+        AddressSetting(match="q", max_size_messages=0, page_size_bytes=1000, max_read_page_bytes=1000),
+        chunk_bytes=500,
+    )
     for _ in range(100):
         played.send("q", BODY)
     played.commit()
@@ -365,7 +380,9 @@ def fill(played: World, kind: str) -> int:
     routing = ANYCAST if kind in ("anycast", "stream") else MULTICAST
     most = 0
     for number in range(200):
-        played.send("q", *[b"%06d" % (10 * number + each) + b"x" * 1000 for each in range(10)], routing=routing)
+        played.send(
+            "q", *[b"%06d" % (10 * number + each) + b"x" * 1000 for each in range(10)], routing=routing
+        )
         most = max(most, played.engine.memory.size)
         if number % 10 == 9:
             played.commit()
@@ -377,7 +394,9 @@ def fill(played: World, kind: str) -> int:
 def test_memory_is_bounded_for_every_kind_of_backlog(kind: str, is_durable: bool) -> None:
     bound = 100_000
     kept = 10_000 if kind == "stream" else -1
-    setting = AddressSetting(match="q", page_size_bytes=20_000, max_size_bytes=50_000, retention_messages=kept)
+    setting = AddressSetting(
+        match="q", page_size_bytes=20_000, max_size_bytes=50_000, retention_messages=kept
+    )
     played = World(setting, chunk_bytes=10_000, is_durable=is_durable)
     played.engine.memory.limit(bound, -1)
     consumer = played.consumer(prefetch=1)

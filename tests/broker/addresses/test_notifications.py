@@ -44,7 +44,10 @@ def test_what_is_noted_waits_until_it_is_published() -> None:
     world.on_topic(world.consumer("operator"), "told")
     world.address("a")
     assert not told(world)
-    assert [each.headers["_AMQ_NotifType"] for each in world.engine.notifications.waiting] == ["BINDING_ADDED", "ADDRESS_ADDED"]
+    assert [each.headers["_AMQ_NotifType"] for each in world.engine.notifications.waiting] == [
+        "BINDING_ADDED",
+        "ADDRESS_ADDED",
+    ]
     assert len(heard(world)) == 2
     assert heard(world) == []
 
@@ -85,7 +88,9 @@ def test_what_a_client_has_said_is_repeated_up_to_a_length() -> None:
     world = listening()
     world.on_topic(world.consumer("operator"), "told")
     heard(world)
-    assert world.engine.notifications.note(Event.CONSUMER_CREATED, "", {"_AMQ_Address": "a" * 60_000, "_AMQ_User": ""})
+    assert world.engine.notifications.note(
+        Event.CONSUMER_CREATED, "", {"_AMQ_Address": "a" * 60_000, "_AMQ_User": ""}
+    )
     world.engine.notifications.publish()
     [got] = told(world)
     assert len(got.headers["_AMQ_Address"]) == LONGEST

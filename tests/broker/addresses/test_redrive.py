@@ -102,7 +102,9 @@ def test_paged_dead_letters_in_several_turns() -> None:
     while got := world.settle():
         found += got
         world.engine.flushed(consumer)
-    assert [each.body for each in found] == [b"%02d" % i for i in range(60)], "once each, in order, over a restart"
+    assert [each.body for each in found] == [b"%02d" % i for i in range(60)], (
+        "once each, in order, over a restart"
+    )
 
 
 def test_what_dies_meanwhile_is_not_touched() -> None:
@@ -119,8 +121,15 @@ def test_what_dies_meanwhile_is_not_touched() -> None:
 
 
 FULL = {
-    **{policy.value: {"address_full_policy": policy, "max_size_messages": 5} for policy in AddressFullPolicy if policy.value != "PAGE"},
-    **{f"pages, {policy.value}": {"page_limit_messages": 5, "page_full_policy": policy} for policy in PageFullPolicy},
+    **{
+        policy.value: {"address_full_policy": policy, "max_size_messages": 5}
+        for policy in AddressFullPolicy
+        if policy.value != "PAGE"
+    },
+    **{
+        f"pages, {policy.value}": {"page_limit_messages": 5, "page_full_policy": policy}
+        for policy in PageFullPolicy
+    },
 }
 
 
@@ -162,7 +171,9 @@ def test_a_blocked_address_gets_nothing_and_others_do() -> None:
 
 
 def test_what_is_moved_stays_where_there_is_no_room() -> None:
-    world = World(AddressSetting(match="full", address_full_policy=AddressFullPolicy.DROP, max_size_messages=2))
+    world = World(
+        AddressSetting(match="full", address_full_policy=AddressFullPolicy.DROP, max_size_messages=2)
+    )
     world.send("q", *[b"%d" % i for i in range(5)])
     move = Move(world.engine, world.queue("q"), "full")
     assert (move.count, dict(move.stayed)) == (2, {"address-full": 3})

@@ -33,7 +33,12 @@ def test_one_and_then_as_many_as_repeat_says() -> None:
     world = listening(World())
     world.send("q", b"a", headers=each(100, 2))
     assert after_ms(world, 99) == []
-    assert [after_ms(world, 1), after_ms(world, 99), after_ms(world, 1), after_ms(world, 100)] == [[b"a"], [], [b"a"], [b"a"]]
+    assert [after_ms(world, 1), after_ms(world, 99), after_ms(world, 1), after_ms(world, 100)] == [
+        [b"a"],
+        [],
+        [b"a"],
+        [b"a"],
+    ]
     assert [after_ms(world, 100) for _ in range(5)] == [[]] * 5
     assert world.engine.schedules.known == {}
 
@@ -73,7 +78,12 @@ def test_cron() -> None:
     world.send("q", b"a", headers={"AMQ_SCHEDULED_CRON": "30 2 * * *"})
     due = after("30 2 * * *", NOW) - NOW
     assert 0 < due <= DAY
-    assert [after_ms(world, due - 1), after_ms(world, 1), after_ms(world, DAY - 1), after_ms(world, 1)] == [[], [b"a"], [], [b"a"]]
+    assert [after_ms(world, due - 1), after_ms(world, 1), after_ms(world, DAY - 1), after_ms(world, 1)] == [
+        [],
+        [b"a"],
+        [],
+        [b"a"],
+    ]
 
 
 def test_cron_begins_series() -> None:

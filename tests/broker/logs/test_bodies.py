@@ -124,7 +124,9 @@ def test_a_body_of_which_the_store_has_heard_nothing_is_no_news() -> None:
 def test_a_handle_read_again_is_the_one_that_is_there() -> None:
     bodies, commit = Bodies(1), Commit()
     large = bodies.new()
-    read, other = [Run(Shape({"destination": "a"}), [cast(bytes, Large(id, 5))], first=0) for id in (large.id, 99)]
+    read, other = [
+        Run(Shape({"destination": "a"}), [cast(bytes, Large(id, 5))], first=0) for id in (large.id, 99)
+    ]
     bodies.adopt([read, other])
     assert read.large(0) is large
     bodies.give(commit)
@@ -301,7 +303,9 @@ def test_a_browser_and_a_stream_see_them(world: World) -> None:
     browser.is_started = True
     world.queue("orders").dispatch()
     found = world.settle()
-    assert [(got.consumer, whole(world, got)) for got in found if got.consumer == "stream"] == [("stream", b"seen")]
+    assert [(got.consumer, whole(world, got)) for got in found if got.consumer == "stream"] == [
+        ("stream", b"seen")
+    ]
 
 
 def test_an_expired_one_goes(world: World) -> None:

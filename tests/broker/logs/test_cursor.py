@@ -62,7 +62,9 @@ def test_what_never_was_stored_is_not_told() -> None:
     cursor.acknowledge(0, 50)
     assert cursor.news(stored=0) == []
     cursor.acknowledge(50, 51)
-    assert cursor.news(stored=51) == [(0, 51)], "one range: the stored cursor gets no gap that this one has not"
+    assert cursor.news(stored=51) == [(0, 51)], (
+        "one range: the stored cursor gets no gap that this one has not"
+    )
 
 
 def test_gaps_in_the_store_do_not_grow_behind_a_stuck_message() -> None:

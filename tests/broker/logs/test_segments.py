@@ -23,7 +23,11 @@ def test_size_is_what_is_left_of_it() -> None:
     assert segment.size == 31
     front = segment.cut(102)
     back = segment.cut_back(104)
-    assert [(s.first, s.stop, s.size) for s in (front, segment, back)] == [(100, 102, 3), (102, 104, 12), (104, 105, 16)]
+    assert [(s.first, s.stop, s.size) for s in (front, segment, back)] == [
+        (100, 102, 3),
+        (102, 104, 12),
+        (104, 105, 16),
+    ]
 
 
 def test_parts_keep_their_history() -> None:
@@ -31,7 +35,13 @@ def test_parts_keep_their_history() -> None:
     segment = Segment(run, 0, 3, 2, 1, is_suspect=True)
     segment.turn = 7
     part = segment.part(1, 2)
-    assert (part.deliveries, part.failures, part.is_suspect, part.turn, part.is_redelivered) == (2, 1, True, 7, True)
+    assert (part.deliveries, part.failures, part.is_suspect, part.turn, part.is_redelivered) == (
+        2,
+        1,
+        True,
+        7,
+        True,
+    )
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=300), st.integers(1, 400), st.integers(0, 5))
@@ -122,7 +132,9 @@ def test_held_is_a_set_of_offsets(data: st.DataObject) -> None:
         while expected < stop and expected in model:
             expected += 1
         assert reached == expected
-        assert [offset for segment in taken for offset in range(segment.first, segment.stop)] == list(range(first, expected))
+        assert [offset for segment in taken for offset in range(segment.first, segment.stop)] == list(
+            range(first, expected)
+        )
         model -= set(range(first, expected))
     left = held.clear()
     assert {offset for segment in left for offset in range(segment.first, segment.stop)} == model
@@ -144,7 +156,9 @@ def test_a_hundred_thousand_answers_in_any_order_are_cheap() -> None:
             taken, reached = held.take(offset, offset + 1)
             assert reached == offset + 1 and len(taken) == 1, f"{name}: {offset}"
             if at % 5000 == 0:
-                assert len(held._firsts) <= 2 * len(held) + 64, f"{name}: {len(held._firsts)} firsts for {len(held)} segments"
+                assert len(held._firsts) <= 2 * len(held) + 64, (
+                    f"{name}: {len(held._firsts)} firsts for {len(held)} segments"
+                )
         assert len(held) == 0
 
 

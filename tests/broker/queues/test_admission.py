@@ -54,7 +54,9 @@ def test_a_paged_last_value_queue_shows_browsers_the_newest(*, restarts: bool) -
     world.settle()
     assert names(seen(world)) == ["b1", "e1", "c2", "a2", "d2"]
     assert names(all_of(world)) == ["b1", "e1", "c2", "a2", "d2"]
-    assert world.queue("q").cursor.position == world.engine.addresses["q"].log.next, "what was replaced holds nothing"
+    assert world.queue("q").cursor.position == world.engine.addresses["q"].log.next, (
+        "what was replaced holds nothing"
+    )
 
 
 def test_what_is_out_is_not_delivered_again_when_the_log_has_a_newer_one() -> None:
@@ -127,7 +129,10 @@ def test_a_last_value_queue_gives_its_window_back(*, restarts: bool) -> None:
 
 def test_a_grouped_queue_gives_its_window_back_and_keeps_its_owners() -> None:
     world = World()
-    one, two = world.on_queue(world.consumer("one", prefetch=1), "q"), world.on_queue(world.consumer("two", prefetch=1), "q")
+    one, two = (
+        world.on_queue(world.consumer("one", prefetch=1), "q"),
+        world.on_queue(world.consumer("two", prefetch=1), "q"),
+    )
     for number in range(10):
         world.send("q", b"%d" % number, headers={"JMSXGroupID": f"g{number % 2}"})
     world.commit()
@@ -140,7 +145,10 @@ def test_a_grouped_queue_gives_its_window_back_and_keeps_its_owners() -> None:
             by_consumer[got.consumer].append(got.body)
             world.ack(one if got.consumer == "one" else two, got)
         first = world.settle()
-    assert sorted(by_consumer.values()) == [[b"%d" % n for n in range(0, 10, 2)], [b"%d" % n for n in range(1, 10, 2)]]
+    assert sorted(by_consumer.values()) == [
+        [b"%d" % n for n in range(0, 10, 2)],
+        [b"%d" % n for n in range(1, 10, 2)],
+    ]
 
 
 def test_groups_whose_first_message_is_marked_keep_their_window() -> None:
@@ -154,7 +162,14 @@ def test_groups_whose_first_message_is_marked_keep_their_window() -> None:
 
 
 def test_a_full_address_takes_no_more_of_a_key_than_of_others() -> None:
-    world = World(AddressSetting(match="q", default_last_value_key="key", address_full_policy=AddressFullPolicy.DROP, max_size_messages=3))
+    world = World(
+        AddressSetting(
+            match="q",
+            default_last_value_key="key",
+            address_full_policy=AddressFullPolicy.DROP,
+            max_size_messages=3,
+        )
+    )
     for key in "abc":
         put(world, key, key.encode())
     reclaim.give_back(world.queue("q"))

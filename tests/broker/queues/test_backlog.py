@@ -40,7 +40,11 @@ def test_first_in_first_out() -> None:
 
 
 def test_higher_priorities_first() -> None:
-    assert order(filled([segment(0), segment(1, priority=0), segment(2, priority=9), segment(3), segment(4, priority=9)])) == [
+    assert order(
+        filled(
+            [segment(0), segment(1, priority=0), segment(2, priority=9), segment(3), segment(4, priority=9)]
+        )
+    ) == [
         2,
         4,
         0,

@@ -12,9 +12,19 @@ from stompbox.config.settings import AddressSetting
 from tests.broker.world import NOW, Got, World
 
 
-def look(world: World, name: str = "b", *, goes_on: bool = False, first: int = 0, prefetch: int = -1, selector: str = "") -> Consumer:
+def look(
+    world: World,
+    name: str = "b",
+    *,
+    goes_on: bool = False,
+    first: int = 0,
+    prefetch: int = -1,
+    selector: str = "",
+) -> Consumer:
     consumer = world.consumer(name, prefetch=prefetch, selector=selector)
-    browse(world.engine, world.engine.anycast_queue(world.address("q")), consumer, goes_on=goes_on, first=first)
+    browse(
+        world.engine, world.engine.anycast_queue(world.address("q")), consumer, goes_on=goes_on, first=first
+    )
     start(consumer)
     return consumer
 
@@ -259,14 +269,19 @@ def test_what_a_consumer_has_out_of_the_log_is_shown_once() -> None:
     assert sorted(got.offset for got in world.settle() if "browser" not in got.headers) == list(range(6))
 
 
-def test_what_was_scheduled_is_shown_once_although_its_queue_gives_its_memory_back_and_reads_it_again() -> None:
+def test_what_was_scheduled_is_shown_once_although_its_queue_gives_its_memory_back_and_reads_it_again() -> (
+    None
+):
     world = World(AddressSetting(match="q", default_non_destructive=True))
     before = world.on_queue(world.consumer("before"), "q")
     world.send("q", b"later", headers={"AMQ_SCHEDULED_DELAY": "100"})
     world.commit()
     world.tick(200)
     after = world.on_queue(world.consumer("after"), "q")
-    assert [(got.consumer, got.body) for got in world.settle()] == [(before.name, b"later"), (after.name, b"later")]
+    assert [(got.consumer, got.body) for got in world.settle()] == [
+        (before.name, b"later"),
+        (after.name, b"later"),
+    ]
     give_back(world.queue("q"))
     assert world.queue("q").is_paged
     world.queue("q").dispatch()
@@ -275,7 +290,9 @@ def test_what_was_scheduled_is_shown_once_although_its_queue_gives_its_memory_ba
 
 
 @pytest.mark.parametrize("is_full", [True, False])
-def test_readers_get_what_was_scheduled_although_its_queue_has_no_room_when_it_is_due(*, is_full: bool) -> None:
+def test_readers_get_what_was_scheduled_although_its_queue_has_no_room_when_it_is_due(
+    *, is_full: bool
+) -> None:
     """The queue has it in the log alone, where it came because there was no room, or went when the queue gave its memory back."""
     world = World(AddressSetting(match="q", default_non_destructive=True))
     reader = world.on_queue(world.consumer(), "q")

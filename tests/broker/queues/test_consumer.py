@@ -34,7 +34,9 @@ def opened(world: World, consumer: Consumer) -> list[Got]:
     ],
 )
 @pytest.mark.parametrize("is_one_run", [True, False])
-def test_what_goes_without_an_answer(window: int, prefetch: int, sizes: list[int], expected: int, is_one_run: bool) -> None:
+def test_what_goes_without_an_answer(
+    window: int, prefetch: int, sizes: list[int], expected: int, is_one_run: bool
+) -> None:
     world = World()
     bodies = [b"x" * size for size in sizes]
     for part in [bodies] if is_one_run else [[body] for body in bodies]:
@@ -99,7 +101,12 @@ def test_cumulative_over_several_queues() -> None:
     world.send("w.a", b"second")
     world.send("w.b", b"second")
     got = world.out()
-    assert [(one.queue.name, one.body) for one in got] == [("w.a", b"first"), ("w.b", b"first"), ("w.a", b"second"), ("w.b", b"second")]
+    assert [(one.queue.name, one.body) for one in got] == [
+        ("w.a", b"first"),
+        ("w.b", b"first"),
+        ("w.a", b"second"),
+        ("w.b", b"second"),
+    ]
     world.ack(consumer, got[2])
     assert [(binding.queue.name, segment.first) for binding, segment in consumer.ledger] == [("w.b", 1)]
 
@@ -133,7 +140,9 @@ def test_flushed_is_only_what_was_written() -> None:
     world.engine.flushed(consumer)
     assert (consumer.messages_out, world.queue("q").cursor.position) == (1, 1)
     world.close(consumer, is_failure=True)
-    assert [(one.body, one.is_redelivered, one.deliveries) for one in opened(world, world.consumer("next"))] == [(b"not written", False, 0)]
+    assert [
+        (one.body, one.is_redelivered, one.deliveries) for one in opened(world, world.consumer("next"))
+    ] == [(b"not written", False, 0)]
 
 
 def test_an_auto_consumer_whose_socket_is_full_is_bounded_whatever_it_gets() -> None:

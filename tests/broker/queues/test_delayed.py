@@ -46,6 +46,8 @@ def test_a_hundred_thousand_take_less_than_three_megabytes() -> None:
     for number in range(100_000):
         found.add(number * 7919 % 100_003, number, number + 1)
     blocks = found._blocks.values()
-    octets = sum(sys.getsizeof(array) for block in blocks for array in (block.times, block.firsts, block.stops))
+    octets = sum(
+        sys.getsizeof(array) for block in blocks for array in (block.times, block.firsts, block.stops)
+    )
     assert octets + sum(map(sys.getsizeof, found._fresh)) + sys.getsizeof(found._fresh) < 3 << 20
     assert found.due(200_000, 200_000) == [(number, number + 1) for number in range(100_000)]

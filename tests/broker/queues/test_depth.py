@@ -146,7 +146,12 @@ def test_who_has_nothing_to_do_is_not_slow() -> None:
 
 def test_policy_kill() -> None:
     world, _ = consuming(
-        AddressSetting(match="q", slow_consumer_threshold=1, slow_consumer_policy=SlowConsumerPolicy.KILL, slow_consumer_check_period=1)
+        AddressSetting(
+            match="q",
+            slow_consumer_threshold=1,
+            slow_consumer_policy=SlowConsumerPolicy.KILL,
+            slow_consumer_check_period=1,
+        )
     )
     world.send("q", *[b"x"] * 10)
     world.tick(1000)

@@ -68,7 +68,9 @@ def warm(world: World, join: Join) -> None:
     world.close(world.on_queue(join(world, 0), "q"))
 
 
-def joined(join: Join, count: int, between: Callable[[World, int], None] = nothing) -> tuple[World, list[Consumer], int]:
+def joined(
+    join: Join, count: int, between: Callable[[World, int], None] = nothing
+) -> tuple[World, list[Consumer], int]:
     """So many consumers on one queue, and the calls that it took; `between` is done after each."""
     world = World()
     warm(world, join)
@@ -203,7 +205,11 @@ def test_who_is_fed_has_its_turns_again() -> None:
                 world.ack(consumers[one.consumer], one)
             got = world.settle()
         assert [one.body for one in found] == [b"%d" % number for number in range(30)]
-        assert {name: [one.consumer for one in found].count(name) for name in "abc"} == {"a": 10, "b": 10, "c": 10}
+        assert {name: [one.consumer for one in found].count(name) for name in "abc"} == {
+            "a": 10,
+            "b": 10,
+            "c": 10,
+        }
 
 
 def test_a_slow_consumer_of_very_many_lanes_keeps_no_lists_of_them() -> None:
@@ -211,7 +217,8 @@ def test_a_slow_consumer_of_very_many_lanes_keeps_no_lists_of_them() -> None:
     world = World()
     quick = {f"c{bit}": world.consumer(f"c{bit}", prefetch=1, selector=f"b{bit} = '1'") for bit in range(9)}
     slow = world.consumer("slow", prefetch=1)
-    for consumer in (quick["c0"], slow, *list(quick.values())[1:]):  # its turn comes first where c0 may have the message
+    for consumer in (quick["c0"], slow, *list(quick.values())[1:]):
+        # its turn comes first where c0 may have the message
         world.on_queue(consumer, "q")
     for number in range(1500):
         bits = {f"b{bit}": str(number >> bit & 1) for bit in range(9)}
@@ -390,7 +397,9 @@ def test_rebalance() -> None:
 
 
 def test_rebalance_waits_for_what_is_in_flight() -> None:
-    world = World(AddressSetting(match="q", default_group_rebalance=True, default_group_rebalance_pause_dispatch=True))
+    world = World(
+        AddressSetting(match="q", default_group_rebalance=True, default_group_rebalance_pause_dispatch=True)
+    )
     a = group_consumer(world, "A")
     send(world, *"xy")
     found = world.settle()
@@ -453,7 +462,12 @@ def test_groups_are_paged_and_come_in_order() -> None:
     while found := world.settle():
         seen += found
         for got in found:
-            world.ack(a if got.consumer == "A" else next(b.consumer for b in world.queue("q").bindings if b.consumer.name == "B"), got)
+            world.ack(
+                a
+                if got.consumer == "A"
+                else next(b.consumer for b in world.queue("q").bindings if b.consumer.name == "B"),
+                got,
+            )
     assert [got.body for got in seen] == [b"x%02d" % i for i in range(60)]
     assert len({got.consumer for got in seen}) == 1
 

@@ -66,7 +66,9 @@ def test_expires_and_expiration_must_agree() -> None:
     check(shape(NOW + 100, expiration="100"), NOW)
     check(shape(NOW + 100, expiration="600"), NOW)
     for expires, expiration in ((NOW + 100, "5000"), (0, "5000")):
-        given = Shape({"destination": "q", "expires": str(expires), "expiration": expiration}, expires=expires)
+        given = Shape(
+            {"destination": "q", "expires": str(expires), "expiration": expiration}, expires=expires
+        )
         with pytest.raises(IllegalFrame, match=r"header expires is \d+ and expiration 5000"):
             check(given, NOW)
 
@@ -165,7 +167,8 @@ def test_expiry_while_consumers_have_selectors() -> None:
 
 def test_addresses_that_expire_to_each_other_take_their_time() -> None:
     world = World(
-        AddressSetting(match="q", expiry_delay=0, expiry_address="p"), AddressSetting(match="p", expiry_delay=0, expiry_address="q")
+        AddressSetting(match="q", expiry_delay=0, expiry_address="p"),
+        AddressSetting(match="p", expiry_delay=0, expiry_address="q"),
     )
     world.send("q", b"a")
     for _ in range(10):

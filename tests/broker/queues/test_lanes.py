@@ -17,7 +17,9 @@ from tests.broker.world import Got, World
 
 @given(st.lists(st.sets(st.integers(0, 19)), max_size=4))
 def test_sweeping_finds_who_takes_what(takers: list[set[int]]) -> None:
-    ranges = {name: [(offset, offset + 1) for offset in sorted(offsets)] for name, offsets in enumerate(takers)}
+    ranges = {
+        name: [(offset, offset + 1) for offset in sorted(offsets)] for name, offsets in enumerate(takers)
+    }
     for entries in ranges.values():
         for at in range(len(entries) - 1, 0, -1):  # ranges of one taker are apart
             if entries[at - 1][1] == entries[at][0]:
@@ -36,7 +38,11 @@ def test_each_consumer_gets_what_its_selector_takes() -> None:
     world.on_queue(world.consumer("small", selector="size < 3"), "q")
     for number, (colour, size) in enumerate([("red", "9"), ("blue", "1"), ("blue", "9"), ("red", "9")]):
         world.send("q", b"%d" % number, headers={"colour": colour, "size": size})
-    assert {(got.consumer, got.body) for got in world.settle()} == {("red", b"0"), ("small", b"1"), ("red", b"3")}
+    assert {(got.consumer, got.body) for got in world.settle()} == {
+        ("red", b"0"),
+        ("small", b"1"),
+        ("red", b"3"),
+    }
     assert world.queue("q").backlog.count == 1, "what nobody takes waits"
 
 
@@ -44,7 +50,11 @@ def test_one_run_is_sorted_by_its_values() -> None:
     world = World()
     world.on_queue(world.consumer("red", selector="colour = 'red'"), "q")
     world.on_queue(world.consumer("blue", selector="colour = 'blue'"), "q")
-    world.send("q", *[b"%d" % number for number in range(6)], holes={"colour": [b"red", b"red", b"blue", b"green", b"blue", b"red"]})
+    world.send(
+        "q",
+        *[b"%d" % number for number in range(6)],
+        holes={"colour": [b"red", b"red", b"blue", b"green", b"blue", b"red"]},
+    )
     got = world.settle()
     assert {one.consumer: [g.body for g in got if g.consumer == one.consumer] for one in got} == {
         "red": [b"0", b"1", b"5"],
@@ -72,7 +82,12 @@ def test_alternating_lanes_favour_nobody() -> None:
     for number in range(100):
         world.send("q", b"", headers={"word": "ab"[number % 2]})
     got = [one.consumer for one in world.settle()]
-    assert {name: got.count(name) for name in ("a1", "a2", "b1", "b2")} == {"a1": 25, "a2": 25, "b1": 25, "b2": 25}
+    assert {name: got.count(name) for name in ("a1", "a2", "b1", "b2")} == {
+        "a1": 25,
+        "a2": 25,
+        "b1": 25,
+        "b2": 25,
+    }
 
 
 def test_order_holds_across_lanes() -> None:
@@ -124,10 +139,14 @@ class Mixture:
 
     def __init__(self, random: Random) -> None:
         self.random = random
-        self.world = World(AddressSetting(match="q", default_ring_size=random.choice((-1, 20))), page_size=random.choice((2000, 1 << 20)))
+        self.world = World(
+            AddressSetting(match="q", default_ring_size=random.choice((-1, 20))),
+            page_size=random.choice((2000, 1 << 20)),
+        )
         self.late: set[int] = set()  # offsets of what was scheduled
         self.priorities: dict[int, int] = {}  # by offset
-        self.latest: dict[tuple[str, int, str], int] = {}  # offset that was given last, by consumer, priority and group
+        # offset that was given last, by consumer, priority and group
+        self.latest: dict[tuple[str, int, str], int] = {}
         self.consumers: dict[str, Consumer] = {}
         self.have: dict[str, list[Got]] = {}
         self.number = 0
@@ -137,7 +156,9 @@ class Mixture:
     def come(self) -> None:
         random, world, name = self.random, self.world, f"c{self.number}"
         self.number += 1
-        consumer = world.consumer(name, selector=random.choice(SELECTORS), prefetch=random.choice((1, 1, 5)), session=1)
+        consumer = world.consumer(
+            name, selector=random.choice(SELECTORS), prefetch=random.choice((1, 1, 5)), session=1
+        )
         self.consumers[name], self.have[name] = world.on_queue(consumer, "q"), []
 
     def step(self) -> None:
@@ -202,7 +223,9 @@ class Mixture:
             self.have[got.consumer].append(got)
             lane = got.consumer, self.priorities[got.offset], got.headers.get("JMSXGroupID", "")
             if not got.is_redelivered and got.offset not in self.late:
-                assert got.offset > self.latest.get(lane, -1), f"{got.consumer} has {self.latest[lane]} already, and gets {got.offset}"
+                assert got.offset > self.latest.get(lane, -1), (
+                    f"{got.consumer} has {self.latest[lane]} already, and gets {got.offset}"
+                )
                 self.latest[lane] = got.offset
 
 

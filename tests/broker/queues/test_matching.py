@@ -16,7 +16,9 @@ from stompbox.message import Run, Shape
 from stompbox.selectors import Selector, compile_selector
 from tests.broker.world import STAYING
 
-SHAPE = Shape({"destination": "q", "word": "a"}, holes=("number", "timestamp"), priority=7, expires=99, persistent=False)
+SHAPE = Shape(
+    {"destination": "q", "word": "a"}, holes=("number", "timestamp"), priority=7, expires=99, persistent=False
+)
 
 
 @pytest.mark.parametrize(
@@ -36,12 +38,18 @@ def test_when_the_shape_decides(text: str, expected: bool) -> None:
 
 
 def test_of_a_shape() -> None:
-    assert matching.facts_of_shape(SHAPE, "x", is_durable=False) == {"priority": 7, "expiration": 99, "durable": False, "address": "x"}
+    assert matching.facts_of_shape(SHAPE, "x", is_durable=False) == {
+        "priority": 7,
+        "expiration": 99,
+        "durable": False,
+        "address": "x",
+    }
 
 
 @pytest.mark.parametrize(
     ("given", "expected"),
-    [(b"123", 123), (b"", 5), (b"soon", 5), (b"-1", 5), (b"9" * 5000, 5)],  # a sender's timestamp if it is one, else the arrival
+    # a sender's timestamp if it is one, else the arrival
+    [(b"123", 123), (b"", 5), (b"soon", 5), (b"-1", 5), (b"9" * 5000, 5)],
 )
 def test_timestamps(given: bytes, expected: int) -> None:
     run = Run(SHAPE, [b"body"], ([b"1"], [given]), first=0, arrived=5)
@@ -56,12 +64,20 @@ def test_a_timestamp_that_all_share() -> None:
     assert matching.facts_of_message(run, 0, {})["timestamp"] == 77
 
 
-NUMBERS = st.one_of(st.integers(-20, 20).map(str), st.floats(-20, 20).map(repr), st.sampled_from(["9007199254740993", "1e300"]))
+NUMBERS = st.one_of(
+    st.integers(-20, 20).map(str),
+    st.floats(-20, 20).map(repr),
+    st.sampled_from(["9007199254740993", "1e300"]),
+)
 SIGNS = st.sampled_from(["<", "<=", ">", ">=", "=", "<>"])
 TERMS = st.one_of(
     st.tuples(st.sampled_from("kn"), SIGNS, NUMBERS).map(" ".join),
-    st.tuples(NUMBERS, NUMBERS, st.sampled_from(["", "NOT "])).map(lambda parts: f"k {parts[2]}BETWEEN {parts[0]} AND {parts[1]}"),
-    st.sampled_from(["k = 'v'", "n = '3'", "JMSCorrelationID < 3", "k IS NULL", "NOT k < 3", "n IS NOT NULL OR k > 1"]),
+    st.tuples(NUMBERS, NUMBERS, st.sampled_from(["", "NOT "])).map(
+        lambda parts: f"k {parts[2]}BETWEEN {parts[0]} AND {parts[1]}"
+    ),
+    st.sampled_from(
+        ["k = 'v'", "n = '3'", "JMSCorrelationID < 3", "k IS NULL", "NOT k < 3", "n IS NOT NULL OR k > 1"]
+    ),
 )
 CONDITIONS = st.lists(TERMS.map(lambda term: f"({term})"), min_size=1, max_size=3).map(" AND ".join)
 VALUES = st.one_of(NUMBERS, st.sampled_from(["v", "", "3", "nan", "1e999", "-1e999", "true", "0x3"]))
@@ -89,7 +105,9 @@ def test_found_as_by_asking_each(texts: list[str], messages: list[dict[str, str]
 def test_each_of_few_and_of_many_gets_its_own(count: int) -> None:
     plan = plan_of([compile_selector(f"k >= {n} AND k < {n + 1}") for n in range(count)])
     for n in range(count):
-        assert [selector.text for selector in plan.takers({"k": f"{n}.5"}, {})] == [f"k >= {n} AND k < {n + 1}"]
+        assert [selector.text for selector in plan.takers({"k": f"{n}.5"}, {})] == [
+            f"k >= {n} AND k < {n + 1}"
+        ]
     assert plan.takers({"k": str(count)}, {}) == ()
 
 

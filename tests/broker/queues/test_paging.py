@@ -156,9 +156,18 @@ def test_purging_leaves_what_was_found_to_its_consumer() -> None:
 
 
 def send_run(world: World, words: str, start: int) -> None:
-    bodies, columns = [b"%d" % number for number in range(start, start + len(words))], ([word.encode() for word in words],)
-    shape = Shape({"destination": "q"}, holes=("word",)) if len(words) > 1 else Shape({"destination": "q", "word": words})
-    world.engine.publish(world.address("q", ANYCAST), Run(shape, bodies, columns if len(words) > 1 else (), routing=ANYCAST))
+    bodies, columns = (
+        [b"%d" % number for number in range(start, start + len(words))],
+        ([word.encode() for word in words],),
+    )
+    shape = (
+        Shape({"destination": "q"}, holes=("word",))
+        if len(words) > 1
+        else Shape({"destination": "q", "word": words})
+    )
+    world.engine.publish(
+        world.address("q", ANYCAST), Run(shape, bodies, columns if len(words) > 1 else (), routing=ANYCAST)
+    )
 
 
 def test_who_has_credit_again_gets_what_is_in_memory_before_what_is_further_back() -> None:

@@ -12,7 +12,15 @@ from tests.broker.world import Got, World
 SMALL = 6000  # octets: about ten messages
 
 
-def send(world: World, start: int, stop: int, *, name: str = "q", routing: int = ANYCAST, persistent: bool | None = None) -> None:
+def send(
+    world: World,
+    start: int,
+    stop: int,
+    *,
+    name: str = "q",
+    routing: int = ANYCAST,
+    persistent: bool | None = None,
+) -> None:
     for number in range(start, stop):
         world.send(name, b"%d" % number, routing=routing, persistent=persistent)
 
@@ -97,7 +105,10 @@ def test_what_was_never_written_was_not_delivered() -> None:
     consumer = world.on_queue(world.consumer(), "q")
     world.close(consumer, is_failure=True)
     world.on_queue(world.consumer("next"), "q")
-    assert [(int(one.body), one.is_redelivered, one.deliveries) for one in world.out()] == [(0, False, 0), (1, False, 0)]
+    assert [(int(one.body), one.is_redelivered, one.deliveries) for one in world.out()] == [
+        (0, False, 0),
+        (1, False, 0),
+    ]
 
 
 def test_of_what_is_lost_only_what_was_written_was_delivered() -> None:
@@ -108,7 +119,12 @@ def test_of_what_is_lost_only_what_was_written_was_delivered() -> None:
     send(world, 2, 4)
     world.close(consumer, is_failure=True)
     world.on_queue(world.consumer("next"), "q")
-    assert [(int(one.body), one.is_redelivered) for one in world.out()] == [(0, True), (1, True), (2, False), (3, False)]
+    assert [(int(one.body), one.is_redelivered) for one in world.out()] == [
+        (0, True),
+        (1, True),
+        (2, False),
+        (3, False),
+    ]
 
 
 # Attempts
@@ -206,7 +222,12 @@ def test_acknowledged_gaps_while_it_is_loaded() -> None:
     world = World(page_size=1 << 20)
     consumer = world.on_durable(world.consumer(selector="word = 'a'"), "d", "t")
     words = b"babab"
-    world.send("t", *[b"%d" % number for number in range(5)], routing=MULTICAST, holes={"word": [bytes([word]) for word in words]})
+    world.send(
+        "t",
+        *[b"%d" % number for number in range(5)],
+        routing=MULTICAST,
+        holes={"word": [bytes([word]) for word in words]},
+    )
     got = world.out()
     assert numbers(got) == [1, 3]
     world.ack(consumer, got[0])

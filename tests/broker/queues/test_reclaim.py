@@ -21,7 +21,11 @@ def filled(*rules: AddressSetting, persistent: bool = True, count: int = 4) -> W
     world = World(*rules, chunk_bytes=5 * SIZE)
     world.engine.memory.limit(LIMIT, -1)
     for name in "abcdefgh"[:count]:
-        world.send(name, *[b"%s %02d" % (name.encode(), number) + bytes(SIZE) for number in range(20)], persistent=persistent)
+        world.send(
+            name,
+            *[b"%s %02d" % (name.encode(), number) + bytes(SIZE) for number in range(20)],
+            persistent=persistent,
+        )
         world.commit()
         world.tick(10_000)
     return world
@@ -56,7 +60,9 @@ def test_the_idlest_go_first_until_a_quarter_is_free(*, persistent: bool, is_sto
         world.on_queue(world.consumer(name), name)
     got = [one.body[:4] for one in drained(world)]
     for name in "abcd":
-        assert [body for body in got if body.startswith(name.encode())] == [b"%s %02d" % (name.encode(), number) for number in range(20)]
+        assert [body for body in got if body.startswith(name.encode())] == [
+            b"%s %02d" % (name.encode(), number) for number in range(20)
+        ]
 
 
 def test_who_was_used_a_moment_ago_keeps_its_window() -> None:
@@ -66,7 +72,9 @@ def test_who_was_used_a_moment_ago_keeps_its_window() -> None:
     press(world)
     assert in_memory(world) == dict.fromkeys("abcd", 19) | {"last": 1}
     world.tick(reclaim.IDLE)  # the engine looks again by itself
-    assert world.engine.memory.size <= LIMIT * 3 // 4 or in_memory(world) == dict.fromkeys("abcd", 0) | {"last": 1}
+    assert world.engine.memory.size <= LIMIT * 3 // 4 or in_memory(world) == dict.fromkeys("abcd", 0) | {
+        "last": 1
+    }
     assert in_memory(world)["a"] == 0
 
 
@@ -179,7 +187,9 @@ def test_they_come_with_the_next_start_as_if_nothing_had_been() -> None:
     world = world.restart()
     for name in "abcd":
         world.on_queue(world.consumer(name), name)
-    assert sorted(got.body[:4] for got in drained(world)) == sorted(b"%c %02d" % (name, n) for name in b"abcd" for n in range(20))
+    assert sorted(got.body[:4] for got in drained(world)) == sorted(
+        b"%c %02d" % (name, n) for name in b"abcd" for n in range(20)
+    )
 
 
 @pytest.mark.parametrize("is_stored", [True, False])

@@ -107,7 +107,10 @@ def test_dropped() -> None:
         world.engine.drop_queue(queue)
     assert not found_of(world.engine, READER)
     world.commit()
-    assert world.restart().engine.addresses.get("s") is None or not world.restart().engine.addresses["s"].named_readers
+    assert (
+        world.restart().engine.addresses.get("s") is None
+        or not world.restart().engine.addresses["s"].named_readers
+    )
 
 
 def test_names() -> None:
@@ -118,11 +121,20 @@ def test_names() -> None:
 
 def test_no_two_readers_have_the_same_name() -> None:
     parts = ("", "a", "a.b", "a\\", "\\", ".", "b", "b.c", "c", "a\\.b")
-    readers = [Reader(space, client, name) for space in ("", "vhost/x.") for client in parts for name in parts if name]
+    readers = [
+        Reader(space, client, name)
+        for space in ("", "vhost/x.")
+        for client in parts
+        for name in parts
+        if name
+    ]
     assert len({reader.queue_name for reader in readers}) == len(readers)
 
 
-@pytest.mark.parametrize("reader", [Reader("", "a.b", "c"), Reader("", "a", "b.c"), Reader("", "", "a.b.c"), Reader("", "client", "n")])
+@pytest.mark.parametrize(
+    "reader",
+    [Reader("", "a.b", "c"), Reader("", "a", "b.c"), Reader("", "", "a.b.c"), Reader("", "client", "n")],
+)
 def test_one_with_the_name_that_older_versions_gave_it_is_found_again(reader: Reader) -> None:
     world = World()
     world.engine.new_queue(world.address("s"), reader.old_name, Kind.READER)  # it noted no owner
@@ -157,7 +169,11 @@ def test_the_log_is_read_in_its_order_whatever_the_priorities(*, is_named: bool,
         world.send("s", b"%d" % number, routing=MULTICAST, priority=priority)
     world.commit()
     if consumer is None:
-        consumer = read(world, prefetch=1) if is_named else world.on_stream(world.consumer("r", AckMode.INDIVIDUAL, prefetch=1), "s", 0)
+        consumer = (
+            read(world, prefetch=1)
+            if is_named
+            else world.on_stream(world.consumer("r", AckMode.INDIVIDUAL, prefetch=1), "s", 0)
+        )
     seen = []
     while found := world.settle():
         seen += [got.body for got in found]

@@ -23,14 +23,23 @@ from tests.broker.world import NOW, World, run_of
 READING = Reading(["/queue/"], ["/topic/"], [], "")
 
 
-def made(world: World, most: int = 1 << 30, *, of_user: int = 1 << 30, sinks: int = 100, timeout: int = 1000) -> Sinks:
+def made(
+    world: World, most: int = 1 << 30, *, of_user: int = 1 << 30, sinks: int = 100, timeout: int = 1000
+) -> Sinks:
     found = Sinks(world.engine, world.store.recover().entries)
     found.limit(most, of_user, sinks, timeout)
     return found
 
 
 def attempt(
-    world: World, batch: int, part: PartitionAttempt, size: int = 10, *, sink: str = "lake", run: str = "", user: str = ""
+    world: World,
+    batch: int,
+    part: PartitionAttempt,
+    size: int = 10,
+    *,
+    sink: str = "lake",
+    run: str = "",
+    user: str = "",
 ) -> Attempt:
     """Its chunk is of so many octets."""
     body = world.engine.bodies.new()
@@ -40,18 +49,37 @@ def attempt(
 
 
 def stage(
-    world: World, sinks: Sinks, batch: int, part: PartitionAttempt, size: int = 10, *, sink: str = "lake", run: str = "", user: str = ""
+    world: World,
+    sinks: Sinks,
+    batch: int,
+    part: PartitionAttempt,
+    size: int = 10,
+    *,
+    sink: str = "lake",
+    run: str = "",
+    user: str = "",
 ) -> int:
     one = attempt(world, batch, part, size, sink=sink, run=run, user=user)
     sinks.reserve(one)
     return sinks.stage(one)
 
 
-def publication(sinks: Sinks, batch: int, *parts: PartitionAttempt, user: str = "", after: Published | None = None) -> Publication:
-    return Publication("lake", batch, user, deque(sinks.chosen("lake", batch, parts)), READING, after or Published(batch, user))
+def publication(
+    sinks: Sinks, batch: int, *parts: PartitionAttempt, user: str = "", after: Published | None = None
+) -> Publication:
+    return Publication(
+        "lake",
+        batch,
+        user,
+        deque(sinks.chosen("lake", batch, parts)),
+        READING,
+        after or Published(batch, user),
+    )
 
 
-def publish(world: World, sinks: Sinks, batch: int, *parts: PartitionAttempt, after: Published | None = None) -> None:
+def publish(
+    world: World, sinks: Sinks, batch: int, *parts: PartitionAttempt, after: Published | None = None
+) -> None:
     """In one portion, one message for each attempt."""
     one = publication(sinks, batch, *parts, after=after)
     sinks.decide(one)
@@ -88,7 +116,9 @@ def test_what_is_not_there_is_named() -> None:
     world = World()
     sinks = made(world)
     stage(world, sinks, 0, (0, 1))
-    with pytest.raises(Refused, match=r"nothing is staged for 1 of 2 attempts, the first \(partition, attempt\) \(1, 5\)") as caught:
+    with pytest.raises(
+        Refused, match=r"nothing is staged for 1 of 2 attempts, the first \(partition, attempt\) \(1, 5\)"
+    ) as caught:
         sinks.chosen("lake", 0, [(0, 1), (1, 5)])
     assert caught.value.code == "not-staged"
 
@@ -97,11 +127,15 @@ def test_the_limits() -> None:
     world = World()
     sinks = made(world, 5 * LEAST, of_user=4 * LEAST)
     stage(world, sinks, 0, (0, 1), 3 * LEAST, user="anna")
-    with pytest.raises(Refused, match=f"sinks of this user have staged {3 * LEAST} bytes; with {2 * LEAST} more .* is passed") as caught:
+    with pytest.raises(
+        Refused, match=f"sinks of this user have staged {3 * LEAST} bytes; with {2 * LEAST} more .* is passed"
+    ) as caught:
         stage(world, sinks, 0, (0, 2), 2 * LEAST, user="anna")
     assert (caught.value.code, "max-staged-bytes-per-user" in caught.value.message) == ("staging-full", True)
     stage(world, sinks, 0, (0, 1), 4 * LEAST, user="anna")  # in its own place
-    with pytest.raises(Refused, match=f"with {2 * LEAST} more the limit of {5 * LEAST} is passed .max-staged-bytes."):
+    with pytest.raises(
+        Refused, match=f"with {2 * LEAST} more the limit of {5 * LEAST} is passed .max-staged-bytes."
+    ):
         stage(world, sinks, 0, (0, 1), 2 * LEAST, sink="other", user="bert")
     assert sinks.size == 4 * LEAST
 
@@ -122,7 +156,10 @@ def test_a_new_run_takes_the_place_of_the_one_before() -> None:
     stage(world, sinks, 0, (0, 1), run="one")
     stage(world, sinks, 0, (0, 1), sink="other", run="one")
     stage(world, sinks, 0, (0, 2), run="two")
-    assert {(key, *batch.attempts) for key, batch in sinks.batches.items()} == {(("lake", 0), (0, 2)), (("other", 0), (0, 1))}
+    assert {(key, *batch.attempts) for key, batch in sinks.batches.items()} == {
+        (("lake", 0), (0, 2)),
+        (("other", 0), (0, 1)),
+    }
     with pytest.raises(Refused) as caught:
         stage(world, sinks, 0, (1, 1), run="one")  # of a task that outlived its driver
     assert (caught.value.code, sinks.size) == ("sink-run-anew", 2 * LEAST)
@@ -151,7 +188,14 @@ def test_what_is_staged_outlives_a_restart() -> None:
     world = world.restart()
     sinks = made(world)
     found = sinks.chosen("lake", 4, [(1, 2)])[0]
-    assert (found.part, found.run, found.user, found.count, found.is_given, found.body.size) == ((1, 2), "r", "anna", 2, True, 100_000)
+    assert (found.part, found.run, found.user, found.count, found.is_given, found.body.size) == (
+        (1, 2),
+        "r",
+        "anna",
+        2,
+        True,
+        100_000,
+    )
     assert (sinks.size, sinks.of_user) == (100_000, {"anna": 100_000})
     assert world.commit().holds == {found.body.id: True}
 
@@ -170,8 +214,18 @@ def test_a_publication_goes_on_after_a_restart() -> None:
         world = world.restart()
         sinks = made(world)
         one = sinks.publishing["lake"]
-        assert ([attempt.part for attempt in one.attempts], one.published, one.done, one.user) == ([(1, 1), (2, 1)], 0, 1, "anna")
-        assert (one.reading, one.is_decided, sinks.is_published("lake", 0), sinks.size) == (READING, True, True, 2 * LEAST)
+        assert ([attempt.part for attempt in one.attempts], one.published, one.done, one.user) == (
+            [(1, 1), (2, 1)],
+            0,
+            1,
+            "anna",
+        )
+        assert (one.reading, one.is_decided, sinks.is_published("lake", 0), sinks.size) == (
+            READING,
+            True,
+            True,
+            2 * LEAST,
+        )
         world.commit()
     one.published = 2
     sinks.reached(one)
@@ -195,7 +249,12 @@ def test_a_batch_that_the_disk_refused_is_staged_as_before() -> None:
     sinks.withdraw(one, None)
     world.commit()
     for there in (sinks, made(world.restart())):
-        assert (there.published, there.publishing, there.is_published("lake", 0), there.size) == ({}, {}, False, LEAST)
+        assert (there.published, there.publishing, there.is_published("lake", 0), there.size) == (
+            {},
+            {},
+            False,
+            LEAST,
+        )
         assert there.chosen("lake", 0, [(0, 1)])[0].part == (0, 1)
 
 

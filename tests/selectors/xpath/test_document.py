@@ -35,7 +35,11 @@ def test_nodes_stand_in_document_order() -> None:
     assert [(node.order, node.last, node.parent) for node in nodes] == [
         (0, 8, -1), (1, 8, 0), (2, 2, 1), (3, 3, 1), (4, 4, 1), (5, 6, 1), (6, 6, 5), (7, 7, 1), (8, 8, 1),
     ]  # fmt: skip
-    assert [(node.local, node.uri, node.prefix) for node in nodes if node.kind in (NodeKind.ELEMENT, NodeKind.ATTRIBUTE)] == [
+    assert [
+        (node.local, node.uri, node.prefix)
+        for node in nodes
+        if node.kind in (NodeKind.ELEMENT, NodeKind.ATTRIBUTE)
+    ] == [
         ("r", "urn:d", ""),
         ("a", "", ""),
         ("e", "urn:p", "p"),
@@ -91,7 +95,9 @@ def test_encodings(body: bytes) -> None:
     assert holds("/a = 'ü'", body) is True
 
 
-@pytest.mark.parametrize("name", ["utf-7", "cp037", "rot13", "idna", "base64", "no-such-thing", "..antigravity"])
+@pytest.mark.parametrize(
+    "name", ["utf-7", "cp037", "rot13", "idna", "base64", "no-such-thing", "..antigravity"]
+)
 def test_other_encodings_are_no_xml(name: str) -> None:
     assert holds("//a", f"<?xml version='1.0' encoding='{name}'?><a/>".encode()) is False
 

@@ -218,7 +218,9 @@ def test_libxml2_says_the_same(text: str) -> None:
     assert found is (text not in OTHERWISE_IN_LIBXML2)
 
 
-@pytest.mark.parametrize("text", ["//zzz", "/book", "''", "0", "0 div 0", "false()", "book", "//book[@lang = 'fr']", "/r/b"])
+@pytest.mark.parametrize(
+    "text", ["//zzz", "/book", "''", "0", "0 div 0", "false()", "book", "//book[@lang = 'fr']", "/r/b"]
+)
 def test_false(text: str) -> None:
     assert holds(text) is False
 
@@ -249,7 +251,11 @@ def test_the_document_is_the_context() -> None:
         b"<a>" * 14_000 + b"</a>" * 14_000,
         b"<r>" + b"<a/>" * 25_000 + b"</r>",
         b"<a>" + b"x" * 100_000 + b"</a>",
-        b"<r>" + b"<a/>" * 5_000 + b"<z " + b" ".join(b"a%d='1'" % number for number in range(6_000)) + b"/></r>",
+        b"<r>"
+        + b"<a/>" * 5_000
+        + b"<z "
+        + b" ".join(b"a%d='1'" % number for number in range(6_000))
+        + b"/></r>",
     ],
     ids=["deep", "broad", "long", "attributes"],
 )

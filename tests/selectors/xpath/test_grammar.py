@@ -54,7 +54,9 @@ def test_refused(text: str, offset: int, found: str, expected: str) -> None:
     assert expected in fault.expected
 
 
-@pytest.mark.parametrize(("opening", "inner", "closing"), [("(", "1", ")"), ("a[", "1", "]"), ("not(", "1", ")"), ("-(", "1", ")")])
+@pytest.mark.parametrize(
+    ("opening", "inner", "closing"), [("(", "1", ")"), ("a[", "1", "]"), ("not(", "1", ")"), ("-(", "1", ")")]
+)
 def test_depth_is_limited(opening: str, inner: str, closing: str) -> None:
     assert compile_xpath(opening * DEPTH + inner + closing * DEPTH)
     with pytest.raises(XPathFault) as caught:
@@ -63,7 +65,15 @@ def test_depth_is_limited(opening: str, inner: str, closing: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["1" + "+1" * 400, "a" + "/a" * 400, "a" + "|a" * 400, "a" + "[1]" * 300, "-" * 900 + "1", "1" + " or 1" * 400]
+    "text",
+    [
+        "1" + "+1" * 400,
+        "a" + "/a" * 400,
+        "a" + "|a" * 400,
+        "a" + "[1]" * 300,
+        "-" * 900 + "1",
+        "1" + " or 1" * 400,
+    ],
 )
 def test_length_is_no_depth(text: str) -> None:
     assert compile_xpath(text).text == text

@@ -25,7 +25,9 @@ def test_tokens(text: str, expected: list[str]) -> None:
     assert [token.text for token in tokenize_xpath(text)][:-1] == expected
 
 
-@pytest.mark.parametrize(("text", "offset"), [("a # b", 2), ("'open", 0), ("a:", 1), ("a & b", 2), ("\x01", 0)])
+@pytest.mark.parametrize(
+    ("text", "offset"), [("a # b", 2), ("'open", 0), ("a:", 1), ("a & b", 2), ("\x01", 0)]
+)
 def test_refused(text: str, offset: int) -> None:
     with pytest.raises(XPathFault) as caught:
         tokenize_xpath(text)

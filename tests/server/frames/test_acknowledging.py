@@ -64,7 +64,9 @@ def test_a_large_abort_gives_back_in_portions_what_was_acknowledged(mode: str) -
     assert holder.confirmed() == ["done"]
     assert consumer.messages_out == MANY_SENT
     if mode == "client":
-        assert [id(segment) for _, segment in consumer.ledger] == before, "in the order in which they were sent"
+        assert [id(segment) for _, segment in consumer.ledger] == before, (
+            "in the order in which they were sent"
+        )
 
 
 @pytest.mark.parametrize("mode", ["client", "client-individual"])
@@ -74,7 +76,10 @@ def test_what_an_abort_gives_back_to_a_subscription_that_ends_goes_to_its_queue(
     consumer, queue = holder.connection.consumers["1"], world.broker.engine.addresses["q"].anycast["q"]
     ids = [frame.headers["message-id"] for frame in holder.heard() if frame.command == "MESSAGE"]
     ends = ids if mode == "client-individual" else ids[-1:]
-    holder.say(("BEGIN", {"transaction": "t"}), *[("ACK", {"message-id": id, "subscription": "1", "transaction": "t"}) for id in ends])
+    holder.say(
+        ("BEGIN", {"transaction": "t"}),
+        *[("ACK", {"message-id": id, "subscription": "1", "transaction": "t"}) for id in ends],
+    )
     world.until_idle()
     transactions.time_out(holder.connection, holder.connection.transactions["t"])
     while not consumer.messages_out:
@@ -94,7 +99,10 @@ def test_a_cumulative_answer_in_a_transaction_that_ends_meanwhile_is_none() -> N
     holder, _ = loaded(world, MANY_SENT, {"ack": "client"})
     connection, consumer = holder.connection, holder.connection.consumers["1"]
     last = [frame.headers["message-id"] for frame in holder.heard() if frame.command == "MESSAGE"][-1]
-    holder.say(("BEGIN", {"transaction": "t"}), ("ACK", {"message-id": last, "subscription": "1", "transaction": "t"}))
+    holder.say(
+        ("BEGIN", {"transaction": "t"}),
+        ("ACK", {"message-id": last, "subscription": "1", "transaction": "t"}),
+    )
     assert 0 < consumer.messages_out < MANY_SENT
     transactions.time_out(connection, connection.transactions["t"])
     world.until_idle()
@@ -139,8 +147,12 @@ def answered(count: int, command: str, *, mode: str = "client", queue: str = "/q
     assert holder.confirmed() == ["done"]
     consumer = holder.connection.consumers["1"]
     if command.startswith("ABORT"):
-        assert [binding.queue.id for binding, _ in consumer.ledger] == [int(id.partition("-")[0]) for id in ids if mode == "client"]
-        assert [segment.first for _, segment in consumer.ledger] == [int(id.partition("-")[2]) for id in ids if mode == "client"]
+        assert [binding.queue.id for binding, _ in consumer.ledger] == [
+            int(id.partition("-")[0]) for id in ids if mode == "client"
+        ]
+        assert [segment.first for _, segment in consumer.ledger] == [
+            int(id.partition("-")[2]) for id in ids if mode == "client"
+        ]
     assert consumer.messages_out == (count if command.startswith("ABORT") else 0)
     return steps.longest
 
@@ -152,6 +164,8 @@ def answered(count: int, command: str, *, mode: str = "client", queue: str = "/q
     ("COMMIT", "client-individual", "/queue/q"),
     ("COMMIT", "client", "/topic/q"),  # whether one of their queues is durable is looked at for all of them
 ])  # fmt: skip
-def test_no_step_of_a_transaction_with_many_answers_is_longer_the_more_there_are(command: str, mode: str, queue: str) -> None:
+def test_no_step_of_a_transaction_with_many_answers_is_longer_the_more_there_are(
+    command: str, mode: str, queue: str
+) -> None:
     few, many = (answered(count, command, mode=mode, queue=queue) for count in (500, 5000))
     assert many <= 1.2 * few

@@ -46,7 +46,9 @@ class Scene:
     def __init__(self, folder: Path, *, is_durable: bool) -> None:
         self.store = Held()
         self.configuration = configuration(folder)
-        self.broker = Broker(self.configuration, self.store, asyncio.get_running_loop(), is_durable=is_durable)
+        self.broker = Broker(
+            self.configuration, self.store, asyncio.get_running_loop(), is_durable=is_durable
+        )
         self.reader, self.plain, self.sender = [Client(self.broker, self.configuration, "") for _ in range(3)]
 
     async def subscribed(self, client: Client, destination: str, headers: Mapping[str, str]) -> None:
@@ -80,7 +82,9 @@ def bodies(client: Client) -> list[bytes]:
 @pytest.mark.parametrize("is_durable", [True, False], ids=["on disk", "in memory alone"])
 @pytest.mark.parametrize("persistent", ["true", "false"])
 @pytest.mark.parametrize("way", WAYS)
-def test_a_reader_waits_for_the_disk_and_a_subscription_does_not(tmp_path: Path, way: str, persistent: str, is_durable: bool) -> None:
+def test_a_reader_waits_for_the_disk_and_a_subscription_does_not(
+    tmp_path: Path, way: str, persistent: str, is_durable: bool
+) -> None:
     async def story() -> None:
         async with scene(tmp_path, is_durable=is_durable) as at:
             await at.subscribed(at.reader, "/stream/s", WAYS[way])
@@ -116,10 +120,26 @@ def test_what_the_disk_refuses_is_not_shown_and_the_rest_is_when_it_works_again(
 
 
 ASKED: Mapping[str, tuple[Mapping[str, str], Callable[[Frame], object], object]] = {
-    "describe": ({"destinations": "/topic/s"}, lambda answer: json.loads(answer.body)["addresses"]["s"]["next"], 1),
-    "fetch": ({"address": "s", "start": "0", "stop": "9"}, lambda answer: answer.body.count(b"what was sent"), 1),
-    "offset-at": ({"address": "s", "timestamp": "9999999999999"}, lambda answer: json.loads(answer.body)["offset"], 1),
-    "groups": ({"group": "g"}, lambda answer: json.loads(answer.body)["groups"]["g"]["addresses"]["s"]["lag"], 1),
+    "describe": (
+        {"destinations": "/topic/s"},
+        lambda answer: json.loads(answer.body)["addresses"]["s"]["next"],
+        1,
+    ),
+    "fetch": (
+        {"address": "s", "start": "0", "stop": "9"},
+        lambda answer: answer.body.count(b"what was sent"),
+        1,
+    ),
+    "offset-at": (
+        {"address": "s", "timestamp": "9999999999999"},
+        lambda answer: json.loads(answer.body)["offset"],
+        1,
+    ),
+    "groups": (
+        {"group": "g"},
+        lambda answer: json.loads(answer.body)["groups"]["g"]["addresses"]["s"]["lag"],
+        1,
+    ),
 }
 """A request of a log, what is looked at of its answer, and what that is when one message is there."""
 
@@ -127,7 +147,9 @@ ASKED: Mapping[str, tuple[Mapping[str, str], Callable[[Frame], object], object]]
 async def asked(at: Scene, request: str, headers: Mapping[str, str]) -> Callable[[], Frame | None]:
     """Asks; what the answer is, as soon as there is one."""
     before = len(at.reader.messages)
-    at.reader.say("SEND", {"destination": "stompbox.requests", "request": request, "request-id": "1", **headers})
+    at.reader.say(
+        "SEND", {"destination": "stompbox.requests", "request": request, "request-id": "1", **headers}
+    )
     return lambda: next(iter(at.reader.messages[before:]), None)
 
 
@@ -143,7 +165,9 @@ def test_what_was_confirmed_is_found_by_offset(
 
     async def story() -> None:
         async with scene(tmp_path, is_durable=is_durable) as at:
-            answer = await asked(at, "group-open", {"group": "g", "destinations": "/topic/s", "starting": "earliest"})
+            answer = await asked(
+                at, "group-open", {"group": "g", "destinations": "/topic/s", "starting": "earliest"}
+            )
             await at.until(lambda: answer() is not None)
             await at.until(lambda: not (at.broker.committer.is_busy or at.broker.engine.is_dirty))
             is_late = not (is_durable and persistent == "true")  # the receipt is told before the commit
@@ -168,7 +192,9 @@ def test_what_was_confirmed_is_found_by_offset(
 def test_who_reads_by_offset_is_answered_although_the_disk_takes_nothing(tmp_path: Path) -> None:
     async def story() -> None:
         async with scene(tmp_path) as at:
-            answer = await asked(at, "group-open", {"group": "g", "destinations": "/topic/s", "starting": "earliest"})
+            answer = await asked(
+                at, "group-open", {"group": "g", "destinations": "/topic/s", "starting": "earliest"}
+            )
             await at.until(lambda: answer() is not None)
             at.store.is_full = True
             at.send(b"what was sent", persistent="false", receipt="sent")
@@ -177,6 +203,8 @@ def test_who_reads_by_offset_is_answered_although_the_disk_takes_nothing(tmp_pat
                 answer = await asked(at, "describe", ASKED["describe"][0])
                 await at.until(lambda answer=answer: answer() is not None)
                 found = answer()
-                assert found is not None and found.headers["status"] == "ok" and ASKED["describe"][1](found) == 0
+                assert (
+                    found is not None and found.headers["status"] == "ok" and ASKED["describe"][1](found) == 0
+                )
 
     asyncio.run(story())

@@ -31,7 +31,9 @@ DURABLE = {"durable-subscription-name": "d"}
 
 
 @pytest.mark.parametrize("headers", [{}, DURABLE], ids=["plain", "durable"])
-def test_a_wide_wildcard_is_joined_in_portions_and_its_receipt_is_the_last(headers: Mapping[str, str]) -> None:
+def test_a_wide_wildcard_is_joined_in_portions_and_its_receipt_is_the_last(
+    headers: Mapping[str, str],
+) -> None:
     world = World()
     sender, client = wide(world), world.client()
     client.connection.client_id = "c"
@@ -51,7 +53,9 @@ def test_a_wide_wildcard_is_joined_in_portions_and_its_receipt_is_the_last(heade
     assert [frame.command for frame in client.frames[:2]] == ["CONNECTED", "RECEIPT"]
     assert queues_of(world) == WIDE + 1, "with the one that was made meanwhile"
     came = len(client.bodies())
-    assert came == WIDE + (not headers), "what is retained, and what came to the new one: a durable one looks first whether it may"
+    assert came == WIDE + (not headers), (
+        "what is retained, and what came to the new one: a durable one looks first whether it may"
+    )
     for name in ("7", "new"):
         sender.say(("SEND", {"destination": f"/topic/wide.{name}"}))
     world.turn(5)

@@ -19,7 +19,9 @@ from stompbox.stomp.versions import VERSIONS
 def served(monkeypatch: pytest.MonkeyPatch, name: str) -> tuple[bytes, int]:
     """What is answered to a request while which a reload takes its right away, and how often it was asked."""
     asked = 0
-    broker: Any = SimpleNamespace(set_time=lambda: None, permissions="old", errors=Counter[str](), flush=lambda: None)
+    broker: Any = SimpleNamespace(
+        set_time=lambda: None, permissions="old", errors=Counter[str](), flush=lambda: None
+    )
     connection: Any = SimpleNamespace(
         broker=broker, names=SimpleNamespace(without_space=str), is_lost=False, is_ended=False, out=[],
         session=SimpleNamespace(version=VERSIONS["1.2"]), write_out=lambda: None,
@@ -39,7 +41,9 @@ def served(monkeypatch: pytest.MonkeyPatch, name: str) -> tuple[bytes, int]:
 
 
 @pytest.mark.parametrize("name", sorted(dispatch.READING))
-def test_what_was_read_with_rights_of_before_is_not_answered(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_what_was_read_with_rights_of_before_is_not_answered(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     answer, asked = served(monkeypatch, name)
     assert b"code:not-permitted" in answer
     assert b"what was read" not in answer

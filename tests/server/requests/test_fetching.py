@@ -40,7 +40,9 @@ class Committer:
         return found
 
 
-@pytest.mark.parametrize(("timestamp", "expected"), [(0, 0), (100, 0), (150, 1), (250, 2), (300, 2), (301, 3), (9999, 3)])
+@pytest.mark.parametrize(
+    ("timestamp", "expected"), [(0, 0), (100, 0), (150, 1), (250, 2), (300, 2), (301, 3), (9999, 3)]
+)
 def test_what_lands_while_a_time_is_looked_for_is_looked_at(timestamp: int, expected: int) -> None:
     log = SimpleNamespace(id=1, committed=0)
     committer = Committer(log, [0, 1], [2])

@@ -10,7 +10,15 @@ from stompbox.server.requests.progress import KEPT, Progress, Step, StepState, T
 HERE = {1}  # sessions that are there
 
 
-def told(step: str, state: StepState = StepState.RUNNING, *, user: str = "u", at: int = 0, session: int = 1, rows: int = 0) -> Told:
+def told(
+    step: str,
+    state: StepState = StepState.RUNNING,
+    *,
+    user: str = "u",
+    at: int = 0,
+    session: int = 1,
+    rows: int = 0,
+) -> Told:
     return Told(user, "p", Step(step, "archive", state, rows=rows), (), session, at)
 
 
@@ -73,5 +81,7 @@ def test_what_nobody_speaks_of_is_forgotten() -> None:
         (StepState.DONE, 2, "done"), (StepState.FAILED, 2, "failed"), (StepState.STOPPED, 2, "stopped"),
     ],
 )  # fmt: skip
-def test_a_step_is_lost_when_its_connection_went_before_it_was_over(state: StepState, session: int, shown: str) -> None:
+def test_a_step_is_lost_when_its_connection_went_before_it_was_over(
+    state: StepState, session: int, shown: str
+) -> None:
     assert told("a", state, session=session).state(HERE) == shown

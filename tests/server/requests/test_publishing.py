@@ -20,7 +20,13 @@ match = "small"
 address-full-policy = "FAIL"
 max-size-messages = 5
 """
-PUBLISH = {"destination": "stompbox.requests", "request": "publish", "request-id": "p", "sink": "lake", "batch": "0"}
+PUBLISH = {
+    "destination": "stompbox.requests",
+    "request": "publish",
+    "request-id": "p",
+    "sink": "lake",
+    "batch": "0",
+}
 
 
 def chunk(*runs: Run) -> bytes:
@@ -61,7 +67,9 @@ def test_no_commit_of_a_batch_is_large(tmp_path: Path) -> None:
         largest = 0
 
         def apply(self, commit: Commit) -> None:
-            size = sum(run.size for runs in commit.runs.values() for run in runs) + sum(map(len, commit.parts.values()))
+            size = sum(run.size for runs in commit.runs.values() for run in runs) + sum(
+                map(len, commit.parts.values())
+            )
             self.largest = max(self.largest, size)
             super().apply(commit)
 
@@ -93,7 +101,11 @@ def test_a_damaged_piece_ends_its_attempt_with_a_reason(tmp_path: Path) -> None:
         for partition in range(3):
             body = b"%d" % partition + b"." * 20_000
             assert await world.stage(chunk(run_to("/queue/q", *[body] * 100)), partition) == ""
-        store.damaged = sorted(attempt.body.id for batch in world.broker.sinks.batches.values() for attempt in batch.attempts.values())[1]
+        store.damaged = sorted(
+            attempt.body.id
+            for batch in world.broker.sinks.batches.values()
+            for attempt in batch.attempts.values()
+        )[1]
         said, _ = await world.publish(3)
         assert "data-corrupt" in said
         assert [body[:1] for body in world.there()["q"]] == [b"0"] * 100 + [b"2"] * 100
@@ -109,7 +121,10 @@ def test_a_damaged_piece_ends_its_attempt_with_a_reason(tmp_path: Path) -> None:
         ([numbered("/queue/q", 3), numbered("/queue/small", 4), numbered("/queue/small", 3)], "address-full"),
         ([numbered("/queue/q", 3), run_to("/temp-queue/nobodys", b"x")], "no-such-temporary"),
         ([numbered("/queue/q", 3), run_to("/topic/t", b"x" * 2_000_000, retain="set")], "retained-too-large"),
-        ([numbered("/queue/q", 3), run_to("/queue/q", b"x" * 2_000_000, AMQ_SCHEDULED_PERIOD="9")], "schedule-too-large"),
+        (
+            [numbered("/queue/q", 3), run_to("/queue/q", b"x" * 2_000_000, AMQ_SCHEDULED_PERIOD="9")],
+            "schedule-too-large",
+        ),
     ],
     ids=str,
 )
@@ -164,7 +179,12 @@ def test_two_writes_of_one_batch_to_two_destinations_are_both_published_once(tmp
 
     async def write(world: World, *names: str, batch: int = 0) -> tuple[str, object]:
         for partition, name in enumerate(names):
-            assert await world.stage(chunk(run_to(f"/queue/{name}", b"%s%d" % (name.encode(), batch))), partition, batch, **by) == ""
+            assert (
+                await world.stage(
+                    chunk(run_to(f"/queue/{name}", b"%s%d" % (name.encode(), batch))), partition, batch, **by
+                )
+                == ""
+            )
         code, answer = await world.publish(len(names), batch, **by)
         return code, answer.get("published")
 
@@ -178,7 +198,12 @@ def test_two_writes_of_one_batch_to_two_destinations_are_both_published_once(tmp
             assert (await write(world, "c", "d", batch=batch))[0] == "batch-overlaps"
         assert await write(world, "d", batch=0) == ("", 0), "an older batch is not published any more"
         there = world.there()
-        assert {name: there.get(name, []) for name in "abcd"} == {"a": [b"a0", b"a1"], "b": [b"b0", b"b1"], "c": [b"c0", b"c1"], "d": []}
+        assert {name: there.get(name, []) for name in "abcd"} == {
+            "a": [b"a0", b"a1"],
+            "b": [b"b0", b"b1"],
+            "c": [b"c0", b"c1"],
+            "d": [],
+        }
         assert (await world.publish(1, 2, **{"once-per": "row"}))[0] == "bad-once-per"
 
     play(tmp_path, MemoryStore(), story)
@@ -192,7 +217,10 @@ def test_two_writes_of_one_batch_that_are_staged_at_once(tmp_path: Path) -> None
             assert await world.stage(chunk(run_to(f"/queue/{name}", name.encode())), partition, **by) == ""
         for partition in range(2):
             wanted = b'{"attempts": [[%d, 1]]}' % partition
-            assert (await world.ask("publish", wanted, sink="lake", batch="0", **by))[1] == {"published": 1, "already": False}
+            assert (await world.ask("publish", wanted, sink="lake", batch="0", **by))[1] == {
+                "published": 1,
+                "already": False,
+            }
         assert {name: world.there()[name] for name in "ab"} == {"a": [b"a"], "b": [b"b"]}
         assert await world.stage(chunk(numbered("/queue/a", 1)), batch=1) == ""
         assert (await world.publish(batch=1))[1]["published"] == 1
@@ -203,7 +231,13 @@ def test_two_writes_of_one_batch_that_are_staged_at_once(tmp_path: Path) -> None
 
 def test_duplicates_need_no_room(tmp_path: Path) -> None:
     def with_ids(*ids: bytes) -> bytes:
-        return chunk(Run(Shape({"destination": "/queue/small"}, holes=("_AMQ_DUPL_ID",)), [b"x"] * len(ids), (list(ids),)))
+        return chunk(
+            Run(
+                Shape({"destination": "/queue/small"}, holes=("_AMQ_DUPL_ID",)),
+                [b"x"] * len(ids),
+                (list(ids),),
+            )
+        )
 
     async def story(world: World) -> None:
         for batch, ids in enumerate(([b"1", b"2", b"3", b"4"], [b"3", b"4", b"5"], [b"5", b"1"], [b"6"])):

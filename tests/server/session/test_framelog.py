@@ -30,7 +30,11 @@ WHOLE = [
 
 def test_frames_are_whole_however_they_come() -> None:
     chance = random.Random(12)
-    cuts = [[len(STREAM)], [1] * len(STREAM), *[[chance.randrange(1, 60) for _ in STREAM] for _ in range(200)]]
+    cuts = [
+        [len(STREAM)],
+        [1] * len(STREAM),
+        *[[chance.randrange(1, 60) for _ in STREAM] for _ in range(200)],
+    ]
     for sizes in cuts:
         frames, at, found = Frames(), 0, []
         for size in sizes:

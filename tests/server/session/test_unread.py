@@ -66,7 +66,10 @@ def test_who_beats_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         guest = await house.client(version="1.1")
         connection = await clog(house, guest)
         times = beats(monkeypatch, guest)
-        await house.until(lambda: len(times) > 2 and times[-1] - times[0] > 1.0, "it was looked at for longer than its time to live")
+        await house.until(
+            lambda: len(times) > 2 and times[-1] - times[0] > 1.0,
+            "it was looked at for longer than its time to live",
+        )
         assert not connection.is_ended
 
     play(configured(tmp_path, TTL), story)
@@ -75,12 +78,17 @@ def test_who_beats_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_each_sign_of_life_counts() -> None:
     """(octets that its system did not take, seconds since it said something, whether all was taken once): when it was seen at last."""
     unread = Unread()
-    loop, transport = SimpleNamespace(time=lambda: 100.0), Mock(unsent=5 << 20, silence=3.0, absence=99.0, is_clogged=True)
+    loop, transport = (
+        SimpleNamespace(time=lambda: 100.0),
+        Mock(unsent=5 << 20, silence=3.0, absence=99.0, is_clogged=True),
+    )
     connection: Any = SimpleNamespace(
         broker=SimpleNamespace(loop=loop, pressure=Mock()), transport=transport, outgoing=None, is_lost=False, is_ended=False,
         account=Mock(), options=SimpleNamespace(max_connection_memory=64 << 20), pulse=Mock(agreement=Mock(ttl_ms=60_000)),
     )  # fmt: skip
-    assert unread.last_sign(connection, 100.0) == 100.0, "it is not its fault that it is not read, and its system was not asked"
+    assert unread.last_sign(connection, 100.0) == 100.0, (
+        "it is not its fault that it is not read, and its system was not asked"
+    )
     transport.probe.assert_called_once_with(15)
     for absence, sign in ((44.0, 110.0), (45.0, 65.0), (200.0, -90.0), (None, 110.0)):
         transport.absence = absence
@@ -113,7 +121,9 @@ async def block(house: House, guest: Guest) -> Connection:
     transport = guest.writer.transport
     while not connection.reading.is_paused or transport.get_write_buffer_size() < len(LONG):  # type: ignore[attr-defined]
         guest.say(f"SEND\ndestination:/queue/full\n\n{LONG}\0")
-        await house.until(lambda: connection.reading.is_paused or not transport.get_write_buffer_size(), "it is read")  # type: ignore[attr-defined]
+        await house.until(
+            lambda: connection.reading.is_paused or not transport.get_write_buffer_size(), "it is read"
+        )  # type: ignore[attr-defined]
     return connection
 
 
@@ -130,7 +140,9 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_sender_that_waits_for_room_is_cut_when_its_host_has_vanished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_a_sender_that_waits_for_room_is_cut_when_its_host_has_vanished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
     """Its system answers nothing: on this machine there is always one that does."""
     monkeypatch.setattr(Socket, "absence", 100.0)
 
@@ -155,7 +167,10 @@ def test_a_sender_that_waits_for_room_is_not_cut_while_its_host_is_there(
         connection = await block(house, await house.client(version="1.1"))
         times = looks(monkeypatch)
         silence = connection.transport.silence
-        await house.until(lambda: times and times[-1] - times[0] > 4.0, "it was looked at for longer than a host may be absent")
+        await house.until(
+            lambda: times and times[-1] - times[0] > 4.0,
+            "it was looked at for longer than a host may be absent",
+        )
         assert not connection.is_ended
         assert silence is not None
         assert (connection.transport.silence or 0) > silence + 3, "nothing came from it that could be read"

@@ -41,7 +41,12 @@ def issued(name: str, by: Issued | None, *, is_authority: bool) -> Issued:
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     builder = (
-        x509.CertificateBuilder(subject if by is None else by.certificate.subject, subject, key.public_key(), x509.random_serial_number())
+        x509.CertificateBuilder(
+            subject if by is None else by.certificate.subject,
+            subject,
+            key.public_key(),
+            x509.random_serial_number(),
+        )
         .not_valid_before(NOW - timedelta(days=1))
         .not_valid_after(NOW + timedelta(days=1))
         .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
@@ -58,9 +63,15 @@ class Chain:
 
     def pkcs12(self, password: bytes | None) -> bytes:
         """As tools write it: the others in any order."""
-        encryption = serialization.NoEncryption() if password is None else serialization.BestAvailableEncryption(password)
+        encryption = (
+            serialization.NoEncryption()
+            if password is None
+            else serialization.BestAvailableEncryption(password)
+        )
         others = [self.root.certificate, self.middle.certificate]
-        return pkcs12.serialize_key_and_certificates(b"broker", self.leaf.key, self.leaf.certificate, others, encryption)
+        return pkcs12.serialize_key_and_certificates(
+            b"broker", self.leaf.key, self.leaf.certificate, others, encryption
+        )
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +88,9 @@ def context_of(path: Path, password: str = "") -> ssl.SSLContext:
 
 def shaken(server: ssl.SSLContext, root: Issued) -> str:
     """The name that a client sees who knows the root alone: it needs all that is between."""
-    client = ssl.create_default_context(cadata=root.certificate.public_bytes(serialization.Encoding.PEM).decode())
+    client = ssl.create_default_context(
+        cadata=root.certificate.public_bytes(serialization.Encoding.PEM).decode()
+    )
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = (
         client.wrap_bio(to_client, to_server, server_hostname="localhost"),
@@ -104,7 +117,9 @@ def test_it_serves_with_the_whole_chain(tmp_path: Path, chain: Chain, password: 
     assert shaken(context_of(file, (password or b"").decode()), chain.root) == "localhost"
 
 
-def test_there_is_no_file_that_others_can_read(tmp_path: Path, chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_is_no_file_that_others_can_read(
+    tmp_path: Path, chain: Chain, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "broker.p12"
     file.write_bytes(chain.pkcs12(b"s3cret"))
     seen: list[tuple[int, bytes]] = []
@@ -145,7 +160,11 @@ def test_what_cannot_be_used_is_named(tmp_path: Path, chain: Chain) -> None:
     file.write_bytes(chain.pkcs12(b"s3cret"))
     assert "password" in refusal(file, "wr0ng").lower()
     assert "password" in refusal(file).lower()
-    file.write_bytes(pkcs12.serialize_key_and_certificates(None, None, None, [chain.root.certificate], serialization.NoEncryption()))
+    file.write_bytes(
+        pkcs12.serialize_key_and_certificates(
+            None, None, None, [chain.root.certificate], serialization.NoEncryption()
+        )
+    )
     assert "there is no key in it" in refusal(file)
 
 

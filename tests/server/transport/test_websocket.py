@@ -49,7 +49,9 @@ def test_pieces_of_a_large_frame_pass_whatever_they_hold(data: bytes, more: int)
 
 def test_a_backlog_comes_in_messages_that_every_client_takes(broker: tuple[str, int]) -> None:
     """A client that takes 8 KiB at a time, as Spring's does on Tomcat, gets a thousand messages at once."""
-    sends = b"".join([b"SEND\ndestination:/queue/small\n\n%04d%b\0" % (number, b"x" * 500) for number in range(1000)])
+    sends = b"".join(
+        [b"SEND\ndestination:/queue/small\n\n%04d%b\0" % (number, b"x" * 500) for number in range(1000)]
+    )
     with socket.create_connection(broker, WITHIN) as stream:
         stream.sendall(b"CONNECT\n\n\0" + sends + b"DISCONNECT\nreceipt:1\n\n\0")
         while stream.recv(65536):
@@ -57,7 +59,9 @@ def test_a_backlog_comes_in_messages_that_every_client_takes(broker: tuple[str, 
     found: list[str] = []
     deadline = time.monotonic() + WITHIN
     with connect(f"ws://{broker[0]}:{broker[1]}/ws", max_size=MESSAGE) as client:
-        client.send("CONNECT\naccept-version:1.2\nhost:h\n\n\0SUBSCRIBE\nid:1\ndestination:/queue/small\n\n\0")
+        client.send(
+            "CONNECT\naccept-version:1.2\nhost:h\n\n\0SUBSCRIBE\nid:1\ndestination:/queue/small\n\n\0"
+        )
         while len(found) < 1001:
             message = client.recv(deadline - time.monotonic())
             assert isinstance(message, str)
@@ -96,7 +100,9 @@ def test_a_text_message_that_is_not_utf8_ends_it(broker: tuple[str, int], bad: l
     assert closed.value.rcvd.code == 1007
 
 
-def test_characters_may_be_cut_between_fragments_and_binary_messages_hold_anything(broker: tuple[str, int]) -> None:
+def test_characters_may_be_cut_between_fragments_and_binary_messages_hold_anything(
+    broker: tuple[str, int],
+) -> None:
     """And a text message begins anew whatever a binary one before it ended with."""
     euro = "€".encode()
     send = b"SEND\ndestination:/topic/nobody\nreceipt:%b\n\n"

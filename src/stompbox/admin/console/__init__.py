@@ -34,7 +34,10 @@ FILES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
 
 def routes() -> list[Route]:
     """One for each file, which is read now."""
-    return [Route(path, File((Path(__file__).parent / name).read_bytes(), kind).get) for path, (name, kind) in FILES.items()]
+    return [
+        Route(path, File((Path(__file__).parent / name).read_bytes(), kind).get)
+        for path, (name, kind) in FILES.items()
+    ]
 
 
 class File:

@@ -17,7 +17,16 @@ from stompbox.broker.logs.segments import Segment
 from stompbox.broker.queues import matching, paging
 from stompbox.broker.queues.expiry import is_ruled
 from stompbox.broker.queues.lanes import swept
-from stompbox.broker.queues.matching import VERDICTS, Plan, Range, add_offset, asked, one_by_one, wanted, wanted_within
+from stompbox.broker.queues.matching import (
+    VERDICTS,
+    Plan,
+    Range,
+    add_offset,
+    asked,
+    one_by_one,
+    wanted,
+    wanted_within,
+)
 from stompbox.broker.queues.memory import Memory
 from stompbox.broker.queues.queue import Queue
 from stompbox.config.settings import AddressSettings

@@ -50,7 +50,11 @@ def _no_longer(settings: AddressSettings, most: int) -> dict[str, int]:
     """Times to live of at most so many ms."""
     highest = min(most, settings.max_expiry_delay) if settings.max_expiry_delay >= 0 else most
     given = min(highest, settings.expiry_delay) if settings.expiry_delay >= 0 else -1
-    return {_LIFE: highest, "expiry_delay": given, "min_expiry_delay": min(settings.min_expiry_delay, highest)}
+    return {
+        _LIFE: highest,
+        "expiry_delay": given,
+        "min_expiry_delay": min(settings.min_expiry_delay, highest),
+    }
 
 
 def is_there(engine: Engine, address: str, queue: str) -> bool:
@@ -66,16 +70,28 @@ def require_same(engine: Engine, address: str, queue: str, arguments: Arguments)
     found, rules = known.settings_of(queue), known.anycast[queue].rules
     wanted = applied(known.settings, arguments)
     differ = [name for name in arguments if getattr(found, name) != getattr(wanted, name)]
-    if not differ and rules.ring_size == rules_of(found).ring_size and rules.is_exclusive == rules_of(found).is_exclusive:
+    if (
+        not differ
+        and rules.ring_size == rules_of(found).ring_size
+        and rules.is_exclusive == rules_of(found).is_exclusive
+    ):
         return
-    said = ", ".join([f"{name.replace('_', '-')} {getattr(found, name)!r}, not {arguments[name]!r}" for name in differ or arguments])
+    said = ", ".join(
+        [
+            f"{name.replace('_', '-')} {getattr(found, name)!r}, not {arguments[name]!r}"
+            for name in differ or arguments
+        ]
+    )
     raise Refused("queue-arguments-differ", f"queue {queue!r} is there with other arguments: {said}")
 
 
 def require_possible(engine: Engine, address: str, arguments: Arguments) -> None:
     """Raises where the settings of the address make an argument mean nothing."""
     if _LIFE in arguments and engine.settings.resolve(address).no_expiry:
-        raise Refused("argument-not-allowed", f"messages of {address!r} never expire (no-expiry); x-message-ttl cannot change that")
+        raise Refused(
+            "argument-not-allowed",
+            f"messages of {address!r} never expire (no-expiry); x-message-ttl cannot change that",
+        )
 
 
 def make(engine: Engine, address: str, queue: str, arguments: Arguments, maker: Maker | None = None) -> None:
@@ -102,7 +118,10 @@ def obeying(engine: Engine, rules_for: Callable[[Queue], Rules], sizes: Sizes) -
     """The engine has new settings: what is there stays, and what comes, and the next look at what is there, goes by them.
     `rules_for`: those of a queue, which may have some of its own."""
     for address in list(engine.addresses.values()):
-        if engine.addresses.get(address.name) is address and engine.settings.resolve(address.name) != address.settings:
+        if (
+            engine.addresses.get(address.name) is address
+            and engine.settings.resolve(address.name) != address.settings
+        ):
             yield from _obeying_one(address, rules_for, sizes)
         yield
 

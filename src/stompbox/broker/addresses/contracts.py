@@ -69,7 +69,13 @@ class Engine(contracts.Engine, Protocol):
 
     def address(self, name: str, kind: int = 0, maker: Maker | None = None) -> Address: ...
     def create_address(
-        self, name: str, log: Log | None = None, *, is_auto: bool = False, owner: int = 0, maker: Maker | None = None
+        self,
+        name: str,
+        log: Log | None = None,
+        *,
+        is_auto: bool = False,
+        owner: int = 0,
+        maker: Maker | None = None,
     ) -> Address: ...
     def drop_address(self, address: Address) -> None: ...
     def note_address(self, address: Address) -> None: ...

@@ -57,7 +57,9 @@ TEMPORARY_PREFIXES: Final = MappingProxyType(
     }
 )
 _TYPES: Final = MappingProxyType({"ANYCAST": ANYCAST, "MULTICAST": MULTICAST})
-KINDS: Final = MappingProxyType({ANYCAST: "ANYCAST", MULTICAST: "MULTICAST", ANYCAST | MULTICAST: "ANYCAST and MULTICAST"})
+KINDS: Final = MappingProxyType(
+    {ANYCAST: "ANYCAST", MULTICAST: "MULTICAST", ANYCAST | MULTICAST: "ANYCAST and MULTICAST"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,21 +99,35 @@ class Destination:
 
 
 def parse_all(
-    text: str, anycast: Sequence[str], multicast: Sequence[str], *, kind: str | None = None, wildcards: Wildcards = DOTS
+    text: str,
+    anycast: Sequence[str],
+    multicast: Sequence[str],
+    *,
+    kind: str | None = None,
+    wildcards: Wildcards = DOTS,
 ) -> tuple[Destination, ...]:
     """The destinations that a header names, each once. Raises IllegalFrame that names what is wrong."""
     if "," not in text:
         return (parse(text, anycast, multicast, kind=kind, wildcards=wildcards),)
     parts = text.split(",")
     if len(parts) > MOST:
-        raise IllegalFrame("bad-destination", f"a destination of {len(parts)} parts; no more than {MOST} are allowed")
+        raise IllegalFrame(
+            "bad-destination", f"a destination of {len(parts)} parts; no more than {MOST} are allowed"
+        )
     if not all(part.strip(" ") for part in parts):
         raise IllegalFrame("bad-destination", f"destination {text[:200]!r} has an empty part")
-    return tuple({parse(part.strip(" "), anycast, multicast, kind=kind, wildcards=wildcards): None for part in parts})
+    return tuple(
+        {parse(part.strip(" "), anycast, multicast, kind=kind, wildcards=wildcards): None for part in parts}
+    )
 
 
 def parse(
-    text: str, anycast: Sequence[str], multicast: Sequence[str], *, kind: str | None = None, wildcards: Wildcards = DOTS
+    text: str,
+    anycast: Sequence[str],
+    multicast: Sequence[str],
+    *,
+    kind: str | None = None,
+    wildcards: Wildcards = DOTS,
 ) -> Destination:
     """One destination. `kind` is the value of destination-type or subscription-type."""
     asked = _asked(kind)
@@ -132,11 +148,16 @@ def parse(
     if not name:
         raise IllegalFrame("bad-destination", f"destination {text[:200]!r} names no address")
     if divider and (not queue or is_stream or wildcards.is_wild(name)):
-        raise IllegalFrame("bad-destination", f"destination {text[:200]!r}: `::` stands between the name of one address and one queue")
+        raise IllegalFrame(
+            "bad-destination",
+            f"destination {text[:200]!r}: `::` stands between the name of one address and one queue",
+        )
     if wildcards.is_wild(name) and (problem := wildcards.problem_of(name)):
         raise IllegalFrame("bad-destination", f"destination {text[:200]!r}: {problem}")
     must_exist = text.startswith(EXISTING_PREFIX)
-    return Destination(text, name, asked or routing, queue, is_stream, must_exist=must_exist, wildcards=wildcards)
+    return Destination(
+        text, name, asked or routing, queue, is_stream, must_exist=must_exist, wildcards=wildcards
+    )
 
 
 def _routing_key(text: str, wildcards: Wildcards) -> str:
@@ -145,8 +166,13 @@ def _routing_key(text: str, wildcards: Wildcards) -> str:
     if exchange == FANOUT:
         return FANOUT
     if exchange not in EXCHANGES or not key:
-        allowed = ", ".join([f"{EXCHANGE_PREFIX}{name}/<routing key>" for name in EXCHANGES]) + f" and {EXCHANGE_PREFIX}{FANOUT}"
-        raise IllegalFrame("bad-destination", f"destination {text[:200]!r}: of RabbitMQ's exchanges there are {allowed}")
+        allowed = (
+            ", ".join([f"{EXCHANGE_PREFIX}{name}/<routing key>" for name in EXCHANGES])
+            + f" and {EXCHANGE_PREFIX}{FANOUT}"
+        )
+        raise IllegalFrame(
+            "bad-destination", f"destination {text[:200]!r}: of RabbitMQ's exchanges there are {allowed}"
+        )
     is_pattern = wildcards.is_wild(key) or (wildcards.has_other_spellings and (">" in key or "**" in key))
     if exchange == "amq.direct" and is_pattern:
         raise IllegalFrame("bad-destination", f"destination {text[:200]!r}: amq.direct has no wildcards")
@@ -170,7 +196,9 @@ def _without_prefix(text: str, anycast: Sequence[str], multicast: Sequence[str])
 def require_free(text: str, *names: str) -> None:
     """Raises for names inside the broker, which nobody may say."""
     if any(map(is_inside, names)):
-        raise IllegalFrame("bad-destination", f"{text[:200]!r}: names that begin with {MARK!r} are the broker's own")
+        raise IllegalFrame(
+            "bad-destination", f"{text[:200]!r}: names that begin with {MARK!r} are the broker's own"
+        )
 
 
 def _asked(kind: str | None) -> int:
@@ -194,7 +222,10 @@ def _temporary(text: str, name: str, routing: int, asked: int) -> Destination:
 _FIRST_WORD: Final = MappingProxyType({ANYCAST: "temp-queue.", MULTICAST: "temp-topic."})
 _SHOWN: Final = MappingProxyType({ANYCAST: "/temp-queue/", MULTICAST: "/temp-topic/"})
 _SHOWN_BY_OPENMQ: Final = MappingProxyType(
-    {ANYCAST: "/temp-queue/temporary_destination://queue/", MULTICAST: "/temp-topic/temporary_destination://topic/"}
+    {
+        ANYCAST: "/temp-queue/temporary_destination://queue/",
+        MULTICAST: "/temp-topic/temporary_destination://topic/",
+    }
 )
 
 
@@ -233,9 +264,14 @@ class Temporaries:
         if found is not None:
             return found
         if find(self.engine, destination) is not None:
-            raise Refused("temporary-not-owned", f"only the connection that made {destination.text[:200]!r} may consume from it")
+            raise Refused(
+                "temporary-not-owned",
+                f"only the connection that made {destination.text[:200]!r} may consume from it",
+            )
         if len(self._by_name) >= self.most:
-            raise Refused("too-many-temporaries", f"a connection has no more than {self.most} temporary destinations")
+            raise Refused(
+                "too-many-temporaries", f"a connection has no more than {self.most} temporary destinations"
+            )
         address = self._create(destination.routing)
         self._by_name[destination.routing, destination.address] = address
         return address

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 NO_BLOCK: Final = -1  # a value that is in memory only
 LONGEST: Final = 64  # octets of a value that are remembered as they are; a longer one by its digest
-PART: Final = 16  # of what may be remembered goes when there is no room: so that it is not looked for again at once
+# of what may be remembered goes when there is no room: so that it is not looked for again at once
+PART: Final = 16
 ENTRY: Final = 160  # octets of memory that a value takes beside its own, at a guess
 _DIGEST: Final = b"\0blake2b:"  # no header has a NUL
 
@@ -142,7 +143,11 @@ class Duplicates:
         engine, log = self.address.engine, self.address.log
         engine.commits.add_log(log)
         if self._unsaved and self._sizes[self._next]:
-            engine.put("duplicates", f"{log.id}.{self._next}", [value.decode() for value in self._unsaved[-self.most :]])
+            engine.put(
+                "duplicates",
+                f"{log.id}.{self._next}",
+                [value.decode() for value in self._unsaved[-self.most :]],
+            )
         self._unsaved = []
         self._next += 1
         while self._gone:
@@ -211,7 +216,8 @@ def publish(engine: Engine, address: Address, run: Run, known: Duplicates) -> bo
     chosen = run if len(fresh) == len(run) else _chosen(run, fresh)
     kept = chosen if address.limits is None else address.limits.kept(chosen)
     if kept is None:
-        return is_stored and len(fresh) < len(run)  # the duplicates' receipts say that the first ones are stored
+        # the duplicates' receipts say that the first ones are stored
+        return is_stored and len(fresh) < len(run)
     is_stored = engine.route(address, kept)
     seen = [value for value in _values(kept) if value]
     known.add(seen, is_stored=is_stored and engine.persists_ids)
@@ -249,7 +255,9 @@ def refused(address: Address, run: Run) -> list[int]:
     if address.limits is None:
         return []
     fresh = new_ones(address, run, {})
-    gone = fresh[address.limits.fitting(run.shape, [run.bodies[index] for index in fresh], address.limits.room()) :]
+    gone = fresh[
+        address.limits.fitting(run.shape, [run.bodies[index] for index in fresh], address.limits.room()) :
+    ]
     if len(fresh) == len(run) or not gone:
         return gone
     values = _values(run)
@@ -259,7 +267,9 @@ def refused(address: Address, run: Run) -> list[int]:
 
 def _values(run: Run) -> Sequence[bytes]:
     """What is remembered of each message."""
-    return [value and key_of(value) for value in values_of(run, DUPLICATE_ID, run.first, run.first + len(run))]
+    return [
+        value and key_of(value) for value in values_of(run, DUPLICATE_ID, run.first, run.first + len(run))
+    ]
 
 
 def duplicates_of(address: Address) -> Duplicates | None:

@@ -160,7 +160,11 @@ def _showing(address: Address) -> Iterator[None]:
 
 def _show_to(queue: Queue, run: Run, before: int, limit: int) -> None:
     start = max(run.first, queue.cursor.position)
-    ranges = [(max(first, start), stop) for first, stop in address_of(queue).of_reader(queue, run, limit) if stop > start]
+    ranges = [
+        (max(first, start), stop)
+        for first, stop in address_of(queue).of_reader(queue, run, limit)
+        if stop > start
+    ]
     at = before
     for first, stop in ranges:
         _pass_over(queue, at, first)
@@ -189,7 +193,8 @@ def _end_showing(address: Address) -> None:
 MANY: Final = 256  # queues that are offered a message at once; where there are more, it goes in steps
 AT_ONCE: Final = 256  # queues of one step: some milliseconds
 STEP: Final = 64  # queues of one step that may go then
-MOST: Final = 1 << 20  # entries of lists of queues, made for one run alone, beyond which the sender of the next one takes all steps
+# entries of lists of queues, made for one run alone, beyond which the sender of the next one takes all steps
+MOST: Final = 1 << 20
 
 
 class Waiting:
@@ -240,7 +245,8 @@ class Fanout:
         self.runs: deque[Waiting] = deque()
         self.size = 0  # of all of them
         self.is_offering = False  # some queue is offered something just now
-        self.leaving: dict[Queue, None] = {}  # their last consumer has gone meanwhile: they may go when they have been offered all
+        # their last consumer has gone meanwhile: they may go when they have been offered all
+        self.leaving: dict[Queue, None] = {}
         self._mark = address.engine.volatile_cursor(first)
         self._mark.reach_all()
         address.log.cursors[self._mark.id] = self._mark
@@ -313,7 +319,9 @@ class Fanout:
 
     def end_for(self, queue: Queue) -> int:
         """Up to where a queue has been offered what the log has for it."""
-        return next((waiting.run.first for waiting in self.runs if waiting.is_before(queue)), self.address.log.next)
+        return next(
+            (waiting.run.first for waiting in self.runs if waiting.is_before(queue)), self.address.log.next
+        )
 
     def __repr__(self) -> str:
         return f"<Fanout of {self.address.name}: {len(self.runs)} runs for {sum(waiting.left for waiting in self.runs)} queues>"
@@ -358,7 +366,11 @@ def has_durable(address: Address, run: Run, groups: Groups) -> bool:
     if not groups or not address.named:
         return False
     sender = run.sender or -1
-    return any(queue.cursor.unsaved is not None and queue.no_local != sender for queues, _ in groups for queue in queues)
+    return any(
+        queue.cursor.unsaved is not None and queue.no_local != sender
+        for queues, _ in groups
+        for queue in queues
+    )
 
 
 def put_off(address: Address, run: Run, groups: Groups) -> None:

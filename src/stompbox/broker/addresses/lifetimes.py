@@ -39,7 +39,9 @@ def queue_made(engine: Engine, queue: Queue) -> None:
     engine.notifications.of_queue(Event.BINDING_ADDED, queue)
     settings = queue.settings
     if queue.is_auto and settings.auto_delete_queues_skip_usage_check:
-        engine.timers.at(engine.now + settings.auto_delete_queues_delay, partial(_queue_due, engine, queue, queue.uses))
+        engine.timers.at(
+            engine.now + settings.auto_delete_queues_delay, partial(_queue_due, engine, queue, queue.uses)
+        )
 
 
 def queue_left(engine: Engine, queue: Queue) -> None:
@@ -67,7 +69,13 @@ def _may_go(engine: Engine, queue: Queue) -> bool:
     settings = queue.settings
     if queue in engine.returning:
         return False
-    if queue.bindings or queue.readers or queue.owner or queue.kind not in (Kind.ANYCAST, Kind.DURABLE) or queue.id not in engine.queues:
+    if (
+        queue.bindings
+        or queue.readers
+        or queue.owner
+        or queue.kind not in (Kind.ANYCAST, Kind.DURABLE)
+        or queue.id not in engine.queues
+    ):
         return False
     if not (settings.auto_delete_queues if queue.is_auto else settings.auto_delete_created_queues):
         return False
@@ -86,7 +94,10 @@ def address_made(engine: Engine, address: Address) -> None:
     engine.notifications.of_address(Event.ADDRESS_ADDED, address)
     settings = address.settings
     if address.is_auto and settings.auto_delete_addresses_skip_usage_check:
-        engine.timers.at(engine.now + settings.auto_delete_addresses_delay, partial(_address_due, engine, address, address.uses))
+        engine.timers.at(
+            engine.now + settings.auto_delete_addresses_delay,
+            partial(_address_due, engine, address, address.uses),
+        )
 
 
 def address_left(engine: Engine, address: Address) -> None:
@@ -106,7 +117,10 @@ def _address_due(engine: Engine, address: Address, uses: int) -> None:
 
 
 def _may_end(engine: Engine, address: Address) -> bool:
-    if not (address.is_auto and address.settings.auto_delete_addresses) or engine.addresses.get(address.name) is not address:
+    if (
+        not (address.is_auto and address.settings.auto_delete_addresses)
+        or engine.addresses.get(address.name) is not address
+    ):
         return False
     return not address.is_in_use
 
@@ -127,12 +141,17 @@ class Ended:
 
 def ended_of(wire: Any) -> Ended:
     """Stores of older brokers have the offset alone."""
-    return Ended(wire, Incarnations()) if isinstance(wire, int) else Ended(int(wire["next"]), incarnations_of(wire["incarnations"]))
+    return (
+        Ended(wire, Incarnations())
+        if isinstance(wire, int)
+        else Ended(int(wire["next"]), incarnations_of(wire["incarnations"]))
+    )
 
 
 def new_log(engine: Engine, id: int, name: str, *, is_temporary: bool) -> Log:
     """The log of a new address. It begins at 0, but for one that was there before."""
-    ended = None if is_temporary else engine.ended.pop(name, None)  # what the store knows of it goes when it knows the new log
+    # what the store knows of it goes when it knows the new log
+    ended = None if is_temporary else engine.ended.pop(name, None)
     first = 0 if is_temporary else engine.beyond if ended is None else ended.next
     known = Incarnations() if ended is None else ended.incarnations
     return Log(id, name, known if known.entries else known.followed_by(engine.new_id(), first), first=first)

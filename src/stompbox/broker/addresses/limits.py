@@ -43,7 +43,8 @@ if TYPE_CHECKING:
 
 CODE: Final = "address-full"  # of the ERROR, in the log and among the counters
 BLOCKED: Final = "address-blocked"  # the same, where an operator lets nothing in
-METERED: Final = frozenset((Kind.ANYCAST, Kind.DURABLE, Kind.TOPIC))  # who reads the log takes nothing, and holds nobody up
+# who reads the log takes nothing, and holds nobody up
+METERED: Final = frozenset((Kind.ANYCAST, Kind.DURABLE, Kind.TOPIC))
 
 
 class AddressLimits:
@@ -61,7 +62,11 @@ class AddressLimits:
         self._word = "max-size"
         self._bytes, self._messages = settings.max_size_bytes, settings.max_size_messages
         if self.policy is AddressFullPolicy.PAGE:
-            self.policy = AddressFullPolicy.FAIL if settings.page_full_policy is PageFullPolicy.FAIL else AddressFullPolicy.DROP
+            self.policy = (
+                AddressFullPolicy.FAIL
+                if settings.page_full_policy is PageFullPolicy.FAIL
+                else AddressFullPolicy.DROP
+            )
             self._word = "page-limit"
             self._bytes, self._messages = settings.page_limit_bytes, settings.page_limit_messages
 
@@ -69,7 +74,9 @@ class AddressLimits:
         """(bytes, messages) not consumed: of anycast queues together, of subscriptions the one that has most."""
         queues = self.address.anycast.values()
         found = [queue.tally.look(queue) for queue in queues if queue.tally is not None]
-        others = [queue.tally.look(queue) for queue in self.address.topics.values() if queue.tally is not None]
+        others = [
+            queue.tally.look(queue) for queue in self.address.topics.values() if queue.tally is not None
+        ]
         most = (max([size for size, _ in others], default=0), max([count for _, count in others], default=0))
         return sum([size for size, _ in found]) + most[0], sum([count for _, count in found]) + most[1]
 
@@ -78,7 +85,10 @@ class AddressLimits:
         if self._word == "max-size" and self.address.engine.memory.is_full:
             return 0, 0
         size, count = self.size() if self._bytes >= 0 or self._messages >= 0 else (0, 0)
-        return self._bytes - size if self._bytes >= 0 else 1 << 62, self._messages - count if self._messages >= 0 else 1 << 62
+        return (
+            self._bytes - size if self._bytes >= 0 else 1 << 62,
+            self._messages - count if self._messages >= 0 else 1 << 62,
+        )
 
     def fitting(self, shape: Shape, bodies: Sequence[bytes], room: tuple[int, int]) -> int:
         """How many of these messages are taken, from the first on."""
@@ -161,8 +171,14 @@ def change(address: Address) -> None:
     settings = address.settings
     memory = address.memory
     is_paging = settings.address_full_policy is AddressFullPolicy.PAGE
-    memory.limit(settings.max_size_bytes if is_paging else -1, settings.max_size_messages if is_paging else -1)
-    is_limited = settings.page_limit_bytes >= 0 or settings.page_limit_messages >= 0 if is_paging else not address.owner
+    memory.limit(
+        settings.max_size_bytes if is_paging else -1, settings.max_size_messages if is_paging else -1
+    )
+    is_limited = (
+        settings.page_limit_bytes >= 0 or settings.page_limit_messages >= 0
+        if is_paging
+        else not address.owner
+    )
     address.limit(AddressLimits(address) if is_limited else None)
 
 
@@ -213,7 +229,10 @@ def require(sends: Iterable[tuple[Address, Run]]) -> None:
         bodies = [run.bodies[index] for index in new_ones(address, run, seen.setdefault(address, {}))]
         if limits.fitting(run.shape, bodies, room) < len(bodies):
             raise limits.refusal()
-        rooms[address] = (room[0] - sum(map(len, bodies)) - octets_of(run.shape) * len(bodies), room[1] - len(bodies))
+        rooms[address] = (
+            room[0] - sum(map(len, bodies)) - octets_of(run.shape) * len(bodies),
+            room[1] - len(bodies),
+        )
 
 
 def taken(address: Address, segment: Segment) -> tuple[int, str]:

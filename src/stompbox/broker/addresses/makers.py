@@ -78,9 +78,12 @@ class Makers:
         self.addresses: Counter[str] = Counter()
         self.queues: Counter[str] = Counter()
         self.positions: Counter[str] = Counter()
-        self.groups: dict[str, tuple[str, int]] = {}  # reader groups: who has made each, and how many destinations it names
+        # reader groups: who has made each, and how many destinations it names
+        self.groups: dict[str, tuple[str, int]] = {}
 
-    def require(self, maker: Maker | None, *, addresses: int = 0, queues: int = 0, positions: int = 0) -> None:
+    def require(
+        self, maker: Maker | None, *, addresses: int = 0, queues: int = 0, positions: int = 0
+    ) -> None:
         """Raises Refused where this user may not make so many more. Who has too many queues or positions already makes no address
         either: its durable wildcards and its groups would have one more for each."""
         if maker is None:
@@ -110,7 +113,9 @@ class Makers:
         address.count_for(_moved(self.addresses, address.maker, maker))
 
     def made_queue(self, queue: Queue, maker: Maker | None) -> None:
-        queue.count_for(_moved(self.positions if queue.kind is Kind.GROUP else self.queues, queue.maker, maker))
+        queue.count_for(
+            _moved(self.positions if queue.kind is Kind.GROUP else self.queues, queue.maker, maker)
+        )
 
     def made_group(self, name: str, maker: Maker | None, count: int) -> None:
         """A reader group names so many destinations from now on, none when it is gone; it counts for who has made it first."""
@@ -186,4 +191,6 @@ def require_all(engine: Engine, maker: Maker | None, wanted: Iterable[Wanted]) -
 
 def require_sends(engine: Engine, maker: Maker | None, sends: Iterable[tuple[Address, Run]]) -> None:
     """The same of messages whose addresses are known, and may have gone since; temporary ones do not come again."""
-    require_all(engine, maker, [(address.name, run.queue, run.routing) for address, run in sends if not address.owner])
+    require_all(
+        engine, maker, [(address.name, run.queue, run.routing) for address, run in sends if not address.owner]
+    )

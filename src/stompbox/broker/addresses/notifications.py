@@ -74,7 +74,11 @@ class Notifications:
         known = self._engine.addresses.get(space + self.address) if self.address else None
         if known is None or not _is_heard(known):
             return False
-        headers = {"destination": _PREFIX + self.address, "_AMQ_NotifType": event.value, "_AMQ_NotifTimestamp": str(self._engine.now)}
+        headers = {
+            "destination": _PREFIX + self.address,
+            "_AMQ_NotifType": event.value,
+            "_AMQ_NotifTimestamp": str(self._engine.now),
+        }
         headers |= {header: value[:LONGEST] for header, value in said.items() if value}
         self.waiting.append(Notification(known.name, headers, body.encode()))
         return True
@@ -86,7 +90,11 @@ class Notifications:
     def of_queue(self, event: Event, queue: Queue) -> None:
         """Readers of a log and browsers have no queue that anybody else knows."""
         if self.address and queue.kind in ROUTING:
-            said = {ADDRESS: local(queue.address.name), QUEUE: local(queue.name), "_AMQ_Binding_ID": str(queue.id)}
+            said = {
+                ADDRESS: local(queue.address.name),
+                QUEUE: local(queue.name),
+                "_AMQ_Binding_ID": str(queue.id),
+            }
             selector = queue.selector.text if queue.selector is not None else ""
             self.note(event, space_of(queue.address.name), said | {FILTER: selector})
 
@@ -96,7 +104,9 @@ class Notifications:
         for one in waiting:
             address = self._engine.addresses.get(one.address)
             if address is not None:
-                self._engine.publish_prepared(address, Run(Shape(one.headers, persistent=False), [one.body], routing=MULTICAST))
+                self._engine.publish_prepared(
+                    address, Run(Shape(one.headers, persistent=False), [one.body], routing=MULTICAST)
+                )
 
     def __repr__(self) -> str:
         return f"<Notifications to {self.address or 'nobody'}, {len(self.waiting)} waiting>"
@@ -104,4 +114,6 @@ class Notifications:
 
 def _is_heard(address: Address) -> bool:
     """Whether anything becomes of what is sent there as to a topic."""
-    return bool(address.topics or address.streams or address.diverts or address.is_read or address.log.is_kept)
+    return bool(
+        address.topics or address.streams or address.diverts or address.is_read or address.log.is_kept
+    )

@@ -64,7 +64,8 @@ class Outcome(Enum):
     """Why messages that a consumer had come back unacknowledged, and what each of them is counted for it."""
 
     RETURNED = "returned"  # an orderly end, ABORT: a delivery, but no attempt
-    LOST = "lost"  # the connection was lost: an attempt of the oldest; the others were waiting for their turn, and nothing is counted
+    # the connection was lost: an attempt of the oldest; the others were waiting for their turn, and nothing is counted
+    LOST = "lost"
     FAILED = "failed"  # NACK: an attempt
     REJECTED = "rejected"  # NACK with requeue:false: a dead letter at once
 
@@ -126,7 +127,9 @@ def _oldest(sent: Sequence[Sent], outcome: Outcome) -> Segment | None:
     return min(sent, key=order)[1] if sent and outcome is Outcome.LOST else None
 
 
-def _give_back(engine: Engine, sent: Sequence[Sent], outcome: Outcome, written: int, oldest: Segment | None) -> dict[Queue, None]:
+def _give_back(
+    engine: Engine, sent: Sequence[Sent], outcome: Outcome, written: int, oldest: Segment | None
+) -> dict[Queue, None]:
     """The queues that have them now."""
     queues: dict[Queue, None] = {}
     for binding, segment in sent:
@@ -187,13 +190,18 @@ def _delay(queue: Queue, segment: Segment) -> None:
     settings, chance = queue.settings, address_of(queue).engine.chance
     each = 1 if settings.redelivery_collision_avoidance_factor else len(segment)
     while len(segment) > each:
-        queue.set_aside(segment.cut(segment.first + each), redelivery_delay(settings, segment.failures, chance))
+        queue.set_aside(
+            segment.cut(segment.first + each), redelivery_delay(settings, segment.failures, chance)
+        )
     queue.set_aside(segment, redelivery_delay(settings, segment.failures, chance))
 
 
 ORIGINAL_DESTINATION: Final = "original-destination"
-ADDED: Final = frozenset((ORIGINAL_ID, ORIGINAL_ADDRESS, ORIGINAL_QUEUE, ORIGINAL_DESTINATION, REASON, ACTUAL_EXPIRY))
-_TIMES: Final = frozenset(("expires", EXPIRATION, *SCHEDULED))  # asked for once; a copy neither expires nor waits
+ADDED: Final = frozenset(
+    (ORIGINAL_ID, ORIGINAL_ADDRESS, ORIGINAL_QUEUE, ORIGINAL_DESTINATION, REASON, ACTUAL_EXPIRY)
+)
+# asked for once; a copy neither expires nor waits
+_TIMES: Final = frozenset(("expires", EXPIRATION, *SCHEDULED))
 
 
 def is_last_stop(queue: Queue) -> bool:
@@ -212,7 +220,14 @@ def expired(engine: Engine, queue: Queue, segment: Segment) -> None:
 def dead(engine: Engine, queue: Queue, segment: Segment, reason: str) -> None:
     settings = queue.settings
     own = _own_queue(settings, "dead_letter", address_of(queue))
-    gone, _ = _send(engine, address_of(queue), segment, {REASON: reason}, to=(settings.dead_letter_address, own), queue=queue)
+    gone, _ = _send(
+        engine,
+        address_of(queue),
+        segment,
+        {REASON: reason},
+        to=(settings.dead_letter_address, own),
+        queue=queue,
+    )
     _note(engine, Loss(queue.name, reason, Fate.DEAD_LETTER), len(segment) - gone, gone)
 
 
@@ -221,7 +236,9 @@ def unrouted(engine: Engine, address: Address, run: Run) -> bool:
     settings = address.settings
     own = _own_queue(settings, "dead_letter", address)
     segment = Segment(run, run.first, run.stop)
-    gone, is_stored = _send(engine, address, segment, {REASON: NO_ROUTE}, to=(settings.dead_letter_address, own))
+    gone, is_stored = _send(
+        engine, address, segment, {REASON: NO_ROUTE}, to=(settings.dead_letter_address, own)
+    )
     _note(engine, Loss(address.name, NO_ROUTE, Fate.DEAD_LETTER), len(segment) - gone, gone)
     return is_stored
 
@@ -245,11 +262,19 @@ def _own_queue(settings: AddressSettings, what: str, address: Address) -> str:
     if not getattr(settings, f"auto_create_{what}_resources"):
         return ""
     name, space = local(address.name), space_of(address.name)
-    return f"{space}{getattr(settings, f'{what}_queue_prefix')}{name}{getattr(settings, f'{what}_queue_suffix')}"
+    return (
+        f"{space}{getattr(settings, f'{what}_queue_prefix')}{name}{getattr(settings, f'{what}_queue_suffix')}"
+    )
 
 
 def _send(
-    engine: Engine, address: Address, segment: Segment, why: dict[str, str], *, to: tuple[str | None, str], queue: Queue | None = None
+    engine: Engine,
+    address: Address,
+    segment: Segment,
+    why: dict[str, str],
+    *,
+    to: tuple[str | None, str],
+    queue: Queue | None = None,
 ) -> tuple[int, bool]:
     """A copy of each message: how many of them found nobody, and whether they must be stored. Without an address to send them to, or
     when that is their own, none is sent."""
@@ -260,7 +285,9 @@ def _send(
     part = slice(segment.first - run.first, segment.stop - run.first)
     columns = {hole: column[part] for hole, column in zip(run.shape.holes, run.columns, strict=True)}
     if ORIGINAL_ID not in run.shape.headers and queue is not None:
-        columns.setdefault(ORIGINAL_ID, [b"%d-%d" % (queue.id, offset) for offset in range(segment.first, segment.stop)])
+        columns.setdefault(
+            ORIGINAL_ID, [b"%d-%d" % (queue.id, offset) for offset in range(segment.first, segment.stop)]
+        )
     for header in why:
         columns.pop(header, None)
     if ORIGINAL_ADDRESS not in run.shape.headers:  # its first time: this one is the sender's
@@ -271,7 +298,11 @@ def _send(
     copy = Run(shape, run.bodies[part], tuple(columns.values()), sender=run.sender)
     before, unit = engine.counters["unrouted"], engine.commits.unit
     sent = len(unit.sends) if unit is not None else 0
-    is_stored = _forward_to(engine, name, own, address, copy) if own else engine.forward(name, copy, _routing(engine, name))
+    is_stored = (
+        _forward_to(engine, name, own, address, copy)
+        if own
+        else engine.forward(name, copy, _routing(engine, name))
+    )
     if unit is not None and queue is not None:
         unit.set_apart(sent, run)
     return min(len(segment), engine.counters["unrouted"] - before), is_stored
@@ -300,9 +331,13 @@ def _forward_to(engine: Engine, name: str, own: str, origin: Address, run: Run) 
     return engine.route(target, run)
 
 
-def _shape(address: Address, queue: Queue | None, shape: Shape, holes: tuple[str, ...], why: dict[str, str]) -> Shape:
+def _shape(
+    address: Address, queue: Queue | None, shape: Shape, holes: tuple[str, ...], why: dict[str, str]
+) -> Shape:
     """The sender's headers; where the message came from, the first time if it dies again; and why."""
-    headers = {name: value for name, value in shape.headers.items() if name not in _TIMES and name != ACTUAL_EXPIRY}
+    headers = {
+        name: value for name, value in shape.headers.items() if name not in _TIMES and name != ACTUAL_EXPIRY
+    }
     came = {ORIGINAL_DESTINATION: shape.destination, ORIGINAL_ADDRESS: local(address.name)}
     if queue is not None:
         came[ORIGINAL_QUEUE] = local(queue.name)

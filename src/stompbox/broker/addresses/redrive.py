@@ -155,7 +155,11 @@ def _parts(segment: Segment) -> list[Segment]:
 
 def _without_what_was_added(run: Run, low: int, high: int) -> Run:
     shape = run.shape
-    kept = [(name, column[low:high]) for name, column in zip(shape.holes, run.columns, strict=True) if name not in redelivery.ADDED]
+    kept = [
+        (name, column[low:high])
+        for name, column in zip(shape.holes, run.columns, strict=True)
+        if name not in redelivery.ADDED
+    ]
     headers = {name: value for name, value in shape.headers.items() if name not in redelivery.ADDED}
     changed = shape.with_headers(headers, holes=tuple([name for name, _ in kept]), expires=0)
     return Run(changed, run.bodies[low:high], tuple([column for _, column in kept]), sender=run.sender)
@@ -164,7 +168,15 @@ def _without_what_was_added(run: Run, low: int, high: int) -> Run:
 class Move(Redrive):
     """`to`: the address. The messages keep their headers, and are new ones there."""
 
-    def __init__(self, engine: Engine, queue: Queue, to: str, *, most: int = -1, on_done: Callable[[int], None] | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        queue: Queue,
+        to: str,
+        *,
+        most: int = -1,
+        on_done: Callable[[int], None] | None = None,
+    ) -> None:
         self.to = to
         super().__init__(engine, queue, most=most, on_done=on_done)
 
@@ -175,7 +187,12 @@ class Move(Redrive):
         run = fitting.run
         low, high = fitting.first - run.first, fitting.stop - run.first
         shape = run.shape.marked() if is_doubtful(self.queue, fitting) else run.shape
-        copy = Run(shape, run.bodies[low:high], tuple([column[low:high] for column in run.columns]), sender=run.sender)
+        copy = Run(
+            shape,
+            run.bodies[low:high],
+            tuple([column[low:high] for column in run.columns]),
+            sender=run.sender,
+        )
         self.engine.forward(self.to, copy)
         self._gone(fitting, "moved")
         return len(fitting)

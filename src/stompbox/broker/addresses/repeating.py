@@ -74,7 +74,8 @@ class Schedule:
 
     def advance(self, now: int) -> bool:
         """To the next time after now; False when there is none."""
-        passed = (now - self.next) // self.period if self.period else 0  # times that went by, and are not sent any more
+        # times that went by, and are not sent any more
+        passed = (now - self.next) // self.period if self.period else 0
         if self.left == FOR_EVER or self.left > passed:
             self.next += self.period * (passed + 1)
             self.left -= 0 if self.left == FOR_EVER else passed + 1
@@ -117,11 +118,16 @@ class Schedules:
             if run.shape.special is None or not run.shape.special.repeats:
                 continue
             if address.owner:
-                raise IllegalFrame("bad-schedule", "what goes to a temporary destination cannot repeat: it is gone with its connection")
+                raise IllegalFrame(
+                    "bad-schedule",
+                    "what goes to a temporary destination cannot repeat: it is gone with its connection",
+                )
             largest = max(map(len, run.bodies))
             if run.is_large or largest > MOST_BYTES:
                 limit = f"has no more than {MOST_BYTES} bytes, and is below the listener's stompMinLargeMessageSize"
-                raise Refused("schedule-too-large", f"a message that repeats {limit}; this one has {largest} bytes")
+                raise Refused(
+                    "schedule-too-large", f"a message that repeats {limit}; this one has {largest} bytes"
+                )
             wanted += run.size + COST * len(run)
         if wanted and self.size + wanted > self.most:
             text = f"schedules hold {self.size} bytes and these would add {wanted}; the limit is {self.most} (max-scheduled-bytes)"
@@ -147,14 +153,22 @@ class Schedules:
     def _made(self, address: Address, run: Run, index: int, owner: str, *, is_stored: bool) -> Schedule:
         special, now, id = run.shape.special, self.engine.now, self.engine.new_id()
         assert special is not None
-        headers = {name: value for name, value in run.headers(index).items() if name not in SCHEDULED and name != DUPLICATE_ID}
+        headers = {
+            name: value
+            for name, value in run.headers(index).items()
+            if name not in SCHEDULED and name != DUPLICATE_ID
+        }
         columns: tuple[list[bytes], ...] = ()
         if NUMBER in headers and self.numbers_of(run.sender):
             columns = ([headers.pop(NUMBER).encode()],)
         shape = run.shape
         plain = shape.with_headers({**headers, JOB: id}, holes=(NUMBER,) if columns else ())
         one = Run(plain, run.bodies[index : index + 1], columns, routing=run.routing, queue=run.queue)
-        first = after(special.cron, now) + special.delay if special.cron else special.delivery_time(now) or now + special.period
+        first = (
+            after(special.cron, now) + special.delay
+            if special.cron
+            else special.delivery_time(now) or now + special.period
+        )
         return Schedule(
             id, address.name, one, special.cron, special.delay, special.period, special.repeat,
             next=max(first, now + 1), left=special.repeat, owner=owner, is_stored=is_stored,
@@ -211,11 +225,16 @@ class Schedules:
 
     def _publish(self, schedule: Schedule) -> None:
         engine, run = self.engine, schedule.run
-        maker = Maker(schedule.owner)  # it was taken once, and is not refused for what its user has made since
-        address = engine.addresses.get(schedule.address) or engine.create_address(schedule.address, is_auto=True, maker=maker)
+        # it was taken once, and is not refused for what its user has made since
+        maker = Maker(schedule.owner)
+        address = engine.addresses.get(schedule.address) or engine.create_address(
+            schedule.address, is_auto=True, maker=maker
+        )
         address.add_kind(run.routing)
         limits = address.limits
-        if address.is_blocked or (limits is not None and limits.policy is AddressFullPolicy.BLOCK and limits.look()):
+        if address.is_blocked or (
+            limits is not None and limits.policy is AddressFullPolicy.BLOCK and limits.look()
+        ):
             raise Refused("address-full", f"address {address.name!r} takes nothing now")
         columns = tuple([[self.new_number()] for _ in run.shape.holes])
         again = Run(run.shape, run.bodies, columns, routing=run.routing, queue=run.queue)
@@ -227,7 +246,18 @@ class Schedules:
         stored = decode(base64.b64decode(entry["chunk"]), 0)[0]
         run = Run(stored.shape, stored.bodies, stored.columns, routing=entry["routing"], queue=entry["queue"])
         times = entry["cron"], entry["delay"], entry["period"], entry["repeat"]
-        self._keep(Schedule(id, entry["address"], run, *times, next=state[0], left=state[1], owner=entry["owner"], is_stored=True))
+        self._keep(
+            Schedule(
+                id,
+                entry["address"],
+                run,
+                *times,
+                next=state[0],
+                left=state[1],
+                owner=entry["owner"],
+                is_stored=True,
+            )
+        )
 
     def __repr__(self) -> str:
         return f"<Schedules {len(self.known)} bytes={self.size}>"

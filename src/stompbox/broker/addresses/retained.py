@@ -60,7 +60,10 @@ def check(sends: Iterable[tuple[Address, Run]]) -> None:
             continue
         size, retained = len(run.bodies[-1]), address.engine.retained
         if size > MOST_BYTES:
-            raise Refused("retained-too-large", f"a retained message has no more than {MOST_BYTES} bytes; this one has {size}")
+            raise Refused(
+                "retained-too-large",
+                f"a retained message has no more than {MOST_BYTES} bytes; this one has {size}",
+            )
         last = _last_of(run)
         if not retained.takes(address.retained, last, gained):
             text = f"retained messages would take {retained.size + gained + cost_of(last)} octets of memory; the limit is {retained.most}"
@@ -74,7 +77,11 @@ def note(engine: Engine, address: Address, run: Run) -> bool:
         return False
     before = address.retained
     last = _last_of(run)
-    is_set = run.shape.retain == "set" and len(run.bodies[-1]) <= MOST_BYTES and engine.retained.takes(address.retained, last)
+    is_set = (
+        run.shape.retain == "set"
+        and len(run.bodies[-1]) <= MOST_BYTES
+        and engine.retained.takes(address.retained, last)
+    )
     if engine.commits.unit is not None:
         engine.commits.unit.consequences.undo.append(partial(_keep, engine, address, before))
     return _keep(engine, address, last if is_set else None)
@@ -87,7 +94,9 @@ def _keep(engine: Engine, address: Address, run: Run | None) -> bool:
     if run is not None and not address.is_volatile(run):
         engine.commits.add_log(address.log)
         blob = encode([run], run.first)
-        engine.put("retained", str(address.log.id), {"first": run.first, "chunk": base64.b64encode(blob).decode()})
+        engine.put(
+            "retained", str(address.log.id), {"first": run.first, "chunk": base64.b64encode(blob).decode()}
+        )
         return engine.is_durable
     if was_stored:
         engine.put("retained", str(address.log.id), None)
@@ -102,7 +111,15 @@ def keep(address: Address, run: Run | None) -> None:
 def _last_of(run: Run) -> Run:
     columns = tuple([column[-1:] for column in run.columns])
     routing = run.routing & KINDS
-    return Run(run.shape, run.bodies[-1:], columns, first=run.stop - 1, arrived=run.arrived, routing=routing, sender=run.sender)
+    return Run(
+        run.shape,
+        run.bodies[-1:],
+        columns,
+        first=run.stop - 1,
+        arrived=run.arrived,
+        routing=routing,
+        sender=run.sender,
+    )
 
 
 def recall(value: dict[str, Any]) -> Run:
@@ -115,7 +132,8 @@ def give(address: Address, queue: Queue) -> None:
     run = address.retained
     if run is None or (queue.no_local and queue.no_local == run.sender):
         return
-    if queue.paged_from >= 0 and queue.paged_from <= run.first:  # it begins before and finds the message in the log
+    if queue.paged_from >= 0 and queue.paged_from <= run.first:
+        # it begins before and finds the message in the log
         return
     if queue.selector is None or wanted(queue.selector, run, run.first, run.stop, address, queue=queue.id):
         queue.backlog.push(Segment(run, run.first, run.stop))

@@ -27,9 +27,11 @@ class Consequences:
     """What a unit has brought about beside its messages, where it has: most do not."""
 
     undo: list[Callable[[], object]] = field(default_factory=list)
-    copies: list[tuple[Address, Run, Run]] = field(default_factory=list)  # of what died or expired meanwhile, with the original
+    # of what died or expired meanwhile, with the original
+    copies: list[tuple[Address, Run, Run]] = field(default_factory=list)
     restore: list[Restore] = field(default_factory=list)  # what made room, given all that is withdrawn
-    numbered: list[tuple[Duplicates, list[bytes]]] = field(default_factory=list)  # values that find duplicates of it
+    # values that find duplicates of it
+    numbered: list[tuple[Duplicates, list[bytes]]] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
@@ -40,7 +42,8 @@ class UnitOfWork:
     sends: list[tuple[Address, Run]] = field(default_factory=list)
     acked: list[tuple[Consumer, list[Sent]]] = field(default_factory=list)  # in a transaction
     also: Consequences | None = None
-    is_refusable: bool = False  # since its end: its sender gets an ERROR when it cannot be stored; else it waits until it can
+    # since its end: its sender gets an ERROR when it cannot be stored; else it waits until it can
+    is_refusable: bool = False
     is_shared: bool = False  # somebody has sent a duplicate of what is in it, and waits for it to be stored
     is_refused: bool = False  # it is undone
 

@@ -58,13 +58,22 @@ class Bodies:
 
     def unsaved(self, large: Large) -> int:
         """Octets of its pieces that are not durable yet."""
-        return sum(len(data) for pieces in (self._pending, self._flying) for data in pieces.get(large.id, {}).values())
+        return sum(
+            len(data)
+            for pieces in (self._pending, self._flying)
+            for data in pieces.get(large.id, {}).values()
+        )
 
     @property
     def all_unsaved(self) -> int:
         if not self._pending and not self._flying:
             return 0
-        return sum(len(data) for pieces in (self._pending, self._flying) for parts in pieces.values() for data in parts.values())
+        return sum(
+            len(data)
+            for pieces in (self._pending, self._flying)
+            for parts in pieces.values()
+            for data in parts.values()
+        )
 
     def adopt(self, runs: Iterable[Run]) -> None:
         """Runs that were read from the store: from now on memory holds their large bodies."""
@@ -118,7 +127,9 @@ class Bodies:
         self._holds = {}
         self._flying, self._pending = self._pending, {}
         self._known.update(self._flying)
-        commit.parts = {(id, number): data for id, parts in self._flying.items() for number, data in parts.items()}
+        commit.parts = {
+            (id, number): data for id, parts in self._flying.items() for number, data in parts.items()
+        }
 
     def landed(self) -> None:
         """The commit that was given is durable."""

@@ -27,7 +27,9 @@ class Cursor:
 
     __slots__ = ("ahead", "id", "position", "reach", "saved", "unsaved")
 
-    def __init__(self, id: int, position: int, ahead: Ranges | None = None, *, is_durable: bool, reach: int = -1) -> None:
+    def __init__(
+        self, id: int, position: int, ahead: Ranges | None = None, *, is_durable: bool, reach: int = -1
+    ) -> None:
         self.id = id
         self.position = position
         self.ahead = ahead if ahead is not None else Ranges()

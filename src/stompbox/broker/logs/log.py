@@ -19,7 +19,8 @@ from stompbox.store.base import Commit
 
 _FIRST = attrgetter("first")
 
-UNUSED: Final = "unused"  # entries of the catalogue: of a log, offsets that no message will have (recovery.py)
+# entries of the catalogue: of a log, offsets that no message will have (recovery.py)
+UNUSED: Final = "unused"
 
 # Offsets that were given to messages which never reach the store must not come back after a crash: a message-id would then
 # name two messages. So their log's next offset is stored ahead of use, in steps.
@@ -29,14 +30,24 @@ RESERVE = 1 << 20
 class Log:
     """Offsets are dense in memory; in the store there are gaps where nobody needed the messages."""
 
-    def __init__(self, id: int, name: str, incarnations: Incarnations, *, first: int = 0, next: int = 0, is_known: bool = False) -> None:
+    def __init__(
+        self,
+        id: int,
+        name: str,
+        incarnations: Incarnations,
+        *,
+        first: int = 0,
+        next: int = 0,
+        is_known: bool = False,
+    ) -> None:
         next = max(first, next)
         self.id = id
         self.name = name
         self.incarnations = incarnations  # which messages its offsets mean
         self.first = first  # lowest offset that may be stored
         self.next = next  # the next message's offset
-        self.committed = next  # all below is on disk, or needs to be nowhere; no restart gives its offsets to other messages
+        # all below is on disk, or needs to be nowhere; no restart gives its offsets to other messages
+        self.committed = next
         self.shown = next  # readers by offset were shown all below (fanout.py)
         self.unshown: deque[Run] = deque()  # what is on disk from there on
         self.has_readers = False  # somebody is there who reads by offset

@@ -20,7 +20,9 @@ def octets_of(shape: Shape) -> int:
     """Octets of the headers that the shape's messages share."""
     known: int | None = shape.cache.get(_OCTETS)
     if known is None:
-        known = shape.cache[_OCTETS] = sum(len(name) + len(value) + 2 for name, value in shape.headers.items())
+        known = shape.cache[_OCTETS] = sum(
+            len(name) + len(value) + 2 for name, value in shape.headers.items()
+        )
     return known
 
 
@@ -34,7 +36,9 @@ def cost_of(run: Run) -> int:
     if run.cost < 0:
         run.cost = (run.size if not run.is_large else 0) + EACH * len(run.bodies) + _shared(run.shape)
         if run.columns:
-            run.cost += sum([sum(map(len, column)) for column in run.columns]) + VALUE * len(run.bodies) * len(run.columns)
+            run.cost += sum([sum(map(len, column)) for column in run.columns]) + VALUE * len(
+                run.bodies
+            ) * len(run.columns)
     return run.cost
 
 
@@ -43,7 +47,16 @@ class Segment:
 
     __slots__ = ("_size", "deliveries", "failures", "first", "home", "is_suspect", "run", "stop", "turn")
 
-    def __init__(self, run: Run, first: int, stop: int, deliveries: int = 0, failures: int = 0, *, is_suspect: bool = False) -> None:
+    def __init__(
+        self,
+        run: Run,
+        first: int,
+        stop: int,
+        deliveries: int = 0,
+        failures: int = 0,
+        *,
+        is_suspect: bool = False,
+    ) -> None:
         self.run = run
         self.first = first
         self.stop = stop
@@ -67,7 +80,9 @@ class Segment:
         if self._size < 0:
             run, count = self.run, self.stop - self.first
             start = self.first - run.first
-            self._size = run.size if count == len(run.bodies) else sum(map(len, run.bodies[start : start + count]))
+            self._size = (
+                run.size if count == len(run.bodies) else sum(map(len, run.bodies[start : start + count]))
+            )
         return self._size
 
     @property
@@ -91,7 +106,11 @@ class Segment:
 
     def without(self, offset: int) -> list[Segment]:
         """What is left on both sides of one message."""
-        return [self.part(first, stop) for first, stop in ((self.first, offset), (offset + 1, self.stop)) if first < stop]
+        return [
+            self.part(first, stop)
+            for first, stop in ((self.first, offset), (offset + 1, self.stop))
+            if first < stop
+        ]
 
     def cut(self, stop: int) -> Segment:
         """Takes first .. stop-1 off the front and returns it."""

@@ -40,7 +40,17 @@ class Admission:
     """What a queue with such rules admits. `paged` counts what the log alone has and came since the start: of what was there before, nobody
     knows what is gone."""
 
-    __slots__ = ("_doubted_below", "_is_enabled", "_is_purged", "_key", "_latest", "_ring_size", "_unknown", "is_reading", "paged")
+    __slots__ = (
+        "_doubted_below",
+        "_is_enabled",
+        "_is_purged",
+        "_key",
+        "_latest",
+        "_ring_size",
+        "_unknown",
+        "is_reading",
+        "paged",
+    )
 
     def __init__(self, rules: Rules, queue: Queue) -> None:
         self._key = rules.last_value_key
@@ -128,11 +138,17 @@ class Admission:
         self.settle(queue)
         queue.engine.dispatch_later(queue)
 
-    def _restore_left(self, queue: Queue, key: bytes, left: Left, withdrawn: Mapping[Address, Ranges]) -> None:
+    def _restore_left(
+        self, queue: Queue, key: bytes, left: Left, withdrawn: Mapping[Address, Ranges]
+    ) -> None:
         """The same of one that the log alone has."""
         is_withdrawn = queue.address in withdrawn and left.first in withdrawn[queue.address]
         is_there = queue.admission is self and queue.id in queue.engine.queues and not is_withdrawn
-        if not is_there or self._has_newer(key, left.first) or not _restored(queue, left.first, left.first + 1):
+        if (
+            not is_there
+            or self._has_newer(key, left.first)
+            or not _restored(queue, left.first, left.first + 1)
+        ):
             return
         queue.engine.counters["replaced"] -= 1
         self._latest[key] = left
@@ -146,7 +162,11 @@ class Admission:
 
     def _has_newer(self, key: bytes, first: int) -> bool:
         latest = self._latest.get(key)
-        return latest is not None and latest.first > first and (isinstance(latest, Left) or not latest.run.is_withdrawn)
+        return (
+            latest is not None
+            and latest.first > first
+            and (isinstance(latest, Left) or not latest.run.is_withdrawn)
+        )
 
     def left(self, segment: Segment) -> None:
         """These are in the log alone from now on, and were admitted."""
@@ -175,7 +195,9 @@ class Admission:
     def done(self, segment: Segment) -> None:
         """These are acknowledged or dropped: nothing is to be remembered of them."""
         if self._key:
-            for offset, key in enumerate(values_of(segment.run, self._key, segment.first, segment.stop), segment.first):
+            for offset, key in enumerate(
+                values_of(segment.run, self._key, segment.first, segment.stop), segment.first
+            ):
                 latest = self._latest.get(key)
                 if latest is not None and latest.first <= offset:
                     del self._latest[key]

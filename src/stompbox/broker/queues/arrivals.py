@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from stompbox.broker.queues.queue import Queue
     from stompbox.message import Run
 
-STEP: Final = 32  # segments whose time has come together: about a millisecond, where they go to another address
+# segments whose time has come together: about a millisecond, where they go to another address
+STEP: Final = 32
 
 
 def arrive(queue: Queue, run: Run, first: int, stop: int) -> None:
@@ -51,7 +52,8 @@ def arrive(queue: Queue, run: Run, first: int, stop: int) -> None:
             queue.admission.left(part)
     if queue.admission is not None:
         queue.admission.settle(queue)
-    if queue.paged_from >= 0:  # since just now: what is behind the part for which there was no room may be for somebody
+    if queue.paged_from >= 0:
+        # since just now: what is behind the part for which there was no room may be for somebody
         paging.look_ahead(queue.engine, queue)
 
 
@@ -161,7 +163,8 @@ def wait_for(queue: Queue, segment: Segment, due: int, *, is_new: bool) -> None:
 def _admitted(queue: Queue, segment: Segment) -> Iterable[Segment]:
     """What is to be queued, as the queue's rules take it."""
     special = segment.run.shape.special
-    is_shared_out = queue.rules.group_buckets and not queue.rules.is_non_destructive  # each of whose readers gets everything
+    # each of whose readers gets everything
+    is_shared_out = queue.rules.group_buckets and not queue.rules.is_non_destructive
     if special is not None and special.is_grouped and queue.groups is None and is_shared_out:
         queue.begin_groups(Groups(queue.rules))
     return (segment,) if queue.admission is None else queue.admission.admit(queue, segment)
@@ -238,7 +241,9 @@ def offer(queue: Queue, segment: Segment) -> None:
         if not paging.fits(queue, backlog.size, part):
             queue.page(part.run, part.first)
             if queue.admission is not None:
-                queue.admission.left(part if part.stop == segment.stop else segment.part(part.first, segment.stop))
+                queue.admission.left(
+                    part if part.stop == segment.stop else segment.part(part.first, segment.stop)
+                )
             return
         if lane is None:
             backlog.leave(part)

@@ -27,9 +27,23 @@ class Backlog:
 
     `is_ranked`: by priority; who reads the log has it in the order of its offsets."""
 
-    __slots__ = ("_common", "_emptied", "_levels", "_others", "_returned", "_turn", "count", "expiring", "is_ranked", "memory", "size")
+    __slots__ = (
+        "_common",
+        "_emptied",
+        "_levels",
+        "_others",
+        "_returned",
+        "_turn",
+        "count",
+        "expiring",
+        "is_ranked",
+        "memory",
+        "size",
+    )
 
-    def __init__(self, expiring: Expiring | None = None, memory: Memory | None = None, *, is_ranked: bool = True) -> None:
+    def __init__(
+        self, expiring: Expiring | None = None, memory: Memory | None = None, *, is_ranked: bool = True
+    ) -> None:
         self.is_ranked = is_ranked
         self.expiring = expiring
         self.memory = memory if memory is not None else Memory()
@@ -117,7 +131,9 @@ class Backlog:
         if level < 0:
             return self._returned[0][:2], True
         new = -level, self._levels[level][0].first
-        return (self._returned[0][:2], True) if self._returned and self._returned[0][:2] < new else (new, False)
+        return (
+            (self._returned[0][:2], True) if self._returned and self._returned[0][:2] < new else (new, False)
+        )
 
     @property
     def head(self) -> tuple[int, int]:
@@ -135,7 +151,9 @@ class Backlog:
         if segment.run.is_large:
             segment.become(_NOTHING)  # what is emptied must not hold bodies in the store
         self._emptied += 1
-        if self._emptied > SWEPT and self._emptied * 2 > len(self._returned) + sum(map(len, self._levels.values())):
+        if self._emptied > SWEPT and self._emptied * 2 > len(self._returned) + sum(
+            map(len, self._levels.values())
+        ):
             self._sweep()
         return taken
 

@@ -41,10 +41,18 @@ class Browser(Queue):
     __slots__ = ("destination", "end", "found", "shown")
 
     def __init__(self, engine: Engine, shown: Queue, consumer: Consumer, cursor: Cursor, *, end: int) -> None:
-        super().__init__(engine, shown.address, consumer.queue_name, kind=Kind.BROWSER, cursor=cursor, selector=consumer.selector)
+        super().__init__(
+            engine,
+            shown.address,
+            consumer.queue_name,
+            kind=Kind.BROWSER,
+            cursor=cursor,
+            selector=consumer.selector,
+        )
         self.shown = shown
         self.end = end
-        self.found = Ranges()  # scheduled messages that it has, or found in the log itself: the queue may come to them again
+        # scheduled messages that it has, or found in the log itself: the queue may come to them again
+        self.found = Ranges()
         self.destination = consumer.destination or shown.name
 
     def offer(self, run: Run, first: int, stop: int) -> None:
@@ -65,14 +73,18 @@ class Browser(Queue):
 
     def expect(self, run: Run, first: int, stop: int) -> None:
         """Behind `paged_from` it finds them when it reads the log to there."""
-        for low, high in list(self.found.gaps(first, stop if self.paged_from < 0 else min(stop, self.paged_from))):
+        for low, high in list(
+            self.found.gaps(first, stop if self.paged_from < 0 else min(stop, self.paged_from))
+        ):
             self.found.add(low, high)
             for part in _seen(self.selector, self, Segment(run, low, high)):
                 arrivals.wait_for(self, part, arrivals.due_of(run), is_new=True)
 
     def _show_woken(self, run: Run, first: int, stop: int) -> None:
         """It comes in its own time, and is shown once: here, or when the log is read to there."""
-        for low, high in list(self.found.gaps(first, stop if self.paged_from < 0 else min(stop, self.paged_from))):
+        for low, high in list(
+            self.found.gaps(first, stop if self.paged_from < 0 else min(stop, self.paged_from))
+        ):
             self.found.add(low, high)
             for part in _seen(self.selector, self, Segment(run, low, high)):
                 self.backlog.push(part)
@@ -82,7 +94,11 @@ class Browser(Queue):
         shown = self.shown
         if paging.is_gone(shown, run, first):
             return
-        for low, high in list(shown.cursor.ahead.gaps(max(first, shown.cursor.position), stop)) if shown.is_durable else [(first, stop)]:
+        for low, high in (
+            list(shown.cursor.ahead.gaps(max(first, shown.cursor.position), stop))
+            if shown.is_durable
+            else [(first, stop)]
+        ):
             if shown.wants(run) and low < high:
                 for part in _seen(shown.selector, self, Segment(run, low, high)):
                     for seen in _seen(self.selector, self, part):
@@ -119,7 +135,8 @@ def browse(engine: Engine, shown: Queue, consumer: Consumer, *, goes_on: bool, f
     """Binds the consumer to a browser of the queue, from offset `first` on."""
     consumer.allowance.require_bindings(consumer)
     next = shown.address.log.next
-    left = max(shown.paged_from, first, shown.cursor.position) if shown.paged_from >= 0 else next  # from here on the log has it
+    # from here on the log has it
+    left = max(shown.paged_from, first, shown.cursor.position) if shown.paged_from >= 0 else next
     browser = Browser(engine, shown, consumer, engine.volatile_cursor(left), end=NO_END if goes_on else next)
     engine.add_queue(browser)
     if left < next:
@@ -136,7 +153,11 @@ def browse(engine: Engine, shown: Queue, consumer: Consumer, *, goes_on: bool, f
 def held(queue: Queue) -> list[RunPart]:
     """What a queue has in memory: what waits for consumers, and what they have and have not acknowledged. As it is now: 32 MiB that wait,
     and what they may have, are some ten thousand runs."""
-    found = [(segment.first, segment.stop, segment.run) for segment in queue.backlog.segments()] if queue.count else []
+    found = (
+        [(segment.first, segment.stop, segment.run) for segment in queue.backlog.segments()]
+        if queue.count
+        else []
+    )
     for binding in queue.bindings:
         if binding.out:
             found += [(segment.first, segment.stop, segment.run) for segment in binding.taken()]

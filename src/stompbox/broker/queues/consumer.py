@@ -33,7 +33,8 @@ _NONE: Final = Spans()  # of those who need none
 _NOTHING: Final = Held()  # the same
 _PRIORITY: Final = 64  # bits of a rank below those of the priority
 COST: Final = 3 << 10  # octets of memory that a subscription takes beside its texts, at a guess
-AUTO_WINDOW: Final = 2 << 20  # octets of bodies and headers on their way to the socket of an auto subscription
+# octets of bodies and headers on their way to the socket of an auto subscription
+AUTO_WINDOW: Final = 2 << 20
 
 
 class AckMode(Enum):
@@ -66,7 +67,19 @@ class Binding:
     `rank` orders the queue's consumers: those of a higher priority come first, and of one priority those that came earlier. One that
     had no credit when it was its turn is `missing` in those lists of takers until it is fed."""
 
-    __slots__ = ("_head", "consumer", "done", "held", "missing", "out", "queue", "rank", "searched", "seen", "unacked")
+    __slots__ = (
+        "_head",
+        "consumer",
+        "done",
+        "held",
+        "missing",
+        "out",
+        "queue",
+        "rank",
+        "searched",
+        "seen",
+        "unacked",
+    )
 
     def __init__(self, consumer: Consumer, queue: Queue, number: int) -> None:
         self.consumer = consumer
@@ -74,7 +87,8 @@ class Binding:
         self.rank = number - (consumer.priority << _PRIORITY)
         self.missing: list[RoundRobin] | None = None
         self.held = Held() if consumer.ack is AckMode.INDIVIDUAL else _NOTHING
-        self.unacked = Spans() if consumer.ack is AckMode.CLIENT else _NONE  # offsets in the ledger, which nobody looks through for others
+        # offsets in the ledger, which nobody looks through for others
+        self.unacked = Spans() if consumer.ack is AckMode.CLIENT else _NONE
         self.out = 0  # messages that it has and did not acknowledge
         self.done = 0  # messages that were acknowledged
         self.seen = -1  # of those, when it was last looked at (depth.py)
@@ -262,7 +276,9 @@ class Consumer:
         count = segment.fitting(room)
         if not self.is_either:
             count = min(count, self.window - self.messages_out)
-        return min(count, 1 + room // (1 + octets_of(segment.run.shape))) if self.ack is AckMode.AUTO else count
+        return (
+            min(count, 1 + room // (1 + octets_of(segment.run.shape))) if self.ack is AckMode.AUTO else count
+        )
 
     def start(self) -> None:
         """From now on it gets messages."""
@@ -366,7 +382,8 @@ class Consumer:
             return
         ledger = self.ledger
         at = bisect_left(ledger, order(sent[0]), key=order)
-        if at == len(ledger) or order(sent[-1]) < order(ledger[at]):  # what a cumulative one has taken belongs together
+        if at == len(ledger) or order(sent[-1]) < order(ledger[at]):
+            # what a cumulative one has taken belongs together
             ledger.rotate(-at)
             ledger.extendleft(reversed(sent))
             ledger.rotate(at)
@@ -537,10 +554,6 @@ class RoundRobin(list[Binding]):
     def equals(self) -> int:
         """How many of the first have the same priority."""
         return bisect_left(self, end_of_priority(self[0].rank), key=RANK)
-
-
-
-
 
 
 def with_credit(bindings: Sequence[Binding]) -> RoundRobin:

@@ -66,7 +66,11 @@ class Waits:
 
     def take_fresh(self, start: int, most: int) -> list[tuple[int, Segment]]:
         """Takes out some of what was never delivered and lies from `start` on in the log, with its times."""
-        fresh = list(islice((entry for entry in self._heap if not entry[2].deliveries and entry[2].first >= start), most))
+        fresh = list(
+            islice(
+                (entry for entry in self._heap if not entry[2].deliveries and entry[2].first >= start), most
+            )
+        )
         if fresh:
             gone = {turn for _, turn, _ in fresh}
             self._heap = [entry for entry in self._heap if entry[1] not in gone]
@@ -133,7 +137,8 @@ class DueTimes:
     def __init__(self) -> None:
         self._fresh: list[Due] = []
         self._blocks: dict[int, _Block] = {}
-        self._heads: list[tuple[int, int, int]] = []  # when and first of the next entry of each block, and which
+        # when and first of the next entry of each block, and which
+        self._heads: list[tuple[int, int, int]] = []
         self._turn = 0
         self._count = 0
 

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from stompbox.broker.queues.queue import Queue
 
 _HOLDS: Final = frozenset((Kind.ANYCAST, Kind.DURABLE, Kind.TOPIC))  # kinds whose messages are theirs
-_POSITIONS: Final = frozenset((Kind.GROUP, Kind.READER))  # all that the log has from their position on is theirs
+# all that the log has from their position on is theirs
+_POSITIONS: Final = frozenset((Kind.GROUP, Kind.READER))
 
 
 class Depth(Struct, frozen=True):
@@ -50,7 +51,9 @@ def depth_of(queue: Queue) -> Depth:
         left = log.count(queue.cursor.ahead.gaps(queue.cursor.position, log.next))
         return Depth(max(0, left - queue.delivering), 0, queue.delivering, left, is_estimate=True)
     paged = _paged(queue) if queue.paged_from >= 0 else 0
-    delayed = (queue.waits.count if queue.has_waits else 0) + (queue.later.count if queue.later is not None else 0)
+    delayed = (queue.waits.count if queue.has_waits else 0) + (
+        queue.later.count if queue.later is not None else 0
+    )
     return Depth(queue.count + paged, delayed, queue.delivering, paged, is_estimate=paged > 0)
 
 
@@ -126,7 +129,9 @@ def watch(engine: Engine, queue: Queue) -> None:
     settings = queue.address.settings
     if settings.slow_consumer_threshold >= 0 and not queue.is_watched:
         queue.watch(is_watched=True)
-        engine.timers.at(engine.now + 1000 * settings.slow_consumer_check_period, partial(_look, engine, queue))
+        engine.timers.at(
+            engine.now + 1000 * settings.slow_consumer_check_period, partial(_look, engine, queue)
+        )
 
 
 def _look(engine: Engine, queue: Queue) -> None:

@@ -36,16 +36,6 @@ if TYPE_CHECKING:
     from stompbox.broker.queues.queue import Queue
 
 
-
-
-
-
-
-
-
-
-
-
 def open_when_due(queue: Queue) -> None:
     """A consumer has come to a queue that waits for more."""
     rules, engine = queue.rules, queue.engine
@@ -66,10 +56,6 @@ def may_take(queue: Queue, binding: Binding, lane: Lane) -> bool:
     """Whether a consumer, with credit or without, gets messages of a lane now."""
     is_taker = queue.takers is queue.bindings or binding in queue.takers
     return is_taker and (not queue.is_shared or takes(binding, lane))
-
-
-
-
 
 
 _Heads = list[tuple[Head, int, Lane, Key]]
@@ -124,7 +110,11 @@ def release(engine: Engine, queues: Iterable[Queue]) -> None:
 def _heads(queue: Queue) -> _Heads:
     """For each who takes from lanes, the first of them."""
     backlog = queue.backlog
-    heads = [(*first, number, key) for number, key in enumerate(backlog.keys) if (first := backlog.first(key)) is not None]
+    heads = [
+        (*first, number, key)
+        for number, key in enumerate(backlog.keys)
+        if (first := backlog.first(key)) is not None
+    ]
     found = [(head, number, lane, key) for head, lane, number, key in heads]
     heapify(found)
     return found
@@ -146,7 +136,8 @@ def _next(queue: Queue, heads: _Heads) -> RoundRobin | None:
     return None
 
 
-MOST_GROUPS: Final = 100_000  # groups of a queue whose consumers are remembered; beyond, the oldest is given out anew
+# groups of a queue whose consumers are remembered; beyond, the oldest is given out anew
+MOST_GROUPS: Final = 100_000
 _ENDS: Final = b"-1"
 
 GroupKey = bytes | int  # a group, or a bucket
@@ -264,7 +255,8 @@ def hand_out_groups(queue: Queue, groups: Groups, segment: Segment, lane: Lane, 
     the segment's lane."""
     for part in list(groups.parts(segment)):
         owner = groups.owner(part.key) if part.key is not None else None
-        is_unwanted = owner is not None and not may_take(queue, owner, lane)  # its selector leaves it: the group stays its own,
+        # its selector leaves it: the group stays its own,
+        is_unwanted = owner is not None and not may_take(queue, owner, lane)
         if is_unwanted:  # this one is anybody's
             owner = None
         next = groups.next(takers) if owner is None else None

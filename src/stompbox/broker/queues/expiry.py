@@ -25,13 +25,17 @@ from stompbox.config.settings import AddressSettings
 from stompbox.errors import IllegalFrame
 from stompbox.message import EXPIRATION, Shape
 
-TOLERANCE: Final = 1000  # ms between `expires` and `expiration` that are not worth an ERROR: a frame has been on its way
+# ms between `expires` and `expiration` that are not worth an ERROR: a frame has been on its way
+TOLERANCE: Final = 1000
 _WITH_EXPIRY: Final = "with-expiry"  # of Shape.cache
 
 
 def is_ruled(settings: AddressSettings) -> bool:
     """Whether an address's settings have a say."""
-    return settings.no_expiry or max(settings.expiry_delay, settings.min_expiry_delay, settings.max_expiry_delay) >= 0
+    return (
+        settings.no_expiry
+        or max(settings.expiry_delay, settings.min_expiry_delay, settings.max_expiry_delay) >= 0
+    )
 
 
 def check(shape: Shape, now: int) -> None:
@@ -75,7 +79,8 @@ def _ruled(expires: int, settings: AddressSettings, now: int) -> int:
     if settings.no_expiry:
         return 0
     if settings.expiry_delay >= 0:
-        return expires or now + max(1, settings.expiry_delay)  # at least 1: addresses that expire to each other must not do it in no time
+        # at least 1: addresses that expire to each other must not do it in no time
+        return expires or now + max(1, settings.expiry_delay)
     low, high = settings.min_expiry_delay, settings.max_expiry_delay
     if not expires:
         return now + max(1, high if high >= 0 else low)

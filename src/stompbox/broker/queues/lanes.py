@@ -91,7 +91,9 @@ LANES: Final = 256  # beyond, those that are empty are forgotten now and then
 T = TypeVar("T")
 
 
-def swept(first: int, stop: int, taken: Mapping[T, Iterable[tuple[int, int]]]) -> Iterator[tuple[int, int, frozenset[T]]]:
+def swept(
+    first: int, stop: int, taken: Mapping[T, Iterable[tuple[int, int]]]
+) -> Iterator[tuple[int, int, frozenset[T]]]:
     """first .. stop-1 in parts, each with all whose ranges cover it; the ranges of each are apart from each other."""
     edges: dict[int, list[T]] = {}  # by offset: who begins there, or ends
     for taker, ranges in taken.items():
@@ -126,7 +128,9 @@ class Lanes:
         "common", "expiring", "is_heavy", "is_ranked", "queue", "selectors", "steps", "unsorted",
     )  # fmt: skip
 
-    def __init__(self, address: Address, expiring: Expiring | None = None, *, queue: int = 0, is_ranked: bool = True) -> None:
+    def __init__(
+        self, address: Address, expiring: Expiring | None = None, *, queue: int = 0, is_ranked: bool = True
+    ) -> None:
         self.address = address
         self.queue = queue  # its id
         self.expiring = expiring
@@ -144,7 +148,8 @@ class Lanes:
         self._orders: dict[Key, Order] = {}  # of the lanes but the common one, by who takes from them
         self._size = self._others = 0  # of all but the common one
         self.steps = 0  # that a message takes at the most which all selectors are asked about
-        self.is_heavy = False  # that is too much for one turn: each message is asked about in several, behind what others do
+        # that is too much for one turn: each message is asked about in several, behind what others do
+        self.is_heavy = False
         self._most_lanes = LANES
 
     def _backlog(self) -> Backlog:
@@ -194,7 +199,9 @@ class Lanes:
 
     def _forget_empty(self) -> None:
         """Each message may be taken by others than the one before, so there could be ever more lanes."""
-        self.by_lane = {lane: backlog for lane, backlog in self.by_lane.items() if backlog.count or backlog is self.common}
+        self.by_lane = {
+            lane: backlog for lane, backlog in self.by_lane.items() if backlog.count or backlog is self.common
+        }
         self._owned &= self.by_lane.keys()
         for order in self._orders.values():
             order.keep(self.by_lane)
@@ -307,7 +314,9 @@ class Lanes:
         most = max(1, work.left // self.steps)
         return segment if len(segment) <= most else segment.cut(segment.first + most)
 
-    def parted(self, segment: Segment, selectors: Collection[Selector]) -> Iterator[tuple[frozenset[Selector], Segment]]:
+    def parted(
+        self, segment: Segment, selectors: Collection[Selector]
+    ) -> Iterator[tuple[frozenset[Selector], Segment]]:
         """The segment in parts, by offset, each with those of the selectors that take it."""
         if not selectors:
             yield NONE, segment
@@ -436,7 +445,9 @@ class Lanes:
         self._others += self.common.count
         for lane, backlog in self.by_lane.items():
             if backlog.count:
-                self.unsorted.append(Unsorted(backlog, self._last, lane) if isinstance(lane, frozenset) else Unsorted(backlog))
+                self.unsorted.append(
+                    Unsorted(backlog, self._last, lane) if isinstance(lane, frozenset) else Unsorted(backlog)
+                )
         if self.common.count or len(self.by_lane) > 1:
             self.common = self._backlog()
             self.by_lane = {NONE: self.common}

@@ -35,7 +35,9 @@ Range = tuple[int, int]
 VERDICTS: Final = 4096  # that a shape remembers; selectors come and go, a shape may stay
 
 
-def wanted(selector: Selector, run: Run, first: int, stop: int, address: Address, *, queue: int = 0) -> list[Range]:
+def wanted(
+    selector: Selector, run: Run, first: int, stop: int, address: Address, *, queue: int = 0
+) -> list[Range]:
     """As `wanted_within`, whatever it costs."""
     ranges = wanted_within(selector, run, first, stop, address, queue=queue, limit=None)
     assert ranges is not None
@@ -43,7 +45,14 @@ def wanted(selector: Selector, run: Run, first: int, stop: int, address: Address
 
 
 def wanted_within(
-    selector: Selector, run: Run, first: int, stop: int, address: Address, *, queue: int = 0, limit: int | None
+    selector: Selector,
+    run: Run,
+    first: int,
+    stop: int,
+    address: Address,
+    *,
+    queue: int = 0,
+    limit: int | None,
 ) -> list[Range] | None:
     """The ranges within first .. stop-1 of a run that a selector takes; asked once per shape where the shape decides. `queue` is the id
     of the queue in which they are, or would be: the ids of messages begin with it. 0: none, and the messages have no ids (diverts).
@@ -130,10 +139,17 @@ def is_of_shape(selector: Selector, shape: Shape) -> bool:
 
 def facts_of_shape(shape: Shape, address: str, *, is_durable: bool) -> Facts:
     """Facts that every message of the shape shares. Texts that stand in a header are read there."""
-    return {"priority": shape.priority, "expiration": shape.expires, "durable": is_durable, "address": local(address)}
+    return {
+        "priority": shape.priority,
+        "expiration": shape.expires,
+        "durable": is_durable,
+        "address": local(address),
+    }
 
 
-def facts_of_message(run: Run, index: int, shared: Facts, segment: Segment | None = None, queue: int = 0) -> Facts:
+def facts_of_message(
+    run: Run, index: int, shared: Facts, segment: Segment | None = None, queue: int = 0
+) -> Facts:
     """What is known of one message; `shared` is what its shape says, `segment` what has become of it in the queue of this id."""
     known = shared.copy()
     known["size"] = len(run.bodies[index]) + octets_of(run.shape)
@@ -156,7 +172,11 @@ def _timestamp(run: Run, index: int) -> int:
 
 def selector_entry(selector: Selector | None) -> dict[str, object]:
     """A selector as the catalogue has it."""
-    return {"selector": None} if selector is None else {"selector": selector.text, "conversion": selector.conversion}
+    return (
+        {"selector": None}
+        if selector is None
+        else {"selector": selector.text, "conversion": selector.conversion}
+    )
 
 
 Ask = Callable[[Selector, Mapping[str, str], Facts], bool]
@@ -185,11 +205,14 @@ class Plan:
         self.always: list[Queue] = []
         self.by_value: list[Selector] = []  # those that look at holes
         self.at: list[int] = []  # at which of them
-        self.known: dict[tuple[bytes, ...], tuple[Selector, ...]] = {}  # values of these holes -> those of by_value that take them
+        # values of these holes -> those of by_value that take them
+        self.known: dict[tuple[bytes, ...], tuple[Selector, ...]] = {}
         self.by_message: list[Selector] = []  # those that look at each message
-        self._by_text: dict[tuple[str, ...], dict[str, list[Selector]]] = {}  # of by_value, by the headers and the text they must have
+        # of by_value, by the headers and the text they must have
+        self._by_text: dict[tuple[str, ...], dict[str, list[Selector]]] = {}
         self._bounded: dict[tuple[str, ...], list[tuple[Interval, Selector]]] = {}  # the same by the numbers
-        self._by_number: list[tuple[tuple[str, ...], Intervals[Selector]]] | None = None  # made of _bounded when a message asks first
+        # made of _bounded when a message asks first
+        self._by_number: list[tuple[tuple[str, ...], Intervals[Selector]]] | None = None
         self._others: list[Selector] = []
 
     def forget(self) -> None:
@@ -241,7 +264,9 @@ class Plan:
         for bounded in self._bounded.values():
             if len(bounded) < FEW:
                 self._others += [selector for _, selector in bounded]
-        return [(names, Intervals(bounded)) for names, bounded in self._bounded.items() if len(bounded) >= FEW]
+        return [
+            (names, Intervals(bounded)) for names, bounded in self._bounded.items() if len(bounded) >= FEW
+        ]
 
     def __repr__(self) -> str:
         return f"<Plan always={len(self.always)} by_value={len(self.by_value)} by_message={len(self.by_message)}>"

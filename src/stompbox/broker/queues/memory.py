@@ -31,13 +31,16 @@ if TYPE_CHECKING:
 NO_LIMIT: Final = 1 << 62
 LOOKED: Final = 16
 SHARE: Final = 64 << 10  # octets that a session may have in any case, however much the others have
-BOUND: Final = 2 << 10  # octets of memory that a queue of a subscription's own takes, with something in it, at a guess
+# octets of memory that a queue of a subscription's own takes, with something in it, at a guess
+BOUND: Final = 2 << 10
 
 
 class TooManyBindings(Refused):
     """A subscription would be bound to more queues than its session, or its user, may be."""
 
-    def __init__(self, code: str, message: str, *, closes: bool = False, consumer: Consumer | None = None) -> None:
+    def __init__(
+        self, code: str, message: str, *, closes: bool = False, consumer: Consumer | None = None
+    ) -> None:
         super().__init__(code, message, closes=closes)
         self.consumer = consumer
 
@@ -79,7 +82,12 @@ class Allowance:
 
     __slots__ = ("bindings", "maker", "most", "most_bindings", "size", "subscribed", "user", "whole")
 
-    def __init__(self, whole: Unacknowledged | None = None, most: int = NO_LIMIT, most_bindings: tuple[int, int] = (-1, -1)) -> None:
+    def __init__(
+        self,
+        whole: Unacknowledged | None = None,
+        most: int = NO_LIMIT,
+        most_bindings: tuple[int, int] = (-1, -1),
+    ) -> None:
         self.whole = whole if whole is not None else Unacknowledged()
         self.most = most
         self.size = 0
@@ -148,7 +156,17 @@ FAR: Final = 1 << 62  # no limit
 class Memory:
     """`whole`: that of the engine, of which this one is a part. `unacknowledged`: the engine's, of the whole."""
 
-    __slots__ = ("count", "is_pressed", "kept", "looked", "most", "most_messages", "size", "unacknowledged", "whole")
+    __slots__ = (
+        "count",
+        "is_pressed",
+        "kept",
+        "looked",
+        "most",
+        "most_messages",
+        "size",
+        "unacknowledged",
+        "whole",
+    )
 
     def __init__(self, whole: Memory | None = None, unacknowledged: Unacknowledged | None = None) -> None:
         self.whole = whole
@@ -235,7 +253,9 @@ class Tally:
             start = first - run.first
             self.count += count
             self.size += head * count
-            self.size += run.size if count == len(run.bodies) else sum(map(len, run.bodies[start : start + count]))
+            self.size += (
+                run.size if count == len(run.bodies) else sum(map(len, run.bodies[start : start + count]))
+            )
 
     def gone(self, size: int, count: int, shape: Shape) -> None:
         self.less(size + octets_of(shape) * count, count)

@@ -113,7 +113,9 @@ def reads_for_itself(queue: Queue) -> bool:
     It does so as long as half of the memory is free: what it read would be the first to be given back.
     """
     memory = queue.address.memory
-    return queue.rules.is_non_destructive and all(2 * known.size <= known.most for known in (memory, memory.whole or memory))
+    return queue.rules.is_non_destructive and all(
+        2 * known.size <= known.most for known in (memory, memory.whole or memory)
+    )
 
 
 def _reads_ahead(queue: Queue, settings: AddressSettings) -> bool:
@@ -145,7 +147,9 @@ class Room:
     __slots__ = ("_idle", "is_awaited")
 
     def __init__(self, queue: Queue) -> None:
-        self._idle: dict[Binding, None] = dict.fromkeys([binding for binding in queue.bindings if not binding.out])
+        self._idle: dict[Binding, None] = dict.fromkeys(
+            [binding for binding in queue.bindings if not binding.out]
+        )
         self.is_awaited = False
 
     def has_idle(self, queue: Queue) -> bool:
@@ -231,7 +235,9 @@ def load(engine: Engine, queue: Queue) -> None:
         queue.loaded(found[0], start, found[1])
 
 
-def read(engine: Engine, queue: Queue, start: int, then: Then, most: int = FAR) -> tuple[list[Run], int] | None:
+def read(
+    engine: Engine, queue: Queue, start: int, then: Then, most: int = FAR
+) -> tuple[list[Run], int] | None:
     """What memory has of the log from `start` on, and up to where that is all; None: the disk is asked, up to `most`, and tells `then`."""
     log, end = queue.address.log, max(start, queue.log_end)
     on_disk = log.on_disk(start)
@@ -346,7 +352,9 @@ def _searching(queue: Queue) -> list[Binding]:
         return queue.takers
     _looked_ahead: list[Binding] = []
     steps, most = 0, queue.engine.work.portion
-    for binding in sorted(queue.takers, key=lambda binding: (not binding.consumer.has_credit, _searched(queue, binding))):
+    for binding in sorted(
+        queue.takers, key=lambda binding: (not binding.consumer.has_credit, _searched(queue, binding))
+    ):
         steps += 0 if binding.consumer.selector is None else binding.consumer.selector.most_steps
         if _looked_ahead and steps > most:
             break
@@ -355,7 +363,9 @@ def _searching(queue: Queue) -> list[Binding]:
     return _looked_ahead
 
 
-def _search(queue: Queue, runs: list[Run], part: tuple[int, int], searching: list[Binding], waiting: set[Binding]) -> int:
+def _search(
+    queue: Queue, runs: list[Run], part: tuple[int, int], searching: list[Binding], waiting: set[Binding]
+) -> int:
     start, stop = part
     work = queue.engine.work
     for number, run in enumerate(runs):
@@ -371,13 +381,17 @@ def _search(queue: Queue, runs: list[Run], part: tuple[int, int], searching: lis
     return stop
 
 
-def _offer_found(queue: Queue, segment: Segment, start: int, searching: list[Binding], waiting: set[Binding]) -> None:
+def _offer_found(
+    queue: Queue, segment: Segment, start: int, searching: list[Binding], waiting: set[Binding]
+) -> None:
     """To those whose search has come here; only their selectors are asked."""
     here = [b for b in searching if b not in waiting and start <= _searched(queue, b) < segment.stop]
     asked = frozenset([b.consumer.selector for b in here if b.consumer.selector is not None])
     queue.engine.work.spend(len(searching))
     for lane, part in queue.backlog.parted(segment, asked):
-        takers = [b for b in takers_of(lane, here, is_shared=queue.is_shared) if _searched(queue, b) <= part.first]
+        takers = [
+            b for b in takers_of(lane, here, is_shared=queue.is_shared) if _searched(queue, b) <= part.first
+        ]
         ready = [binding for binding in takers if _is_hungry(queue, binding)]
         first, stop = part.first, part.stop
         is_left = not ready or queue.share_among(part, ready)
@@ -393,7 +407,9 @@ def _offer_found(queue: Queue, segment: Segment, start: int, searching: list[Bin
 def _is_plain(queue: Queue, run: Run) -> bool:
     """Scheduled messages and groups are found in the ordinary way."""
     special = run.shape.special
-    return special is None or (not special.is_grouped and special.delivery_time(run.arrived) <= queue.engine.now)
+    return special is None or (
+        not special.is_grouped and special.delivery_time(run.arrived) <= queue.engine.now
+    )
 
 
 def _is_hungry(queue: Queue, binding: Binding) -> bool:

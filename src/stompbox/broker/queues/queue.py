@@ -41,7 +41,9 @@ class Queue(QueueState):
         self, engine: Engine, address: Address, name: str, *, kind: Kind, cursor: Cursor, selector: Selector | None = None,
         owner: str = "", is_auto: bool = False,
     ) -> None:  # fmt: skip
-        super().__init__(engine, address, name, kind=kind, cursor=cursor, selector=selector, owner=owner, is_auto=is_auto)
+        super().__init__(
+            engine, address, name, kind=kind, cursor=cursor, selector=selector, owner=owner, is_auto=is_auto
+        )
         if kind not in READS_THE_LOG:
             self.obey(rules_of(address.settings_of(name)) if kind is Kind.ANYCAST else address.rules)
 
@@ -70,7 +72,11 @@ class Queue(QueueState):
             self.cursor.reach_to(first, stop)
         segment = Segment(run, first, stop)
         backlog = self._backlog
-        if (backlog is None or not backlog.common.count) and self.ready and not self.share(segment, self.ready):
+        if (
+            (backlog is None or not backlog.common.count)
+            and self.ready
+            and not self.share(segment, self.ready)
+        ):
             return
         common = self.backlog.common
         if not paging.fits(self, common.size, segment):
@@ -152,7 +158,11 @@ class Queue(QueueState):
         if 0 < segment.run.shape.expires <= self.engine.now:
             self.expired(segment)
             return False
-        return self._share_by_priority(segment, takers) if self.has_tiers else self._share_evenly(segment, takers)
+        return (
+            self._share_by_priority(segment, takers)
+            if self.has_tiers
+            else self._share_evenly(segment, takers)
+        )
 
     def _share_evenly(self, segment: Segment, takers: RoundRobin) -> bool:
         count = left = len(takers)
@@ -286,7 +296,8 @@ class Queue(QueueState):
         if self.room is not None:
             self.room.leave(binding)
         binding.consumer.starved.pop(self, None)
-        if binding.consumer.starved and not binding.consumer.is_closed:  # what it had of this queue may be credit for another
+        if binding.consumer.starved and not binding.consumer.is_closed:
+            # what it had of this queue may be credit for another
             self.engine.later.add((Consumer.feed, binding.consumer), binding.consumer.feed)
         del binding.consumer.bindings[self.id]
         binding.consumer.allowance.bind(-1)

@@ -50,7 +50,11 @@ def _relieving(engine: Engine) -> Iterator[None]:
     idle: list[Queue] = []
     queues = list(engine.queues.values())
     for at in range(0, len(queues), LOOKED):
-        idle += [queue for queue in queues[at : at + LOOKED] if queue.used <= engine.now - IDLE and (queue.count or queue.has_waits)]
+        idle += [
+            queue
+            for queue in queues[at : at + LOOKED]
+            if queue.used <= engine.now - IDLE and (queue.count or queue.has_waits)
+        ]
         engine.work.spend(LOOKED)
         yield
     for queue in sorted(idle, key=_USED):
@@ -75,13 +79,16 @@ def giving_back(queue: Queue) -> Iterator[None]:
         return
     log, engine = queue.address.log, queue.engine
     out = [segment for binding in queue.bindings if binding.out for segment in binding.taken()]
-    has_marks = queue.groups is not None and bool(queue.groups.rules.group_first_key)  # of what was given out; the log has them not
+    # of what was given out; the log has them not
+    has_marks = queue.groups is not None and bool(queue.groups.rules.group_first_key)
     is_special = has_marks or queue.redrive is not None or queue.kind is Kind.BROWSER
     is_special = is_special or queue in engine.returning  # something long is done with its messages just now
-    if is_special or sum(map(len, out)) != queue.delivering:  # else a transaction has some, and may give them back
+    if is_special or sum(map(len, out)) != queue.delivering:
+        # else a transaction has some, and may give them back
         return
     state = _state(queue)
-    oldest = 0 if queue.is_durable else log.trimmed  # the others hold nothing back, as long as they have it in memory
+    # the others hold nothing back, as long as they have it in memory
+    oldest = 0 if queue.is_durable else log.trimmed
     while queue.has_waits and (taken := queue.waits.take_fresh(oldest, STEP)):
         for when, segment in taken:
             _log(queue, segment)
@@ -117,7 +124,8 @@ def _leaving(queue: Queue, gone: list[Segment]) -> Iterator[None]:
     for binding in queue.bindings:
         binding.search_from(0)
     for at in range(0, len(gone), STEP):
-        part = [segment for segment in gone[at : at + STEP] if segment.home is not None]  # the others have expired meanwhile
+        # the others have expired meanwhile
+        part = [segment for segment in gone[at : at + STEP] if segment.home is not None]
         if part:
             _leave(queue, part)
         state = _state(queue)
@@ -136,7 +144,8 @@ def _leave(queue: Queue, part: list[Segment]) -> None:
     for segment in part:
         left = queue.backlog.remove(segment)
         _log(queue, left)
-        queue.taken_ahead.remove(left.first, left.stop)  # a consumer may have taken it out of the log and given it back
+        # a consumer may have taken it out of the log and given it back
+        queue.taken_ahead.remove(left.first, left.stop)
         if queue.admission is not None:
             queue.admission.left(left)
         if not queue.is_durable:

@@ -15,7 +15,15 @@ from stompbox.broker.kinds import BY_OFFSET, PLAIN, READS_THE_LOG, Kind, is_for
 from stompbox.broker.logs.cursor import FAR, Cursor
 from stompbox.broker.logs.segments import Segment
 from stompbox.broker.queues import delayed
-from stompbox.broker.queues.consumer import Binding, RoundRobin, forget_missing, has_tiers, takers_of, takes, with_credit
+from stompbox.broker.queues.consumer import (
+    Binding,
+    RoundRobin,
+    forget_missing,
+    has_tiers,
+    takers_of,
+    takes,
+    with_credit,
+)
 from stompbox.broker.queues.delayed import Later, Waits
 from stompbox.broker.queues.expiry import Expiring
 from stompbox.broker.queues.lanes import LANES, Lane, Lanes

@@ -99,7 +99,11 @@ class DurableSubscription:
         """As Artemis calls the queue of a durable subscription; no two have the same. A user's begins with a dot."""
         space = space_of(shown(self.client_id))
         client_id = shown(self.client_id).removeprefix(space)
-        return space + (joined("", client_id, self.name) if self.client_id.startswith(USER) else joined(client_id, self.name))
+        return space + (
+            joined("", client_id, self.name)
+            if self.client_id.startswith(USER)
+            else joined(client_id, self.name)
+        )
 
     @property
     def plain_name(self) -> str:
@@ -112,7 +116,9 @@ class DurableSubscription:
 
     def __repr__(self) -> str:
         state = "active" if self.consumer is not None else "offline"
-        return f"<DurableSubscription {self.name} of {shown(self.client_id)} {state} queues={len(self.queues)}>"
+        return (
+            f"<DurableSubscription {self.name} of {shown(self.client_id)} {state} queues={len(self.queues)}>"
+        )
 
 
 def to_durable(engine: Engine, consumer: Consumer, wish: DurableSubscription) -> bool:
@@ -129,7 +135,10 @@ def joining(engine: Engine, consumer: Consumer, wish: DurableSubscription) -> Ge
     """The same in steps. Nobody else gets it meanwhile. What a crash has left of one that was being made, or dropped, is made whole."""
     known = engine.durables.get(wish.identity)
     if known is not None and (known.consumer is not None or known.is_ending):
-        raise Refused("durable-in-use", f"durable subscription {wish.name!r} of {shown(wish.client_id)!r} has a subscriber already")
+        raise Refused(
+            "durable-in-use",
+            f"durable subscription {wish.name!r} of {shown(wish.client_id)!r} has a subscriber already",
+        )
     maker = consumer.allowance.maker
     wish.count_for(maker)
     _require_made(engine, wish, maker, is_new=known is None)
@@ -165,7 +174,9 @@ def joining(engine: Engine, consumer: Consumer, wish: DurableSubscription) -> Ge
 
 def _require_open(durable: DurableSubscription, consumer: Consumer) -> None:
     if consumer.is_closed:
-        raise IllegalFrame("no-such-subscription", f"durable subscription {durable.name!r} was ended while it was taken up")
+        raise IllegalFrame(
+            "no-such-subscription", f"durable subscription {durable.name!r} was ended while it was taken up"
+        )
 
 
 def _begin(engine: Engine, durable: DurableSubscription, maker: Maker | None) -> None:
@@ -173,13 +184,18 @@ def _begin(engine: Engine, durable: DurableSubscription, maker: Maker | None) ->
     engine.durables[durable.identity] = durable
     engine.makers.made_durable(durable, is_there=True)
     engine.put("durable", durable.key, entry_of(durable))
-    _make_addresses(engine, durable, maker and maker.counted)  # one may just have gone with the subscription that this one replaces
+    # one may just have gone with the subscription that this one replaces
+    _make_addresses(engine, durable, maker and maker.counted)
     watch_durable(engine, durable)
 
 
 def _require_made(engine: Engine, wish: DurableSubscription, maker: Maker | None, *, is_new: bool) -> None:
     """Raises Refused where the addresses that it names are more than its user may make; a wildcard makes none."""
-    names = [name for name in dict.fromkeys(wish.patterns) if not engine.wildcards.is_wild(name) and name not in engine.addresses]
+    names = [
+        name
+        for name in dict.fromkeys(wish.patterns)
+        if not engine.wildcards.is_wild(name) and name not in engine.addresses
+    ]
     engine.makers.require(maker, addresses=len(names), queues=len(names) + is_new)
 
 
@@ -207,10 +223,17 @@ def _binding(engine: Engine, durable: DurableSubscription) -> Iterator[None]:
 def _covered(engine: Engine, durable: DurableSubscription) -> Generator[None, None, list[Address]]:
     """The addresses that it has a queue of, or would have, found in steps."""
     if not any(map(engine.wildcards.is_wild, durable.patterns)):
-        exact = [engine.addresses[name] for name in dict.fromkeys(durable.patterns) if name in engine.addresses]
+        exact = [
+            engine.addresses[name] for name in dict.fromkeys(durable.patterns) if name in engine.addresses
+        ]
         return [address for address in exact if not address.owner and durable.may_reach(address.name)]
     named = matcher(engine.wildcards, durable.patterns)
-    return (yield from reached(engine, lambda address: named(address.name) and not address.owner and durable.may_reach(address.name)))
+    return (
+        yield from reached(
+            engine,
+            lambda address: named(address.name) and not address.owner and durable.may_reach(address.name),
+        )
+    )
 
 
 def _missing(covered: list[Address], durable: DurableSubscription) -> Generator[None, None, int]:
@@ -254,7 +277,9 @@ def watch_durable(engine: Engine, durable: DurableSubscription) -> None:
     """A durable wildcard subscription joins addresses that come later, with or without a subscriber."""
     for pattern in durable.patterns:
         if engine.wildcards.is_wild(pattern):
-            watcher = Watcher(engine.wildcards.words(pattern), partial(_join, engine, durable), lambda _: None)
+            watcher = Watcher(
+                engine.wildcards.words(pattern), partial(_join, engine, durable), lambda _: None
+            )
             engine.watchers[watcher] = None
             durable.watchers.append(watcher)
 
@@ -266,9 +291,19 @@ def _join(engine: Engine, durable: DurableSubscription, address: Address, *, is_
     queue = _preconfigured(address, durable)
     if queue is None:
         position = address.replay_from()
-        maker = Maker(durable.maker) if durable.maker is not None and (is_asked or address.maker == durable.maker) else None
+        maker = (
+            Maker(durable.maker)
+            if durable.maker is not None and (is_asked or address.maker == durable.maker)
+            else None
+        )
         queue = engine.new_queue(
-            address, durable.queue_name, Kind.DURABLE, durable.selector, owner=durable.key, position=position, maker=maker
+            address,
+            durable.queue_name,
+            Kind.DURABLE,
+            durable.selector,
+            owner=durable.key,
+            position=position,
+            maker=maker,
         )
         retained.give(address, queue)
     durable.queues.append(queue)
@@ -324,7 +359,9 @@ def find_durable(engine: Engine, client_id: str, name: str) -> DurableSubscripti
     found: DurableSubscription | None = engine.durables.get((client_id, name))
     if found is None or found.is_ending:
         whose = "user" if client_id.startswith(USER) else "client-id"
-        raise IllegalFrame("no-such-subscription", f"{whose} {shown(client_id)!r} has no durable subscription {name!r}")
+        raise IllegalFrame(
+            "no-such-subscription", f"{whose} {shown(client_id)!r} has no durable subscription {name!r}"
+        )
     return found
 
 
@@ -349,5 +386,12 @@ def entry_of(durable: DurableSubscription) -> dict[str, object]:
 
 
 def recall(known: dict[str, Any], selector: Selector | None) -> DurableSubscription:
-    client_id, name, pattern, no_local = known["client_id"], known["name"], known["pattern"], known["no_local"]
-    return DurableSubscription(client_id, name, pattern, selector, no_local, known.get("owner", ""), maker=known.get("maker"))
+    client_id, name, pattern, no_local = (
+        known["client_id"],
+        known["name"],
+        known["pattern"],
+        known["no_local"],
+    )
+    return DurableSubscription(
+        client_id, name, pattern, selector, no_local, known.get("owner", ""), maker=known.get("maker")
+    )

@@ -31,7 +31,9 @@ Starting = Callable[[Address], int]
 """The offset that is meant in the log of an address."""
 
 
-def open_group(engine: Engine, name: str, patterns: Sequence[str], starting: Starting, *, owner: str = "") -> dict[str, int]:
+def open_group(
+    engine: Engine, name: str, patterns: Sequence[str], starting: Starting, *, owner: str = ""
+) -> dict[str, int]:
     """Creates the group, or gets it: the position per address. `starting` says where a new one begins on an address that is there."""
     make_group(engine, name, patterns, owner=owner)
     is_read = matcher(engine.wildcards, patterns)
@@ -41,7 +43,9 @@ def open_group(engine: Engine, name: str, patterns: Sequence[str], starting: Sta
     return positions(engine, name)
 
 
-def make_group(engine: Engine, name: str, patterns: Sequence[str], *, owner: str = "", maker: Maker | None = None) -> None:
+def make_group(
+    engine: Engine, name: str, patterns: Sequence[str], *, owner: str = "", maker: Maker | None = None
+) -> None:
     """The group is there, without a position on any address that is there already; who comes later joins it.
 
     `owner`: the user whose it is from now on, if it is nobody's yet. `maker`: for whom it counts, and addresses that are made for it.
@@ -60,12 +64,20 @@ def make_group(engine: Engine, name: str, patterns: Sequence[str], *, owner: str
         engine.put("group", name, {"patterns": merged, "owner": whose or owner, **entry(user and user[0])})
 
 
-def require(engine: Engine, name: str, patterns: Collection[str], maker: Maker | None, joining: Iterable[Address] = ()) -> None:
+def require(
+    engine: Engine, name: str, patterns: Collection[str], maker: Maker | None, joining: Iterable[Address] = ()
+) -> None:
     """Raises Refused where destinations that the group is to name more, and its positions on them and on these, would be too many for the
     user who asks."""
     known = engine.group_patterns.get(name, ())
-    names = {pattern for pattern in patterns if not engine.wildcards.is_wild(pattern)} | {address.name for address in joining}
-    new = [known_name for known_name in names if (address := engine.addresses.get(known_name)) is None or name not in address.groups]
+    names = {pattern for pattern in patterns if not engine.wildcards.is_wild(pattern)} | {
+        address.name for address in joining
+    }
+    new = [
+        known_name
+        for known_name in names
+        if (address := engine.addresses.get(known_name)) is None or name not in address.groups
+    ]
     count = len(set(patterns).difference(known)) + len(new)
     if count:
         engine.makers.require(maker, queues=not known, positions=count)
@@ -85,19 +97,30 @@ def require_within(name: str, address: Address, offset: int) -> None:
     """Raises Refused `offset-out-of-range` where a group that is new on an address would begin outside its log."""
     log = address.log
     if name not in address.groups and not log.oldest <= offset <= log.next:
-        text = f"offset {offset} is outside the log of {address.name!r}, which holds {log.oldest} to {log.next}"
+        text = (
+            f"offset {offset} is outside the log of {address.name!r}, which holds {log.oldest} to {log.next}"
+        )
         raise Refused("offset-out-of-range", text)
 
 
 def positions(engine: Engine, name: str) -> dict[str, int]:
-    return {address.name: address.groups[name].cursor.position for address in engine.addresses.values() if name in address.groups}
+    return {
+        address.name: address.groups[name].cursor.position
+        for address in engine.addresses.values()
+        if name in address.groups
+    }
 
 
 def lag(address: Address, name: str) -> dict[str, int | str]:
     """Where the group is, where the log ends, and how many offsets lie between."""
     log, position = address.log, address.groups[name].cursor.position
     behind = max(0, log.committed - max(position, log.oldest))
-    return {"position": position, "next": log.committed, "lag": behind, "incarnation": log.incarnations.of(position)}
+    return {
+        "position": position,
+        "next": log.committed,
+        "lag": behind,
+        "incarnation": log.incarnations.of(position),
+    }
 
 
 def commit_group(engine: Engine, name: str, offsets: Mapping[str, Position]) -> dict[str, str]:
@@ -187,7 +210,9 @@ def user_of(queue: Queue) -> str:
     return queue.owner.removeprefix("user:")
 
 
-def to_named_reader(engine: Engine, consumer: Consumer, address: Address, reader: Reader, start: int, *, owner: str = "") -> bool:
+def to_named_reader(
+    engine: Engine, consumer: Consumer, address: Address, reader: Reader, start: int, *, owner: str = ""
+) -> bool:
     """Reads on from where this reader has come, or from `start` when it is new. True when it is. `owner`: the user whose it becomes."""
     consumer.allowance.require_bindings(consumer)
     queue = reader.at(address)
@@ -195,9 +220,13 @@ def to_named_reader(engine: Engine, consumer: Consumer, address: Address, reader
     if queue is None:
         maker = consumer.allowance.maker
         engine.makers.require(maker, queues=1)
-        queue = engine.new_queue(address, reader.queue_name, Kind.READER, position=start, owner=owner_entry(owner), maker=maker)
+        queue = engine.new_queue(
+            address, reader.queue_name, Kind.READER, position=start, owner=owner_entry(owner), maker=maker
+        )
     elif queue.bindings:
-        raise Refused("durable-in-use", f"reader {reader.name!r} of address {address.name!r} has a subscriber already")
+        raise Refused(
+            "durable-in-use", f"reader {reader.name!r} of address {address.name!r} has a subscriber already"
+        )
     elif not user_of(queue):
         address.take_reader(queue, reader.queue_name, owner_entry(owner))
     _come(queue, consumer)

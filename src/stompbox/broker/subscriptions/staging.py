@@ -39,7 +39,8 @@ from stompbox.store.base import STAGED
 PartitionAttempt = tuple[int, int]  # partition, attempt
 
 MEMORY: Final = 600  # octets of memory that an attempt takes, at a guess
-LEAST: Final = 64 << 10  # octets that an attempt counts for at least: it has rows and an entry in the store, and some memory
+# octets that an attempt counts for at least: it has rows and an entry in the store, and some memory
+LEAST: Final = 64 << 10
 MOST_NAMED: Final = 100  # addresses of a batch that are remembered by name
 MOST_ENDED: Final = 1000  # sinks whose earlier runs are remembered
 PUBLISHING: Final = "publishing"
@@ -94,7 +95,12 @@ class Reading:
     space: str
 
     def entry(self) -> dict[str, object]:
-        return {"anycast": self.anycast, "multicast": self.multicast, "virtual": self.virtual, "space": self.space}
+        return {
+            "anycast": self.anycast,
+            "multicast": self.multicast,
+            "virtual": self.virtual,
+            "space": self.space,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +133,10 @@ class Published:
             return False
         known = next(iter(sorted(addresses & self.addresses)), "some of its addresses")
         text = f"batch {self.batch} of this sink was published to {known!r} already, and this write goes there and elsewhere"
-        raise Refused("batch-overlaps", f"{text}; two writes of one batch need a sink each, or addresses that they do not share")
+        raise Refused(
+            "batch-overlaps",
+            f"{text}; two writes of one batch need a sink each, or addresses that they do not share",
+        )
 
     def with_more(self, addresses: frozenset[str] | None) -> Published:
         """After another write of the same batch."""
@@ -184,7 +193,13 @@ class Publication:
 
     def entry(self) -> dict[str, object]:
         bodies = [attempt.body.id for attempt in self.attempts]
-        return {"batch": self.batch, "user": self.user, "bodies": bodies, "reading": self.reading.entry(), "after": self.after.entry()}
+        return {
+            "batch": self.batch,
+            "user": self.user,
+            "bodies": bodies,
+            "reading": self.reading.entry(),
+            "after": self.after.entry(),
+        }
 
 
 @dataclass(slots=True)
@@ -197,7 +212,9 @@ class KnownSink:
 
     @property
     def users(self) -> set[str]:
-        return {self.published.user} if self.published is not None else {attempt.user for attempt in self.staged}
+        return (
+            {self.published.user} if self.published is not None else {attempt.user for attempt in self.staged}
+        )
 
 
 class Sinks:
@@ -244,7 +261,9 @@ class Sinks:
         if sink in self.publishing and batch <= self.publishing[sink].batch:
             return not by_destination or batch < self.publishing[sink].batch
         last = self.published.get(sink)
-        return last is not None and (batch < last.batch or (batch == last.batch and (not by_destination or last.addresses is None)))
+        return last is not None and (
+            batch < last.batch or (batch == last.batch and (not by_destination or last.addresses is None))
+        )
 
     def reserve(self, attempt: Attempt) -> None:
         """Before it is brought to the store. Raises Refused where there is no room; `stage` or `release` must follow."""
@@ -293,8 +312,13 @@ class Sinks:
             return
         ended = self.ended.get(sink, [])
         if run in ended:
-            raise Refused("sink-run-anew", f"sink {sink!r} was started again; what its run {run!r} stages is not published any more")
-        for key in [key for key, batch in self.batches.items() if key[0] == sink and batch.run not in ("", run)]:
+            raise Refused(
+                "sink-run-anew",
+                f"sink {sink!r} was started again; what its run {run!r} stages is not published any more",
+            )
+        for key in [
+            key for key, batch in self.batches.items() if key[0] == sink and batch.run not in ("", run)
+        ]:
             gone = self._drop_batch(key)
             if gone.run not in ended:
                 self.ended.pop(sink, None)
@@ -332,9 +356,12 @@ class Sinks:
         staged = {} if found is None else found.attempts
         missing = [part for part in parts if part not in staged]
         if missing:
-            text = f"sink {sink!r} batch {batch}: nothing is staged for {len(missing)} of {len(parts)} attempts"
+            text = (
+                f"sink {sink!r} batch {batch}: nothing is staged for {len(missing)} of {len(parts)} attempts"
+            )
             raise Refused(
-                "not-staged", f"{text}, the first (partition, attempt) {missing[0]}; it was discarded, or is too old (staged-timeout)"
+                "not-staged",
+                f"{text}, the first (partition, attempt) {missing[0]}; it was discarded, or is too old (staged-timeout)",
             )
         if found is not None:
             found.touch(self.engine.now)
@@ -344,7 +371,9 @@ class Sinks:
         """Raises Refused where no more sinks can be remembered: to forget one could publish a batch of it twice."""
         if sink not in self.published and self.known[user] >= self.most_sinks:
             text = f"{self.known[user]} sinks of this user are remembered, which is the limit (max-sinks-per-user)"
-            raise Refused("too-many-sinks", f"{text}; request sink-delete forgets one that will write no more")
+            raise Refused(
+                "too-many-sinks", f"{text}; request sink-delete forgets one that will write no more"
+            )
 
     def decide(self, publication: Publication) -> None:
         """From the next commit on it is published, and nothing takes it back. Raises Refused when it is not staged any more."""
@@ -369,7 +398,8 @@ class Sinks:
         for kind in (PUBLISHING, DONE):
             self.engine.put(kind, publication.sink, None)
         self._remember(publication.sink, publication.after)
-        others_may_follow = publication.after.addresses is not None  # writes of the same batch, which may be staged already
+        # writes of the same batch, which may be staged already
+        others_may_follow = publication.after.addresses is not None
         self.discard(publication.sink, publication.batch - others_may_follow)
 
     def stored(self, publication: Publication) -> None:
@@ -385,7 +415,9 @@ class Sinks:
             self.engine.put(kind, publication.sink, None)
         self._remember(publication.sink, before)
         for attempt in publication.attempts:
-            batch = self.batches.setdefault((attempt.sink, attempt.batch), Batch(attempt.run, touched=self.engine.now))
+            batch = self.batches.setdefault(
+                (attempt.sink, attempt.batch), Batch(attempt.run, touched=self.engine.now)
+            )
             batch.attempts.setdefault(attempt.part, attempt)
         self._watch()
 
@@ -465,7 +497,9 @@ class Sinks:
             if self.is_published(attempt.sink, attempt.batch, by_destination=True):
                 self._drop(attempt)
             else:
-                batch = self.batches.setdefault((attempt.sink, attempt.batch), Batch(attempt.run, touched=self.engine.now))
+                batch = self.batches.setdefault(
+                    (attempt.sink, attempt.batch), Batch(attempt.run, touched=self.engine.now)
+                )
                 batch.attempts[attempt.part] = attempt
         if self.batches or self.published:
             self._watch()
@@ -474,10 +508,19 @@ class Sinks:
         partition, attempt = value["part"]
         body = self.engine.bodies.recall(id, value["size"])
         return Attempt(
-            value["sink"], value["batch"], (partition, attempt), value["run"], value["user"], body, value["count"], value["given"]
+            value["sink"],
+            value["batch"],
+            (partition, attempt),
+            value["run"],
+            value["user"],
+            body,
+            value["count"],
+            value["given"],
         )
 
-    def _publication(self, sink: str, value: Mapping[str, Any], attempts: dict[int, Attempt], index: int, done: int) -> Publication:
+    def _publication(
+        self, sink: str, value: Mapping[str, Any], attempts: dict[int, Attempt], index: int, done: int
+    ) -> Publication:
         """What is left of it; those that are published may lie in the store still."""
         for id in value["bodies"][:index]:
             if id in attempts:
@@ -500,4 +543,6 @@ class Sinks:
 def _published(value: Mapping[str, Any]) -> Published:
     addresses = value.get("addresses")
     known = None if addresses is None else frozenset(addresses)
-    return Published(value["batch"], value.get("user", ""), known, value.get("digest", ""), value.get("until", 0))
+    return Published(
+        value["batch"], value.get("user", ""), known, value.get("digest", ""), value.get("until", 0)
+    )

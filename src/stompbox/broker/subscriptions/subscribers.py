@@ -82,7 +82,10 @@ def require_queue(engine: Engine, destination: Destination) -> None:
     """Raises where a destination that must be there is not."""
     known = engine.addresses.get(destination.address)
     if known is None or (destination.queue or destination.address) not in known.anycast:
-        raise IllegalFrame("no-such-queue", f"queue {destination.text[:200]!r} does not exist, and this name of it makes none")
+        raise IllegalFrame(
+            "no-such-queue",
+            f"queue {destination.text[:200]!r} does not exist, and this name of it makes none",
+        )
 
 
 def reached(engine: Engine, is_wanted: Callable[[Address], bool]) -> Generator[None, None, list[Address]]:
@@ -101,13 +104,17 @@ def is_there(engine: Engine, address: Address) -> bool:
     return engine.addresses.get(address.name) is address
 
 
-def to_queue(engine: Engine, consumer: Consumer, destination: Destination, may_reach: MayReach = everything) -> None:
+def to_queue(
+    engine: Engine, consumer: Consumer, destination: Destination, may_reach: MayReach = everything
+) -> None:
     """Competing consumer on an anycast queue, on one that `address::queue` names, or on all that a wildcard reaches."""
     for _ in joining_queues(engine, consumer, destination, may_reach):
         pass
 
 
-def joining_queues(engine: Engine, consumer: Consumer, destination: Destination, may_reach: MayReach = everything) -> Iterator[None]:
+def joining_queues(
+    engine: Engine, consumer: Consumer, destination: Destination, may_reach: MayReach = everything
+) -> Iterator[None]:
     """The same in steps."""
 
     def may_join(queue: Queue) -> bool:
@@ -122,7 +129,12 @@ def joining_queues(engine: Engine, consumer: Consumer, destination: Destination,
         kind = routing_of(engine, destination)
         maker = consumer.allowance.maker
         require_all(engine, maker, [(destination.address, destination.queue, kind)])
-        bind(engine.exact_queue(engine.address(destination.address, kind, maker), destination.queue, kind, maker), consumer)
+        bind(
+            engine.exact_queue(
+                engine.address(destination.address, kind, maker), destination.queue, kind, maker
+            ),
+            consumer,
+        )
         return
     words = destination.words
     _watch(engine, consumer, Watcher(words, lambda _: None, join))
@@ -140,7 +152,10 @@ def bind(queue: Queue, consumer: Consumer) -> None:
     if queue.id in consumer.bindings:  # named twice in one destination
         return
     if queue.is_full:
-        raise Refused("too-many-consumers", f"queue {queue.name!r} takes no more than {queue.rules.max_consumers} consumers")
+        raise Refused(
+            "too-many-consumers",
+            f"queue {queue.name!r} takes no more than {queue.rules.max_consumers} consumers",
+        )
     _join(queue, consumer)
 
 
@@ -196,7 +211,9 @@ def joining_topics(
         return
     words = destination.words
     _watch(engine, consumer, Watcher(words, join, lambda _: None))
-    joined = yield from reached(engine, lambda address: is_reached(words, address) and may_reach(address.name) and is_new(address))
+    joined = yield from reached(
+        engine, lambda address: is_reached(words, address) and may_reach(address.name) and is_new(address)
+    )
     consumer.allowance.require_bindings(consumer, len(joined))
     for number, address in enumerate(joined, 1):
         if is_there(engine, address):
@@ -206,7 +223,9 @@ def joining_topics(
 
 
 def _covers(destination: Destination, address: Address) -> bool:
-    return is_reached(destination.words, address) if destination.is_wild else destination.address == address.name
+    return (
+        is_reached(destination.words, address) if destination.is_wild else destination.address == address.name
+    )
 
 
 def join_topic(engine: Engine, consumer: Consumer, address: Address, wish: Plain) -> None:
@@ -224,4 +243,6 @@ def to_stream(engine: Engine, consumer: Consumer, destination: Destination, posi
     """A reader of an address's log from an offset on; it takes nothing from anybody."""
     consumer.allowance.require_bindings(consumer)
     address = engine.address(destination.address, maker=consumer.allowance.maker)
-    engine.new_queue(address, consumer.queue_name, Kind.STREAM, consumer.selector, position=position).bind(consumer)
+    engine.new_queue(address, consumer.queue_name, Kind.STREAM, consumer.selector, position=position).bind(
+        consumer
+    )

@@ -204,7 +204,8 @@ class _Reader:
 
     def characters(self, text: str) -> None:
         before = self._children[-1]
-        if before and before[-1].kind is NodeKind.TEXT:  # XPath 1.0, 5.7: as much text as possible in one node
+        if before and before[-1].kind is NodeKind.TEXT:
+            # XPath 1.0, 5.7: as much text as possible in one node
             before[-1].text += text
         else:
             self._add(NodeKind.TEXT, text=text)
@@ -215,7 +216,9 @@ class _Reader:
     def instruction(self, target: str, text: str) -> None:
         self._add(NodeKind.INSTRUCTION, target, text=text)
 
-    def _add(self, kind: NodeKind, local: str = "", uri: str = "", prefix: str = "", text: str = "") -> XmlNode:
+    def _add(
+        self, kind: NodeKind, local: str = "", uri: str = "", prefix: str = "", text: str = ""
+    ) -> XmlNode:
         order = len(self._nodes)
         if order >= _MOST_NODES:
             raise TooManyNodes

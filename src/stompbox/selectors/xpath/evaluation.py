@@ -274,7 +274,11 @@ def _self(node: XmlNode, focus: Focus) -> Sequence[XmlNode]:
 
 
 def _siblings(node: XmlNode, focus: Focus) -> Sequence[XmlNode]:
-    return _children(focus.nodes[node.parent], focus) if node.parent >= 0 and node.kind is not NodeKind.ATTRIBUTE else []
+    return (
+        _children(focus.nodes[node.parent], focus)
+        if node.parent >= 0 and node.kind is not NodeKind.ATTRIBUTE
+        else []
+    )
 
 
 AXES: dict[str, Axis] = {
@@ -296,7 +300,11 @@ AXES: dict[str, Axis] = {
 def _divide(left: float, right: float) -> float:
     if right:
         return left / right
-    return math.nan if not left or math.isnan(left) else math.copysign(math.inf, left) * math.copysign(1.0, right)
+    return (
+        math.nan
+        if not left or math.isnan(left)
+        else math.copysign(math.inf, left) * math.copysign(1.0, right)
+    )
 
 
 def _modulo(left: float, right: float) -> float:

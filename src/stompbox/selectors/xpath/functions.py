@@ -37,7 +37,9 @@ class Function:
     """Whether the result depends on the position in the set that is being filtered."""
 
     def accepts(self, count: int) -> bool:
-        return len(self.parameters) - self.optional <= count and (self.repeats or count <= len(self.parameters))
+        return len(self.parameters) - self.optional <= count and (
+            self.repeats or count <= len(self.parameters)
+        )
 
 
 def _first(focus: Focus, nodes: NodeSet | None) -> XmlNode | None:
@@ -173,4 +175,8 @@ FUNCTIONS: dict[str, Function] = {
     "round": Function(_N, (_N,), _round),
 }
 
-CONVERSIONS: dict[XType, Callable[[XValue, Focus], XValue]] = {XType.TEXT: to_text, XType.NUMBER: to_number, XType.BOOLEAN: to_boolean}
+CONVERSIONS: dict[XType, Callable[[XValue, Focus], XValue]] = {
+    XType.TEXT: to_text,
+    XType.NUMBER: to_number,
+    XType.BOOLEAN: to_boolean,
+}

@@ -210,7 +210,9 @@ class _Grammar:
             return self._type_test()
         prefix, colon, local = self._token.text.rpartition(":")
         if colon and prefix != "xml":
-            raise self._fault("a name without prefix; there are no namespace declarations here, use local-name() and namespace-uri()")
+            raise self._fault(
+                "a name without prefix; there are no namespace declarations here, use local-name() and namespace-uri()"
+            )
         self._at += 1
         uri = XML_NAMESPACE if colon else ""
         if local == "*":

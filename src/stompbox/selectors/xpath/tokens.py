@@ -67,7 +67,11 @@ def tokenize_xpath(text: str, most: int = TOKENS) -> list[XPathToken]:
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None:
-            raise XPathFault(at, f"'{text[at]}'" if text[at].isprintable() else "a control character", "a token of XPath 1.0")
+            raise XPathFault(
+                at,
+                f"'{text[at]}'" if text[at].isprintable() else "a control character",
+                "a token of XPath 1.0",
+            )
         if len(tokens) == most:
             raise XPathFault(at, f"token number {most + 1}", f"at most {most} tokens", is_too_long=True)
         tokens.append(XPathToken(_KINDS[match.lastgroup or ""], match[0], at))

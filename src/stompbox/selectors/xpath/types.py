@@ -75,7 +75,12 @@ def string_value(node: XmlNode, focus: Focus) -> str:
     if node.kind not in (NodeKind.ROOT, NodeKind.ELEMENT):
         return spend_text(node.text, focus)
     focus.spend(2 + node.last - node.order)
-    return spend_text("".join(below.text for below in focus.nodes[node.order : node.last + 1] if below.kind is NodeKind.TEXT), focus)
+    return spend_text(
+        "".join(
+            below.text for below in focus.nodes[node.order : node.last + 1] if below.kind is NodeKind.TEXT
+        ),
+        focus,
+    )
 
 
 def to_text(value: XValue, focus: Focus) -> str:
@@ -92,7 +97,11 @@ def number_text(number: float) -> str:
         return "NaN"
     if math.isinf(number):
         return "Infinity" if number > 0 else "-Infinity"
-    return str(int(number)) if number == int(number) and abs(number) < 1e15 else format(Decimal(repr(number)), "f").removesuffix(".0")
+    return (
+        str(int(number))
+        if number == int(number) and abs(number) < 1e15
+        else format(Decimal(repr(number)), "f").removesuffix(".0")
+    )
 
 
 def text_number(text: str) -> float:
@@ -114,7 +123,11 @@ def compare_equal(left: XValue, right: XValue, focus: Focus, *, same: bool) -> b
     if isinstance(left, bool) or isinstance(right, bool):
         return (to_boolean(left, focus) == to_boolean(right, focus)) is same
     if isinstance(left, list) and isinstance(right, list):
-        return _any_pair_equal({string_value(node, focus) for node in left}, {string_value(node, focus) for node in right}, same=same)
+        return _any_pair_equal(
+            {string_value(node, focus) for node in left},
+            {string_value(node, focus) for node in right},
+            same=same,
+        )
     if isinstance(left, list) or isinstance(right, list):
         nodes, other = (left, right) if isinstance(left, list) else (right, left)
         assert isinstance(nodes, list)
@@ -131,7 +144,12 @@ def _any_pair_equal(left: set[str], right: set[str], *, same: bool) -> bool:
     return bool(left and right) and len(left | right) > 1
 
 
-_ORDERS: dict[str, Callable[[float, float], bool]] = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+_ORDERS: dict[str, Callable[[float, float], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 
 def compare_order(left: XValue, right: XValue, focus: Focus, sign: str) -> bool:

@@ -90,7 +90,8 @@ FOREIGN: Final = MappingProxyType(
 def require_known(headers: Mapping[str, str], policy: UnknownHeaderPolicy, told: set[str]) -> None:
     """Raises for a header that asks for what there is not, or logs it once: `told` are those that were."""
     for name in FOREIGN.keys() & headers.keys():
-        if name == "activemq.retroactive" and headers[name].lower() == "false":  # Apache.NMS.STOMP says so with every SUBSCRIBE
+        if name == "activemq.retroactive" and headers[name].lower() == "false":
+            # Apache.NMS.STOMP says so with every SUBSCRIBE
             continue
         text = f"header {name} asks for what there is not here; instead: {FOREIGN[name]}"
         if policy is UnknownHeaderPolicy.ERROR:
@@ -109,14 +110,27 @@ def keys_of(headers: Mapping[str, str], wildcards: Wildcards) -> Keys:
     if EXCHANGE in headers or ROUTING_KEY in headers:
         found |= _dead_letters(headers, wildcards)
     if headers.get(QUEUE_TYPE, _TYPES[0]) not in _TYPES:
-        raise IllegalFrame("bad-queue-type", f"header {QUEUE_TYPE} is {headers[QUEUE_TYPE][:80]!r}; allowed are {', '.join(_TYPES)}")
+        raise IllegalFrame(
+            "bad-queue-type",
+            f"header {QUEUE_TYPE} is {headers[QUEUE_TYPE][:80]!r}; allowed are {', '.join(_TYPES)}",
+        )
     goes = headers.get(AUTO_DELETE, "false").lower()
     if goes not in ("true", "false"):
-        raise IllegalFrame("bad-queue-argument", f"header {AUTO_DELETE} is {headers[AUTO_DELETE][:80]!r}; allowed are true and false")
+        raise IllegalFrame(
+            "bad-queue-argument",
+            f"header {AUTO_DELETE} is {headers[AUTO_DELETE][:80]!r}; allowed are true and false",
+        )
     if goes == "true":
         if "x-expires" in headers:
-            raise IllegalFrame("bad-queue-argument", "headers x-expires and auto-delete say two different things; give one of the two")
-        found |= {"auto_delete_queues": True, "auto_delete_queues_delay": 0, "auto_delete_queues_message_count": _FOREVER}
+            raise IllegalFrame(
+                "bad-queue-argument",
+                "headers x-expires and auto-delete say two different things; give one of the two",
+            )
+        found |= {
+            "auto_delete_queues": True,
+            "auto_delete_queues_delay": 0,
+            "auto_delete_queues_message_count": _FOREVER,
+        }
     return found
 
 
@@ -124,7 +138,10 @@ def _count(low: int, high: int, of: Callable[[int], Keys]) -> Callable[[str, str
     def read(name: str, text: str) -> Keys:
         found = digits(text)
         if found is None or not low <= found <= high:
-            raise IllegalFrame("bad-queue-argument", f"header {name} is {text[:80]!r}; allowed is a number from {low} to {high}")
+            raise IllegalFrame(
+                "bad-queue-argument",
+                f"header {name} is {text[:80]!r}; allowed is a number from {low} to {high}",
+            )
         return of(found)
 
     return read
@@ -134,7 +151,9 @@ def _word(meanings: Mapping[str, Keys]) -> Callable[[str, str], Keys]:
     def read(name: str, text: str) -> Keys:
         if text.lower() not in meanings:
             allowed = " and ".join(meanings)
-            raise IllegalFrame("bad-queue-argument", f"header {name} is {text[:80]!r}; allowed here: {allowed}")
+            raise IllegalFrame(
+                "bad-queue-argument", f"header {name} is {text[:80]!r}; allowed here: {allowed}"
+            )
         return meanings[text.lower()]
 
     return read
@@ -185,16 +204,24 @@ def _dead_letters(headers: Mapping[str, str], wildcards: Wildcards) -> Keys:
     exchange, key = headers.get(EXCHANGE), headers.get(ROUTING_KEY, "")
     if exchange not in EXCHANGES:
         said = "is missing" if exchange is None else f"is {exchange[:80]!r}"
-        raise IllegalFrame("bad-queue-argument", f"header {EXCHANGE} {said}; allowed are amq.direct, amq.topic and nothing at all")
+        raise IllegalFrame(
+            "bad-queue-argument",
+            f"header {EXCHANGE} {said}; allowed are amq.direct, amq.topic and nothing at all",
+        )
     if not key or wildcards.is_wild(key) or "::" in key:
-        raise IllegalFrame("bad-queue-argument", f"header {ROUTING_KEY} is {key[:80]!r}; it names the address of the dead letters")
+        raise IllegalFrame(
+            "bad-queue-argument",
+            f"header {ROUTING_KEY} is {key[:80]!r}; it names the address of the dead letters",
+        )
     return {"dead_letter_address": key, "expiry_address": key}
 
 
 # What is made
 
 
-def of_queues(connection: Sender, keys: Keys, destinations: tuple[Destination, ...], *, is_durable: bool) -> Keys:
+def of_queues(
+    connection: Sender, keys: Keys, destinations: tuple[Destination, ...], *, is_durable: bool
+) -> Keys:
     """What of it is for queues to be. A plain topic subscription is one consumer's and goes with it, which is all that some ask for,
     and its length is limited in flow.py."""
     if is_durable or any(map(partial(_is_other, connection), destinations)):
@@ -226,7 +253,9 @@ def _require(connection: Sender, destination: Destination, keys: Keys) -> None:
     if not _is_queue(connection, destination):
         which = ", ".join(sorted(keys)).replace("_", "-")
         what = f"destination {destination.text[:200]!r} is no queue of its own"
-        raise IllegalFrame("argument-not-allowed", f"{headers_of(keys)}: {what}; {which} is for the address settings to say")
+        raise IllegalFrame(
+            "argument-not-allowed", f"{headers_of(keys)}: {what}; {which} is for the address settings to say"
+        )
     name, queue = destination.address, destination.queue or destination.address
     try:
         configuration.require_same(engine, name, queue, keys)
@@ -248,7 +277,10 @@ def _require_dead_letters(connection: Sender, address: str, name: str) -> None:
     """Who says where dead letters go sends them there."""
     permissions, qualified = connection.broker.permissions, connection.names.qualified(name)
     if qualified == address:
-        raise IllegalFrame("bad-queue-argument", f"header {ROUTING_KEY} is {name[:80]!r}: dead letters cannot go to where they come from")
+        raise IllegalFrame(
+            "bad-queue-argument",
+            f"header {ROUTING_KEY} is {name[:80]!r}: dead letters cannot go to where they come from",
+        )
     permissions.require(connection.user, Right.SEND, qualified)
     if qualified not in connection.broker.engine.addresses:
         permissions.require(connection.user, Right.CREATE_ADDRESS, qualified)
@@ -261,18 +293,27 @@ def _is_queue(connection: Sender, destination: Destination) -> bool:
     return subscribers.routing_of(connection.broker.engine, destination) == ANYCAST
 
 
-def named(connection: Sender, headers: Mapping[str, str], destinations: tuple[Destination, ...]) -> tuple[Destination, ...]:
+def named(
+    connection: Sender, headers: Mapping[str, str], destinations: tuple[Destination, ...]
+) -> tuple[Destination, ...]:
     """x-queue-name: the destinations of a SUBSCRIBE with the queue of a topic that is meant."""
     given = headers.get(QUEUE_NAME)
     if given is None:
         return destinations
     alone = destinations[0]
-    is_one = len(destinations) == 1 and not (alone.is_wild or alone.is_temporary or alone.is_stream or alone.queue)
+    is_one = len(destinations) == 1 and not (
+        alone.is_wild or alone.is_temporary or alone.is_stream or alone.queue
+    )
     if not given or not is_one or connection.names.wildcards.is_wild(given) or "::" in given or "," in given:
-        raise IllegalFrame("bad-queue-argument", f"header {QUEUE_NAME} is {given[:80]!r}; it names a queue of one topic")
+        raise IllegalFrame(
+            "bad-queue-argument", f"header {QUEUE_NAME} is {given[:80]!r}; it names a queue of one topic"
+        )
     if _is_queue(connection, alone):
         if connection.names.qualified(given) != alone.address:
-            raise IllegalFrame("bad-queue-argument", f"header {QUEUE_NAME} is {given[:80]!r}, and the destination is another queue")
+            raise IllegalFrame(
+                "bad-queue-argument",
+                f"header {QUEUE_NAME} is {given[:80]!r}, and the destination is another queue",
+            )
         return destinations
     return (replace(alone, queue=connection.names.qualified(given), routing=MULTICAST),)
 
@@ -280,6 +321,8 @@ def named(connection: Sender, headers: Mapping[str, str], destinations: tuple[De
 def require_its_own(headers: Mapping[str, str], destinations: tuple[Destination, ...], space: str) -> None:
     """x-queue-name on a SEND, which makes no queue of a topic: it may say what the destination says."""
     given = headers.get(QUEUE_NAME)
-    if given is not None and [space + given] != [destination.address for destination in destinations if destination.routing == ANYCAST]:
+    if given is not None and [space + given] != [
+        destination.address for destination in destinations if destination.routing == ANYCAST
+    ]:
         text = f"header {QUEUE_NAME} is {given[:80]!r}; a SEND names its queue as its destination, address::queue that of a topic"
         raise IllegalFrame("bad-queue-argument", text)

@@ -31,8 +31,11 @@ _NO_PROPERTIES: Final = frozenset(
         "correlation-id", "type", "timestamp", "message-id", "destination-type", "retain", "subscription", "ack", "redelivered",
     )
 )  # fmt: skip
-_PROPERTY: Final = re.compile(r"[^\W\d][\w$]*|\$[\w$]*")  # JMS 1.1, 3.5.1: an identifier of Java, as in a selector
-_RESERVED: Final = frozenset(("NULL", "TRUE", "FALSE", "NOT", "AND", "OR", "BETWEEN", "LIKE", "IN", "IS", "ESCAPE"))
+# JMS 1.1, 3.5.1: an identifier of Java, as in a selector
+_PROPERTY: Final = re.compile(r"[^\W\d][\w$]*|\$[\w$]*")
+_RESERVED: Final = frozenset(
+    ("NULL", "TRUE", "FALSE", "NOT", "AND", "OR", "BETWEEN", "LIKE", "IN", "IS", "ESCAPE")
+)
 
 
 Columns = tuple[Sequence[bytes], ...]
@@ -52,7 +55,15 @@ class AddedHeaders:
     """What the broker adds to the SENDs of one connection. `user` is its login, which MESSAGE carries where `shows_user`; without one it
     may not send where `needs_user`. `numbers` are the broker's, each given once."""
 
-    def __init__(self, options: ListenerOptions, user: str, numbers: Iterator[int], *, shows_user: bool, needs_user: bool) -> None:
+    def __init__(
+        self,
+        options: ListenerOptions,
+        user: str,
+        numbers: Iterator[int],
+        *,
+        shows_user: bool,
+        needs_user: bool,
+    ) -> None:
         self.options = options
         self.numbers = numbers
         self.user = user
@@ -64,7 +75,9 @@ class AddedHeaders:
     @property
     def is_idle(self) -> bool:
         options = self.options
-        says = options.default_persistent is not None or options.relative_expires or options.check_property_names
+        says = (
+            options.default_persistent is not None or options.relative_expires or options.check_property_names
+        )
         says = says or options.stomp_enable_message_id
         return not self.shows_user and not self.is_refused and not says
 
@@ -97,7 +110,9 @@ class AddedHeaders:
 
     def _added(self, shape: Shape) -> Shape:
         if self.is_refused:
-            raise Refused("nameless-sender", "this broker takes messages only from clients that have logged in by name")
+            raise Refused(
+                "nameless-sender", "this broker takes messages only from clients that have logged in by name"
+            )
         if self.options.check_property_names:
             _check_names((*shape.headers, *shape.holes))
         headers = shape.headers

@@ -10,7 +10,14 @@ from stompbox.config import ListenerOptions, UnknownHeaderPolicy
 from stompbox.config.matching import DOTS, Wild, Wildcards, Words, is_match
 from stompbox.errors import IllegalFrame
 from stompbox.message import ANYCAST, MULTICAST, Shape
-from stompbox.server.addressing.arguments import FOREIGN, LOOKED_AT, Keys, keys_of, require_its_own, require_known
+from stompbox.server.addressing.arguments import (
+    FOREIGN,
+    LOOKED_AT,
+    Keys,
+    keys_of,
+    require_its_own,
+    require_known,
+)
 
 
 def _strict() -> UnknownHeaderPolicy:
@@ -69,12 +76,19 @@ class Names:
 
     def _of_virtual_topic(self, destination: Destination) -> Destination:
         """`Consumer.a.VirtualTopic.x` is a queue of the topic VirtualTopic.x (ActiveMQ Classic), where the listener says so."""
-        is_queue = destination.routing in (0, ANYCAST) and not (destination.queue or destination.is_temporary or destination.is_stream)
+        is_queue = destination.routing in (0, ANYCAST) and not (
+            destination.queue or destination.is_temporary or destination.is_stream
+        )
         if is_queue and not destination.is_wild:
             words = destination.address.split(".")
             for pattern, count in self.virtual:
                 if count < len(words) and is_match(pattern, words):
-                    return replace(destination, address=".".join(words[count:]), routing=MULTICAST, queue=destination.address)
+                    return replace(
+                        destination,
+                        address=".".join(words[count:]),
+                        routing=MULTICAST,
+                        queue=destination.address,
+                    )
         return destination
 
     def route(self, shape: Shape) -> Route:
@@ -82,7 +96,8 @@ class Names:
         found: Route | None = shape.routes.get(self)
         if found is None:
             found = self._route(shape)
-            if FOREIGN.keys().isdisjoint(shape.headers):  # whether those may be there is for the configuration to say, each time
+            if FOREIGN.keys().isdisjoint(shape.headers):
+                # whether those may be there is for the configuration to say, each time
                 shape.routes[self] = found
         return found
 
@@ -97,11 +112,16 @@ class Names:
         destinations = self.parse(shape.destination, shape.headers.get("destination-type"))
         for destination in destinations:
             if destination.is_wild or destination.is_stream:
-                raise IllegalFrame("bad-destination", f"destination {shape.destination[:200]!r} can be subscribed to, not sent to")
+                raise IllegalFrame(
+                    "bad-destination",
+                    f"destination {shape.destination[:200]!r} can be subscribed to, not sent to",
+                )
         require_its_own(shape.headers, destinations, self.space)
         reply = self._reply(shape.headers.get("reply-to", ""))
         arguments = self.keys_of(shape.headers)
-        is_plain = len(destinations) == 1 and not (destinations[0].is_temporary or reply or shape.retain or arguments)
+        is_plain = len(destinations) == 1 and not (
+            destinations[0].is_temporary or reply or shape.retain or arguments
+        )
         return Route(destinations, reply, is_plain, arguments)
 
     def _reply(self, text: str) -> Destination | None:
@@ -110,7 +130,9 @@ class Names:
             return None
         found = self.parse(text)
         if len(found) > 1:
-            raise IllegalFrame("bad-destination", f"header reply-to is {text[:200]!r}; allowed is one temporary destination")
+            raise IllegalFrame(
+                "bad-destination", f"header reply-to is {text[:200]!r}; allowed is one temporary destination"
+            )
         return found[0]
 
     def __repr__(self) -> str:

@@ -32,7 +32,11 @@ def require_all(connection: Sender, route: Route) -> None:
 
 
 def addressed(
-    connection: Sender, shape: Shape, route: Route, bodies: Sequence[bytes], columns: tuple[Sequence[bytes], ...]
+    connection: Sender,
+    shape: Shape,
+    route: Route,
+    bodies: Sequence[bytes],
+    columns: tuple[Sequence[bytes], ...],
 ) -> list[tuple[Address, Run]]:
     """Messages of one shape for each address that they go to, which is made when it may be; and their answers' temporary destination."""
     if not route.is_plain:
@@ -59,7 +63,9 @@ def require_room(connection: Sender, destinations: Sequence[Destination]) -> Non
             kinds = 0 if address is None else address.kinds
             if destination.queue:
                 found = 0 if address is None else kind_of_queue(address, destination)
-                routing = found or destination.routing or engine.default_routing(destination.address, of_queue=True)
+                routing = (
+                    found or destination.routing or engine.default_routing(destination.address, of_queue=True)
+                )
             else:
                 routing = destination.routing or kinds or engine.default_routing(destination.address)
             wanted.append((destination.address, destination.queue, routing))
@@ -87,7 +93,9 @@ def reach(connection: Sender, destination: Destination) -> tuple[Address, int, s
     if routing & ~address.kinds:
         address = engine.address(name, routing, connection.allowance.maker)
     if address.is_blocked:
-        raise Refused("address-blocked", f"address {name!r} takes no messages now: an operator has blocked it")
+        raise Refused(
+            "address-blocked", f"address {name!r} takes no messages now: an operator has blocked it"
+        )
     if destination.queue:
         return address, _exactly(connection, address, destination), destination.queue
     if routing & ANYCAST and not address.anycast:
@@ -106,7 +114,10 @@ def _exactly(connection: Sender, address: Address, destination: Destination) -> 
 def kind_of_queue(address: Address, destination: Destination) -> int:
     """The kind of the one queue that `address::queue` names; 0 when it is not there."""
     kinds = (ANYCAST, address.anycast), (MULTICAST, address.named)
-    return next((kind for kind, queues in kinds if destination.queue in queues and destination.routing in (0, kind)), 0)
+    return next(
+        (kind for kind, queues in kinds if destination.queue in queues and destination.routing in (0, kind)),
+        0,
+    )
 
 
 def made_queue(address: Address, destination: Destination, maker: Maker | None) -> int:
@@ -120,7 +131,9 @@ def made_queue(address: Address, destination: Destination, maker: Maker | None) 
 
 def _temporary(connection: Sender, destination: Destination) -> Address:
     """A temporary destination that is there: of this connection, or of another one that has told its name."""
-    found = connection.temporaries.own(destination) or destinations.find(connection.broker.engine, destination)
+    found = connection.temporaries.own(destination) or destinations.find(
+        connection.broker.engine, destination
+    )
     if found is None:
         text = f"there is no temporary destination {destination.text[:200]!r} (any more); its owner's SUBSCRIBE or reply-to makes one"
         raise IllegalFrame("no-such-temporary", text)
@@ -130,12 +143,15 @@ def _temporary(connection: Sender, destination: Destination) -> Address:
 def answered(connection: Sender, shape: Shape, reply: Destination) -> Shape:
     """The shape with the name in reply-to by which others reach this connection's temporary destination."""
     found = destinations.find(connection.broker.engine, reply)
-    if found is not None and found.owner != connection.session_id:  # somebody else's, by the name that others know it by
+    if found is not None and found.owner != connection.session_id:
+        # somebody else's, by the name that others know it by
         return shape
     known = connection.answered.get(shape)
     if known is not None:
         return known
-    shown = destinations.shown(connection.make_temporary(reply), as_openmq=connection.options.openmq_temporary_names)
+    shown = destinations.shown(
+        connection.make_temporary(reply), as_openmq=connection.options.openmq_temporary_names
+    )
     changed = shape.with_headers({**shape.headers, "reply-to": shown})
     if len(connection.answered) >= REMEMBERED:
         connection.answered.clear()

@@ -30,15 +30,21 @@ def is_long(connection: Sender, frame: Frame) -> bool:
     """Whether the selector of a frame is better compiled in steps before anybody asks for it."""
     text, limits = frame.headers.get("selector", ""), _limits(connection)
     conversion = connection.options.selector_conversion
-    return LONG < len(text) <= limits.length and not connection.broker.selectors.knows(text, conversion=conversion, limits=limits)
+    return LONG < len(text) <= limits.length and not connection.broker.selectors.knows(
+        text, conversion=conversion, limits=limits
+    )
 
 
 def compiling(connection: Sender, frame: Frame) -> Generator[None, None, Selector]:
     """Who keeps what this returns has it at once from `selector_of`. Raises SelectorError."""
     text, conversion = frame.headers["selector"], connection.options.selector_conversion
-    return connection.broker.selectors.compiling(text, connection.user.name, conversion=conversion, limits=_limits(connection))
+    return connection.broker.selectors.compiling(
+        text, connection.user.name, conversion=conversion, limits=_limits(connection)
+    )
 
 
 def _limits(connection: Sender) -> SelectorLimits:
     options = connection.options
-    return SelectorLimits(length=options.max_selector_length, terms=options.max_selector_terms, depth=options.max_selector_depth)
+    return SelectorLimits(
+        length=options.max_selector_length, terms=options.max_selector_terms, depth=options.max_selector_depth
+    )

@@ -66,16 +66,21 @@ def apply(transform: Transform, letter: TransformedMessage) -> TransformedMessag
     try:
         transform(letter)
         body, headers = letter.body, letter.headers
-        if not isinstance(body, bytes) or not all(isinstance(text, str) for pair in headers.items() for text in pair):
+        if not isinstance(body, bytes) or not all(
+            isinstance(text, str) for pair in headers.items() for text in pair
+        ):
             raise TypeError("headers must be texts and the body bytes")
         if not headers.get("destination"):
             raise ValueError("a message needs a destination")
-        "".join([*headers, *headers.values()]).encode()  # half of a pair of surrogates is a str, and no text that could be stored
+        # half of a pair of surrogates is a str, and no text that could be stored
+        "".join([*headers, *headers.values()]).encode()
     except StompboxError:
         raise
     except Exception as error:  # a function of somebody else may raise anything
         log.warning("the transformer raised: %s: %s", type(error).__name__, error)
-        raise Refused("transformer-failed", f"the message transformer did not take the message: {type(error).__name__}") from error
+        raise Refused(
+            "transformer-failed", f"the message transformer did not take the message: {type(error).__name__}"
+        ) from error
     return letter
 
 
@@ -100,7 +105,10 @@ def for_diverts(name: str) -> Callable[[Run, int], Run]:
 
 def _changed(transform: Transform, way: Way, run: Run, index: int, user: str) -> Run:
     if run.is_large:
-        raise Refused("transformer-failed", f"a body of {len(run.bodies[index])} bytes is in the store, where no divert sees it")
+        raise Refused(
+            "transformer-failed",
+            f"a body of {len(run.bodies[index])} bytes is in the store, where no divert sees it",
+        )
     letter = apply(transform, TransformedMessage(way, run.headers(index), run.bodies[index], user))
     headers = {name: value for name, value in letter.headers.items() if name not in BROKER_HEADERS}
     if run.shape.has_length:

@@ -86,7 +86,9 @@ def nack(connection: Speaker, frame: Frame) -> Iterator[None] | None:
     return _answer(connection, frame, is_good=False, is_final=is_final)
 
 
-def _answer(connection: Speaker, frame: Frame, *, is_good: bool, is_final: bool = False) -> Iterator[None] | None:
+def _answer(
+    connection: Speaker, frame: Frame, *, is_good: bool, is_final: bool = False
+) -> Iterator[None] | None:
     name = frame.headers.get("transaction")
     if connection.options.ack_in_transaction.value == "ignore":
         name = None
@@ -113,13 +115,24 @@ def _speaks_for_many(connection: Speaker, frame: Frame) -> Many | None:
     queue, offset = int(known[1]), int(known[2])
     for consumer in _candidates(connection, frame):
         binding = consumer.bindings.get(queue)
-        if consumer.ack is AckMode.CLIENT and len(consumer.ledger) > STEP and binding is not None and offset in binding.unacked:
+        if (
+            consumer.ack is AckMode.CLIENT
+            and len(consumer.ledger) > STEP
+            and binding is not None
+            and offset in binding.unacked
+        ):
             return Many(consumer, queue, offset)
     return None
 
 
 def _taking(
-    connection: Speaker, frame: Frame, many: Many, transaction: Transaction | None, *, is_good: bool, is_final: bool
+    connection: Speaker,
+    frame: Frame,
+    many: Many,
+    transaction: Transaction | None,
+    *,
+    is_good: bool,
+    is_final: bool,
 ) -> Iterator[None]:
     """Who goes before all is taken, has acknowledged nothing of it."""
     consumer, queue, offset = many
@@ -139,7 +152,12 @@ def _taking(
         if transaction is not None:
             transaction_of(connection, transaction.name)  # it was too slow
         return
-    yield from _answer_for(connection, frame, consumer, sent, transaction, is_good=is_good, is_final=is_final, octets=octets) or ()
+    yield from (
+        _answer_for(
+            connection, frame, consumer, sent, transaction, is_good=is_good, is_final=is_final, octets=octets
+        )
+        or ()
+    )
 
 
 def _octets_of(sent: list[Sent]) -> int:
@@ -164,7 +182,9 @@ def _answer_for(
         raise IllegalFrame("nack-on-browser", "a browser takes nothing that it could give back")
     if transaction is not None:
         transaction.size += octets or _octets_of(sent)
-        (transaction.acked if is_good else transaction.rejected if is_final else transaction.nacked).append((consumer, sent))
+        (transaction.acked if is_good else transaction.rejected if is_final else transaction.nacked).append(
+            (consumer, sent)
+        )
         engine.feed(consumer)  # an ACK in a transaction frees credit when it arrives
         connection.answer(frame, waits=False)
         return None
@@ -177,11 +197,17 @@ def _answer_for(
     return None
 
 
-def _settling(connection: Speaker, frame: Frame, consumer: Consumer, sent: list[Sent], outcome: Outcome | None) -> Iterator[None]:
+def _settling(
+    connection: Speaker, frame: Frame, consumer: Consumer, sent: list[Sent], outcome: Outcome | None
+) -> Iterator[None]:
     """`outcome` None: they are acknowledged."""
     engine = connection.broker.engine
     is_durable = False
-    parts = taken_off(sent, STEP) if outcome is None else (sent[at : at + STEP] for at in range(0, len(sent), STEP))
+    parts = (
+        taken_off(sent, STEP)
+        if outcome is None
+        else (sent[at : at + STEP] for at in range(0, len(sent), STEP))
+    )
     for part in parts:
         is_durable = is_durable or any(binding.queue.is_durable for binding, _ in part)
         if outcome is None:
@@ -196,12 +222,18 @@ def _current(connection: Speaker, consumer: Consumer, named: Transaction | None)
     """OpenMQ: ACKs of a transacted subscription belong to the transaction that is open, those of others to none."""
     if consumer not in connection.transacted:
         if named is not None:
-            raise IllegalFrame("transaction-not-allowed", f"subscription {consumer.name[:80]!r} is not transacted: leave transaction out")
+            raise IllegalFrame(
+                "transaction-not-allowed",
+                f"subscription {consumer.name[:80]!r} is not transacted: leave transaction out",
+            )
         return None
     if named is not None:
         return named
     if not connection.transactions:
-        raise IllegalFrame("no-such-transaction", f"subscription {consumer.name[:80]!r} is transacted, and no transaction is open")
+        raise IllegalFrame(
+            "no-such-transaction",
+            f"subscription {consumer.name[:80]!r} is transacted, and no transaction is open",
+        )
     return next(iter(connection.transactions.values()))
 
 
@@ -221,7 +253,9 @@ def _take(connection: Speaker, frame: Frame) -> tuple[Consumer, list[Sent]]:
 def _candidates(connection: Speaker, frame: Frame) -> Iterable[Consumer]:
     """The subscriptions whose message it may be: the one that the frame names, or all where the id is enough (STOMP 1.2, 1.0)."""
     version, consumers = connection.session.version, connection.consumers
-    names_it = version.ack_needs_subscription or (connection.options.openmq_subscription_ids and not version.sends_ack_id)
+    names_it = version.ack_needs_subscription or (
+        connection.options.openmq_subscription_ids and not version.sends_ack_id
+    )
     if not names_it:
         return list(consumers.values())
     wanted = frame.headers.get("subscription")

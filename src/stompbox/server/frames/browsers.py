@@ -47,7 +47,10 @@ def require_one(connection: Speaker, frame: Frame, destination: Destination) -> 
     known = engine.addresses.get(destination.address)
     there = {} if known is None else known.anycast if kind == ANYCAST else known.named
     if (destination.queue or destination.address) not in there:
-        raise IllegalFrame("no-such-queue", f"queue {destination.text[:200]!r} does not exist; a browser looks, and makes none")
+        raise IllegalFrame(
+            "no-such-queue",
+            f"queue {destination.text[:200]!r} does not exist; a browser looks, and makes none",
+        )
 
 
 def to_browser(
@@ -75,7 +78,9 @@ def _queue(connection: Speaker, destinations: tuple[Destination, ...]) -> Queue:
         raise _no_queue(destination.text)
     maker = connection.allowance.maker
     require_all(engine, maker, [(destination.address, destination.queue, kind)])
-    return engine.exact_queue(engine.address(destination.address, kind, maker), destination.queue, kind, maker)
+    return engine.exact_queue(
+        engine.address(destination.address, kind, maker), destination.queue, kind, maker
+    )
 
 
 def _queue_of(durable: DurableSubscription) -> Queue:
@@ -85,4 +90,7 @@ def _queue_of(durable: DurableSubscription) -> Queue:
 
 
 def _no_queue(text: str) -> IllegalFrame:
-    return IllegalFrame("bad-browser", f"a browser needs one queue, or one durable subscription to one topic; {text[:200]!r} is not that")
+    return IllegalFrame(
+        "bad-browser",
+        f"a browser needs one queue, or one durable subscription to one topic; {text[:200]!r} is not that",
+    )

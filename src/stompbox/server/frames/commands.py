@@ -28,4 +28,5 @@ COMMANDS: Final[Mapping[str, Handler]] = MappingProxyType(
         "BEGIN": transactions.begin, "COMMIT": transactions.commit, "ABORT": transactions.abort,
     }
 )  # fmt: skip
-CHANGE_NOTHING: Final = frozenset(("CONNECT", "STOMP"))  # but the connection that sent them, if a fault of ours ends them half-way
+# but the connection that sent them, if a fault of ours ends them half-way
+CHANGE_NOTHING: Final = frozenset(("CONNECT", "STOMP"))

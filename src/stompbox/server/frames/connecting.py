@@ -35,7 +35,8 @@ def connect(connection: Speaker, frame: Frame) -> None:
     agreement = agree(asked, options)
     if options.require_host and connection.session.version is not V10 and "host" not in frame.headers:
         raise IllegalFrame("missing-host", f"{frame.command} needs a host header here", closes=True)
-    connection.broker.hosts.pick(frame.headers.get("host"))  # one that is not here is refused before anybody looks at a login
+    # one that is not here is refused before anybody looks at a login
+    connection.broker.hosts.pick(frame.headers.get("host"))
     _check_names(frame)
     login, passcode = frame.headers.get("login"), frame.headers.get("passcode")
     name = connection.transport.certificate_name if login is None and passcode is None else ""
@@ -64,7 +65,9 @@ def _check_names(frame: Frame) -> None:
 async def _authenticate(connection: Speaker, frame: Frame, agreement: Agreement) -> None:
     broker, headers = connection.broker, frame.headers
     try:
-        login = await broker.logins.log_in(connection.peer, headers.get("login"), headers.get("passcode"), lambda: connection.is_ended)
+        login = await broker.logins.log_in(
+            connection.peer, headers.get("login"), headers.get("passcode"), lambda: connection.is_ended
+        )
         if not connection.is_ended:
             _connected(connection, frame, agreement, login)
     except StompboxError as error:

@@ -73,7 +73,10 @@ def _credit(text: str) -> tuple[int, int]:
     found = [digits(part.strip(" "), most=12) for part in text.split(",")]
     numbers = [number for number in found if number is not None]
     if len(found) > 2 or len(numbers) < len(found):
-        raise IllegalFrame("bad-number", f"header credit is {text[:80]!r}; allowed are COUNT and COUNT,BYTES, numbers from 0 on")
+        raise IllegalFrame(
+            "bad-number",
+            f"header credit is {text[:80]!r}; allowed are COUNT and COUNT,BYTES, numbers from 0 on",
+        )
     return numbers[0], numbers[1] if len(numbers) == 2 else 0
 
 
@@ -84,6 +87,8 @@ def _priority(headers: Mapping[str, str]) -> int:
             continue
         found = whole(given, most=12)
         if found is None or not low <= found <= high:
-            raise IllegalFrame("bad-number", f"header {name} is {given[:80]!r}; allowed is a number from {low} to {high}")
+            raise IllegalFrame(
+                "bad-number", f"header {name} is {given[:80]!r}; allowed is a number from {low} to {high}"
+            )
         return found
     return 0

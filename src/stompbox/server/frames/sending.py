@@ -40,7 +40,12 @@ def send(connection: Speaker, frame: Frame) -> Iterator[None] | None:
         dispatch.receive(connection, frame)
         return None
     if connection.transform is not None:
-        frame = inward(connection.transform, frame, connection.user.name, checks_names=connection.options.check_property_names)
+        frame = inward(
+            connection.transform,
+            frame,
+            connection.user.name,
+            checks_names=connection.options.check_property_names,
+        )
     receipt = frame.headers.get("receipt")
     receipts = [] if receipt is None else [escape(receipt, connection.session.version).encode()]
     with connection.changing_nothing("the headers of a SEND were looked at"):
@@ -53,7 +58,9 @@ def send_large(connection: Speaker, frame: Frame, large: Large) -> Iterator[None
     receipt = frame.headers.get("receipt")
     receipts = [] if receipt is None else [escape(receipt, connection.session.version).encode()]
     body = cast(bytes, large)
-    return sends(connection, Sends(shape_of(frame.headers), [body], (), receipts, frame.headers.get("transaction")))
+    return sends(
+        connection, Sends(shape_of(frame.headers), [body], (), receipts, frame.headers.get("transaction"))
+    )
 
 
 def sends(connection: Speaker, event: Sends) -> Iterator[None] | None:
@@ -75,10 +82,18 @@ def sends(connection: Speaker, event: Sends) -> Iterator[None] | None:
         address, routing, queue = reach(connection, route.destinations[0])
     except TooManyMade as error:
         raise _of(event, error) from None
-    if address.limits is not None and event.transaction is None and _is_too_much(connection, event, (address,)):
+    if (
+        address.limits is not None
+        and event.transaction is None
+        and _is_too_much(connection, event, (address,))
+    ):
         return None
     engine = connection.broker.engine
-    if engine.trouble is not None and event.transaction is None and _is_divided(connection, event, (address,)):
+    if (
+        engine.trouble is not None
+        and event.transaction is None
+        and _is_divided(connection, event, (address,))
+    ):
         return None
     run = Run(shape, event.bodies, event.columns, routing=routing, sender=connection.session_id, queue=queue)
     if event.transaction is not None:
@@ -108,7 +123,11 @@ def _send_with_care(connection: Speaker, event: Sends, route: Route) -> Iterator
     """The same for all that is not plain. What can be refused is found out before anything is sent."""
     engine = connection.broker.engine
     with connection.changing_nothing("the headers of a SEND were looked at"):
-        shape = event.shape if connection.added_headers is None else connection.added_headers.on(event.shape, engine.now)
+        shape = (
+            event.shape
+            if connection.added_headers is None
+            else connection.added_headers.on(event.shape, engine.now)
+        )
         require_all(connection, route)
     try:
         runs = addressed(connection, shape, route, event.bodies, event.columns)
@@ -116,7 +135,11 @@ def _send_with_care(connection: Speaker, event: Sends, route: Route) -> Iterator
         raise _of(event, error) from None
     if event.transaction is None and _is_too_much(connection, event, [address for address, _ in runs]):
         return None
-    if engine.trouble is not None and event.transaction is None and _is_divided(connection, event, [address for address, _ in runs]):
+    if (
+        engine.trouble is not None
+        and event.transaction is None
+        and _is_divided(connection, event, [address for address, _ in runs])
+    ):
         return None
     retained.check(runs)
     if event.transaction is not None:
@@ -158,7 +181,9 @@ def _is_too_much(connection: Speaker, event: Sends, addresses: Sequence[Address]
 
 def _is_divided(connection: Speaker, event: Sends, addresses: Sequence[Address]) -> bool:
     """Whether the disk refuses, and has some of a run and not the others. Then all is done: those were confirmed, these got their ERROR."""
-    of_each = [duplicates.stored(address, Run(event.shape, event.bodies, event.columns)) for address in addresses]
+    of_each = [
+        duplicates.stored(address, Run(event.shape, event.bodies, event.columns)) for address in addresses
+    ]
     is_stored = [all(found) for found in zip(*of_each, strict=True)]
     if len(set(is_stored)) < 2:
         return False
@@ -180,8 +205,11 @@ def _hold(connection: Speaker, name: str, runs: list[tuple[Address, Run]]) -> No
     written = transaction.written + (0 if run.is_large else run.size)
     if written > connection.options.max_transaction_size:
         limit = connection.options.max_transaction_size
-        text = f"transaction {name[:80]!r} would hold {written} bytes; the limit is {limit} (maxTransactionSize)"
-        raise Refused("transaction-too-large", text, closes=True)  # went on, it would commit without what was refused
+        text = (
+            f"transaction {name[:80]!r} would hold {written} bytes; the limit is {limit} (maxTransactionSize)"
+        )
+        # went on, it would commit without what was refused
+        raise Refused("transaction-too-large", text, closes=True)
     transaction.written = written
     transaction.size += cost_of(run) + RUN * (len(runs) - 1)
     transaction.sends += runs

@@ -62,7 +62,14 @@ class Speaker(Asker, Protocol):
     def obey_again(self, frame: Frame) -> None:
         """A frame that had to wait for something, without what was checked before."""
 
-    def confirm(self, receipts: list[bytes], *, waits: bool, consumer: Consumer | None = None, unit: UnitOfWork | None = None) -> None:
+    def confirm(
+        self,
+        receipts: list[bytes],
+        *,
+        waits: bool,
+        consumer: Consumer | None = None,
+        unit: UnitOfWork | None = None,
+    ) -> None:
         """RECEIPT frames for ids as they stand on the wire, in frame order; a subscription starts behind its own."""
 
     def answer(

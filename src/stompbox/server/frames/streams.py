@@ -70,17 +70,24 @@ def _check_offset(frame: Frame, name: str, *, is_seen: bool) -> None:
         allowed = "first, last, next, a number and timestamp= with seconds since 1970"
         raise IllegalFrame("bad-offset", f"header {name} is {given[:80]!r}; allowed are {allowed}")
     if not is_seen and not (truth(frame, "browser") and name == "from-seq"):
-        raise IllegalFrame("bad-offset", f"header {name} is {given[:80]!r}; only streams and browsers begin at an offset")
+        raise IllegalFrame(
+            "bad-offset", f"header {name} is {given[:80]!r}; only streams and browsers begin at an offset"
+        )
 
 
 def position(connection: Speaker, frame: Frame, destination: Destination, *, is_alone: bool) -> int:
     """The offset. `is_alone`: the SUBSCRIBE names nothing else; an offset is one of one log."""
     if destination.is_wild:
-        raise IllegalFrame("bad-destination", f"destination {destination.text[:200]!r}: a stream has no wildcards")
+        raise IllegalFrame(
+            "bad-destination", f"destination {destination.text[:200]!r}: a stream has no wildcards"
+        )
     name = next((name for name in _NAMES if name in frame.headers), _NAMES[0])
     given = frame.headers.get(name, "next")
     if not is_alone and given != "next":
-        raise IllegalFrame("bad-offset", f"header {name} is {given[:80]!r}; a subscription to several destinations begins with next")
+        raise IllegalFrame(
+            "bad-offset",
+            f"header {name} is {given[:80]!r}; a subscription to several destinations begins with next",
+        )
     address = connection.broker.engine.address(destination.address, maker=connection.allowance.maker)
     if given in ("next", "-1"):
         return address.log.next
@@ -97,7 +104,9 @@ def require_same(connection: Speaker, frame: Frame, destination: Destination, of
     end = log.incarnations.end_of(id) if id else offset
     if end is None or offset > end:
         extent = log.oldest, log.committed
-        raise Refused("other-incarnation", difference(local(destination.address), log.incarnations, id, offset, extent))
+        raise Refused(
+            "other-incarnation", difference(local(destination.address), log.incarnations, id, offset, extent)
+        )
 
 
 def told(connection: Speaker, destination: Destination) -> dict[str, str]:
@@ -127,9 +136,14 @@ def filter_of(frame: Frame, destinations: tuple[Destination, ...]) -> str | None
         return None
     values = [value.strip() for value in headers[_FILTER].split(",")]
     if not all(values):
-        raise IllegalFrame("bad-stream-filter", f"header {_FILTER} is {headers[_FILTER][:80]!r}; allowed are values with commas between")
+        raise IllegalFrame(
+            "bad-stream-filter",
+            f"header {_FILTER} is {headers[_FILTER][:80]!r}; allowed are values with commas between",
+        )
     if "selector" in headers:
-        raise IllegalFrame("bad-stream-filter", f"header {_FILTER} is a selector, too; say all of it in the header selector")
+        raise IllegalFrame(
+            "bad-stream-filter", f"header {_FILTER} is a selector, too; say all of it in the header selector"
+        )
     literals = ", ".join(["'" + value.replace("'", "''") + "'" for value in values])
     return f"hyphenated_props:{_FILTER}-value IN ({literals}){unfiltered}"
 
@@ -180,7 +194,13 @@ async def _offset_at(connection: Speaker, address: Address, timestamp: int) -> i
 
 
 def to_named(
-    connection: Speaker, consumer: Consumer, destinations: tuple[Destination, ...], name: str, start: int, *, frame: Frame
+    connection: Speaker,
+    consumer: Consumer,
+    destinations: tuple[Destination, ...],
+    name: str,
+    start: int,
+    *,
+    frame: Frame,
 ) -> dict[str, str]:
     """A reader whose position the broker keeps; what is to be said in the RECEIPT."""
     if len(destinations) > 1:
@@ -223,4 +243,9 @@ def _reader(connection: Speaker, name: str) -> readers.Reader:
 
 
 def _require_own(connection: Speaker, queue: Queue, name: str) -> None:
-    require(connection, readers.user_of(queue), f"reader {name!r} of {local(queue.address.name)!r}", [queue.address.name])
+    require(
+        connection,
+        readers.user_of(queue),
+        f"reader {name!r} of {local(queue.address.name)!r}",
+        [queue.address.name],
+    )

@@ -53,13 +53,20 @@ def subscribe(connection: Speaker, frame: Frame) -> Iterator[None] | None:
     if connection.broker.is_draining:
         raise refusal()
     if name in connection.consumers:
-        raise IllegalFrame("subscription-exists", f"subscription id {name[:80]!r} is in use on this connection")
+        raise IllegalFrame(
+            "subscription-exists", f"subscription id {name[:80]!r} is in use on this connection"
+        )
     if len(connection.consumers) >= options.max_subscriptions:
-        raise Refused("too-many-subscriptions", f"a connection has no more than {options.max_subscriptions} subscriptions")
+        raise Refused(
+            "too-many-subscriptions",
+            f"a connection has no more than {options.max_subscriptions} subscriptions",
+        )
     if is_long(connection, frame):
         return _compiled_first(connection, frame)
     with connection.changing_nothing("the headers of a SUBSCRIBE were looked at"):
-        destinations = streams.as_asked(frame, connection.names.parse(headers["destination"], headers.get("subscription-type")))
+        destinations = streams.as_asked(
+            frame, connection.names.parse(headers["destination"], headers.get("subscription-type"))
+        )
         destinations = arguments.named(connection, headers, destinations)
         asked = connection.names.keys_of(streams.without_filter(headers, destinations))
         selector = selector_of(connection, frame, streams.filter_of(frame, destinations))
@@ -76,7 +83,9 @@ def subscribe(connection: Speaker, frame: Frame) -> Iterator[None] | None:
     if wish is None:
         _require_room(connection, destinations)
     binding = _bind(connection, frame, consumer, destinations, wish)
-    return _subscribing(connection, frame, consumer, partial(arguments.make, connection, asked, destinations), binding)
+    return _subscribing(
+        connection, frame, consumer, partial(arguments.make, connection, asked, destinations), binding
+    )
 
 
 def _compiled_first(connection: Speaker, frame: Frame) -> Iterator[None]:
@@ -128,12 +137,15 @@ def _consumer(connection: Speaker, frame: Frame, name: str, selector: Selector |
     headers, options = frame.headers, connection.options
     given = headers.get("ack", "auto")
     if given not in [mode.value for mode in AckMode]:
-        raise IllegalFrame("bad-ack", f"header ack is {given[:80]!r}; allowed are auto, client and client-individual")
+        raise IllegalFrame(
+            "bad-ack", f"header ack is {given[:80]!r}; allowed are auto, client and client-individual"
+        )
     flow = flow_of(frame, options)
     shows_ack = mode = AckMode(given)
     if "transaction" in headers and mode is AckMode.AUTO:  # the transaction acknowledges, at COMMIT
         mode = AckMode.CLIENT
-    shown = None if name.startswith("\0") else name  # STOMP 1.0, MESSAGE: subscription only if an id was given
+    # STOMP 1.0, MESSAGE: subscription only if an id was given
+    shown = None if name.startswith("\0") else name
     consumer = Consumer(
         name,
         mode,
@@ -158,7 +170,10 @@ def _sequence(frame: Frame) -> str:
     """Apollo's include-seq: the header that is to carry the offset; empty when it is not asked for."""
     given = frame.headers.get("include-seq")
     if given is not None and (not given or given in BROKER_HEADERS or given == "destination"):
-        raise IllegalFrame("bad-include-seq", f"header include-seq is {given[:80]!r}; allowed is a name that MESSAGE does not use itself")
+        raise IllegalFrame(
+            "bad-include-seq",
+            f"header include-seq is {given[:80]!r}; allowed is a name that MESSAGE does not use itself",
+        )
     return given or ""
 
 
@@ -195,7 +210,10 @@ def _may_subscribe(connection: Speaker, destination: Destination, frame: Frame) 
         subscribers.require_queue(engine, destination)
     known = engine.addresses.get(name)
     if known is not None and known.owner:
-        raise Refused("temporary-not-owned", f"only the connection that made {destination.text[:200]!r} may consume from it")
+        raise Refused(
+            "temporary-not-owned",
+            f"only the connection that made {destination.text[:200]!r} may consume from it",
+        )
     if browsers.only_looks(frame):
         browsers.require_one(connection, frame, destination)
     if known is None:
@@ -232,14 +250,20 @@ def _may_reach_later(connection: Speaker) -> subscribers.MayReach:
 
 def _may_reach(connection: Speaker, right: Right | None, name: str) -> bool:
     permissions, user = connection.broker.permissions, connection.user
-    return permissions.may(user, Right.CONSUME, name) and (right is None or permissions.may(user, right, name))
+    return permissions.may(user, Right.CONSUME, name) and (
+        right is None or permissions.may(user, right, name)
+    )
 
 
 # Binding
 
 
 def _bind(
-    connection: Speaker, frame: Frame, consumer: Consumer, destinations: tuple[Destination, ...], wish: DurableSubscription | None
+    connection: Speaker,
+    frame: Frame,
+    consumer: Consumer,
+    destinations: tuple[Destination, ...],
+    wish: DurableSubscription | None,
 ) -> _Binding:
     """Binds the consumer to all that it asks for; what is to be said of it in the RECEIPT."""
     engine = connection.broker.engine
@@ -265,10 +289,14 @@ def _bind(
         elif destination.is_temporary:
             _bind_temporary(connection, consumer, destination)
         elif destination.queue or subscribers.routing_of(engine, destination) == ANYCAST:
-            yield from subscribers.joining_queues(engine, consumer, destination, partial(_may_reach, connection, None))
+            yield from subscribers.joining_queues(
+                engine, consumer, destination, partial(_may_reach, connection, None)
+            )
         else:
             may_reach = partial(_may_reach, connection, Right.CREATE_NON_DURABLE_QUEUE)
-            yield from subscribers.joining_topics(engine, consumer, destination, plain, may_reach=may_reach, before=tuple(topics))
+            yield from subscribers.joining_topics(
+                engine, consumer, destination, plain, may_reach=may_reach, before=tuple(topics)
+            )
             topics.append(destination)
     return said
 
@@ -280,7 +308,9 @@ def _no_local(frame: Frame) -> bool:
 def _bind_temporary(connection: Speaker, consumer: Consumer, destination: Destination) -> None:
     address = connection.make_temporary(destination)
     if destination.routing == MULTICAST:
-        subscribers.join_topic(connection.broker.engine, consumer, address, subscribers.Plain(consumer.selector))
+        subscribers.join_topic(
+            connection.broker.engine, consumer, address, subscribers.Plain(consumer.selector)
+        )
     else:
         subscribers.bind(next(iter(address.anycast.values())), consumer)
 
@@ -298,19 +328,25 @@ def _is_durable_as_in_rabbitmq(frame: Frame) -> bool:
     return is_durable and "auto-delete" in frame.headers and not truth(frame, "auto-delete")
 
 
-def _durable_wish(connection: Speaker, frame: Frame, destinations: tuple[Destination, ...]) -> DurableSubscription | None:
+def _durable_wish(
+    connection: Speaker, frame: Frame, destinations: tuple[Destination, ...]
+) -> DurableSubscription | None:
     """The durable subscription that a SUBSCRIBE asks for, None for a plain one."""
     name, engine = _durable_name(frame), connection.broker.engine
     is_of_user = name is None and QUEUE_NAME not in frame.headers and _is_durable_as_in_rabbitmq(frame)
     if (name is None and not is_of_user) or all(destination.is_stream for destination in destinations):
         return None
-    if is_of_user and all(subscribers.routing_of(engine, destination) == ANYCAST for destination in destinations):
+    if is_of_user and all(
+        subscribers.routing_of(engine, destination) == ANYCAST for destination in destinations
+    ):
         return None  # RabbitMQ: queues are durable anyway
     if is_of_user:
         name = frame.headers.get("id")
     if not name:
         names = ", ".join(DURABLE_NAMES[:3])
-        raise IllegalFrame("missing-id", f"a durable subscription needs a name that is not empty ({names}), or an id")
+        raise IllegalFrame(
+            "missing-id", f"a durable subscription needs a name that is not empty ({names}), or an id"
+        )
     for destination in destinations:
         _check_durable(connection, destination)
     wish = DurableSubscription(
@@ -358,8 +394,18 @@ def _require_own(connection: Speaker, durable: DurableSubscription) -> None:
 def _check_durable(connection: Speaker, destination: Destination) -> None:
     routing = _routing_of_durable(connection, destination)
     if destination.is_stream or destination.is_temporary or destination.queue or routing != MULTICAST:
-        kind = "temporary" if destination.is_temporary else "a log" if destination.is_stream else f"{KINDS[routing]}, a queue"
-        hint = "; write /topic/…, or give it default-address-routing-type MULTICAST" if not destination.routing else ""
+        kind = (
+            "temporary"
+            if destination.is_temporary
+            else "a log"
+            if destination.is_stream
+            else f"{KINDS[routing]}, a queue"
+        )
+        hint = (
+            "; write /topic/…, or give it default-address-routing-type MULTICAST"
+            if not destination.routing
+            else ""
+        )
         text = f"a durable subscription needs a topic; {destination.text[:200]!r} is {kind}{hint}"
         raise IllegalFrame("durable-on-queue", text)
 
@@ -375,7 +421,9 @@ def _routing_of_durable(connection: Speaker, destination: Destination) -> int:
 
 def _client_id(connection: Speaker) -> str:
     if not connection.client_id:
-        raise IllegalFrame("missing-client-id", "a durable subscription needs the header client-id on CONNECT")
+        raise IllegalFrame(
+            "missing-client-id", "a durable subscription needs the header client-id on CONNECT"
+        )
     return connection.client_id
 
 
@@ -395,19 +443,30 @@ def unsubscribe(connection: Speaker, frame: Frame) -> Iterator[None]:
     if durable is not None and streams.drop_named(connection, durable):
         pass
     elif durable is not None:
-        yield from _drop_durable(connection, durables.find_durable(broker.engine, _client_id(connection), durable))
-    elif _is_durable_as_in_rabbitmq(frame) and (_user_id(connection), headers.get("id", "")) in broker.engine.durables:
-        yield from _drop_durable(connection, durables.find_durable(broker.engine, _user_id(connection), headers["id"]))
+        yield from _drop_durable(
+            connection, durables.find_durable(broker.engine, _client_id(connection), durable)
+        )
+    elif (
+        _is_durable_as_in_rabbitmq(frame)
+        and (_user_id(connection), headers.get("id", "")) in broker.engine.durables
+    ):
+        yield from _drop_durable(
+            connection, durables.find_durable(broker.engine, _user_id(connection), headers["id"])
+        )
     else:
         yield from _end(connection, frame)
-    connection.answer(frame, waits=broker.engine.is_durable and broker.engine.is_dirty and "receipt" in headers)
+    connection.answer(
+        frame, waits=broker.engine.is_durable and broker.engine.is_dirty and "receipt" in headers
+    )
 
 
 def _end(connection: Speaker, frame: Frame) -> Iterator[None]:
     headers = frame.headers
     name = headers.get("id")
     if name is None:
-        name = next((n for n, c in connection.consumers.items() if c.destination == headers["destination"]), "")
+        name = next(
+            (n for n, c in connection.consumers.items() if c.destination == headers["destination"]), ""
+        )
     consumer = connection.consumers.pop(name, None)
     if consumer is None:
         wanted = headers.get("id", headers.get("destination", ""))

@@ -27,12 +27,16 @@ from stompbox.stomp.frames import Frame
 if TYPE_CHECKING:
     from stompbox.server.frames.speaker import FramesCore, Speaker
 
+
 def transaction_of(connection: Speaker, name: str) -> Transaction:
     found = connection.transactions.get(name)
     if found is None and name in connection.timed_out:
         del connection.timed_out[name]
         timeout = connection.broker.timeouts.timeout
-        raise Refused("transaction-timeout", f"transaction {name[:80]!r} was open for more than {timeout} ms and has been aborted")
+        raise Refused(
+            "transaction-timeout",
+            f"transaction {name[:80]!r} was open for more than {timeout} ms and has been aborted",
+        )
     if found is None:
         raise IllegalFrame("no-such-transaction", f"this connection has no open transaction {name[:80]!r}")
     return found
@@ -44,9 +48,15 @@ def begin(connection: Speaker, frame: Frame) -> None:
         raise IllegalFrame("transaction-exists", f"transaction {name[:80]!r} is open already")
     if connection.options.single_transaction and connection.transactions:
         open_one = next(iter(connection.transactions))
-        raise IllegalFrame("transaction-exists", f"transaction {open_one[:80]!r} is open, and this listener takes one at a time")
+        raise IllegalFrame(
+            "transaction-exists",
+            f"transaction {open_one[:80]!r} is open, and this listener takes one at a time",
+        )
     if len(connection.transactions) >= connection.options.max_transactions:
-        raise Refused("too-many-transactions", f"a connection has no more than {connection.options.max_transactions} open transactions")
+        raise Refused(
+            "too-many-transactions",
+            f"a connection has no more than {connection.options.max_transactions} open transactions",
+        )
     transaction = connection.transactions[name] = Transaction(name, connection.allowance.maker)
     connection.timed_out.pop(name, None)
     connection.broker.timeouts.begun(connection, transaction)
@@ -179,7 +189,9 @@ class Timeouts:
                 self._alarm.by(until)
                 return
             text = "%s: transaction %r was open for %d ms and is aborted (transaction-timeout)"
-            log.warning(text, connection.name, transaction.name, self.timeout, extra={"code": "transaction-timeout"})
+            log.warning(
+                text, connection.name, transaction.name, self.timeout, extra={"code": "transaction-timeout"}
+            )
             time_out(connection, transaction)
 
     def __repr__(self) -> str:

@@ -91,8 +91,12 @@ class Upload:
     def is_refusable(self) -> bool:
         """Whether its sender gets an ERROR when the disk is in trouble (disk-full-policy); else it waits."""
         engine, names = self.connection.broker.engine, self.connection.names
-        addresses = [destination.address for destination in names.route(shape_of(self.frame.headers)).destinations]
-        return any(engine.settings.resolve(name).disk_full_policy is DiskFullPolicy.FAIL for name in addresses)
+        addresses = [
+            destination.address for destination in names.route(shape_of(self.frame.headers)).destinations
+        ]
+        return any(
+            engine.settings.resolve(name).disk_full_policy is DiskFullPolicy.FAIL for name in addresses
+        )
 
     def __repr__(self) -> str:
         return f"<Upload {self.large!r} pieces={self._number}>"

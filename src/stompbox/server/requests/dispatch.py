@@ -30,7 +30,8 @@ from stompbox.stomp.frames import Frame
 if TYPE_CHECKING:
     from stompbox.server.requests.asker import Asker
 
-READING: Final = frozenset(("describe", "fetch", "offset-at", "groups", "schedules"))  # change nothing, and may be asked again
+# change nothing, and may be asked again
+READING: Final = frozenset(("describe", "fetch", "offset-at", "groups", "schedules"))
 HARMLESS: Final = READING | {"progress"}  # a fault in one of these has changed no message
 STAGE: Final = "stage"  # looks at all that it was given before the engine is told
 LARGE: Final = 1 << 20  # octets of requests, beyond which nothing more is read while one of them waits
@@ -105,7 +106,11 @@ class Requests:
 
 
 def _size(frame: Frame) -> int:
-    return EACH + len(frame.body) + sum([len(name) + len(value) + HEADER for name, value in frame.headers.items()])
+    return (
+        EACH
+        + len(frame.body)
+        + sum([len(name) + len(value) + HEADER for name, value in frame.headers.items()])
+    )
 
 
 def receive(connection: Asker, frame: Frame) -> None:
@@ -124,9 +129,13 @@ async def _serve(connection: Asker, frame: Frame) -> None:
     try:
         handler = REQUESTS.get(name)
         if handler is None:
-            raise IllegalFrame("unknown-request", f"request {name[:80]!r} is unknown; there are {', '.join(sorted(REQUESTS))}")
+            raise IllegalFrame(
+                "unknown-request",
+                f"request {name[:80]!r} is unknown; there are {', '.join(sorted(REQUESTS))}",
+            )
         permissions = None
-        while permissions is not broker.permissions:  # what is read is read with the rights of when it is answered
+        while permissions is not broker.permissions:
+            # what is read is read with the rights of when it is answered
             permissions = broker.permissions
             headers, body = await handler(connection, frame)
             if name not in READING:
@@ -134,9 +143,14 @@ async def _serve(connection: Asker, frame: Frame) -> None:
         headers["status"] = "ok"
     except StompboxError as error:
         broker.errors[error.code] += 1
-        headers, body = {"status": "error", "code": error.code, "message": connection.names.without_space(error.message)}, []
+        headers, body = (
+            {"status": "error", "code": error.code, "message": connection.names.without_space(error.message)},
+            [],
+        )
     except Exception as error:
-        if name not in HARMLESS and not (name == STAGE and not is_through(error.__traceback__, "stompbox.broker.")):
+        if name not in HARMLESS and not (
+            name == STAGE and not is_through(error.__traceback__, "stompbox.broker.")
+        ):
             raise
         connection.contain(f"request {name} was answered", error)
         broker.flush()
@@ -148,7 +162,12 @@ def _answer(connection: Asker, frame: Frame, headers: dict[str, str], body: list
     if connection.is_lost or connection.is_ended:
         return
     given = frame.headers["request-id"]
-    head = {"subscription": DESTINATION, "destination": DESTINATION, "message-id": f"request-{given}", "request-id": given}
+    head = {
+        "subscription": DESTINATION,
+        "destination": DESTINATION,
+        "message-id": f"request-{given}",
+        "request-id": given,
+    }
     size = sum(map(len, body))
     lines = encode_headers(head | headers | {"content-length": str(size)}, connection.session.version)
     pieces = [b"MESSAGE\n%b\n" % lines, *body, b"\0"]

@@ -63,7 +63,9 @@ async def describe(connection: Asker, frame: Frame) -> Reply:
     broker = connection.broker
     wish = wish_in(frame)
     if "addresses" in wish:
-        return await _describe_named(connection, frame, offsets_in(frame, wish["addresses"], "addresses in the body"))
+        return await _describe_named(
+            connection, frame, offsets_in(frame, wish["addresses"], "addresses in the body")
+        )
     missing = []
     destinations = destinations_of(connection, frame, wish)
     async for destination in in_turns(connection.broker.turns, destinations):
@@ -85,7 +87,9 @@ def _since(frame: Frame, wish: dict[str, Any]) -> dict[str, int] | None:
     if "sizes-from" in wish:
         found = offsets_in(frame, wish["sizes-from"], "sizes-from in the body")
     elif "sizes-from" in frame.headers:
-        found = offsets_in(frame, json_object(frame, frame.headers["sizes-from"], "header sizes-from"), "header sizes-from")
+        found = offsets_in(
+            frame, json_object(frame, frame.headers["sizes-from"], "header sizes-from"), "header sizes-from"
+        )
     else:
         return None
     return {name: position.offset for name, position in found.items()}
@@ -107,25 +111,37 @@ async def _describe_named(connection: Asker, frame: Frame, wanted: dict[str, Pos
 
 
 async def _described(
-    connection: Asker, frame: Frame, found: list[Address], since: dict[str, int] | None, answer: dict[str, object]
+    connection: Asker,
+    frame: Frame,
+    found: list[Address],
+    since: dict[str, int] | None,
+    answer: dict[str, object],
 ) -> Reply:
     """The answer in pieces, so that no turn is long however many addresses there are."""
     await _stored(connection, found)
     await confirmed(connection, found)
     sizes = None
     if since is not None:
-        sizes = await connection.broker.committer.sizes({address.log.id: since.get(local(address.name), 0) for address in found})
+        sizes = await connection.broker.committer.sizes(
+            {address.log.id: since.get(local(address.name), 0) for address in found}
+        )
     is_counted = truth(frame, "counts")
     pieces = [json.dumps(answer, separators=(",", ":")).encode()[:-1] + b',"addresses":{']
     async for address in in_turns(connection.broker.turns, found):
         log = address.log
-        entry: dict[str, object] = {"first": log.oldest, "next": log.committed, "incarnations": log.incarnations.wire()}
+        entry: dict[str, object] = {
+            "first": log.oldest,
+            "next": log.committed,
+            "incarnations": log.incarnations.wire(),
+        }
         if sizes is not None:
             entry["messages"], entry["bytes"] = sizes[log.id]
         if is_counted:
             entry |= await _counts(connection, address)
         comma = "," if len(pieces) > 1 else ""
-        pieces.append(f"{comma}{json.dumps(local(address.name))}:{json.dumps(entry, separators=(',', ':'))}".encode())
+        pieces.append(
+            f"{comma}{json.dumps(local(address.name))}:{json.dumps(entry, separators=(',', ':'))}".encode()
+        )
     return {"content-type": "application/json"}, [b"".join([*pieces, b"}}"])]
 
 
@@ -143,7 +159,11 @@ async def _counts(connection: Asker, address: Address) -> dict[str, object]:
 async def _stored(connection: Asker, found: list[Address]) -> None:
     """Which log it is outlives a restart before anybody is told of it."""
     engine = connection.broker.engine
-    unknown = [address for address in found if not address.log.is_known and engine.logs.get(address.log.id) is address]
+    unknown = [
+        address
+        for address in found
+        if not address.log.is_known and engine.logs.get(address.log.id) is address
+    ]
     for address in unknown:
         engine.commits.add_log(address.log)
     if unknown:
@@ -155,12 +175,15 @@ async def confirmed(connection: Asker, found: list[Address]) -> None:
     broker = connection.broker
     async for address in in_turns(broker.turns, found):
         if broker.engine.trouble is None and address.has_unread():
-            with suppress(StoreError):  # the disk takes nothing more, and says so itself; what it has can be read
+            with suppress(StoreError):
+                # the disk takes nothing more, and says so itself; what it has can be read
                 await durable(connection)
             return
 
 
-async def readable(connection: Asker, frame: Frame, destinations: list[Destination]) -> tuple[list[Address], str | None]:
+async def readable(
+    connection: Asker, frame: Frame, destinations: list[Destination]
+) -> tuple[list[Address], str | None]:
     """The addresses there are under these names that the user may read, in the order in which they were made; those after `continue`,
     and `limit` at most. And what is to be said there to get the rest; None: that was all."""
     permissions, engine = connection.broker.permissions, connection.broker.engine
@@ -198,9 +221,9 @@ def _require_one(connection: Asker, destination: Destination) -> None:
     """Some of the addresses that a wildcard names must be readable: who may read none would take them for empty."""
     names = connection.broker.engine.addresses
     permissions, user = connection.broker.permissions, connection.user
-    if not any(destination.covers(name) and permissions.may(user, Right.CONSUME, name) for name in names) and any(
-        destination.covers(name) for name in names
-    ):
+    if not any(
+        destination.covers(name) and permissions.may(user, Right.CONSUME, name) for name in names
+    ) and any(destination.covers(name) for name in names):
         who = f"user {connection.user.name!r}" if connection.user.name else "a nameless client"
         text = f"{who} has the right {Right.CONSUME.value!r} on none of the addresses that {destination.text!r} names"
         raise Refused("not-permitted", text)
@@ -219,7 +242,9 @@ def make(connection: Asker, destination: Destination) -> None:
         address.become(address.kinds | MULTICAST)
         return
     if (destination.queue or address.name) not in address.anycast:
-        connection.broker.permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, destination.address)
+        connection.broker.permissions.require(
+            connection.user, Right.CREATE_DURABLE_QUEUE, destination.address
+        )
     engine.anycast_queue(address, destination.queue, maker)
 
 
@@ -244,7 +269,11 @@ async def fetch(connection: Asker, frame: Frame) -> Reply:
     selector = selector_of(connection, frame)
     pick = SelectedChunks(selector, address).of if selector is not None else None
     committer = connection.broker.committer
-    chunks = await committer.fetch(address.log.id, start, stop, most, MOST_WHOLE, pick=pick) if start < stop else []
+    chunks = (
+        await committer.fetch(address.log.id, start, stop, most, MOST_WHOLE, pick=pick)
+        if start < stop
+        else []
+    )
     parts: list[bytes] = []
     for chunk in [chunk for chunk in chunks if chunk.blob]:
         parts += [_RECORD.pack(chunk.first, chunk.count, len(chunk.blob)), chunk.blob]
@@ -264,7 +293,9 @@ def _require_same(frame: Frame, address: Address, offset: int) -> None:
 async def offset_at(connection: Asker, frame: Frame) -> Reply:
     address = _known_address(connection, frame)
     await confirmed(connection, [address])
-    return json_reply({"offset": await offset_at_time(connection.broker, address, number(frame, "timestamp"))})
+    return json_reply(
+        {"offset": await offset_at_time(connection.broker, address, number(frame, "timestamp"))}
+    )
 
 
 async def offset_at_time(broker: RequestsCore, address: Address, timestamp: int) -> int:
@@ -303,7 +334,9 @@ class SelectedChunks:
         if all(verdicts):
             return chunk
         if None not in verdicts:
-            return StoredChunk(chunk.first, chunk.count, extract(table, {at for at, taken in enumerate(verdicts) if taken}))
+            return StoredChunk(
+                chunk.first, chunk.count, extract(table, {at for at, taken in enumerate(verdicts) if taken})
+            )
         left = frozenset(index for index, verdict in enumerate(verdicts) if verdict is False)
         kept = [part for run in decode(chunk.blob, chunk.first, left) for part in self._taken(run)]
         return StoredChunk(chunk.first, chunk.count, encode(kept, chunk.first) if kept else b"")
@@ -340,11 +373,17 @@ class SelectedChunks:
         found = []
         for index in range(len(run)):
             body = None if run.is_large else partial(run.bodies.__getitem__, index)
-            found.append(selector.matches(run.headers(index), matching.facts_of_message(run, index, shared), body))
+            found.append(
+                selector.matches(run.headers(index), matching.facts_of_message(run, index, shared), body)
+            )
         return found
 
     def _by_values(self, run: Run, shared: matching.Facts) -> list[bool]:
-        read = [(name, column) for name, column in zip(run.shape.holes, run.columns, strict=True) if name in self.selector.headers]
+        read = [
+            (name, column)
+            for name, column in zip(run.shape.holes, run.columns, strict=True)
+            if name in self.selector.headers
+        ]
         names = [name for name, _ in read]
         rows = list(zip(*(column for _, column in read), strict=True))
         verdicts = {}

@@ -78,7 +78,9 @@ async def group_open(connection: Asker, frame: Frame) -> Reply:
     return json_reply({"positions": at, "incarnations": ids, **continued(following)})
 
 
-async def _joining(connection: Asker, frame: Frame, wish: dict[str, Any], patterns: list[str]) -> list[Address]:
+async def _joining(
+    connection: Asker, frame: Frame, wish: dict[str, Any], patterns: list[str]
+) -> list[Address]:
     """The addresses on which the group is to have a position, as far as this request says."""
     engine = connection.broker.engine
     addresses, is_read = engine.addresses, matcher(engine.wildcards, patterns)
@@ -94,20 +96,31 @@ async def _joining(connection: Asker, frame: Frame, wish: dict[str, Any], patter
 def _require_own(connection: Asker, name: str) -> None:
     """Only whose the group is opens, moves or deletes it, or who may manage what it reads."""
     engine = connection.broker.engine
-    require(connection, engine.group_owners.get(name, ""), f"reader group {local(name)!r}", engine.group_patterns.get(name, []))
+    require(
+        connection,
+        engine.group_owners.get(name, ""),
+        f"reader group {local(name)!r}",
+        engine.group_patterns.get(name, []),
+    )
 
 
 def _may_read(connection: Asker, address: str) -> bool:
     return connection.broker.permissions.may(connection.user, Right.CONSUME, address)
 
 
-async def _starting(connection: Asker, frame: Frame, wish: dict[str, Any], joining: list[Address]) -> Starting:
+async def _starting(
+    connection: Asker, frame: Frame, wish: dict[str, Any], joining: list[Address]
+) -> Starting:
     """Where a group begins. Offsets by address stand in the body where they may be many, or in the header."""
     if "starting" in wish:
         return _each(offsets_in(frame, wish["starting"], "starting in the body"))
     text = header(frame, "starting")
     if text.startswith(EACH):
-        return _each(offsets_in(frame, json_object(frame, text.removeprefix(EACH), "header starting"), "header starting"))
+        return _each(
+            offsets_in(
+                frame, json_object(frame, text.removeprefix(EACH), "header starting"), "header starting"
+            )
+        )
     return await starting_at(connection.broker, text, joining)
 
 
@@ -119,7 +132,9 @@ def _each(offsets: dict[str, Position]) -> Starting:
         if position is None:
             return log.oldest
         offset, id = position
-        return offset if log.incarnations.holds(id, offset) else log.incarnations.resumed(id, offset, log.oldest)
+        return (
+            offset if log.incarnations.holds(id, offset) else log.incarnations.resumed(id, offset, log.oldest)
+        )
 
     return starting
 
@@ -205,7 +220,9 @@ async def reset(broker: RequestsCore, name: str, text: str, only: str = "") -> i
     readers.require_group(broker.engine, name)
     found = [address for address in read_by(broker, name) if only in ("", address.name)]
     if only and not found:
-        raise Refused("no-such-address", f"reader group {local(name)!r} does not read address {local(only)!r}")
+        raise Refused(
+            "no-such-address", f"reader group {local(name)!r} does not read address {local(only)!r}"
+        )
     starting = await starting_at(broker, text, found)
     broker.set_time()
     moved = 0
@@ -225,11 +242,17 @@ async def group_list(connection: Asker, frame: Frame) -> Reply:
         for name, patterns in engine.group_patterns.items()
         if wanted in (None, name) and space_of(name) == connection.names.space
     }
-    addresses = [address async for address in in_turns(connection.broker.turns, list(engine.addresses.values())) if address.groups]
+    addresses = [
+        address
+        async for address in in_turns(connection.broker.turns, list(engine.addresses.values()))
+        if address.groups
+    ]
     await confirmed(connection, addresses)
     async for address in in_turns(connection.broker.turns, addresses):
         if _may_read(connection, address.name):
             for name in address.groups.keys() & found.keys():
                 found[name]["addresses"][local(address.name)] = readers.lag(address, name)
-    shown = {local(name): group for name, group in found.items() if group["addresses"] or not connection.user.name}
+    shown = {
+        local(name): group for name, group in found.items() if group["addresses"] or not connection.user.name
+    }
     return json_reply({"groups": shown})

@@ -24,7 +24,8 @@ from stompbox.stomp.runs import may_be_hole
 from stompbox.stomp.shapes import SEQUENCE, shape_of
 from stompbox.store.chunks import Column, Portion, portions
 
-_PLAIN: Final = bytes(octet for octet in range(0x20, 0x7F) if octet not in b":\\")  # what a hole may hold (message.py, Shape)
+# what a hole may hold (message.py, Shape)
+_PLAIN: Final = bytes(octet for octet in range(0x20, 0x7F) if octet not in b":\\")
 _CODE: Final = "bad-chunk"
 
 
@@ -47,7 +48,9 @@ def runs_of(blob: bytes, options: ListenerOptions | None = None) -> list[Run]:
             if stop - first == len(bodies):
                 found.append(Run(shape, bodies, tuple(columns)))
             else:
-                found.append(Run(shape, bodies[first:stop], tuple([column[first:stop] for column in columns])))
+                found.append(
+                    Run(shape, bodies[first:stop], tuple([column[first:stop] for column in columns]))
+                )
     return found
 
 
@@ -73,10 +76,14 @@ def _looked_at(blob: bytes, options: ListenerOptions | None) -> Iterator[tuple[P
             if len(portion.bodies):
                 yield portion, _stretches(portion, options, known)
     except StoreError as error:
-        raise IllegalFrame("data-corrupt", f"the body of the request is no chunk of messages: {error.message}") from None
+        raise IllegalFrame(
+            "data-corrupt", f"the body of the request is no chunk of messages: {error.message}"
+        ) from None
 
 
-def _stretches(portion: Portion, options: ListenerOptions | None, known: dict[object, Shape]) -> Iterator[Stretch]:
+def _stretches(
+    portion: Portion, options: ListenerOptions | None, known: dict[object, Shape]
+) -> Iterator[Stretch]:
     """All of a portion, or several where a header differs that must not."""
     texts = portion.texts
     if options is not None:
@@ -93,7 +100,9 @@ def _stretches(portion: Portion, options: ListenerOptions | None, known: dict[ob
         if shape is None:
             samples = {name: column.first().decode() for name, column in zip(holes, columns, strict=True)}
             length = {"content-length": ""} if texts.has_length else {}
-            shape = known[texts, key] = shape_of({**dict(texts.headers), **fixed, **samples, **length}, holes=holes)
+            shape = known[texts, key] = shape_of(
+                {**dict(texts.headers), **fixed, **samples, **length}, holes=holes
+            )
         yield shape, columns, first, stop
 
 
@@ -113,12 +122,19 @@ def _check_sizes(portion: Portion, options: ListenerOptions) -> None:
     if len(names) > options.max_headers:
         raise IllegalFrame(_CODE, f"{len(names)} headers in a message; the limit is {options.max_headers}")
     if len(set(names)) < len(names) or "" in names:
-        raise IllegalFrame(_CODE, f"a message has a header without name, or one twice; its headers are {', '.join(names)[:200]!r}")
-    if any("\0" in text for pair in texts.headers for text in pair) or any("\0" in name for name in texts.holes):
+        raise IllegalFrame(
+            _CODE,
+            f"a message has a header without name, or one twice; its headers are {', '.join(names)[:200]!r}",
+        )
+    if any("\0" in text for pair in texts.headers for text in pair) or any(
+        "\0" in name for name in texts.holes
+    ):
         raise IllegalFrame(_CODE, f"a NUL octet in a header; the headers are {', '.join(names)[:200]!r}")
     size = texts.size + sum([max(column.lengths) + 2 for column in portion.columns])
     if size > options.max_header_size:
-        raise IllegalFrame(_CODE, f"the headers of a message have {size} octets; the limit is {options.max_header_size}")
+        raise IllegalFrame(
+            _CODE, f"the headers of a message have {size} octets; the limit is {options.max_header_size}"
+        )
     size = max(portion.bodies.lengths)
     if size > options.max_body_size:
         raise IllegalFrame(_CODE, f"a body of {size} octets; the limit is {options.max_body_size}")
@@ -132,4 +148,7 @@ def _check_column(name: str, column: Column) -> None:
     if name == GROUP_SEQUENCE:
         for value in set(column.values()):
             if SEQUENCE.fullmatch(value.decode()) is None:
-                raise IllegalFrame("bad-number", f"header {name} is {value[:80].decode()!r}; allowed is a whole number, -1 ends the group")
+                raise IllegalFrame(
+                    "bad-number",
+                    f"header {name} is {value[:80].decode()!r}; allowed is a whole number, -1 ends the group",
+                )

@@ -29,7 +29,9 @@ def _address(connection: Asker, frame: Frame) -> Address:
     address = connection.broker.engine.addresses.get(name)
     if address is None:
         raise Refused("no-such-address", f"address {name!r} does not exist")
-    asked = " ".join([f"{key}={frame.headers[key][:200]}" for key in ("address", "queue") if key in frame.headers])
+    asked = " ".join(
+        [f"{key}={frame.headers[key][:200]}" for key in ("address", "queue") if key in frame.headers]
+    )
     log.info("operator %r, %s: %s %s", connection.user.name, connection.name, frame.headers["request"], asked)
     return address
 
@@ -37,7 +39,11 @@ def _address(connection: Asker, frame: Frame) -> Address:
 def _queues(connection: Asker, frame: Frame, address: Address) -> list[Queue]:
     """The one that the request names, or all."""
     wanted = qualified(connection, frame, "queue") if "queue" in frame.headers else None
-    queues = [queue for queue in (*address.anycast.values(), *address.named.values()) if wanted in (None, queue.name)]
+    queues = [
+        queue
+        for queue in (*address.anycast.values(), *address.named.values())
+        if wanted in (None, queue.name)
+    ]
     if wanted is not None and not queues:
         raise IllegalFrame("no-such-queue", f"address {address.name!r} has no queue {wanted!r}")
     return queues

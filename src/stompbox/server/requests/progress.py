@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 MOST: Final = 1000  # steps that are kept
 MOST_OF_USER: Final = 200  # of one user
 MOST_SIZE: Final = 64 << 10  # bytes of one report
-KEPT: Final = 86_400_000  # ms from the last word of a step until it is forgotten: a nightly run is still there the next day
+# ms from the last word of a step until it is forgotten: a nightly run is still there the next day
+KEPT: Final = 86_400_000
 
 
 class StepState(Enum):
@@ -120,9 +121,15 @@ class Progress:
             among, limit = list(kept), f"{self.most} in all"
         else:
             return
-        oldest = next((key for key in among if kept[key].step.state not in _GOING or kept[key].session not in sessions), None)
+        oldest = next(
+            (key for key in among if kept[key].step.state not in _GOING or kept[key].session not in sessions),
+            None,
+        )
         if oldest is None:
-            raise Refused("too-many-steps", f"the broker keeps the progress of {limit} steps of pipelines, and these are all under way")
+            raise Refused(
+                "too-many-steps",
+                f"the broker keeps the progress of {limit} steps of pipelines, and these are all under way",
+            )
         del kept[oldest]
 
     def forget(self, now: int) -> None:
@@ -155,11 +162,16 @@ async def progress(connection: Asker, frame: Frame) -> Reply:
 
 def _report(frame: Frame) -> Report:
     if len(frame.body) > MOST_SIZE:
-        raise IllegalFrame("bad-json", f"the body of request progress is {len(frame.body)} bytes long; allowed are {MOST_SIZE}")
+        raise IllegalFrame(
+            "bad-json",
+            f"the body of request progress is {len(frame.body)} bytes long; allowed are {MOST_SIZE}",
+        )
     try:
         return msgspec.json.decode(frame.body, type=Report)
     except (msgspec.DecodeError, RecursionError) as error:  # a wrong type, or nested too deep
-        raise IllegalFrame("bad-json", f"the body of request progress is not what it should be: {error}") from None
+        raise IllegalFrame(
+            "bad-json", f"the body of request progress is not what it should be: {error}"
+        ) from None
 
 
 def _require(connection: Asker, qualified: tuple[str, ...]) -> None:

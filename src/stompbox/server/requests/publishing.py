@@ -51,7 +51,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("stompbox.sinks")
 
-PORTION: Final = 1 << 20  # octets of messages that are read ahead, and that are published before the disk is waited for
+# octets of messages that are read ahead, and that are published before the disk is waited for
+PORTION: Final = 1 << 20
 STEP: Final = 128 << 10  # octets of messages of one run after which the clock is looked at
 LOOKED_AT: Final = 64  # summaries, or attempts, that are read at once
 LEAST_READ: Final = 4 << 10  # octets for which an attempt counts at least that is read ahead
@@ -203,7 +204,9 @@ async def checked(connection: Asker, attempts: Sequence[Attempt]) -> Inspection:
     read, until = broker.committer.store.read_part, broker.turns.allowance()
     for first in range(0, len(attempts), LOOKED_AT):
         some = attempts[first : first + LOOKED_AT]
-        for attempt, summary in zip(some, await broker.committer.do(partial(_summaries, read, some)), strict=True):
+        for attempt, summary in zip(
+            some, await broker.committer.do(partial(_summaries, read, some)), strict=True
+        ):
             is_enough = True
             for key, *sizes in summary:
                 broker.set_time()
@@ -241,8 +244,14 @@ class Publications:
         for publication in list(self.broker.sinks.publishing.values()):
             self.busy[publication.sink] = self.broker.loop.create_future()
             session = self.broker.new_session()
-            log.warning("batch %d of sink %r: is published on, from where the last broker was", publication.batch, publication.sink)
-            self.broker.spawn(_Way(self, publication, _names_of(self.broker, publication.reading), session).go())
+            log.warning(
+                "batch %d of sink %r: is published on, from where the last broker was",
+                publication.batch,
+                publication.sink,
+            )
+            self.broker.spawn(
+                _Way(self, publication, _names_of(self.broker, publication.reading), session).go()
+            )
 
     async def enter(self, sink: str) -> None:
         """Waits until no batch of the sink is on its way; `leave` must follow."""
@@ -257,7 +266,9 @@ class Publications:
         """All of it, from a place that was entered, which it leaves: how many messages were sent. Raises StoreError when the disk has
         refused the first of it, and nothing was published then."""
         before = self.broker.sinks.published.get(publication.sink)
-        way = _Way(self, publication, connection.names, connection.session_id, connection, look.temporary, before)
+        way = _Way(
+            self, publication, connection.names, connection.session_id, connection, look.temporary, before
+        )
         way.done = self.broker.loop.create_future()
         self.broker.spawn(way.go())
         return await way.done
@@ -269,7 +280,9 @@ class Publications:
 def reading_of(connection: Asker) -> Reading:
     options = connection.options
     virtual = list(options.virtual_topic_consumer_wildcards)
-    return Reading(list(options.anycast_prefix), list(options.multicast_prefix), virtual, connection.names.space)
+    return Reading(
+        list(options.anycast_prefix), list(options.multicast_prefix), virtual, connection.names.space
+    )
 
 
 def _names_of(broker: RequestsCore, reading: Reading) -> Names:
@@ -377,7 +390,9 @@ class _Way:
                 self._drop(address.name, len(sent))
             else:
                 self.sent += len(sent)
-                if self.connection is not None and (broker.engine.trouble is not None or address.limits is not None):
+                if self.connection is not None and (
+                    broker.engine.trouble is not None or address.limits is not None
+                ):
                     broker.pressure.sent(self.connection, address, sent)
 
     def _routed(self, run: Run) -> Iterator[tuple[Address, Run]]:
@@ -389,17 +404,31 @@ class _Way:
             except StompboxError:
                 self._drop(destination.address, len(run))
             else:
-                yield address, Run(shape, run.bodies, run.columns, routing=routing, sender=self.session, queue=destination.queue)
+                yield (
+                    address,
+                    Run(
+                        shape,
+                        run.bodies,
+                        run.columns,
+                        routing=routing,
+                        sender=self.session,
+                        queue=destination.queue,
+                    ),
+                )
 
     def _target(self, destination: Destination, shape: Shape) -> tuple[Address, int]:
         engine = self.publications.broker.engine
         if destination.is_temporary:
             found = self.temporary.get(shape.destination) or destinations.find(engine, destination)
             if found is None or engine.addresses.get(found.name) is not found:
-                raise IllegalFrame("no-such-temporary", f"temporary destination {destination.text[:200]!r} is gone")
+                raise IllegalFrame(
+                    "no-such-temporary", f"temporary destination {destination.text[:200]!r} is gone"
+                )
             return found, destination.routing
         maker = Maker(self.publication.user)
-        address = engine.addresses.get(destination.address) or engine.create_address(destination.address, is_auto=True, maker=maker)
+        address = engine.addresses.get(destination.address) or engine.create_address(
+            destination.address, is_auto=True, maker=maker
+        )
         routing = destination.routing or address.kinds or engine.default_routing(address.name)
         address.add_kind(routing)
         return address, made_queue(address, destination, maker) if destination.queue else routing
@@ -413,7 +442,11 @@ class _Way:
         """What cannot be read now is read again until it can; what is damaged is left out, and is told when the rest is there."""
         broker, publication = self.publications.broker, self.publication
         said, size = False, 0
-        while size < PORTION and len(self._runs) < LOOKED_AT and publication.published + len(self._runs) < publication.total:
+        while (
+            size < PORTION
+            and len(self._runs) < LOOKED_AT
+            and publication.published + len(self._runs) < publication.total
+        ):
             attempt = publication.attempts[publication.published + len(self._runs) - publication.stored]
             try:
                 runs = await _read(broker, attempt)
@@ -427,7 +460,11 @@ class _Way:
                 if not said:
                     said = True
                     where = publication.batch, publication.sink, error.message, error.code
-                    log.error("batch %d of sink %r: its rest cannot be read: %s (%s)", *where, extra={"code": error.code})
+                    log.error(
+                        "batch %d of sink %r: its rest cannot be read: %s (%s)",
+                        *where,
+                        extra={"code": error.code},
+                    )
                 await asyncio.sleep(AGAIN)
                 continue
             self._runs.append(deque(_steps(runs)))
@@ -443,7 +480,9 @@ class _Way:
         engine.counters["dropped"] += count
         partition, number = attempt.part
         which = f"attempt {number} at partition {partition} of batch {attempt.batch} of sink {attempt.sink!r}"
-        self.lost = StoreError(error.code, f"{which} is damaged, and {count} of its messages are lost: {error.message}")
+        self.lost = StoreError(
+            error.code, f"{which} is damaged, and {count} of its messages are lost: {error.message}"
+        )
         log.error("%s (%s)", self.lost.message, error.code, extra={"code": error.code})
 
     def _pass_over(self, count: int) -> None:

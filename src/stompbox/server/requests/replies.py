@@ -62,12 +62,17 @@ def number(frame: Frame, name: str, default: int | None = None) -> int:
 def json_object(frame: Frame, text: str | bytes, where: str) -> dict[str, Any]:
     """What a body or header holds. Raises IllegalFrame that says `where` it stands."""
     if len(text) > MOST_JSON:
-        raise IllegalFrame("bad-json", f"{where} of request {frame.headers['request']} is {len(text)} bytes long; allowed are {MOST_JSON}")
+        raise IllegalFrame(
+            "bad-json",
+            f"{where} of request {frame.headers['request']} is {len(text)} bytes long; allowed are {MOST_JSON}",
+        )
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
         fault = "it is nested too deep" if isinstance(error, RecursionError) else error
-        raise IllegalFrame("bad-json", f"{where} of request {frame.headers['request']} is not JSON: {fault}") from None
+        raise IllegalFrame(
+            "bad-json", f"{where} of request {frame.headers['request']} is not JSON: {fault}"
+        ) from None
     if not isinstance(value, dict):
         raise IllegalFrame("bad-json", f"{where} of request {frame.headers['request']} must be a JSON object")
     return value
@@ -80,7 +85,11 @@ def wish_in(frame: Frame) -> dict[str, Any]:
 
 def offsets_in(frame: Frame, found: Any, where: str) -> dict[str, Position]:
     """Offsets by address: a number, or [number, incarnation]."""
-    positions = {address: _position(value) for address, value in found.items()} if isinstance(found, dict) else {"": None}
+    positions = (
+        {address: _position(value) for address, value in found.items()}
+        if isinstance(found, dict)
+        else {"": None}
+    )
     known = {address: position for address, position in positions.items() if position is not None}
     if len(known) < len(positions):
         what = "must hold numbers from 0 on, or [number, incarnation], by address"
@@ -90,14 +99,21 @@ def offsets_in(frame: Frame, found: Any, where: str) -> dict[str, Position]:
 
 def _position(value: Any) -> Position | None:
     offset, id = value if isinstance(value, list) and len(value) == 2 else (value, "")
-    return Position(offset, id) if type(offset) is int and 0 <= offset < 1 << 62 and isinstance(id, str) else None
+    return (
+        Position(offset, id)
+        if type(offset) is int and 0 <= offset < 1 << 62 and isinstance(id, str)
+        else None
+    )
 
 
 def destinations_of(connection: Asker, frame: Frame, wish: dict[str, Any]) -> list[Destination]:
     """In the body where they may be many, or in a header."""
     given = wish["destinations"] if "destinations" in wish else header(frame, "destinations")
     if not isinstance(given, str):
-        raise IllegalFrame("bad-json", f"destinations in the body of request {frame.headers['request']} must be one text, with commas")
+        raise IllegalFrame(
+            "bad-json",
+            f"destinations in the body of request {frame.headers['request']} must be one text, with commas",
+        )
     return [connection.names.parse_one(text.strip()) for text in given.split(",") if text.strip()]
 
 

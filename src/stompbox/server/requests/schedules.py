@@ -30,14 +30,20 @@ def attend(broker: RequestsCore) -> None:
 
     def owner(session: int) -> str:
         known = broker.publications.owners.get(session)  # whose connection may have ended
-        return next((owner_of(one) for one in broker.connections if one.session_id == session), "") if known is None else known
+        return (
+            next((owner_of(one) for one in broker.connections if one.session_id == session), "")
+            if known is None
+            else known
+        )
 
     def may_send(name: str, address: str) -> bool:
         user = broker.users.named(name)
         return not name or (user is not None and broker.permissions.may(user, Right.SEND, address))
 
     def numbers(session: int) -> bool:
-        return any(one.options.stomp_enable_message_id for one in broker.connections if one.session_id == session)
+        return any(
+            one.options.stomp_enable_message_id for one in broker.connections if one.session_id == session
+        )
 
     known = broker.engine.schedules
     known.owner_of, known.may_send = owner, may_send
@@ -48,7 +54,9 @@ def attend(broker: RequestsCore) -> None:
 async def schedules(connection: Asker, frame: Frame) -> Reply:
     wanted = qualified(connection, frame, "address") if "address" in frame.headers else None
     found: list[dict[str, object]] = []
-    async for one in in_turns(connection.broker.turns, list(connection.broker.engine.schedules.known.values())):
+    async for one in in_turns(
+        connection.broker.turns, list(connection.broker.engine.schedules.known.values())
+    ):
         is_there = wanted in (None, one.address) and space_of(one.address) == connection.names.space
         if is_there and len(found) < MOST_LISTED and _is_seen(connection, one):
             found.append(_shown(one))
@@ -63,7 +71,14 @@ def _is_seen(connection: Asker, one: Schedule) -> bool:
 
 def _shown(one: Schedule) -> dict[str, object]:
     times = {"cron": one.cron, "delay": one.delay, "period": one.period, "repeat": one.repeat}
-    return {"id": one.id, "address": local(one.address), "user": one.owner, "next": one.next, "left": one.left, **times}
+    return {
+        "id": one.id,
+        "address": local(one.address),
+        "user": one.owner,
+        "next": one.next,
+        "left": one.left,
+        **times,
+    }
 
 
 async def unschedule(connection: Asker, frame: Frame) -> Reply:

@@ -25,7 +25,15 @@ from stompbox.server.addressing.transforming import Transform, inward
 from stompbox.server.owners import owner_of
 from stompbox.server.requests.incoming import Alike, kinds_of, runs_of
 from stompbox.server.requests.publishing import Inspection, checked, keep, reading_of, summary_of
-from stompbox.server.requests.replies import DESTINATION, Reply, durable, json_object, json_reply, number, qualified
+from stompbox.server.requests.replies import (
+    DESTINATION,
+    Reply,
+    durable,
+    json_object,
+    json_reply,
+    number,
+    qualified,
+)
 from stompbox.stomp.frames import Frame
 from stompbox.stomp.shapes import shape_of
 from stompbox.store.chunks import encode
@@ -33,7 +41,8 @@ from stompbox.store.chunks import encode
 if TYPE_CHECKING:
     from stompbox.server.requests.asker import Asker
 
-OF_A_TURN: Final = 500  # shapes, or messages with a transformer, that are looked at before others get their turn
+# shapes, or messages with a transformer, that are looked at before others get their turn
+OF_A_TURN: Final = 500
 ONCE_PER: Final = ("batch", "destination")
 
 
@@ -49,13 +58,19 @@ def _is_by_destination(frame: Frame) -> bool:
     """Whether a batch may be several writes, each to destinations of its own."""
     given = frame.headers.get("once-per", ONCE_PER[0])
     if given not in ONCE_PER:
-        raise IllegalFrame("bad-once-per", f"header once-per is {given[:80]!r}; allowed are {' and '.join(ONCE_PER)}")
+        raise IllegalFrame(
+            "bad-once-per", f"header once-per is {given[:80]!r}; allowed are {' and '.join(ONCE_PER)}"
+        )
     return given == ONCE_PER[1]
 
 
 async def stage(connection: Asker, frame: Frame) -> Reply:
     broker, sinks = connection.broker, connection.broker.sinks
-    sink, batch, part = _sink(connection, frame), number(frame, "batch"), (number(frame, "partition"), number(frame, "attempt"))
+    sink, batch, part = (
+        _sink(connection, frame),
+        number(frame, "batch"),
+        (number(frame, "partition"), number(frame, "attempt")),
+    )
     run, is_by_destination = frame.headers.get("run", ""), _is_by_destination(frame)
     if sinks.is_published(sink, batch, by_destination=is_by_destination):
         return json_reply({"staged": 0})
@@ -111,7 +126,9 @@ def _packed(runs: Sequence[Run]) -> tuple[bytes, list[Alike]]:
     first = 0
     for run in runs:
         run.first, first = first, first + len(run)
-    return encode(runs, 0), [Alike(run.shape, len(run), run.size, len(run.bodies[-1])) for run in runs if run.bodies]
+    return encode(runs, 0), [
+        Alike(run.shape, len(run), run.size, len(run.bodies[-1])) for run in runs if run.bodies
+    ]
 
 
 async def _has_replies(connection: Asker, shapes: Sequence[Shape]) -> bool:
@@ -127,7 +144,10 @@ async def _has_replies(connection: Asker, shapes: Sequence[Shape]) -> bool:
 
 async def _transformed(connection: Asker, transform: Transform, run: Run) -> AsyncIterator[Run]:
     """Each message as the listener's transformer wants it, some of them in each turn of the loop."""
-    checks_names, length = connection.options.check_property_names, {"content-length": ""} if run.shape.has_length else {}
+    checks_names, length = (
+        connection.options.check_property_names,
+        {"content-length": ""} if run.shape.has_length else {},
+    )
     for index, body in enumerate(run.bodies):
         if index % OF_A_TURN == 0:
             await asyncio.sleep(0)
@@ -166,7 +186,11 @@ async def publish(connection: Asker, frame: Frame) -> Reply:
     if not isinstance(wish, list) or not all(_is_part(part) for part in wish):
         raise IllegalFrame("bad-json", "request publish needs attempts: a list of [partition, attempt]")
     parts = [(partition, attempt) for partition, attempt in wish]
-    sink, batch, is_by_destination = _sink(connection, frame), number(frame, "batch"), _is_by_destination(frame)
+    sink, batch, is_by_destination = (
+        _sink(connection, frame),
+        number(frame, "batch"),
+        _is_by_destination(frame),
+    )
     publications = connection.broker.publications
     await publications.enter(sink)
     is_left = False
@@ -176,7 +200,9 @@ async def publish(connection: Asker, frame: Frame) -> Reply:
             connection.broker.sinks.discard_parts(sink, batch, parts)
             return json_reply({"published": 0, "already": True})
         if frame.headers.get("single") == "true":
-            publication.after = replace(publication.after, until=connection.broker.now() + connection.broker.sinks.timeout)
+            publication.after = replace(
+                publication.after, until=connection.broker.now() + connection.broker.sinks.timeout
+            )
         is_left = True
         sent = await publications.publish(connection, publication, look)
     finally:

@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("stompbox.frames")
 
-LOGGED: Final = 512  # octets of a body: with its head they fill a line of the log (cli/logs.py has 2000 characters)
-MOST_HEAD: Final = 256 << 10  # octets of a head that has no end yet; more are no frame, and followed no further
+# octets of a body: with its head they fill a line of the log (cli/logs.py has 2000 characters)
+LOGGED: Final = 512
+# octets of a head that has no end yet; more are no frame, and followed no further
+MOST_HEAD: Final = 256 << 10
 _EOLS: Final = b"\r\n"  # between frames, heart-beats among them
 _HEAD_END: Final = re.compile(rb"\n\r?\n|\0")
 _LENGTH: Final = re.compile(rb"\ncontent-length[ \t]*:[ \t]*([0-9]{1,18})[ \t]*\r?\n")
@@ -54,7 +56,11 @@ class Wish:
 
     def is_of(self, connection: Sender) -> bool:
         """Whether frames of this connection may be meant."""
-        found = {By.CONNECTION: str(connection.session_id), By.USER: connection.user.name, By.PEER: connection.peer}
+        found = {
+            By.CONNECTION: str(connection.session_id),
+            By.USER: connection.user.name,
+            By.PEER: connection.peer,
+        }
         return self.by is By.ADDRESS or found[self.by] == self.value
 
 
@@ -128,7 +134,9 @@ class FrameLog:
         if self.addresses is not None and not self._is_meant(head):
             return
         rest = f" ... {size - len(body)} more octets of the body" if size > len(body) else ""
-        text = (masked(head) + (_STARS if body and is_login(head) else body)).decode("utf-8", "backslashreplace")
+        text = (masked(head) + (_STARS if body and is_login(head) else body)).decode(
+            "utf-8", "backslashreplace"
+        )
         level = log.getEffectiveLevel()  # what an operator asks for is said whatever the level
         level = logging.DEBUG if level <= logging.DEBUG else max(level, logging.INFO)
         log.log(level, "%s %s: %s%s", self.connection.name, way, text, rest)
@@ -144,7 +152,9 @@ class FrameLog:
             return False
         assert self.addresses is not None
         split = self.connection.broker.engine.wildcards.split
-        return any(is_match(pattern, split(one.address)) for pattern in self.addresses for one in destinations)
+        return any(
+            is_match(pattern, split(one.address)) for pattern in self.addresses for one in destinations
+        )
 
 
 class Frames:
@@ -164,7 +174,8 @@ class Frames:
                 at = self._read_head(data, at)
             elif self._left:
                 at = self._read_body(data, at)
-            if self._body is not None and self._left == 0 and at < len(data):  # the NUL behind a counted body, or what stands there
+            if self._body is not None and self._left == 0 and at < len(data):
+                # the NUL behind a counted body, or what stands there
                 at += 1
                 yield self._done()
             elif self._left == -2:

@@ -32,7 +32,8 @@ from stompbox.stomp.runs import Acks, Event, Sends
 if TYPE_CHECKING:
     from stompbox.server.session.connection import Connection
 
-SLACK: Final = 4  # octets beyond the limit of a stranger's frame, by which the decoder says what of it is too long
+# octets beyond the limit of a stranger's frame, by which the decoder says what of it is too long
+SLACK: Final = 4
 
 
 class Reading:
@@ -129,11 +130,13 @@ class Reading:
 
     def receive(self, data: bytes) -> None:
         """Octets from the client."""
-        if self.is_held or self.is_waiting:  # what the transport had read already: the next WebSocket message, the next TLS record
+        if self.is_held or self.is_waiting:
+            # what the transport had read already: the next WebSocket message, the next TLS record
             self._put_off(data)
             return
         size = len(data)
-        if not self.connection.decoder.logged_in and self.turns.is_over:  # many strangers at once wait for each other
+        if not self.connection.decoder.logged_in and self.turns.is_over:
+            # many strangers at once wait for each other
             self._put_off(data)
         else:
             self._take(data, self.turns.allowance() if size > SMALL else FOREVER)

@@ -62,20 +62,31 @@ class Receipts:
         self._items.append(item)
         self.size += item.size
 
-    def confirm(self, receipts: list[bytes], sequence: int, consumer: Consumer | None, unit: UnitOfWork | None) -> None:
+    def confirm(
+        self, receipts: list[bytes], sequence: int, consumer: Consumer | None, unit: UnitOfWork | None
+    ) -> None:
         """Together with the last ones, where they wait for the same."""
         last = self._items[-1] if self._items else None
         is_refusable = unit is not None and unit.is_refusable
         if unit is not None and not unit.may_be_shared:
             unit = None
         told = sequence, is_refusable, unit
-        if consumer is None and last is not None and last.receipts and (last.sequence, last.is_refusable, last.unit) == told:
+        if (
+            consumer is None
+            and last is not None
+            and last.receipts
+            and (last.sequence, last.is_refusable, last.unit) == told
+        ):
             last.receipts += receipts
             size = _size(receipts)
             last.size += size
             self.size += size
         else:
-            self.append(Pending(sequence, receipts=list(receipts), consumer=consumer, unit=unit, is_refusable=is_refusable))
+            self.append(
+                Pending(
+                    sequence, receipts=list(receipts), consumer=consumer, unit=unit, is_refusable=is_refusable
+                )
+            )
 
     def take(self, sequence: int) -> list[Pending]:
         """What waited for commits up to this one."""

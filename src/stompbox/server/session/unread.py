@@ -95,7 +95,11 @@ class Unread:
 
 def _cut_off(connection: Connection, size: int) -> None:
     limit = f"{connection.options.max_connection_memory} (maxConnectionMemory)"
-    error = Refused("too-much-unread", f"{size} octets wait that the client does not take; the limit is {limit}", closes=True)
+    error = Refused(
+        "too-much-unread",
+        f"{size} octets wait that the client does not take; the limit is {limit}",
+        closes=True,
+    )
     connection.broker.refusals.tell(connection.name, error, closes=True)
     if not connection.is_ended:
         connection.end(is_failure=True)

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from stompbox.errors import StompboxError
 
 LEAVING: Final = 1000  # sockets that linger; a second of it is a courtesy
-PER_ADDRESS: Final = 1000  # connections, of an address that is not this machine's, where nothing is configured
+# connections, of an address that is not this machine's, where nothing is configured
+PER_ADDRESS: Final = 1000
 _NETWORK: Final = 64  # bits of an IPv6 address that one customer has; the others are his to choose
 
 

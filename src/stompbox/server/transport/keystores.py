@@ -41,7 +41,9 @@ def _as_pem(path: Path, password: str | None, own: str) -> bytes:
     except ImportError:
         text = f"keyStoreType PKCS12 needs the package cryptography: pip install '{EXTRA}', or convert {str(path)!r} to PEM"
         raise ConfigError("config-value", text) from None
-    key, certificate, others = pkcs12.load_key_and_certificates(path.read_bytes(), password.encode() if password is not None else None)
+    key, certificate, others = pkcs12.load_key_and_certificates(
+        path.read_bytes(), password.encode() if password is not None else None
+    )
     if key is None or certificate is None:
         raise ValueError(f"there is no {'key' if key is None else 'certificate'} in it")
     encryption = serialization.BestAvailableEncryption(own.encode())
@@ -88,5 +90,7 @@ def admin_context(table: AdminTable) -> ssl.SSLContext | None:
     try:
         context.load_cert_chain(table.key_store_path, table.key_path, table.key_store_password)
     except (OSError, ssl.SSLError) as error:
-        raise ConfigError("config-value", f"admin.key-store-path {table.key_store_path!r} cannot be used: {error}") from None
+        raise ConfigError(
+            "config-value", f"admin.key-store-path {table.key_store_path!r} cannot be used: {error}"
+        ) from None
     return context

@@ -65,7 +65,8 @@ class Socket(asyncio.Protocol):
         self._transport = self._raw = transport
         raw = transport.get_extra_info("socket")
         if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
-            with suppress(OSError):  # some systems say so when the peer is gone already; it is no fault of ours
+            with suppress(OSError):
+                # some systems say so when the peer is gone already; it is no fault of ours
                 raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         name = transport.get_extra_info("peername")
         self.peer = str(name[0]) if name else "local"
@@ -104,7 +105,11 @@ class Socket(asyncio.Protocol):
 
     def _late(self) -> None:
         timeout = self.listener.options.handshake_timeout
-        self.dismiss(IllegalFrame("handshake-timeout", f"no CONNECT within {timeout} ms (handshakeTimeout)", closes=True))
+        self.dismiss(
+            IllegalFrame(
+                "handshake-timeout", f"no CONNECT within {timeout} ms (handshakeTimeout)", closes=True
+            )
+        )
 
     @guarded
     def data_received(self, data: bytes) -> None:
@@ -161,7 +166,8 @@ class Socket(asyncio.Protocol):
 
     def enter(self) -> None:
         """Logs in. Raises Refused where the listener has enough of them."""
-        if self not in self.broker.sockets:  # gone while its login was verified: what it said is obeyed, and it takes no room
+        if self not in self.broker.sockets:
+            # gone while its login was verified: what it said is obeyed, and it takes no room
             return
         self.admission.enter(self, self.listener.options)
         self._deadline.cancel()
@@ -188,14 +194,17 @@ class Socket(asyncio.Protocol):
             return True
         if not self.broker.turns.is_over:
             return False
-        self.broker.turns.in_time(self._transport.close)  # thousands may go at once, and the system takes its time for each
+        # thousands may go at once, and the system takes its time for each
+        self.broker.turns.in_time(self._transport.close)
         return True
 
     @guarded
     def connection_lost(self, error: Exception | None) -> None:
         if not self._is_readable and not self._closing:
             text = f"the TLS hand-shake failed: {str(error or 'the peer has gone')[:200]!r}"
-            self.broker.refusals.tell(f"connection from {self.peer}", PeerError("tls-handshake-failed", text), closes=True)
+            self.broker.refusals.tell(
+                f"connection from {self.peer}", PeerError("tls-handshake-failed", text), closes=True
+            )
         self._closing = True
         self._deadline.cancel()
         self.admission.gone(self)
@@ -236,7 +245,8 @@ class Socket(asyncio.Protocol):
     def _last_heard(self) -> tuple[float, float] | None:
         raw = self._transport.get_extra_info("socket")
         try:
-            info = raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, LAST_HEARD.size)  # tcp(7); Linux has it
+            # tcp(7); Linux has it
+            info = raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, LAST_HEARD.size)
         except (AttributeError, OSError):
             return None
         data, answer = LAST_HEARD.unpack(info)
@@ -245,7 +255,11 @@ class Socket(asyncio.Protocol):
     def probe(self, seconds: int) -> None:
         raw = self._transport.get_extra_info("socket")
         with suppress(AttributeError, OSError):
-            for option, value in ((socket.TCP_KEEPIDLE, seconds), (socket.TCP_KEEPINTVL, seconds), (socket.TCP_KEEPCNT, PROBES)):
+            for option, value in (
+                (socket.TCP_KEEPIDLE, seconds),
+                (socket.TCP_KEEPINTVL, seconds),
+                (socket.TCP_KEEPCNT, PROBES),
+            ):
                 raw.setsockopt(socket.IPPROTO_TCP, option, value)
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # RFC 9293, 3.8.4
 
@@ -274,7 +288,8 @@ class Socket(asyncio.Protocol):
         try:
             if self._transport.can_write_eof():
                 self._transport.write_eof()
-            self.resume_reading()  # what is not read would reset the connection at its close, and what was last said would be lost
+            # what is not read would reset the connection at its close, and what was last said would be lost
+            self.resume_reading()
         except OSError:  # the peer is gone
             self._transport.abort()
             return
@@ -327,9 +342,14 @@ async def listen(broker: Broker, listener: Listener) -> asyncio.Server:
     """Starts to accept. Raises ConfigError when the address cannot be listened on."""
     door = Acceptor(broker, listener)
     try:
-        server = await broker.loop.create_server(door.receive, listener.host, listener.port, backlog=1024, reuse_address=True)
+        server = await broker.loop.create_server(
+            door.receive, listener.host, listener.port, backlog=1024, reuse_address=True
+        )
     except OSError as error:
-        raise ConfigError("cannot-listen", f"cannot listen on {listener}: {reason_of(error)}; --listen chooses another place") from None
+        raise ConfigError(
+            "cannot-listen",
+            f"cannot listen on {listener}: {reason_of(error)}; --listen chooses another place",
+        ) from None
     door.opened(server.sockets[0].getsockname()[1])
     broker.acceptors.append(door)
     return server

@@ -16,7 +16,8 @@ from stompbox.config import Listener
 from stompbox.errors import ConfigError
 from stompbox.server.transport.keystores import load_key_store
 
-NEVER = 86_400.0  # seconds that the hand-shake may take of itself: the visitor has one deadline for all before the login
+# seconds that the hand-shake may take of itself: the visitor has one deadline for all before the login
+NEVER = 86_400.0
 SHUTDOWN = 1.0  # seconds for the peer to say that it has heard the end
 
 
@@ -28,7 +29,9 @@ class Accepted(Protocol):
     def connection_lost(self, error: Exception | None) -> None: ...
 
 
-def secured(visitor: Accepted, context: ssl.SSLContext, loop: asyncio.AbstractEventLoop) -> asyncio.BaseProtocol:
+def secured(
+    visitor: Accepted, context: ssl.SSLContext, loop: asyncio.AbstractEventLoop
+) -> asyncio.BaseProtocol:
     """The protocol that does the hand-shake for a visitor: `connection_made` is called when it is done. How long it may take is the
     visitor's to say, who can end it from `accepted` on."""
     base: Hashable = sslproto.SSLProtocol
@@ -37,7 +40,13 @@ def secured(visitor: Accepted, context: ssl.SSLContext, loop: asyncio.AbstractEv
 
         base = SSLProtocol
     protocol: asyncio.BaseProtocol = _seen_from_the_start(base)(
-        loop, visitor, context, None, server_side=True, ssl_handshake_timeout=NEVER, ssl_shutdown_timeout=SHUTDOWN
+        loop,
+        visitor,
+        context,
+        None,
+        server_side=True,
+        ssl_handshake_timeout=NEVER,
+        ssl_shutdown_timeout=SHUTDOWN,
     )
     return protocol
 
@@ -45,7 +54,9 @@ def secured(visitor: Accepted, context: ssl.SSLContext, loop: asyncio.AbstractEv
 @cache
 def _seen_from_the_start(base: Any) -> Any:
     class Handshake(base):  # type: ignore[misc]
-        def __init__(self, loop: asyncio.AbstractEventLoop, visitor: Accepted, *more: object, **options: object) -> None:
+        def __init__(
+            self, loop: asyncio.AbstractEventLoop, visitor: Accepted, *more: object, **options: object
+        ) -> None:
             super().__init__(loop, visitor, *more, **options)
             self.visitor = visitor
 
@@ -71,11 +82,15 @@ def tls_context(listener: Listener) -> ssl.SSLContext:
 def load_certificates(context: ssl.SSLContext, listener: Listener) -> None:
     options = listener.options
     if not options.key_store_path:
-        raise ConfigError("config-value", f"{listener}: ssl:// needs keyStorePath, a file with certificate chain and key")
+        raise ConfigError(
+            "config-value", f"{listener}: ssl:// needs keyStorePath, a file with certificate chain and key"
+        )
     try:
         load_key_store(context, options)
         if options.trust_store_path:
             context.load_verify_locations(options.trust_store_path)
     except (OSError, ssl.SSLError, ValueError) as error:
-        raise ConfigError("config-value", f"{listener}: keyStorePath {options.key_store_path!r} cannot be used: {error}") from None
+        raise ConfigError(
+            "config-value", f"{listener}: keyStorePath {options.key_store_path!r} cannot be used: {error}"
+        ) from None
     context.verify_mode = ssl.CERT_REQUIRED if options.need_client_auth else ssl.CERT_NONE

@@ -38,10 +38,13 @@ STATUS: Final = MappingProxyType(
         "host-not-allowed": http.HTTPStatus.MISDIRECTED_REQUEST,
     }
 )
-MESSAGE: Final = 8192  # octets of a message with several frames: what the strictest clients take (Tomcat; Jetty 64 KiB, Python 1 MiB)
+# octets of a message with several frames: what the strictest clients take (Tomcat; Jetty 64 KiB, Python 1 MiB)
+MESSAGE: Final = 8192
 TURN: Final = 128  # frames of one client that are parsed before others have their turn: about 2 ms
-MORE: Final = 1024  # octets that one message may have beyond the frame in it: the codec says better what is too long
-REQUEST: Final = 16 << 10  # octets that the request of a hand-shake may have at the least: browsers send cookies
+# octets that one message may have beyond the frame in it: the codec says better what is too long
+MORE: Final = 1024
+# octets that the request of a hand-shake may have at the least: browsers send cookies
+REQUEST: Final = 16 << 10
 _CONTENT_LENGTH: Final = b"\ncontent-length:"
 GET: Final = b"GET "  # RFC 6455, 4.1: the method of the hand-shake
 _END_OF_HEAD: Final = b"\r\n\r\n"
@@ -146,7 +149,11 @@ class WebSocket:
     def _limit(self) -> int:
         """Octets of a frame."""
         options = self.listener.options
-        return options.max_frame_size_before_login + MORE if self._is_strange else options.web_socket_max_frame_payload_length
+        return (
+            options.max_frame_size_before_login + MORE
+            if self._is_strange
+            else options.web_socket_max_frame_payload_length
+        )
 
     def _may_be(self, count: int, longest: int) -> bool:
         """Whether such frames may come; a long one is refused at its announcement."""
@@ -167,7 +174,9 @@ class WebSocket:
             self.connection.dismiss(FrameError("too-much-before-login", f"{text} (maxFrameSizeBeforeLogin)"))
         elif self._strange > options.web_socket_max_frames_before_login:
             text = f"{self._strange} WebSocket frames before CONNECT; the limit is {options.web_socket_max_frames_before_login}"
-            self.connection.dismiss(FrameError("too-much-before-login", f"{text} (webSocketMaxFramesBeforeLogin)"))
+            self.connection.dismiss(
+                FrameError("too-much-before-login", f"{text} (webSocketMaxFramesBeforeLogin)")
+            )
         return not self.connection.is_ended
 
     def _read_request(self, data: bytes) -> int:
@@ -177,7 +186,9 @@ class WebSocket:
         self._request += stop
         limit = max(self.listener.options.max_frame_size_before_login, REQUEST)
         if self._request > limit:
-            error = PeerError("bad-handshake", f"the request of a WebSocket hand-shake has more than {limit} octets")
+            error = PeerError(
+                "bad-handshake", f"the request of a WebSocket hand-shake has more than {limit} octets"
+            )
             self._answer(http.HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, error)
             return len(data)
         if end < 0 and data:  # the end of the head may be cut in two
@@ -196,7 +207,8 @@ class WebSocket:
             self.broker.faults.drop(self.socket, "what a WebSocket brought was parsed", error)
             return
         fault = self.protocol.handshake_exc
-        if self.connection is None and fault is not None and not self._is_refused:  # nothing that HTTP could answer to
+        if self.connection is None and fault is not None and not self._is_refused:
+            # nothing that HTTP could answer to
             text = f"the WebSocket hand-shake is no HTTP request: {str(fault)[:200]!r}"
             self._answer(http.HTTPStatus.BAD_REQUEST, PeerError("bad-handshake", text))
         self._send()
@@ -204,7 +216,11 @@ class WebSocket:
             self.connection.receive(payloads[0] if len(payloads) == 1 else b"".join(payloads))
         if not is_text and self.connection is not None:
             self._close_code = CloseCode.INVALID_DATA  # RFC 6455, 8.1
-            self.connection.dismiss(FrameError("not-utf-8", "a text message of WebSocket is not UTF-8; send octets in binary messages"))
+            self.connection.dismiss(
+                FrameError(
+                    "not-utf-8", "a text message of WebSocket is not UTF-8; send octets in binary messages"
+                )
+            )
         if self.protocol.is_too_big and self.connection is not None:
             self._refuse_size(self.connection)
         if self.protocol.close_expected():
@@ -212,12 +228,17 @@ class WebSocket:
 
     def _refuse_size(self, connection: Connection) -> None:
         """Ends the connection for a message whose fragments together, or whose octets when they are inflated, are more than it may have."""
-        name, limit = "webSocketMaxFramePayloadLength", self.listener.options.web_socket_max_frame_payload_length
+        name, limit = (
+            "webSocketMaxFramePayloadLength",
+            self.listener.options.web_socket_max_frame_payload_length,
+        )
         if self._is_strange:
             name, limit = "maxFrameSizeBeforeLogin", self.listener.options.max_frame_size_before_login
         self._close_code = CloseCode.MESSAGE_TOO_BIG  # RFC 6455, 7.4.1
         code = "too-much-before-login" if self._is_strange else "websocket-frame-too-large"
-        connection.dismiss(FrameError(code, f"a WebSocket message has more than {limit} octets, which is the limit ({name})"))
+        connection.dismiss(
+            FrameError(code, f"a WebSocket message has more than {limit} octets, which is the limit ({name})")
+        )
 
     def dismiss(self, error: StompboxError) -> bool:
         """Before its login; False: there is nobody yet who could be told."""
@@ -252,7 +273,9 @@ class WebSocket:
         else:
             response = self.protocol.reject(STATUS[error.code], f"{error.message} ({error.code})\n")
         if error is None and response.status_code != http.HTTPStatus.SWITCHING_PROTOCOLS:
-            error = PeerError("bad-handshake", f"no WebSocket hand-shake: {str(self.protocol.handshake_exc)[:200]!r}")
+            error = PeerError(
+                "bad-handshake", f"no WebSocket hand-shake: {str(self.protocol.handshake_exc)[:200]!r}"
+            )
         if error is not None:
             self._refuse(error)
         self.protocol.send_response(response)
@@ -263,13 +286,18 @@ class WebSocket:
         path, paths = urlsplit(request.path).path, self.listener.options.web_socket_path
         origins = request.headers.get_all("Origin")
         if path not in paths:
-            return PeerError("no-such-path", f"nothing is at {path[:80]!r}; STOMP over WebSocket is at {', '.join(paths)}")
+            return PeerError(
+                "no-such-path", f"nothing is at {path[:80]!r}; STOMP over WebSocket is at {', '.join(paths)}"
+            )
         if not self._is_asked_by_a_name_of_its_own(request):
             shown = ", ".join(request.headers.get_all("Host"))[:80]
             text = f"the Host header is {shown!r}; without users this listener answers to its own address and localhost alone"
             return Refused("host-not-allowed", text)
         if origins and not self._may_come_from(origins[0], request.headers.get("Host", "")):
-            return Refused("origin-refused", f"the Origin {origins[0][:80]!r} is not allowed here (listener option allowedOrigins)")
+            return Refused(
+                "origin-refused",
+                f"the Origin {origins[0][:80]!r} is not allowed here (listener option allowedOrigins)",
+            )
         return None
 
     def _is_asked_by_a_name_of_its_own(self, request: Request) -> bool:
@@ -282,15 +310,24 @@ class WebSocket:
 
     def _refuse_method(self, method: str) -> None:
         text = f"{method} on a STOMP port; HTTP opens a WebSocket here, with GET, and nothing else"
-        self._answer(http.HTTPStatus.METHOD_NOT_ALLOWED, PeerError("method-not-allowed", text), has_body=method != "HEAD")
+        self._answer(
+            http.HTTPStatus.METHOD_NOT_ALLOWED,
+            PeerError("method-not-allowed", text),
+            has_body=method != "HEAD",
+        )
 
     def _answer(self, status: http.HTTPStatus, error: PeerError, *, has_body: bool = True) -> None:
         """To what is no request of a WebSocket: in HTTP, and the close."""
         self._refuse(error)
         body = f"{error.message} ({error.code})\n".encode()
         allow = "Allow: GET\r\n" if status is http.HTTPStatus.METHOD_NOT_ALLOWED else ""  # RFC 9110, 15.5.6
-        lines = f"Connection: close\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
-        self.socket.write(f"HTTP/1.1 {status.value} {status.phrase}\r\n{allow}{lines}\r\n".encode() + (body if has_body else b""))
+        lines = (
+            f"Connection: close\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
+        )
+        self.socket.write(
+            f"HTTP/1.1 {status.value} {status.phrase}\r\n{allow}{lines}\r\n".encode()
+            + (body if has_body else b"")
+        )
         self.socket.close()
 
     def _refuse(self, error: StompboxError) -> None:
@@ -422,7 +459,8 @@ def messages(data: bytes) -> Iterator[bytes]:
             line = data.find(_CONTENT_LENGTH, at, head)
         counted = data[line + 16 : data.find(b"\n", line + 1)] if line >= 0 else b""
         stop = head + 2 + int(counted) if counted.isdigit() else data.find(b"\0", head + 2)
-        end = stop + 2 if head >= 0 and 0 <= stop < size - 2 else size  # NUL and LF; or all: a piece of a large frame
+        # NUL and LF; or all: a piece of a large frame
+        end = stop + 2 if head >= 0 and 0 <= stop < size - 2 else size
         if end - start > MESSAGE and at > start:
             yield data[start:at]
             start = at
