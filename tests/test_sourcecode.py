@@ -228,8 +228,8 @@ LARGEST = 512 << 10  # octets of a tracked file: what is large makes every clone
 LARGER: dict[str, int] = {}  # tracked files that have to be larger, and how many octets each may have
 ROOTS = frozenset(  # what may lie in the root; all else belongs into a folder that says what it is for
     (
-        ".gitignore", ".pre-commit-config.yaml", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "SECURITY.md",
-        "pyproject.toml", "requirements.lock",
+        ".git-blame-ignore-revs", ".gitignore", ".pre-commit-config.yaml", "CHANGELOG.md",
+        "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "SECURITY.md", "pyproject.toml", "requirements.lock",
     )
 )  # fmt: skip
 
