@@ -26,7 +26,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from bench.attacks import ATTACKS, MEGABYTE, Attack, connected, send, subscribe
+from bench.attacks import ATTACKS
+from bench.attacks.attacker import MEGABYTE, Attack, connected, send, subscribe
 from bench.brokers import PEERS, BenchError, Broker, Peer, Stompbox, memory_mib
 
 RATE = 200  # messages a second

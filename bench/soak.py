@@ -23,7 +23,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from bench.attacks import connected, send, subscribe
+from bench.attacks.attacker import connected, send, subscribe
 from bench.brokers import Stompbox, memory_mib
 from bench.hostile import FACTOR, GONE, LEFT, WORST, Pair
 

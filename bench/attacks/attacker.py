@@ -1,0 +1,158 @@
+"""An attacker's client: a raw socket and bytes, so that nothing is done better than an attacker would.
+
+What an attack is, and the list that all of them are noted in.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import select
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+WITHIN = 60.0  # seconds that one attack writes, at the most
+MEGABYTE = 1 << 20
+CLIENTS = 256  # MiB: max-client-memory, which all that is kept for connections has together
+MESSAGES = 128  # MiB: global-max-size
+REMEMBERED = 32  # MiB: max-retained-memory, and max-id-cache-memory as well
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """`run(port)` returns what must stay open until the end. `is_ours`: needs what other brokers have not. `toml`: settings.
+    `is_admin`: the port is that of the admin interface.
+
+    `limits`: MiB that the limits with names allow it at the defaults; `stays`: of that, what is not the client's and stays when it goes."""
+
+    run: Callable[[int], list[socket.socket]]
+    what: str
+    is_ours: bool = False
+    toml: str = ""
+    limits: int = CLIENTS
+    stays: int = 0
+    is_admin: bool = False
+
+
+ATTACKS: dict[str, Attack] = {}
+
+
+def attack(
+    what: str,
+    *,
+    is_ours: bool = False,
+    toml: str = "",
+    limits: int = CLIENTS,
+    stays: int = 0,
+    is_admin: bool = False,
+) -> Callable[[Callable[[int], list[socket.socket]]], object]:
+    def note(run: Callable[[int], list[socket.socket]]) -> object:
+        ATTACKS[run.__name__] = Attack(run, what, is_ours, toml, limits, stays, is_admin)
+        return run
+
+    return note
+
+
+def opened(port: int) -> socket.socket:
+    found = socket.create_connection(("127.0.0.1", port), 10)
+    found.settimeout(10)
+    return found
+
+
+def connected(port: int, version: str = "1.2", login: str = "guest") -> socket.socket:
+    """Logged in; what has come is read up to the end of CONNECTED."""
+    link = opened(port)
+    link.sendall(
+        f"CONNECT\naccept-version:{version}\nhost:/\nlogin:{login}\npasscode:guest\nheart-beat:0,0\n\n\0".encode()
+    )
+    got = b""
+    while b"\0" not in got:
+        more = link.recv(4096)
+        if not more:
+            raise ConnectionError(f"refused: {got[:200]!r}")
+        got += more
+    return link
+
+
+def pour(link: socket.socket, pieces: Iterable[bytes], *, reads: bool = True) -> None:
+    """Writes as long as it is taken, for WITHIN seconds; `reads`: throws away what comes back."""
+    until = time.monotonic() + WITHIN
+    link.setblocking(False)
+    with contextlib.suppress(OSError):
+        for piece in pieces:
+            view = memoryview(piece)
+            while view:
+                readable, writable, _ = select.select(
+                    [link] if reads else [], [link], [], until - time.monotonic()
+                )
+                if not readable and not writable:
+                    return
+                if readable and not link.recv(MEGABYTE):
+                    return
+                if writable:
+                    with contextlib.suppress(BlockingIOError):
+                        view = view[link.send(view) :]
+                if time.monotonic() > until:
+                    return
+
+
+def drain(link: socket.socket, seconds: float = 5.0) -> None:
+    """Reads what comes until nothing more does for a second."""
+    until = time.monotonic() + seconds
+    link.settimeout(1)
+    with contextlib.suppress(OSError):
+        while time.monotonic() < until and link.recv(MEGABYTE):
+            pass
+
+
+def send(destination: str, body: bytes = b"", *, headers: str = "") -> bytes:
+    return b"SEND\ndestination:%b\n%bcontent-length:%d\n\n%b\0" % (
+        destination.encode(),
+        headers.encode(),
+        len(body),
+        body,
+    )
+
+
+def subscribe(number: int, destination: str, *, headers: str = "") -> bytes:
+    return f"SUBSCRIBE\nid:{number}\ndestination:{destination}\n{headers}\n\0".encode()
+
+
+def settle(link: socket.socket) -> None:
+    """All that was sent before is done: a receipt came."""
+    link.setblocking(True)
+    link.settimeout(60)
+    link.sendall(b"BEGIN\ntransaction:settled\nreceipt:settled\n\n\0ABORT\ntransaction:settled\n\n\0")
+    got = b""
+    while b"receipt-id:settled" not in got:
+        more = link.recv(MEGABYTE)
+        if not more:
+            return
+        got = got[-64:] + more
+
+
+# WebSocket
+
+
+def websocket(port: int) -> socket.socket:
+    link = opened(port)
+    key = base64.b64encode(os.urandom(16)).decode()
+    link.sendall(
+        f"GET /stomp HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: v12.stomp\r\n\r\n".encode()
+    )
+    got = b""
+    while b"\r\n\r\n" not in got:
+        got += link.recv(4096)
+    return link
+
+
+def ws_frame(opcode: int, payload: bytes = b"", *, fin: bool = True) -> bytes:
+    """Masked with zeros, as a client may."""
+    size = len(payload)
+    length = struct.pack("!B", 0x80 | size) if size < 126 else struct.pack("!BQ", 0xFF, size)
+    return bytes([opcode | (0x80 if fin else 0)]) + length + b"\0\0\0\0" + payload

@@ -1,0 +1,127 @@
+"""Attacks with octets and frames that cost more than they are: of strangers, who have not logged in, and of clients."""
+
+from __future__ import annotations
+
+import socket
+
+from bench.attacks.attacker import (
+    MEGABYTE,
+    attack,
+    connected,
+    drain,
+    opened,
+    pour,
+    send,
+    settle,
+    subscribe,
+    websocket,
+    ws_frame,
+)
+
+
+def _strangers(
+    port: int, first: bytes, repeated: bytes, *, count: int = 4, octets: int = 4 * MEGABYTE
+) -> list[socket.socket]:
+    links = [websocket(port) for _ in range(count)]
+    for link in links:
+        pour(link, [first, *[repeated * (MEGABYTE // len(repeated))] * (octets // MEGABYTE)])
+    return links
+
+
+@attack("strangers, WebSocket: messages of one octet")
+def ws_tiny_messages(port: int) -> list[socket.socket]:
+    return _strangers(port, b"", ws_frame(2, b"\n"))
+
+
+@attack("strangers, WebSocket: empty continuations")
+def ws_continuations(port: int) -> list[socket.socket]:
+    return _strangers(port, ws_frame(2, b"", fin=False), ws_frame(0, b"", fin=False))
+
+
+@attack("strangers, WebSocket: pings")
+def ws_pings(port: int) -> list[socket.socket]:
+    return _strangers(port, b"", ws_frame(9, b""))
+
+
+@attack("strangers: bare line feeds")
+def line_feeds(port: int) -> list[socket.socket]:
+    links = [opened(port) for _ in range(4)]
+    for link in links:
+        pour(link, [b"\n" * MEGABYTE] * 8)
+    return links
+
+
+@attack("100 strangers, WebSocket, 3 MiB of one message each")
+def ws_strangers(port: int) -> list[socket.socket]:
+    links = [websocket(port) for _ in range(100)]
+    for link in links:
+        pour(link, [ws_frame(2, b"CONNECT\nx:" + bytes(b"a" * (3 * MEGABYTE)))[: 3 * MEGABYTE]])
+    return links
+
+
+# Frames that cost
+
+
+@attack("UNSUBSCRIBE of what is not there, STOMP 1.1, 100,000 in one write")
+def unsubscribe_errors(port: int) -> list[socket.socket]:
+    link = connected(port, "1.1")
+    pour(link, [b"".join([b"UNSUBSCRIBE\nid:%d\n\n\0" % n for n in range(100_000)])])
+    drain(link)
+    return [link]
+
+
+@attack("BEGIN and ABORT, 100,000 in one write")
+def begin_abort(port: int) -> list[socket.socket]:
+    link = connected(port)
+    pour(
+        link,
+        [
+            b"".join(
+                [b"BEGIN\ntransaction:%d\n\n\0ABORT\ntransaction:%d\n\n\0" % (n, n) for n in range(100_000)]
+            )
+        ],
+    )
+    settle(link)
+    return [link]
+
+
+@attack("SUBSCRIBE and UNSUBSCRIBE, 50,000 in one write")
+def subscribe_unsubscribe(port: int) -> list[socket.socket]:
+    link = connected(port)
+    pour(
+        link,
+        [
+            b"".join(
+                [subscribe(n, f"/topic/{n % 100}") + b"UNSUBSCRIBE\nid:%d\n\n\0" % n for n in range(50_000)]
+            )
+        ],
+    )
+    settle(link)
+    return [link]
+
+
+@attack("300 ACKs of unknown ids, STOMP 1.1, beside 100,000 unacknowledged messages")
+def unknown_acks(port: int) -> list[socket.socket]:
+    link = connected(port, "1.1")
+    for number in (1, 2):  # each has every other message, so that the ids of the other's are in between
+        link.sendall(
+            subscribe(number, "/queue/unacknowledged", headers="ack:client\nconsumer-window-size:-1\n")
+        )
+    link.sendall(send("/queue/unacknowledged", b"x"))
+    queue = link.recv(MEGABYTE).partition(b"message-id:")[2].partition(b"-")[0]
+    pour(
+        link,
+        [
+            b"".join(
+                [send("/queue/unacknowledged", b"x", headers=f"name-{n % 7}:1\n") for n in range(100_000)]
+            )
+        ],
+    )
+    drain(link)
+    acks = [
+        b"ACK\nsubscription:%d\nmessage-id:%b-%d\n\n\0" % (1 + n % 2, queue, 99_000 + n // 2)
+        for n in range(300)
+    ]
+    pour(link, [b"".join(acks)])
+    drain(link)
+    return [link]

@@ -1,0 +1,136 @@
+"""Attacks with selectors and wildcards: many, long, and over very much."""
+
+from __future__ import annotations
+
+import socket
+
+from bench.attacks.attacker import MESSAGES, attack, connected, pour, send, settle, subscribe
+
+
+@attack("200 selectors of 500 terms, 1,000 messages that differ")
+def long_selectors(port: int) -> list[socket.socket]:
+    link = connected(port)
+    terms = [" OR ".join([f"h{term} = '{number}-{term}'" for term in range(500)]) for number in range(200)]
+    pour(
+        link,
+        [
+            subscribe(number, "/topic/selected", headers=f"selector:{text}\n")
+            for number, text in enumerate(terms)
+        ],
+    )
+    settle(link)
+    pour(
+        link,
+        [b"".join([send("/topic/selected", b"x", headers=f"h1:{n}\nh{n % 500}:{n}\n") for n in range(1000)])],
+    )
+    settle(link)
+    return [link]
+
+
+@attack("50 consumers with selectors on a queue of 30,000 messages", limits=MESSAGES, stays=MESSAGES)
+def selectors_on_backlog(port: int) -> list[socket.socket]:
+    link = connected(port)
+    pour(link, [b"".join([send("/queue/backlog", b"x" * 100, headers=f"n:{n}\n") for n in range(30_000)])])
+    settle(link)
+    pour(
+        link,
+        [
+            b"".join(
+                [
+                    subscribe(n, "/queue/backlog", headers=f"selector:n % 1000 = {n + 2000}\n")
+                    for n in range(50)
+                ]
+            )
+        ],
+    )
+    settle(link)
+    return [link]
+
+
+@attack("a LIKE selector of 16 KB and 10 messages")
+def like_selector(port: int) -> list[socket.socket]:
+    link = connected(port)
+    pour(link, [subscribe(1, "/topic/liked", headers=f"selector:text LIKE '{'%a' * 8000}b'\n")])
+    pour(link, [send("/topic/liked", b"x", headers=f"text:{'a' * 30_000}\n") * 10])
+    settle(link)
+    return [link]
+
+
+# 983 tokens, of the 1000 that a selector may have
+_PATH = " | ".join(["//*[" * 30 + f"a{number}" + "]" * 30 for number in range(8)])
+
+
+@attack("an XPATH selector as large as it may be and 10 messages", is_ours=True)
+def xpath_selector(port: int) -> list[socket.socket]:
+    link = connected(port)
+    pour(link, [subscribe(1, "/topic/paths", headers=f"selector:XPATH '{_PATH}'\n")])
+    body = b"<a>" * 5000 + b"</a>" * 5000
+    pour(link, [send("/topic/paths", body) * 10])
+    settle(link)
+    return [link]
+
+
+@attack("100 subscriptions with XPATH and 20 messages", is_ours=True)
+def many_xpaths(port: int) -> list[socket.socket]:
+    link = connected(port)
+    pour(
+        link,
+        [
+            b"".join(
+                [subscribe(n, "/topic/paths", headers=f"selector:XPATH '//b[. = {n}]'\n") for n in range(100)]
+            )
+        ],
+    )
+    pour(
+        link,
+        [
+            b"".join(
+                [send("/topic/paths", b"<a>" + b"<b>x</b>" * 3000 + b"<!--%d--></a>" % n) for n in range(20)]
+            )
+        ],
+    )
+    settle(link)
+    return [link]
+
+
+@attack("10,000 consumers with selectors on one queue and 10 messages that none takes")
+def selectors_on_queue(port: int) -> list[socket.socket]:
+    links = [connected(port) for _ in range(10)]
+    for number, link in enumerate(links):
+        texts = [f"n = {number * 1000 + n} OR m + n = {n}" for n in range(1000)]
+        pour(
+            link,
+            [
+                b"".join(
+                    [
+                        subscribe(n, "/queue/selected", headers=f"selector:{text}\n")
+                        for n, text in enumerate(texts)
+                    ]
+                )
+            ],
+        )
+        settle(link)
+    pour(links[0], [b"".join([send("/queue/selected", b"x", headers="n:-1\nm:-1\n") for _ in range(10)])])
+    settle(links[0])
+    return links
+
+
+@attack("200 subscriptions to /topic/# over 500 addresses", is_ours=True)
+def wide_wildcards(port: int) -> list[socket.socket]:
+    link = connected(port)
+    pour(link, [b"".join([send(f"/topic/wide.{n}", b"x") for n in range(500)])])
+    pour(link, [b"".join([subscribe(n, "/topic/#") for n in range(200)])])
+    settle(link)
+    return [link]
+
+
+@attack("100 subscriptions to four overlapping wildcards each", is_ours=True)
+def overlapping_wildcards(port: int) -> list[socket.socket]:
+    link = connected(port)
+    pour(link, [b"".join([send(f"/topic/over.{n % 20}.{n}", b"x") for n in range(500)])])
+    pour(
+        link,
+        [b"".join([subscribe(n, "/topic/#,/topic/over.#,/topic/over.*.*,/topic/*.*.*") for n in range(100)])],
+    )
+    settle(link)
+    return [link]
