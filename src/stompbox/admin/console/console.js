@@ -224,12 +224,18 @@ function say(text) {
 class Table {
   constructor(caption, columns, key, options = {}) {
     Object.assign(this, { columns, key, options, rows: new Map(), sort: options.sort ?? "" });
-    this.heads = columns.map((column) => make("th", { scope: "col", class: column.kind ?? "" }, this.title(column)));
-    this.body = make("tbody");
+    this.heads = columns.map((column) => make("th", { role: "columnheader", scope: "col", class: column.kind ?? "" }, this.title(column)));
+    this.body = make("tbody", { role: "rowgroup" });
     this.empty = make("p", { class: "empty", hidden: true });
-    this.table = make("table", {}, make("caption", { class: "unseen" }, caption), make("thead", {}, make("tr", {}, ...this.heads)), this.body);
+    const head = make("thead", { role: "rowgroup" }, make("tr", { role: "row" }, ...this.heads));
+    this.table = make("table", this.stacks(), make("caption", { class: "unseen" }, caption), head, this.body);
     this.element = make("div", {}, make("div", { class: "scroll" }, this.table), this.empty);
     this.arrows();
+  }
+
+  /** A table of many columns shows each row as a card where the screen is narrow (console.css): its roles must not go with its layout. */
+  stacks() {
+    return this.columns.length > 4 ? { class: "stacks", role: "table" } : {};
   }
 
   title(column) {
@@ -273,11 +279,14 @@ class Table {
   }
 
   add(key) {
-    const shown = { element: make("tr", {}, ...this.columns.map((column) => make("td", { class: column.kind ?? "" }))), row: null };
+    const shown = { element: make("tr", { role: "row" }, ...this.columns.map(cell)), row: null };
     this.rows.set(key, shown);
     return shown;
   }
 }
+
+/** An empty cell of a column, which says the column's name where the head of the table is not above it. */
+const cell = (column) => make("td", { role: "cell", class: column.kind ?? "", "data-title": column.title });
 
 /** A number with a bar below it: how much it is of `whole`. */
 function part(cell, text, value, whole) {
