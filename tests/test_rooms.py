@@ -19,7 +19,7 @@ FLOORS = {
 BY_ITSELF = {  # files directly in broker/ and server/ that are not on the lowest floor
     "broker": {
         "commits": "commits", "transactions": "commits",
-        "engine": "engine", "recovery": "recovery",
+        "catalogue": "engine", "engine": "engine", "recovery": "recovery",
     },
     "server": {
         "broker": "broker", "configuring": "broker", "delivering": "broker",

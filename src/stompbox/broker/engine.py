@@ -21,54 +21,43 @@ from stompbox.broker.addresses import (
     diverts,
     duplicates,
     fanout,
-    lifetimes,
     limits,
-    makers,
     redelivery,
     retained,
 )
 from stompbox.broker.addresses.address import Address, Groups, Targets
-from stompbox.broker.addresses.configuration import apply_retention
-from stompbox.broker.addresses.contracts import address_of
 from stompbox.broker.addresses.fanout import FEW
-from stompbox.broker.addresses.lifetimes import Watcher
-from stompbox.broker.addresses.makers import Maker, Makers
+from stompbox.broker.addresses.makers import Maker
 from stompbox.broker.addresses.notifications import Notifications
 from stompbox.broker.addresses.redelivery import Outcome
 from stompbox.broker.addresses.repeating import Schedules
 from stompbox.broker.addresses.unitofwork import is_failing
-from stompbox.broker.commits import Commits, Trouble
-from stompbox.broker.kinds import Kind
+from stompbox.broker.catalogue import Catalogue
+from stompbox.broker.commits import Trouble
 from stompbox.broker.logs.bodies import Bodies
-from stompbox.broker.logs.cursor import FAR, Cursor
-from stompbox.broker.logs.log import Log
+from stompbox.broker.logs.cursor import FAR
 from stompbox.broker.logs.segments import Segment, cost_of
 from stompbox.broker.queues import expiry, reclaim
 from stompbox.broker.queues.consumer import Binding, Consumer, Sent
-from stompbox.broker.queues.matching import selector_entry
-from stompbox.broker.queues.memory import Memory, TooManyBindings, Unacknowledged
+from stompbox.broker.queues.memory import Memory, Unacknowledged
 from stompbox.broker.queues.paging import Load
 from stompbox.broker.queues.queue import Queue
 from stompbox.broker.timers import Alarm, Timers
 from stompbox.broker.transactions import Transaction
 from stompbox.broker.undelivered import Fate, Undelivered
 from stompbox.broker.work import Turns, Work
-from stompbox.config import RoutingType
-from stompbox.config.matching import DOTS, Wildcards, Words, is_match
+from stompbox.config.matching import DOTS, Wildcards
 from stompbox.config.settings import AddressSettingsTable
-from stompbox.errors import IllegalFrame, Refused
-from stompbox.incarnations import NewId, numbered
-from stompbox.message import ANYCAST, MULTICAST, Run
-from stompbox.selectors import Selector
+from stompbox.errors import Refused
+from stompbox.incarnations import NewId
+from stompbox.message import ANYCAST, Run
 from stompbox.store.base import Commit
 
 if TYPE_CHECKING:
-    from stompbox.broker.addresses.diverts import Divert
     from stompbox.broker.addresses.limits import AddressLimits
     from stompbox.broker.queues.depth import Slow
 
 PAGE_SIZE: Final = 32 << 20  # octets of one queue in memory before the rest stays in the log
-EPOCH_IDS: Final = 1_000_000  # ids of queues in memory: epoch * this + n, so that they differ from run to run
 
 
 def always() -> bool:
@@ -76,247 +65,45 @@ def always() -> bool:
     return True
 
 
-class Engine:
-    """`epoch` is another number at each start; `is_durable` False: nothing needs to reach a disk (--memory).
-
-    `new_id` gives ids of incarnations: no two are ever the same, whoever asks. Without it they are numbered, as tests like it."""
+class Engine(Catalogue):
+    """`is_durable` False: nothing needs to reach a disk (--memory). The catalogue is told `epoch` and `new_id`."""
 
     def __init__(
         self, settings: AddressSettingsTable, *, wildcards: Wildcards = DOTS, epoch: int = 1, is_durable: bool = True,
         page_size: int = PAGE_SIZE, new_id: NewId | None = None,
     ) -> None:  # fmt: skip
-        self.settings = settings
-        self.wildcards = wildcards
-        self.epoch, self.is_durable = epoch, is_durable
+        super().__init__(settings, wildcards, epoch=epoch, new_id=new_id)
+        self.is_durable = is_durable
         self.page_size = page_size
-        self.new_id = new_id or numbered(epoch)
         self.now = 0
-        self.addresses: dict[str, Address] = {}
-        self.logs: dict[int, Address] = {}
-        self.queues: dict[int, Queue] = {}
-        self.diverts: list[tuple[Words, Divert]] = []
         self.unsaved = 0  # octets of memory on their way to the store, about
         self.counters: Counter[str] = Counter()  # what happened to messages, for the metrics
-        self.undelivered = Undelivered()  # what the log is to say of messages that were dropped, or are dead letters
+        # what the log is to say of messages that were dropped, or are dead letters
+        self.undelivered = Undelivered()
         self.touched: list[Consumer] = []
         self.loads: list[Load] = []
-        self.watchers: dict[Watcher, None] = {}  # wildcard subscriptions, which join addresses and queues as they are made
-        self.durables: dict[tuple[str, str], Any] = {}  # subscriptions/durables.py: DurableSubscriptions by identity
-        self.named_readers: dict[str, dict[Address, None]] = {}  # where each name has one
-        self.group_patterns: dict[str, list[str]] = {}  # reader groups, by name
-        self.group_owners: dict[str, str] = {}  # the users whose they are
-        self.ended: dict[str, lifetimes.Ended] = {}  # addresses that are gone: where their offsets ended
-        self.beyond = 0  # where the offsets of all that is forgotten ended
+        # subscriptions/durables.py: DurableSubscriptions by identity
+        self.durables: dict[tuple[str, str], Any] = {}
         self.work = Work()  # what this turn has cost so far
         self.later = Turns(self.work)  # what stopped half-way
         self.returning: Counter[Queue] = Counter()  # those to which many messages come back (redelivery.py)
         self.diverting: dict[Address, None] = {}  # along whose diverts a run is just going
         self.timers = Timers()
         self.relief = Alarm(self.timers, partial(reclaim.relieve, self))
-        self._next_log = self._next_cursor = 1
-        self._next_volatile = epoch * EPOCH_IDS
         self.bodies = Bodies(epoch)
         self.schedules = Schedules(self)
-        self.commits = Commits(self)
         self.slow: list[Slow] = []  # consumers that are too slow
-        self.overbound: list[TooManyBindings] = []  # those that miss a queue which was made just now
         self.unacknowledged = Unacknowledged()  # what consumers have
         self.memory: Memory = Memory(unacknowledged=self.unacknowledged)  # what waits in queues
-        self.full: list[tuple[AddressLimits, bool, int]] = []  # is full now, or not any more after so many were dropped
+        # is full now, or not any more after so many were dropped
+        self.full: list[tuple[AddressLimits, bool, int]] = []
         self.trouble: Trouble | None = None  # nothing can be stored now
         self.counts_first = False  # what was handed out counts as delivered before it leaves
-        self.chance: Callable[[], float] = lambda: 0.5  # 0 to 1, as random.random has it: what spreads redeliveries
+        # 0 to 1, as random.random has it: what spreads redeliveries
+        self.chance: Callable[[], float] = lambda: 0.5
         self.ids: duplicates.Ids = duplicates.Ids()
-        self.retained, self.makers, self.notifications = retained.Retained(), Makers(), Notifications(self)
+        self.retained, self.notifications = retained.Retained(), Notifications(self)
         self.persists_ids = True  # what is remembered to find duplicates outlives a restart
-
-    # Addresses
-
-    def address(self, name: str, kind: int = 0, maker: Maker | None = None) -> Address:
-        """The address of this name and kind; made, or given the kind, as its settings allow. `maker`: the user whose frame asks."""
-        found = self.addresses.get(name)
-        if found is None:
-            settings = self.settings.resolve(name)
-            if not settings.auto_create_addresses:
-                raise IllegalFrame("no-such-address", f"address {name!r} does not exist, and its settings do not let a frame make it")
-            self.makers.require(maker, addresses=1)
-            found = self.create_address(name, is_auto=True, maker=maker)
-        if kind & ~found.kinds:
-            found.require(kind)
-            found.add_kind(kind)
-        return found
-
-    def create_address(
-        self, name: str, log: Log | None = None, *, is_auto: bool = False, owner: int = 0, maker: Maker | None = None
-    ) -> Address:
-        """`is_auto`: it goes when nobody needs it. `owner`: the session whose temporary destination it is; wildcards do not reach it.
-        `maker`: the user for whom it counts."""
-        if log is None:
-            log = lifetimes.new_log(self, self._next_log, name, is_temporary=bool(owner))
-            self._next_log += 1
-        settings = self.settings.resolve(name)
-        address = Address(self, name, log, settings, is_auto=is_auto, owner=owner)
-        self.makers.made_address(address, maker)
-        self.addresses[name] = address
-        self.logs[log.id] = address
-        apply_retention(address)
-        limits.apply(address)
-        words = self.wildcards.split(name) if self.diverts else []
-        for match, divert in self.diverts:
-            if is_match(match, words):
-                address.diverts.append(divert)
-        if not owner:
-            lifetimes.tell_of(self, address)
-            lifetimes.address_made(self, address)
-        return address
-
-    def drop_address(self, address: Address) -> None:
-        """The address, its queues and its messages go."""
-        address.stay()
-        limits.end(address)
-        retained.keep(address, None)
-        for queue in list(address.queues()):
-            self.drop_queue(queue)
-        del self.addresses[address.name]
-        del self.logs[address.log.id]
-        self.makers.made_address(address, None)
-        if not address.owner:
-            lifetimes.remember(self, address)
-        self.commits.drop_log(address)
-
-    def note_address(self, address: Address) -> None:
-        """Its entry in the catalogue, where anything of it is stored, or it was made on purpose."""
-        if address.owner or (address.is_auto and not address.log.is_known):
-            return
-        self.commits.add_log(address.log)
-        self.put("address", str(address.log.id), {"kinds": address.kinds, "auto": address.is_auto, **makers.entry(address.maker)})
-
-    def default_routing(self, name: str, *, of_queue: bool = False) -> int:
-        """The kind of an address, or of a queue of it, of which nothing says the kind."""
-        settings = self.settings.resolve(name)
-        kind = settings.default_queue_routing_type if of_queue else settings.default_address_routing_type
-        return ANYCAST if kind is RoutingType.ANYCAST else MULTICAST
-
-    def add_divert(self, match: str, divert: Divert) -> None:
-        """From now on messages of the addresses that the match covers go along it."""
-        words = self.wildcards.match_words(match)
-        self.diverts.append((words, divert))
-        for address in self.addresses.values():
-            if is_match(words, self.wildcards.split(address.name)):
-                address.diverts.append(divert)
-                address.look_again()
-
-    def recall_ended(self, ended: dict[str, lifetimes.Ended], beyond: int) -> None:
-        """Addresses that are gone, and where the offsets ended of those that are forgotten."""
-        self.ended, self.beyond = ended, beyond
-
-    def forget_ended(self, name: str) -> None:
-        """Offsets of new addresses begin beyond where those of this one ended."""
-        self.beyond = max(self.beyond, self.ended.pop(name).next)
-
-    def next_log(self, used: int) -> None:
-        """Ids up to `used` are taken; they are never given to another log."""
-        self._next_log = max(self._next_log, used + 1)
-
-    def next_cursor(self, used: int) -> None:
-        self._next_cursor = max(self._next_cursor, used + 1)
-
-    def new_queue(
-        self, address: Address, name: str, kind: Kind, selector: Selector | None = None, *, position: int = -1, owner: str = "",
-        is_auto: bool = False, is_durable: bool | None = None, maker: Maker | None = None,
-    ) -> Queue:  # fmt: skip
-        """A queue from `position` of the log on (-1: from the next message). The stored ones go into the next commit.
-
-        `owner`: the durable subscription that it belongs to; of a named reader, whose it is. `is_auto`: it goes when nobody needs it.
-        `maker`: the user for whom it counts.
-        """
-        if is_durable is None:
-            is_durable = kind in (Kind.ANYCAST, Kind.DURABLE, Kind.GROUP, Kind.READER)
-        start = address.log.next if position < 0 else position
-        if is_durable:
-            id = self._next_cursor
-            self._next_cursor += 1
-            cursor = Cursor(id, start, is_durable=True)
-        else:
-            cursor = self.volatile_cursor(start)
-        queue = Queue(self, address, name, kind=kind, cursor=cursor, selector=selector, owner=owner, is_auto=is_auto)
-        self.makers.made_queue(queue, maker)
-        self.add_queue(queue)
-        if is_durable:
-            self.commits.add_cursor(queue)
-            self.note_queue(queue)
-        if kind in (Kind.GROUP, Kind.READER):
-            cursor.reach_all()
-        elif start < queue.log_end:
-            queue.leave_in_log(start)
-        if kind is Kind.ANYCAST and not address.owner:
-            for watcher in list(self.watchers):
-                if is_match(watcher.words, self.wildcards.split(address.name)):
-                    lifetimes.join_made(self, watcher.on_queue, queue)
-        lifetimes.queue_made(self, queue)
-        return queue
-
-    def volatile_cursor(self, position: int) -> Cursor:
-        """One that lives in memory only."""
-        self._next_volatile += 1
-        return Cursor(self._next_volatile - 1, position, is_durable=False)
-
-    def add_queue(self, queue: Queue) -> None:
-        self.queues[queue.id] = queue
-        limits.meter(queue)
-        address_of(queue).add(queue)
-
-    def note_queue(self, queue: Queue) -> None:
-        """Its entry in the catalogue; what is not stored has none."""
-        if not queue.is_durable:
-            return
-        address = address_of(queue)
-        self.note_address(address)
-        entry: dict[str, object] = {"name": queue.name, "kind": queue.kind.value, "owner": queue.owner, "auto": queue.is_auto}
-        entry |= makers.entry(queue.maker)
-        if queue.kind is Kind.ANYCAST and queue.name in address.arguments:
-            entry["arguments"] = dict(address.arguments[queue.name])
-        self.put("queue", str(queue.id), {**entry, **selector_entry(queue.selector)})
-
-    def drop_queue(self, queue: Queue) -> None:
-        """The queue and its position go; messages that no other reader holds go with it."""
-        for binding in list(queue.bindings):
-            queue.unbind(binding)
-        del self.queues[queue.id]
-        self.makers.made_queue(queue, None)
-        address = address_of(queue)
-        if queue.id in address.log.cursors:
-            self.commits.dirty[address] = None
-        address.remove(queue)
-        if queue.redrive is not None:
-            queue.redrive.give_up()
-        reclaim.drop(queue)
-        self.commits.drop_cursor(queue)
-        if queue.is_durable:
-            self.put("queue", str(queue.id), None)
-        lifetimes.queue_gone(self, queue)
-
-    def put(self, kind: str, key: str, value: object | None) -> None:
-        """Writes an entry of the catalogue with the next commit; None deletes it."""
-        self.commits.put(kind, key, value)
-
-    def anycast_queue(self, address: Address, name: str = "", maker: Maker | None = None) -> Queue:
-        """The anycast queue of this name (default: the address's own), made when it is not there yet."""
-        found = address.anycast.get(name or address.name)
-        return self._auto_queue(address, name or address.name, Kind.ANYCAST, maker) if found is None else found
-
-    def exact_queue(self, address: Address, name: str, kind: int, maker: Maker | None = None) -> Queue:
-        """The one queue that `address::queue` names, made when it is not there yet."""
-        if kind == ANYCAST:
-            return self.anycast_queue(address, name, maker)
-        found = address.named.get(name)
-        return self._auto_queue(address, name, Kind.DURABLE, maker) if found is None else found
-
-    def _auto_queue(self, address: Address, name: str, kind: Kind, maker: Maker | None) -> Queue:
-        if not address.settings.auto_create_queues:
-            raise IllegalFrame("no-such-queue", f"queue {name!r} does not exist, and its settings do not let a frame make it")
-        self.makers.require(maker, queues=1)
-        return self.new_queue(address, name, kind, is_auto=True, maker=maker)
 
     # Sending
 
@@ -361,7 +148,11 @@ class Engine:
 
     def _publish(self, address: Address, run: Run) -> bool:
         special = run.shape.special
-        if special is not None and special.is_numbered and (known := duplicates.duplicates_of(address)) is not None:
+        if (
+            special is not None
+            and special.is_numbered
+            and (known := duplicates.duplicates_of(address)) is not None
+        ):
             return duplicates.publish(self, address, run, known)
         kept = run if address.limits is None else address.limits.kept(run)
         return kept is not None and self.route(address, kept)
@@ -394,13 +185,16 @@ class Engine:
         log.next = stop = run.first + len(run.bodies)
         self.counters["received"] += stop - run.first
         only = address.only
-        if only is not None and run.routing == ANYCAST and not run.queue:  # what most messages meet: one queue, nothing else
+        if only is not None and run.routing == ANYCAST and not run.queue:
+            # what most messages meet: one queue, nothing else
             is_durable = self.is_durable and not address.is_volatile(run)
             if is_durable or only.paged_from >= 0:
                 self.log_run(address, run, is_loose=not is_durable)
             only.offer(run, run.first, stop)
             return is_durable
-        is_crowded = address.fanout is not None or len(address.topics) > fanout.MANY or address.steps > self.work.most
+        is_crowded = (
+            address.fanout is not None or len(address.topics) > fanout.MANY or address.steps > self.work.most
+        )
         targets, groups = fanout.audience(address, run) if is_crowded else (address.targets(run), [])
         if not (targets or groups or address.streams or address.is_read or log.is_kept):
             self.counters["unrouted"] += stop - run.first
@@ -424,7 +218,9 @@ class Engine:
         is_volatile = address.is_volatile(run)
         is_wanted = address.log.is_kept or address.is_read
         if not is_wanted and not is_volatile and self.is_durable:
-            is_wanted = any(queue.cursor.unsaved is not None for queue, _ in targets) or fanout.has_durable(address, run, groups)
+            is_wanted = any(queue.cursor.unsaved is not None for queue, _ in targets) or fanout.has_durable(
+                address, run, groups
+            )
         if is_wanted or address.streams or any(queue.paged_from >= 0 for queue, _ in targets):
             self.log_run(address, run, is_loose=not is_wanted)
         if address.streams:
@@ -589,7 +385,10 @@ class Engine:
         self._count_unsaved()
 
     def _count_unsaved(self) -> None:
-        self.unsaved = sum([cost_of(run) for address in self.commits.dirty for run in address.log.pending]) + self.bodies.all_unsaved
+        self.unsaved = (
+            sum([cost_of(run) for address in self.commits.dirty for run in address.log.pending])
+            + self.bodies.all_unsaved
+        )
 
     def commit_failed(self, commit: Commit) -> None:
         """The commit that was taken last is not in the store: what was refused is undone, the rest goes in with the next one."""
