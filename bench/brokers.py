@@ -65,6 +65,7 @@ class Stompbox:
     options: tuple[str, ...] = ()  # more of `serve`
     source: Path | None = None  # of another checkout: the folder that has its packages
     admin: int = 0  # the port of its admin interface; 0: it has none
+    steps: Path | None = None  # where it is to tell its longest steps (longsteps.py)
     _data: str = ""
     _process: subprocess.Popen[str] | None = field(default=None, repr=False)
 
@@ -79,7 +80,7 @@ class Stompbox:
         serve = [
             sys.executable,
             "-m",
-            "stompbox",
+            *(("stompbox",) if self.steps is None else ("bench.longsteps", str(self.steps))),
             "serve",
             "--listen",
             "tcp://127.0.0.1:0",

@@ -26,6 +26,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from bench import longsteps
 from bench.attacks import ATTACKS
 from bench.attacks.attacker import MEGABYTE, Attack, connected, send, subscribe
 from bench.brokers import PEERS, BenchError, Broker, Peer, Stompbox, memory_mib
@@ -85,7 +86,7 @@ def main() -> int:
     print("|---|---|---|---|---|---|---|---|---|---|---|")
     for name in names:
         for broker in ("stompbox", *(() if ATTACKS[name].is_ours else peers)):
-            row = measured(name, broker, options.quiet_seconds)
+            row = measured(name, broker, options.quiet_seconds, is_looked_into=options.steps)
             rows.append(row)
             times = f"{row.quiet_p99:.2f} | {row.p99:.2f} | {row.worst:.0f} | {row.seconds:.1f}"
             memory = f"{row.idle:.0f} | {row.highest:.0f} | {row.most:.0f} | {row.afterwards:.0f}"
@@ -111,49 +112,62 @@ def _parse() -> argparse.Namespace:
         help="how long the pair is measured alone first (default 3)",
     )
     parser.add_argument("--json", default="", help="a file for the figures")
+    parser.add_argument(
+        "--steps",
+        action="store_true",
+        help="tell the longest steps of Stompbox's loop, too, by CPU time (longsteps.py); it is slower then",
+    )
     return parser.parse_args()
 
 
-def measured(name: str, broker_name: str, quiet: float) -> Row:
+def measured(name: str, broker_name: str, quiet: float, *, is_looked_into: bool = False) -> Row:
     """One attack on one broker."""
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        _running(broker_name, ATTACKS[name], Path(folder)) as broker,
-    ):
-        idle = memory_mib(broker.pid, "VmRSS")
-        port = broker.admin if isinstance(broker, Stompbox) and broker.admin else broker.port
-        with Pair(broker.port) as pair:
-            pair.wait(WARM_UP)
-            pair.taken()
-            pair.wait(quiet)
-            quiet_p99, _ = pair.taken()
-            begun = time.monotonic()
-            attacker = subprocess.Popen(
-                [sys.executable, "-m", "bench.attacks", name, str(port)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            highest = _wait(attacker, broker, begun)
-            seconds = time.monotonic() - begun
-            pair.wait(1.0)
-            p99, worst = pair.taken()
-            highest = max(highest, memory_mib(broker.pid, "VmRSS"))
-            outcome = attacker.communicate(timeout=30)[0].strip() or "cut off by us"
-            pair.wait(GONE)
-            afterwards = memory_mib(broker.pid, "VmRSS")
-            outcome = outcome if pair.is_alive else f"{outcome}; the pair lost its connection"
+    with tempfile.TemporaryDirectory() as folder:
+        steps = Path(folder) / "steps" if is_looked_into and broker_name == "stompbox" else None
+        with _running(broker_name, ATTACKS[name], Path(folder), steps) as broker:
+            row = _attacked(name, broker_name, broker, quiet)
+        if steps is not None:
+            longsteps.tell(steps)
+    return row
+
+
+def _attacked(name: str, broker_name: str, broker: Broker, quiet: float) -> Row:
+    """The row of a broker that runs."""
+    idle = memory_mib(broker.pid, "VmRSS")
+    port = broker.admin if isinstance(broker, Stompbox) and broker.admin else broker.port
+    with Pair(broker.port) as pair:
+        pair.wait(WARM_UP)
+        pair.taken()
+        pair.wait(quiet)
+        quiet_p99, _ = pair.taken()
+        begun = time.monotonic()
+        attacker = subprocess.Popen(
+            [sys.executable, "-m", "bench.attacks", name, str(port)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        highest = _wait(attacker, broker, begun)
+        seconds = time.monotonic() - begun
+        pair.wait(1.0)
+        p99, worst = pair.taken()
+        highest = max(highest, memory_mib(broker.pid, "VmRSS"))
+        outcome = attacker.communicate(timeout=30)[0].strip() or "cut off by us"
+        pair.wait(GONE)
+        afterwards = memory_mib(broker.pid, "VmRSS")
+        outcome = outcome if pair.is_alive else f"{outcome}; the pair lost its connection"
     return Row(name, broker_name, quiet_p99, p99, worst, seconds, idle, highest, afterwards, outcome)
 
 
 @contextmanager
-def _running(name: str, attack: Attack, folder: Path) -> Iterator[Broker]:
+def _running(name: str, attack: Attack, folder: Path, steps: Path | None = None) -> Iterator[Broker]:
     broker: Broker
     if name == "stompbox":
         settings = folder / "stompbox.toml"
         settings.write_text(attack.toml)
         options = ("--config", str(settings)) if attack.toml else ()
-        broker = Stompbox(folder / "log", options=options, admin=_free_port() if attack.is_admin else 0)
+        admin = _free_port() if attack.is_admin else 0
+        broker = Stompbox(folder / "log", options=options, admin=admin, steps=steps)
     elif name in PEERS:
         broker = Peer(name)
     else:

@@ -6,6 +6,7 @@ import asyncio
 import socket
 import ssl
 from contextlib import suppress
+from importlib import import_module
 from struct import Struct
 from typing import TYPE_CHECKING, cast
 
@@ -41,14 +42,15 @@ class Socket(asyncio.Protocol):
     """
 
     __slots__ = (
-        "__weakref__", "_awaits_proxy", "_closing", "_deadline", "_dropped", "_first", "_is_half_closed", "_is_readable", "_raw",
-        "_receiver", "_transport", "admission", "broker", "is_clogged", "listener", "peer",
+        "__weakref__", "_awaits_proxy", "_closing", "_deadline", "_dropped", "_first", "_is_half_closed", "_is_readable", "_library",
+        "_raw", "_receiver", "_transport", "admission", "broker", "is_clogged", "listener", "peer",
     )  # fmt: skip
 
     def __init__(self, broker: Broker, door: Acceptor) -> None:
         self.broker = broker
         self.listener = door.listener
         self.admission = door.admission
+        self._library = door.library
         self.is_clogged = False
         self.peer = "local"
         self._is_readable = not self.listener.is_tls  # the TLS hand-shake is done
@@ -131,12 +133,28 @@ class Socket(asyncio.Protocol):
             return
         first, self._first = self._first, b""
         if first.startswith(HTTP):
-            from stompbox.server.transport.websocket import WebSocket  # most brokers start without one
-
-            self._receiver = WebSocket(self.broker, self.listener, self, self.peer)
+            websocket = self._library.websocket
+            if websocket is None:
+                self._first = first
+                self._await_library()
+                return
+            self._receiver = websocket(self.broker, self.listener, self, self.peer)
         else:
             self._receiver = Connection(self.broker, self.listener, self, self.peer)
         self._receiver.receive(first)
+
+    def _await_library(self) -> None:
+        """It is read no further until WebSocket is there; what has come waits."""
+        self.pause_reading()
+        if self not in self._library.waiting:
+            self._library.load(self)
+
+    @guarded
+    def library_loaded(self) -> None:
+        if not self._closing:
+            self.resume_reading()
+            first, self._first = self._first, b""
+            self.data_received(first)
 
     def _introduced(self) -> bool:
         """Whether the balancer has said all of whose connection this is."""
@@ -308,6 +326,35 @@ class Socket(asyncio.Protocol):
         self._transport.abort()
 
 
+class WebSocketLibrary:
+    """What speaks WebSocket. Most brokers start and end without it; to load it takes tens of ms, so a thread does, and who asks first
+    waits for it. Nobody else does."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.websocket: type[WebSocket] | None = None  # once it is there
+        self.waiting: dict[Socket, None] = {}
+
+    def load(self, waiter: Socket) -> None:
+        """Its `library_loaded` is called when it is there."""
+        self.waiting[waiter] = None
+        if len(self.waiting) == 1:
+            self.broker.spawn(self._load())
+
+    async def _load(self) -> None:
+        self.websocket = await self.broker.loop.run_in_executor(None, _websocket)
+        waiting, self.waiting = self.waiting, {}
+        for one in waiting:
+            one.library_loaded()
+
+
+def _websocket() -> type[WebSocket]:
+    import_module("websockets.extensions.permessage_deflate")  # which it loads when it is first offered
+    from stompbox.server.transport.websocket import WebSocket
+
+    return WebSocket
+
+
 class Acceptor:
     """What is listened on, and how those who come are received: both may change while it is open."""
 
@@ -315,6 +362,7 @@ class Acceptor:
         """Raises ConfigError for certificates or a transformer that cannot be loaded."""
         self.broker = broker
         self.admission = Admission()
+        self.library = WebSocketLibrary(broker)
         self.listener, self.context = self.prepare(listener)
         self.configured = str(listener)
 
