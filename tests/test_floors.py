@@ -1,6 +1,6 @@
 """The floors of the house, checked by reading its source: an import only points down, and down to the engine nothing does I/O.
 
-    7  cli                                   6  pipelines
+    7  cli, pytest_plugin                    6  pipelines, testing
     5  admin, spark, blocking                4  server, client
     3  broker                                2  stomp, selectors, store
     1  message, config, metrics, security, ranges
@@ -29,8 +29,8 @@ FLOORS: dict[str, int] = {
     "broker": 3,
     **dict.fromkeys(("server", "client"), 4),
     **dict.fromkeys(("admin", "spark", "blocking"), 5),
-    "pipelines": 6,
-    **dict.fromkeys(("cli", "testing", "pytest_plugin"), 7),
+    **dict.fromkeys(("pipelines", "testing"), 6),
+    **dict.fromkeys(("cli", "pytest_plugin"), 7),
     "__main__": 8,  # the door
 }
 OUTSIDE = {"pyspark_stomp": "spark"}  # packages beside stompbox, and the room that each is a door of

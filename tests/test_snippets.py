@@ -30,6 +30,7 @@ import stompbox
 from stompbox.cli import app
 from stompbox.config import read
 from stompbox.server.verifying import verify
+from tests.testing.test_pytest_plugin import play
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("docs", "examples", "packages")
@@ -183,7 +184,11 @@ def test_a_command_that_a_sentence_names_is_there(page: str, command: str) -> No
 
 
 def require_program(words: list[str]) -> None:
-    if words[0] == "-m":
+    if words[0] == "-X":
+        del words[:2]
+    if words[0] == "-c":
+        exec(words[1], {})
+    elif words[0] == "-m":
         assert words[1] in ("venv", "pytest") or importlib.util.find_spec(words[1]) is not None
     else:
         assert (ROOT / words[0]).is_file()
@@ -264,6 +269,12 @@ def test_a_program_runs(snippet: Snippet, broker: tuple[str, int], tmp_path: Pat
     first = snippet.text.splitlines()[0]
     if first in AROUND:
         asyncio.run(_piece(snippet, place, AROUND[first]()))
+        return
+    if re.search(r"^(async )?def test_", snippet.text, re.MULTILINE):
+        code, said = play(
+            tmp_path, snippet.text, *(["pytest_asyncio.plugin"] if "asyncio" in snippet.text else [])
+        )
+        assert code == 0 and "1 passed" in said, said
         return
     program = tmp_path / "printed.py"
     program.write_text(URL.sub(place, snippet.text), encoding="utf-8")

@@ -16,6 +16,7 @@ from stompbox.broker.queues.browsing import held
 from stompbox.broker.queues.matching import wanted
 from stompbox.broker.queues.queue import Queue
 from stompbox.message import Run
+from stompbox.ranges import Ranges
 
 if TYPE_CHECKING:
     from stompbox.server.broker import Broker
@@ -40,18 +41,27 @@ class MessageView(Struct, frozen=True):
 
 async def first_messages(broker: Broker, queue: Queue, count: int) -> list[MessageView]:
     """The messages in the order of their offsets."""
-    with_consumers = [
-        (segment.first, segment.stop) for binding in queue.bindings for segment in binding.taken()
-    ]
+    out = delivering(queue)
+    return [_view(run, at, is_delivering=at in out) for at, run in await first_of(broker, queue, count)]
+
+
+async def first_of(broker: Broker, queue: Queue, count: int) -> list[tuple[int, Run]]:
+    """Offsets, and the run that each is of."""
     found = list(
         islice(((offset, run) for first, stop, run in held(queue) for offset in range(first, stop)), count)
     )
     if len(found) < count and queue.paged_from >= 0:
         found += await _stored(broker, queue, count - len(found))
-    return [
-        _view(run, at, is_delivering=any(first <= at < stop for first, stop in with_consumers))
-        for at, run in found
-    ]
+    return found
+
+
+def delivering(queue: Queue) -> Ranges:
+    """The offsets of what consumers have and have not answered."""
+    taken = Ranges()
+    for binding in queue.bindings:
+        for segment in binding.taken():
+            taken.add(segment.first, segment.stop)
+    return taken
 
 
 async def _stored(broker: Broker, queue: Queue, count: int) -> list[tuple[int, Run]]:

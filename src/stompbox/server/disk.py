@@ -114,6 +114,12 @@ class Disk:
         log.warning("messages are stored again, after %.1f s", self.broker.loop.time() - self._failed_at)
         self._tell()
 
+    def try_now(self) -> None:
+        """Somebody knows that it works again: no commit waits for its time."""
+        if self.is_waiting and self._retry is not None:
+            self._retry.cancel()
+            self._try_again()
+
     def _try_again(self) -> None:
         self.is_waiting = False
         self.broker.try_commit()

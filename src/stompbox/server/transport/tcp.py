@@ -386,9 +386,9 @@ class Acceptor:
         return secured(accepted, self.context, self.broker.loop)
 
 
-async def listen(broker: Broker, listener: Listener) -> asyncio.Server:
+async def listen(broker: Broker, listener: Listener, door: Acceptor | None = None) -> asyncio.Server:
     """Starts to accept. Raises ConfigError when the address cannot be listened on."""
-    door = Acceptor(broker, listener)
+    door = door or Acceptor(broker, listener)
     try:
         server = await broker.loop.create_server(
             door.receive, listener.host, listener.port, backlog=1024, reuse_address=True
