@@ -74,6 +74,9 @@ class Clock:
     def now(self) -> int:
         return self._ahead + (int(time.time() * 1000) if self._frozen is None else self._frozen)
 
+    def seconds(self) -> float:
+        return (self.now() + 0.5) / 1000  # whoever cuts it to ms has what `now` says
+
     def reach(self, when: int) -> None:
         """Never back."""
         self._ahead += max(0, when - self.now())
@@ -134,15 +137,9 @@ class TestedBroker(Broker):
     ) -> None:
         self.clock = clock
         self.changed = record.changed
-        super().__init__(configuration, store, loop, is_durable=True)
+        super().__init__(configuration, store, loop, is_durable=True, clock=clock.seconds)
         self.frames = cast(FrameLogs, record)
         self.permissions = self.refusing = Refusing(self.permissions)
-
-    def now(self) -> int:
-        return self.clock.now()
-
-    def set_time(self) -> None:
-        self.engine.now = self.clock.now()
 
     def flush(self, *, is_turn_over: bool = False) -> None:
         super().flush(is_turn_over=is_turn_over)
