@@ -75,15 +75,12 @@ RELOAD = 1.0  # seconds until a queue that could not be read is read again
 class Broker:
     """Everything of one broker but its listeners."""
 
+    clock: Callable[[], float] = staticmethod(time.time)  # seconds since the epoch
     has_failed = False  # by a fault of its own (faults.py): nothing more happens
     _ending: asyncio.Task[None] | None = None  # once it was told to stop
     _served = 0  # connections that waited for the last commit
 
-    def __init__(
-        self, configuration: Configuration, store: Store, loop: asyncio.AbstractEventLoop, *, is_durable: bool,
-        clock: Callable[[], float] = time.time,
-    ) -> None:  # fmt: skip
-        self._clock = clock  # seconds since the epoch
+    def __init__(self, configuration: Configuration, store: Store, loop: asyncio.AbstractEventLoop, *, is_durable: bool) -> None:
         self.configuration = configuration
         self.hosts = Hosts(configuration.virtual_hosts)
         self.loop = loop
@@ -166,11 +163,11 @@ class Broker:
 
     def now(self) -> int:
         """ms since the epoch."""
-        return int(self._clock() * 1000)
+        return int(self.clock() * 1000)
 
     def set_time(self) -> None:
         """Tells the engine what time it is: whatever comes from outside does so first, and nobody else does."""
-        self.engine.now = int(self._clock() * 1000)
+        self.engine.now = int(self.clock() * 1000)
 
     def new_session(self) -> int:
         self._next_session += 1

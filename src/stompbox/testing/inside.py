@@ -135,9 +135,10 @@ class TestedBroker(Broker):
         clock: Clock,
         record: Record,
     ) -> None:
-        self.clock = clock
+        self.moved = clock
+        self.clock = clock.seconds
         self.changed = record.changed
-        super().__init__(configuration, store, loop, is_durable=True, clock=clock.seconds)
+        super().__init__(configuration, store, loop, is_durable=True)
         self.frames = cast(FrameLogs, record)
         self.permissions = self.refusing = Refusing(self.permissions)
 
@@ -153,7 +154,7 @@ class TestedBroker(Broker):
         await self._reach(target)
 
     async def _reach(self, when: int) -> None:
-        self.clock.reach(when)
+        self.moved.reach(when)
         if self._tick_timer is not None:
             self._tick_timer.cancel()
         self._tick()
