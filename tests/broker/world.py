@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.destinations import Destination
+from stompbox.broker.addresses.redelivery import FAILED
 from stompbox.broker.engine import PAGE_SIZE, Engine, Load
 from stompbox.broker.queues.consumer import AckMode, Consumer
 from stompbox.broker.queues.queue import Queue
@@ -210,7 +211,10 @@ class World:
         """ACK or NACK in a transaction, as the server does it."""
         sent, reached = consumer.take(got.queue.id, got.offset, got.offset + 1)
         assert reached == got.offset + 1, f"{consumer!r} does not have {got!r}"
-        (transaction.acked if is_good else transaction.nacked).append((consumer, sent))
+        if is_good:
+            transaction.acked.append((consumer, sent))
+        else:
+            transaction.refused.append((consumer, sent, FAILED))
         self.engine.feed(consumer)
 
     # Disk and clock

@@ -97,6 +97,23 @@ CASES = [
         say("a", "COMMIT", headers="transaction:t"), sync("a"),
         subscribe("d", "/queue/dead::DLQ.{x}"), hear("d", "MESSAGE", "1", **{"dead-letter-reason": "rejected"}), sync("d"),
     ], NACKING, broker="flow"),
+    Case("a NACK that says how long to wait", [
+        *[send("s", "/queue/{x}", str(n)) for n in range(2)], individual("a"), taken("a"), answer("a", "NACK", "redelivery-delay:300"),
+        taken("a"), answer("a", "ACK"), sync("a"), hear("a", "MESSAGE", "0", redelivered="true", JMSXDeliveryCount="2"),
+    ], NACKING),
+    Case("a NACK in a transaction that says how long to wait, after which the message is there at once again", [
+        send("s", "/queue/{x}", "1"), individual("a"), taken("a"), say("a", "BEGIN", headers="transaction:t"),
+        answer("a", "NACK", "transaction:t\nredelivery-delay:300"), say("a", "COMMIT", headers="transaction:t\nreceipt:c"),
+        hear("a", "RECEIPT", receipt_id="c"), sync("a"), hear("a", "MESSAGE", "1", redelivered="true"),
+    ], NACKING),
+    Case("a NACK that waits for nothing where the settings would let it wait", [
+        send("s", "/queue/late.{x}", "1"), individual("a", "/queue/late.{x}"), taken("a"), answer("a", "NACK", "redelivery-delay:0"),
+        hear("a", "MESSAGE", "1", redelivered="true"),
+    ], NACKING, broker="flow"),
+    *[Case(f"a redelivery-delay that is no time: {delay}", [
+        send("s", "/queue/{x}", "1"), individual("a"), taken("a"), answer("a", "NACK", f"redelivery-delay:{delay}"),
+        refused("a", "bad-number", "redelivery-delay", delay),
+    ], NACKING) for delay in ("soon", "-1", "1.5", "9" * 20)],
     Case("a requeue that is no truth", [
         send("s", "/queue/{x}", "1"), individual("a"), taken("a"), answer("a", "NACK", "requeue:perhaps"),
         refused("a", "bad-boolean", "requeue", "perhaps"),

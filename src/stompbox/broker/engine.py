@@ -29,7 +29,7 @@ from stompbox.broker.addresses.address import Address, Groups, Targets
 from stompbox.broker.addresses.fanout import FEW
 from stompbox.broker.addresses.makers import Maker
 from stompbox.broker.addresses.notifications import Notifications
-from stompbox.broker.addresses.redelivery import Outcome
+from stompbox.broker.addresses.redelivery import FAILED, Outcome, Refusal
 from stompbox.broker.addresses.repeating import Schedules
 from stompbox.broker.addresses.unitofwork import is_failing
 from stompbox.broker.catalogue import Catalogue
@@ -259,14 +259,14 @@ class Engine(Catalogue):
             self.feed(consumer)
         self.unacknowledged.feed()
 
-    def refuse(self, consumer: Consumer, sent: list[Sent], *, is_final: bool = False) -> None:
-        """NACK: failed deliveries; dead letters at once if `is_final`."""
-        for _ in self.refusing(consumer, sent, Outcome.REJECTED if is_final else Outcome.FAILED):
+    def refuse(self, consumer: Consumer, sent: list[Sent], refusal: Refusal = FAILED) -> None:
+        """NACK: failed deliveries, or dead letters at once."""
+        for _ in self.refusing(consumer, sent, refusal):
             pass
 
-    def refusing(self, consumer: Consumer, sent: list[Sent], outcome: Outcome) -> Iterator[None]:
+    def refusing(self, consumer: Consumer, sent: list[Sent], refusal: Refusal) -> Iterator[None]:
         """The same in steps."""
-        yield from redelivery.giving_back(self, sent, outcome, FAR)
+        yield from redelivery.giving_back(self, sent, refusal.outcome, FAR, refusal.delay)
         if consumer.starved:
             self.feed(consumer)
         self.unacknowledged.feed()

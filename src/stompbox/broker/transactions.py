@@ -19,7 +19,7 @@ from stompbox.broker.addresses import lifetimes, limits, retained
 from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.fanout import finishing
 from stompbox.broker.addresses.makers import Maker, require_sends
-from stompbox.broker.addresses.redelivery import Outcome, giving_back
+from stompbox.broker.addresses.redelivery import Outcome, Refusal, giving_back
 from stompbox.broker.addresses.unitofwork import UnitOfWork
 from stompbox.broker.kinds import Kind
 from stompbox.broker.logs.cursor import FAR
@@ -48,23 +48,22 @@ class Engine(commits.Engine, Protocol):
     def unacknowledged(self) -> Unacknowledged: ...
 
     def acknowledge(self, consumer: Consumer, sent: list[Sent]) -> None: ...
-    def refuse(self, consumer: Consumer, sent: list[Sent], *, is_final: bool = False) -> None: ...
-    def refusing(self, consumer: Consumer, sent: list[Sent], outcome: Outcome) -> Iterator[None]: ...
+    def refuse(self, consumer: Consumer, sent: list[Sent], refusal: Refusal) -> None: ...
+    def refusing(self, consumer: Consumer, sent: list[Sent], refusal: Refusal) -> Iterator[None]: ...
     def abort(self, transaction: Transaction, *, is_failure: bool = False) -> None: ...
 
 
 class Transaction:
     """Nothing of it is visible before COMMIT; what its ACKs and NACKs name stays held until then, or until ABORT."""
 
-    __slots__ = ("acked", "maker", "nacked", "name", "rejected", "sends", "size", "unit", "written")
+    __slots__ = ("acked", "maker", "name", "refused", "sends", "size", "unit", "written")
 
     def __init__(self, name: str, maker: Maker | None = None) -> None:
         self.name = name
         self.maker = maker  # for whom what it makes counts
         self.sends: list[tuple[Address, Run]] = []
         self.acked: list[tuple[Consumer, list[Sent]]] = []
-        self.nacked: list[tuple[Consumer, list[Sent]]] = []
-        self.rejected: list[tuple[Consumer, list[Sent]]] = []  # NACKs that want no redelivery
+        self.refused: list[tuple[Consumer, list[Sent], Refusal]] = []
         self.unit: UnitOfWork | None = None  # after COMMIT, where a receipt waits for the disk
         self.written = 0  # octets of bodies that it holds in memory
         self.size = EMPTY + len(name)  # octets of memory, about
@@ -85,11 +84,11 @@ class Transaction:
     @property
     def answered(self) -> list[tuple[Consumer, list[Sent]]]:
         """All that it holds of subscriptions."""
-        return [*self.acked, *self.nacked, *self.rejected]
+        return [*self.acked, *((consumer, sent) for consumer, sent, _ in self.refused)]
 
     def __repr__(self) -> str:
-        nacks = len(self.nacked) + len(self.rejected)
-        return f"<Transaction {self.name} sends={len(self.sends)} acks={len(self.acked)} nacks={nacks} bytes={self.size}>"
+        parts = f"sends={len(self.sends)} acks={len(self.acked)} nacks={len(self.refused)}"
+        return f"<Transaction {self.name} {parts} bytes={self.size}>"
 
 
 STEP: Final = 50  # runs of messages, or acknowledgements, of one step: about half a millisecond
@@ -111,10 +110,8 @@ def commit(engine: Engine, transaction: Transaction, *, is_answered: bool) -> bo
     is_durable |= _publish(engine, transaction, is_answered=is_answered)
     for consumer, sent in transaction.acked:
         engine.acknowledge(consumer, sent)
-    for consumer, sent in transaction.nacked:
-        engine.refuse(consumer, sent)
-    for consumer, sent in transaction.rejected:
-        engine.refuse(consumer, sent, is_final=True)
+    for consumer, sent, refusal in transaction.refused:
+        engine.refuse(consumer, sent, refusal)
     return is_durable and engine.is_durable
 
 
@@ -149,16 +146,12 @@ def committing(engine: Engine, transaction: Transaction, *, is_answered: bool) -
                 if acknowledged >= STEP:
                     acknowledged = 0
                     yield
-        for outcome, refused in (
-            (Outcome.FAILED, transaction.nacked),
-            (Outcome.REJECTED, transaction.rejected),
-        ):
-            for consumer, sent in refused:
-                for held in _parts(sent):
-                    is_durable = is_durable or _is_durable(held)
-                    yield
-                yield from engine.refusing(consumer, sent, outcome)
+        for consumer, sent, refusal in transaction.refused:
+            for held in _parts(sent):
+                is_durable = is_durable or _is_durable(held)
                 yield
+            yield from engine.refusing(consumer, sent, refusal)
+            yield
     finally:
         commits.resume(unit)
         commits.end(is_stored=is_stored and is_answered)

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from stompbox.broker.addresses import redelivery
+from stompbox.broker.addresses.redelivery import Outcome, Refusal
 from stompbox.broker.queues import reclaim
 from stompbox.broker.queues.consumer import AckMode, Consumer
 from stompbox.broker.recovery import note_doubts
@@ -373,7 +374,7 @@ def test_a_dead_letter_that_is_rejected_goes_and_the_log_says_so() -> None:
     consumer = world.on_queue(world.consumer(), "DLQ")
     (got,) = world.settle()
     sent, _ = consumer.take(got.queue.id, got.offset, got.offset + 1)
-    world.engine.refuse(consumer, sent, is_final=True)
+    world.engine.refuse(consumer, sent, Refusal(Outcome.REJECTED))
     assert world.settle() == []
     assert world.engine.undelivered.take() == [(Loss("DLQ", REJECTED, Fate.DROPPED), 1)]
 

@@ -2,7 +2,7 @@
 
 | they come back by             | JMSXDeliveryCount | an attempt                                   | and then                          |
 |-------------------------------|-------------------|----------------------------------------------|-----------------------------------|
-| NACK                          | +1                | yes, each of them                            | wait for `redelivery-delay`       |
+| NACK                          | +1                | yes, each of them                            | wait, as it or the settings say   |
 | the loss of their connection  | of the oldest +1  | of the oldest of each subscription           | the oldest waits, the rest at once |
 | UNSUBSCRIBE, DISCONNECT, stop | +1                | no                                           | at once                           |
 
@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from stompbox.broker.addresses.contracts import address_of
 from stompbox.broker.kinds import Kind
@@ -70,6 +70,16 @@ class Outcome(Enum):
     REJECTED = "rejected"  # NACK with requeue:false: a dead letter at once
 
 
+class Refusal(NamedTuple):
+    """What a NACK wants. `delay`: ms until the next delivery; None: as long as the settings say."""
+
+    outcome: Outcome = Outcome.FAILED
+    delay: int | None = None
+
+
+FAILED: Final = Refusal()
+
+
 def redelivery_delay(settings: AddressSettings, failures: int, chance: Callable[[], float]) -> int:
     """How long a message waits that has failed so often, in ms (Artemis: redelivery-delay and its companions). `chance`: Engine.chance."""
     first = settings.redelivery_delay
@@ -90,11 +100,15 @@ def give_back(engine: Engine, sent: Sequence[Sent], outcome: Outcome, written: i
         pass
 
 
-def giving_back(engine: Engine, sent: Sequence[Sent], outcome: Outcome, written: int) -> Iterator[None]:
+def giving_back(
+    engine: Engine, sent: Sequence[Sent], outcome: Outcome, written: int, delay: int | None = None
+) -> Iterator[None]:
     """What one subscription had and did not acknowledge, in steps; what was handed out after `written` never left. Dispatch follows
-    when all are back."""
+    when all are back. `delay`: ms that a NACK wants them to wait, instead of what the settings say."""
     if len(sent) <= STEP:
-        queues: Iterable[Queue] = _give_back(engine, sent, outcome, written, _oldest(sent, outcome))
+        queues: Iterable[Queue] = _give_back(
+            engine, sent, outcome, written, _oldest(sent, outcome), delay=delay
+        )
         for queue in queues:
             queue.dispatch()
         return
@@ -109,7 +123,7 @@ def giving_back(engine: Engine, sent: Sequence[Sent], outcome: Outcome, written:
     dispatch.withhold(engine, queues)
     oldest = _oldest(eldest, outcome)
     for part in _parts(sent):
-        _give_back(engine, part, outcome, written, oldest)
+        _give_back(engine, part, outcome, written, oldest, delay=delay)
         yield
     dispatch.release(engine, queues)
     for queue in queues:
@@ -128,7 +142,13 @@ def _oldest(sent: Sequence[Sent], outcome: Outcome) -> Segment | None:
 
 
 def _give_back(
-    engine: Engine, sent: Sequence[Sent], outcome: Outcome, written: int, oldest: Segment | None
+    engine: Engine,
+    sent: Sequence[Sent],
+    outcome: Outcome,
+    written: int,
+    oldest: Segment | None,
+    *,
+    delay: int | None,
 ) -> dict[Queue, None]:
     """The queues that have them now."""
     queues: dict[Queue, None] = {}
@@ -145,11 +165,11 @@ def _give_back(
             _come_back(queue, segment.cut(segment.first + 1), Outcome.FAILED)
             _come_back(queue, segment, outcome)
         else:
-            _come_back(queue, segment, Outcome.FAILED if segment is oldest else outcome)
+            _come_back(queue, segment, Outcome.FAILED if segment is oldest else outcome, delay)
     return queues
 
 
-def _come_back(queue: Queue, segment: Segment, outcome: Outcome) -> None:
+def _come_back(queue: Queue, segment: Segment, outcome: Outcome, delay: int | None = None) -> None:
     segment.come_back(outcome is not Outcome.LOST, outcome is Outcome.FAILED)
     queue.tell_counts(segment)
     if segment.run.is_withdrawn or (queue.reads_the_log and not queue.bindings):
@@ -160,7 +180,9 @@ def _come_back(queue: Queue, segment: Segment, outcome: Outcome) -> None:
         queue.take_back(segment)
     elif _has_failed_enough(queue, segment):
         _fail_for_good(queue, segment)
-    elif queue.settings.redelivery_delay > 0:
+    elif delay:
+        queue.set_aside(segment, delay)
+    elif delay is None and queue.settings.redelivery_delay > 0:
         _delay(queue, segment)
     else:
         queue.take_back(segment)

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from stompbox.broker import transactions
-from stompbox.broker.addresses.redelivery import STEP, Outcome
+from stompbox.broker.addresses.redelivery import FAILED, STEP, Outcome, Refusal
 from stompbox.broker.queues.consumer import AckMode, Consumer, Sent, taken_off
 from stompbox.broker.transactions import PART, Transaction
 from stompbox.errors import IllegalFrame
-from stompbox.server.addressing.values import truth
+from stompbox.server.addressing.values import number, truth
 from stompbox.server.frames.transactions import transaction_of
 from stompbox.stomp.frames import Frame
 from stompbox.stomp.runs import MESSAGE_ID, Acks
@@ -20,6 +20,7 @@ HELD: Final = 256  # octets that messages in a transaction take beside their bod
 if TYPE_CHECKING:
     from stompbox.server.frames.speaker import Speaker
 
+REDELIVERY_DELAY: Final = "redelivery-delay"  # a header of NACK
 OPENMQ_ID: Final = "/subscription-to/"  # how the id begins that a SUBSCRIBE without one gets (OpenMQ)
 
 
@@ -77,27 +78,37 @@ def _unknown_message(name: str) -> IllegalFrame:
 
 
 def ack(connection: Speaker, frame: Frame) -> Iterator[None] | None:
-    return _answer(connection, frame, is_good=True)
+    return _answer(connection, frame, None)
 
 
 def nack(connection: Speaker, frame: Frame) -> Iterator[None] | None:
-    """A failed delivery: redelivered, or dead after too many, or at once where the client wants it so (RabbitMQ's header requeue)."""
-    is_final = "requeue" in frame.headers and not truth(frame, "requeue")
-    return _answer(connection, frame, is_good=False, is_final=is_final)
+    """A failed delivery: redelivered, or dead after too many, or at once where the client wants it so (RabbitMQ's header requeue).
+
+    `redelivery-delay` says for this one delivery what the setting of that name says for all of an address: ms until the next one.
+    """
+    if "requeue" in frame.headers and not truth(frame, "requeue"):
+        return _answer(connection, frame, Refusal(Outcome.REJECTED))
+    if REDELIVERY_DELAY not in frame.headers:
+        return _answer(connection, frame, FAILED)
+    delay = number(frame, REDELIVERY_DELAY)
+    if delay < 0:
+        raise IllegalFrame(
+            "bad-number", f"header {REDELIVERY_DELAY} is {delay}; allowed is a number of ms from 0 on"
+        )
+    return _answer(connection, frame, Refusal(Outcome.FAILED, delay))
 
 
-def _answer(
-    connection: Speaker, frame: Frame, *, is_good: bool, is_final: bool = False
-) -> Iterator[None] | None:
+def _answer(connection: Speaker, frame: Frame, refusal: Refusal | None) -> Iterator[None] | None:
+    """`refusal` None: an acknowledgement."""
     name = frame.headers.get("transaction")
     if connection.options.ack_in_transaction.value == "ignore":
         name = None
     transaction = transaction_of(connection, name) if name is not None else None
     much = _speaks_for_many(connection, frame)
     if much is not None:
-        return _taking(connection, frame, much, transaction, is_good=is_good, is_final=is_final)
+        return _taking(connection, frame, much, transaction, refusal)
     consumer, sent = _take(connection, frame)
-    return _answer_for(connection, frame, consumer, sent, transaction, is_good=is_good, is_final=is_final)
+    return _answer_for(connection, frame, consumer, sent, transaction, refusal=refusal)
 
 
 class Many(NamedTuple):
@@ -130,9 +141,7 @@ def _taking(
     frame: Frame,
     many: Many,
     transaction: Transaction | None,
-    *,
-    is_good: bool,
-    is_final: bool,
+    refusal: Refusal | None,
 ) -> Iterator[None]:
     """Who goes before all is taken, has acknowledged nothing of it."""
     consumer, queue, offset = many
@@ -153,10 +162,7 @@ def _taking(
             transaction_of(connection, transaction.name)  # it was too slow
         return
     yield from (
-        _answer_for(
-            connection, frame, consumer, sent, transaction, is_good=is_good, is_final=is_final, octets=octets
-        )
-        or ()
+        _answer_for(connection, frame, consumer, sent, transaction, refusal=refusal, octets=octets) or ()
     )
 
 
@@ -167,7 +173,7 @@ def _octets_of(sent: list[Sent]) -> int:
 
 def _answer_for(
     connection: Speaker, frame: Frame, consumer: Consumer, sent: list[Sent], transaction: Transaction | None,
-    *, is_good: bool, is_final: bool, octets: int = 0,
+    *, refusal: Refusal | None, octets: int = 0,
 ) -> Iterator[None] | None:  # fmt: skip
     """`octets`: those of `sent`, where they have been added up."""
     engine = connection.broker.engine
@@ -177,19 +183,19 @@ def _answer_for(
         except IllegalFrame:
             consumer.hold_again(sent)
             raise
-    if consumer.is_browser and not is_good:
+    if consumer.is_browser and refusal is not None:
         consumer.hold_again(sent)
         raise IllegalFrame("nack-on-browser", "a browser takes nothing that it could give back")
     if transaction is not None:
         transaction.size += octets or _octets_of(sent)
-        (transaction.acked if is_good else transaction.rejected if is_final else transaction.nacked).append(
-            (consumer, sent)
-        )
+        if refusal is None:
+            transaction.acked.append((consumer, sent))
+        else:
+            transaction.refused.append((consumer, sent, refusal))
         engine.feed(consumer)  # an ACK in a transaction frees credit when it arrives
         connection.answer(frame, waits=False)
         return None
-    outcome = None if is_good else Outcome.REJECTED if is_final else Outcome.FAILED
-    steps = _settling(connection, frame, consumer, sent, outcome)
+    steps = _settling(connection, frame, consumer, sent, refusal)
     if len(sent) > STEP:
         return steps
     for _ in steps:
@@ -198,23 +204,22 @@ def _answer_for(
 
 
 def _settling(
-    connection: Speaker, frame: Frame, consumer: Consumer, sent: list[Sent], outcome: Outcome | None
+    connection: Speaker, frame: Frame, consumer: Consumer, sent: list[Sent], refusal: Refusal | None
 ) -> Iterator[None]:
-    """`outcome` None: they are acknowledged."""
     engine = connection.broker.engine
     is_durable = False
     parts = (
         taken_off(sent, STEP)
-        if outcome is None
+        if refusal is None
         else (sent[at : at + STEP] for at in range(0, len(sent), STEP))
     )
     for part in parts:
         is_durable = is_durable or any(binding.queue.is_durable for binding, _ in part)
-        if outcome is None:
+        if refusal is None:
             engine.acknowledge(consumer, part)
         yield
-    if outcome is not None:
-        yield from engine.refusing(consumer, sent, outcome)
+    if refusal is not None:
+        yield from engine.refusing(consumer, sent, refusal)
     connection.answer(frame, waits=is_durable and engine.is_durable and "receipt" in frame.headers)
 
 
