@@ -37,14 +37,14 @@ class Steps:
 
     def __init__(self) -> None:
         self.longest: list[tuple[float, int, str, dict[str, int]]] = []
-        self.turns: list[tuple[float, int, float, int]] = []
+        self.turns: list[tuple[float, int, float, float, int]] = []
         self.collections: Counter[str] = Counter()
         self.number = 0
         self.first = sys.maxsize  # what comes after this one counts
         self.begun = 0.0
         self.looks: Counter[str] = Counter()
         self._thread = threading.get_ident()
-        self._turn = self._turn_wall = 0.0
+        self._turn = self._turn_wall = self._turn_all = 0.0
         self._turn_number = 0
         self._collecting = 0.0
         gc.callbacks.append(self._collects)
@@ -90,6 +90,7 @@ class Steps:
 
     def turn_begins(self) -> None:
         self._turn, self._turn_wall, self._turn_number = time.thread_time(), time.perf_counter(), self.number
+        self._turn_all = time.process_time()
 
     def turn_ends(self) -> None:
         if (
@@ -97,8 +98,8 @@ class Steps:
             and self._turn_number > self.first
             and (took := time.thread_time() - self._turn) > LEAST
         ):
-            wall = time.perf_counter() - self._turn_wall
-            self.turns.append((took, self._turn_number, wall, self.number - self._turn_number))
+            wall, others = time.perf_counter() - self._turn_wall, time.process_time() - self._turn_all - took
+            self.turns.append((took, self._turn_number, wall, others, self.number - self._turn_number))
             if len(self.turns) > 1000:
                 self.turns = sorted(self.turns)[-LONGEST:]
 
@@ -107,8 +108,8 @@ class Steps:
         return {
             "steps": [{"ms": took * 1000, "what": what, "looks": looks} for took, _, what, looks in longest],
             "turns": [
-                {"ms": took * 1000, "wall_ms": wall * 1000, "steps": count}
-                for took, _, wall, count in sorted(self.turns, reverse=True)[:LONGEST]
+                {"ms": took * 1000, "wall_ms": wall * 1000, "others_ms": others * 1000, "steps": count}
+                for took, _, wall, others, count in sorted(self.turns, reverse=True)[:LONGEST]
             ],
             "collections": dict(self.collections),
         }
@@ -118,7 +119,8 @@ def tell(path: Path) -> None:
     """What a broker has told there."""
     told = json.loads(path.read_text())
     for turn in told["turns"][:TOLD]:
-        print(f"  turn  {turn['ms']:6.1f} ms CPU, {turn['wall_ms']:6.1f} ms in all, {turn['steps']} steps")
+        cpu = f"{turn['ms']:6.1f} ms CPU, {turn['others_ms']:6.1f} of other threads"
+        print(f"  turn  {cpu}, {turn['wall_ms']:6.1f} ms in all, {turn['steps']} steps")
     for step in told["steps"][:TOLD]:
         print(f"  step  {step['ms']:6.1f} ms CPU: {step['what']}")
         for where, count in step["looks"].items():

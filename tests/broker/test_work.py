@@ -7,10 +7,10 @@ import pytest
 from stompbox.broker.queues import reclaim
 from stompbox.broker.queues.consumer import AckMode
 from stompbox.broker.undelivered import TOO_EXPENSIVE, Fate, Loss
-from stompbox.broker.work import PORTION, Turns, Work
+from stompbox.broker.work import Turns, Work
 from stompbox.selectors import Selector, compile_selector
 from stompbox.selectors.selector import Selector as Asked
-from tests.broker.world import Got, World
+from tests.broker.world import PORTION, Got, World
 
 
 @pytest.fixture

@@ -19,7 +19,6 @@ from stompbox.broker.recovery import recover
 from stompbox.broker.subscriptions import durables, subscribers
 from stompbox.broker.subscriptions.durables import DurableSubscription
 from stompbox.broker.transactions import Transaction
-from stompbox.broker.work import PORTION
 from stompbox.config.settings import AddressSetting, AddressSettings, AddressSettingsTable
 from stompbox.message import ANYCAST, DEFAULT_PRIORITY, MULTICAST, Run, Shape
 from stompbox.selectors import compile_selector
@@ -28,6 +27,7 @@ from stompbox.store.chunks import decode
 from stompbox.store.memory import MemoryStore
 
 NOW = 1_000_000
+PORTION = 20_000  # steps, where a test says nothing else: most tests are over before a turn is
 # what tests made does not go by itself
 STAYING = AddressSettings(auto_delete_queues=False, auto_delete_addresses=False)
 

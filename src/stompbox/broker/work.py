@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
-PORTION: Final = 20_000  # steps: some milliseconds
+PORTION: Final = 5_000  # steps: two or three milliseconds
 MESSAGE: Final = 20  # steps that it takes to move a segment from one place to another
 COPY: Final = 10 * MESSAGE  # and to publish it again elsewhere
 
@@ -47,7 +47,12 @@ class Work:
     @property
     def most(self) -> int:
         """Steps that one run, or one message in a queue, may take at once; beyond, it is put off."""
-        return 5 * self.portion
+        return 10 * self.portion
+
+    @property
+    def heavy(self) -> int:
+        """Steps of one message, beyond which it is more than a portion, so that not all of it is done in one go."""
+        return 4 * self.portion
 
     @property
     def rounds(self) -> int:

@@ -190,6 +190,26 @@ def test_a_thousand_selectors_are_asked_once_per_value() -> None:
     assert all(one.headers["word"] == one.consumer[1:] for one in got)
 
 
+def test_values_that_are_too_many_for_one_run_become_known_run_by_run() -> None:
+    """Asking all selectors about one value takes more than half of what a run may take; in the end no run is put off."""
+    world = World(portion=2000)
+    for number in range(1000):
+        world.on_topic(world.consumer(f"c{number}", AckMode.AUTO, selector=f"word LIKE '{number}'"), "t")
+    shape = Shape({"destination": "t"}, holes=("word", "number"))
+    most = 0
+    for start in range(0, 100, 10):
+        words = [b"%d" % (number % 5) for number in range(start, start + 10)]
+        unlike = [b"%d" % number for number in range(start, start + 10)]
+        world.engine.work.begin()
+        with Asked() as asked:
+            world.engine.publish(
+                world.address("t"), Run(shape, [b"x"] * 10, (words, unlike), routing=MULTICAST)
+            )
+        most = max(most, asked.count)
+    assert asked.count == 0
+    assert 1000 <= most <= 2000
+
+
 def test_of_a_thousand_selectors_those_are_asked_that_wait_for_this_text() -> None:
     """Values that never come again."""
     world = World()

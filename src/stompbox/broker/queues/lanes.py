@@ -437,7 +437,7 @@ class Lanes:
         work = self.address.engine.work
         self.steps += uses * selector.most_steps
         self._steps += uses * selector.steps
-        self.is_heavy = self.steps > work.most or self._steps > work.portion
+        self.is_heavy = self.steps > 2 * work.most or self._steps > work.heavy
 
     def _unsort(self) -> None:
         """What waits is to be sorted: each lane was, so its messages pay for this."""

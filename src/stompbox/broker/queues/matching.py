@@ -239,9 +239,10 @@ class Plan:
         self.at = [at for at, name in enumerate(shape.holes) if name in read]
 
     def steps_of(self, run: Run) -> int:
-        """That a run takes: each combination of values that is not known yet, and each message."""
+        """That a run takes at the least: each message, and the first combination of values that is not known yet. Of the others as many
+        are asked about as there is work left for, so that each run makes more of them known."""
         fresh = set(zip(*[run.columns[at] for at in self.at], strict=True)) - self.known.keys()
-        return (self.steps - self.by_value_steps) * len(run.bodies) + self.by_value_steps * len(fresh)
+        return (self.steps - self.by_value_steps) * len(run.bodies) + (self.by_value_steps if fresh else 0)
 
     def takers(self, headers: Mapping[str, str], facts: Facts, ask: Ask = _ask) -> tuple[Selector, ...]:
         """Those of `by_value` that take a message; `ask` says whether one does."""
