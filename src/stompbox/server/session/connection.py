@@ -1,4 +1,4 @@
-"""One client's connection: bytes in, frames obeyed, bytes out; receipts in order, errors, heart-beats, the end.
+"""One client's connection: bytes in, frames obeyed, errors, heart-beats, the end. What it says goes out in writing.py.
 
 Knows nothing of sockets: a transport (tcp.py, websocket.py) feeds it and writes for it. What a command does is found in commands.py.
 """
@@ -7,49 +7,42 @@ from __future__ import annotations
 
 import logging
 from asyncio import TimerHandle
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from secrets import token_hex
-from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 from stompbox.broker import transactions
 from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.destinations import Destination, Temporaries
 from stompbox.broker.addresses.notifications import Event
-from stompbox.broker.addresses.unitofwork import UnitOfWork
-from stompbox.broker.queues.consumer import MOST_OUT, Consumer, Output
+from stompbox.broker.queues.consumer import MOST_OUT, Consumer
 from stompbox.broker.queues.memory import Allowance
-from stompbox.broker.subscriptions.subscribers import start
 from stompbox.broker.transactions import Transaction
 from stompbox.config import Listener, ListenerOptions
-from stompbox.errors import BrokerFault, FrameError, IllegalFrame, Refused, StompboxError, StoreError
+from stompbox.errors import BrokerFault, FrameError, IllegalFrame, Refused, StompboxError
 from stompbox.message import Shape
 from stompbox.security import Right, User
 from stompbox.server import notifications
 from stompbox.server.addressing.brokerheaders import AddedHeaders
 from stompbox.server.frames.commands import CHANGE_NOTHING, COMMANDS
 from stompbox.server.frames.speaker import Upload
-from stompbox.server.ledger import Account
-from stompbox.server.outgoing import GRACE, Outgoing, Stream
+from stompbox.server.outgoing import GRACE
 from stompbox.server.session.reading import Reading
-from stompbox.server.session.receipts import Pending, Receipts
-from stompbox.server.session.unread import Unread
+from stompbox.server.session.writing import Writing
 from stompbox.server.stopping import last_word
-from stompbox.stomp import encode
-from stompbox.stomp.codec import Decoder, FrameLimits, escape, unescape
+from stompbox.stomp.codec import Decoder, FrameLimits, unescape
 from stompbox.stomp.codec import encode as encode_frame
 from stompbox.stomp.frames import Frame
 from stompbox.stomp.heartbeat import Action, Agreement, Pulse
 from stompbox.stomp.runs import Acks, Sends
-from stompbox.stomp.session import Session, SessionState
+from stompbox.stomp.session import SessionState
 from stompbox.stomp.versions import SUPPORTED
 
 if TYPE_CHECKING:
     from stompbox.config import ListenerOptions
-    from stompbox.server.requests.asker import Asked
-    from stompbox.server.seam import FrameLog, Transport
+    from stompbox.server.seam import Transport
     from stompbox.server.session.core import SessionCore
 
 log = logging.getLogger("stompbox.connection")
@@ -57,103 +50,46 @@ log = logging.getLogger("stompbox.connection")
 E = TypeVar("E")  # a frame or a run
 
 
-class Connection:
+class Connection(Writing):
     """`peer` is the client's address for logs and limits."""
 
     __slots__ = (
-        "__weakref__",
-        "_afterwards",
-        "_timer",
-        "account",
-        "added_headers",
-        "allowance",
-        "answered",
-        "broker",
-        "client_id",
-        "consumers",
-        "decoder",
-        "doubtful",
-        "frames",
-        "host",
-        "is_ended",
-        "is_entered",
-        "is_gone",
-        "is_leaving",
-        "is_lost",
-        "listener",
-        "names",
-        "options",
-        "out",
-        "outgoing",
-        "peer",
-        "pending",
-        "proof",
-        "pulse",
-        "reading",
-        "requests",
-        "session",
-        "session_id",
-        "since",
-        "temporaries",
-        "timed_out",
-        "transacted",
-        "transactions",
-        "transform",
-        "transport",
-        "unflushed",
-        "unread",
-        "upload",
-        "user",
+        "_afterwards", "_timer", "added_headers", "allowance", "answered", "client_id", "consumers", "decoder", "doubtful", "host",
+        "is_entered", "is_gone", "listener", "proof", "reading", "since", "temporaries", "timed_out", "transacted", "transactions",
+        "transform", "upload", "user",
     )  # fmt: skip
 
     def __init__(self, broker: SessionCore, listener: Listener, transport: Transport, peer: str) -> None:
         options = listener.options
-        self.broker = broker
+        super().__init__(broker, options, transport, peer)
         self.listener = listener
-        self.options = options
-        self.transport = transport
-        self.peer = peer
         self.since = broker.now()
-        self.session_id = broker.new_session()
-        self.session = Session(
-            allow_bodies=options.allow_bodies,
-            allow_transacted_subscriptions=options.transacted_subscriptions,
-            makes_ids=options.openmq_subscription_ids,
-        )
         self.decoder: Decoder[Sends | Acks] = Decoder(limits=limits_of(options))
         self.user = User("")
         self.proof: str | None = None  # what its passcode was verified against (Users.again)
         self.host: str | None = None  # as its CONNECT said
         self.client_id = ""  # with the space of its host before it
         self.is_entered = False  # logged in, and counted
-        self.names = broker.names_of(options)
         self.transform = broker.transform_of(options)
         self.added_headers: AddedHeaders | None = None  # None: what it sends is routed as it is
-        self.temporaries = Temporaries(broker.engine, self.session_id, token_hex(8), options.max_subscriptions)
+        self.temporaries = Temporaries(
+            broker.engine, self.session_id, token_hex(8), options.max_subscriptions
+        )
         self.answered: dict[Shape, Shape] = {}  # shapes by those whose reply-to is one of these temporaries
-        self.out: list[bytes] = []
         self.upload: Upload | None = None  # a large body that is coming in
-        self.outgoing: Outgoing | None = None  # while a large message is going out; `out` waits behind it
-        self.pending = Receipts()
-        self.unflushed: dict[Consumer, None] = {}
         self.consumers: dict[str, Consumer] = {}
         self.transactions: dict[str, Transaction] = {}
         self.doubtful: set[Transaction] = set()  # those that were open when rights changed
-        self.timed_out: dict[str, None] = {}  # transactions that the broker has aborted, and the client does not know
+        # transactions that the broker has aborted, and the client does not know
+        self.timed_out: dict[str, None] = {}
         self.transacted: dict[Consumer, bool] = {}  # subscriptions that wait for BEGIN; True: with ack:auto
         self.reading = Reading(self)
-        self.unread = Unread()
-        self.account = Account()
         most_bindings = options.max_bindings, options.max_bindings_per_user
-        self.allowance = Allowance(broker.engine.unacknowledged, max(MOST_OUT, options.max_connection_memory), most_bindings)
-        self.is_ended = False  # nothing more is obeyed
-        self.is_leaving = False  # and what it held is going back
-        self._afterwards: Callable[[], None] | None = None  # when that is done
-        self.is_lost = False  # the socket is gone,
-        self.is_gone = False  # and all that came is obeyed
-        self.pulse: Pulse | None = None
-        self.requests: Asked | None = None  # that wait for their answers
-        self.frames: FrameLog | None = None  # where they are logged
+        self.allowance = Allowance(
+            broker.engine.unacknowledged, max(MOST_OUT, options.max_connection_memory), most_bindings
+        )
+        self._afterwards: Callable[[], None] | None = None  # when what it held has gone back
+        self.is_gone = False  # the socket is, and all that came is obeyed
         self._timer: TimerHandle | None = None  # of heart-beats and the time to live, once it is logged in
         broker.arrive(self)
 
@@ -191,7 +127,9 @@ class Connection:
         """A frame that had to wait for something, without what was checked before."""
         self.attempt(COMMANDS[frame.command], frame, frame)
 
-    def attempt(self, command: Callable[[Connection, E], Iterator[None] | None], event: E, frame: Frame | None) -> None:
+    def attempt(
+        self, command: Callable[[Connection, E], Iterator[None] | None], event: E, frame: Frame | None
+    ) -> None:
         """Obeys an event, or says why not; `frame`: the one that it is, if it is no run. What takes long goes on in steps (reading.py)."""
         try:
             steps = command(self, event)
@@ -223,150 +161,6 @@ class Connection:
             self.refuse(self.broker.faults.contain(self, doing, error), frame)
             self.write_out()
 
-    # Out
-
-    def write_out(self) -> None:
-        """Hands everything to the system at once; what auto subscriptions got is acknowledged when it was taken."""
-        self.unread.encoded = 0
-        if self.is_lost:
-            self.out.clear()
-            return
-        if self.outgoing is not None and not self._has_streamed(self.outgoing):
-            self.outgoing.follow(self.out)
-            self.unread.look(self)
-            return
-        out = self.out
-        if out:
-            data = out[0] if len(out) == 1 else b"".join(out)
-            out.clear()
-            if self.frames is not None:
-                self.frames.went(data)
-            self.transport.write(data)
-            if self.pulse is not None:
-                self.pulse.sent(self.broker.loop.time())
-        if self.unread.is_much or self.transport.is_clogged:
-            self.unread.look(self)
-        if self.unflushed and not self.transport.is_clogged:
-            self._flushed()
-        if self.is_ended and not self.pending.size and not self.is_leaving:
-            self.transport.close()
-
-    def stream(self, stream: Stream) -> None:
-        """A large message, in its place behind what was said."""
-        if self.outgoing is None:
-            self.outgoing = Outgoing(self)
-        self.outgoing.add(stream)
-
-    def _has_streamed(self, outgoing: Outgoing) -> bool:
-        if self.is_lost or not outgoing.write():
-            return False
-        if self.outgoing is outgoing:
-            self.outgoing = None
-            if self.requests is not None:
-                self.requests.drained()
-        return True
-
-    def _cut(self) -> None:
-        """It has ended, and its peer does not take the rest of a large message."""
-        if self.outgoing is not None:
-            self.transport.abort()
-
-    def drained(self) -> None:
-        """The system has taken all that was written."""
-        if self.is_lost:
-            return
-        self.broker.set_time()
-        if self.outgoing is not None:
-            self.write_out()
-        else:
-            if self.requests is not None:
-                self.requests.drained()
-            self._flushed()
-        if self.unread.is_much:
-            self.unread.has_drained = True
-            self.unread.look(self)
-        self.broker.flush()
-
-    def _flushed(self) -> None:
-        unflushed, self.unflushed = self.unflushed, {}
-        for consumer in unflushed:
-            if not consumer.is_closed:
-                self.broker.engine.flushed(consumer)
-
-    def say(self, data: bytes) -> None:
-        """In its place: behind receipts that still wait for the disk."""
-        if self.pending.size:
-            self.pending.append(Pending(0, data))
-        else:
-            self.out.append(data)
-
-    def confirm(self, receipts: list[bytes], *, waits: bool, consumer: Consumer | None = None, unit: UnitOfWork | None = None) -> None:
-        """RECEIPT frames for ids as they stand on the wire, in frame order; a subscription starts behind its own. `unit`: what they are
-        for, where that needs the disk."""
-        sequence = self.broker.want_commit(self) if waits else 0
-        if not sequence and not self.pending.size:
-            if receipts:
-                self.out.append(encode.receipts(receipts))
-            if consumer is not None:
-                start(consumer)
-            return
-        self.pending.confirm(receipts, sequence, consumer, unit)
-
-    def answer(
-        self,
-        frame: Frame,
-        *,
-        waits: bool,
-        consumer: Consumer | None = None,
-        extra: Mapping[str, str] = MappingProxyType({}),
-        unit: UnitOfWork | None = None,
-    ) -> None:
-        """RECEIPT where the frame asks for one; `consumer`: the subscription that it makes; `extra`: more headers of the RECEIPT."""
-        receipt = frame.headers.get("receipt")
-        ids = []
-        if receipt is not None:
-            version = self.session.version
-            lines = [escape(receipt, version), *[f"{name}:{escape(value, version)}" for name, value in extra.items()]]
-            ids.append("\n".join(lines).encode())
-        if ids or consumer is not None:
-            self.confirm(ids, waits=waits, consumer=consumer, unit=unit)
-
-    def refuse_commit(self, sequence: int, error: StoreError) -> None:
-        """The commit of this sequence is not in the store: ERROR for what was refused with it, the rest waits for the next one."""
-        refused = [receipt for item in self.pending.take_refused(sequence) for receipt in item.receipts]
-        if self.pending.waits_for(sequence):
-            self.pending.wait_on(sequence, self.broker.want_commit(self))
-        for receipt in refused:
-            self.broker.errors[error.code] += 1
-            self.out.append(
-                b"ERROR\nmessage:not stored\ncode:%b\nreceipt-id:%b\ncontent-type:text/plain\ncontent-length:%d\n\nnot stored (%b)\n\0\n"
-                % (error.code.encode(), receipt.partition(b"\n")[0], 14 + len(error.code), error.code.encode())
-            )
-            if self.session.version.closes_on_error:  # STOMP 1.2, ERROR: MUST close; what else it waits for it will not learn
-                self.pending.clear()
-                self.end(is_failure=False)  # the disk's fault is no attempt of a message
-                break
-
-    def release(self, sequence: int) -> None:
-        """Commits up to `sequence` are durable: says what waited for them."""
-        pending = self.pending
-        started = []
-        for item in pending.take(sequence):
-            if item.receipts:
-                self.out.append(encode.receipts(item.receipts))
-            if item.data:
-                self.out.append(item.data)
-            if item.consumer is not None:
-                started.append(item.consumer)
-        if not pending.size:
-            self.broker.waiting.pop(self, None)
-        self.write_out()
-        if self.account.passing:
-            self.account.look(self)
-        for consumer in started:
-            if not (consumer.is_closed or self.is_ended):
-                start(consumer)
-
     def make_temporary(self, destination: Destination) -> Address:
         """This connection's own temporary destination of this name, made when it is not there yet."""
         found = self.temporaries.own(destination)
@@ -377,17 +171,14 @@ class Connection:
             self.account.is_stale = True
         return found
 
-    def extra_headers(self, output: Output) -> bytes:
-        """What the broker adds to messages that were delivered before."""
-        return b"JMSXDeliveryCount:%d\n" % (output.deliveries + 1) if output.deliveries else b""
-
     # Errors and the end
 
     def refuse(self, error: StompboxError, frame: Frame | None = None) -> None:
         """ERROR for a frame, which had no effect; then the close, where the version or the fault asks for it."""
         closes = (
             self.session.version.closes_on_error  # STOMP 1.2, ERROR: MUST close
-            or not self.session.is_open  # whoever is refused before CONNECTED is refused for good, in every version
+            # whoever is refused before CONNECTED is refused for good, in every version
+            or not self.session.is_open
             or isinstance(error, FrameError | BrokerFault)
             or (isinstance(error, IllegalFrame | Refused) and error.closes)
         )
@@ -472,7 +263,9 @@ class Connection:
         holding = self.reading.holding
         if holding is not None and holding.messages:
             broker.engine.counters["not-taken"] += holding.messages
-            log.info("%s: gone while %d messages waited for room; they were not taken", self.name, holding.messages)
+            log.info(
+                "%s: gone while %d messages waited for room; they were not taken", self.name, holding.messages
+            )
         broker.set_time()
         if not self.is_ended:
             self.end(is_failure=True)
@@ -570,10 +363,6 @@ class Connection:
         self.write_out()
         self.broker.flush()
         return True
-
-    @property
-    def name(self) -> str:
-        return f"connection {self.session_id} from {self.peer}"
 
     def __repr__(self) -> str:
         return (

@@ -14,17 +14,28 @@ has what the systems of both sides hold, and UNREAD, before it must read.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from stompbox.errors import Refused
 from stompbox.server.pressure import UNREAD, Reason
+from stompbox.server.seam import ClientConnection
 
 if TYPE_CHECKING:
     from stompbox.broker.queues.consumer import Consumer
-    from stompbox.server.session.connection import Connection
+    from stompbox.server.outgoing import Outgoing
+    from stompbox.server.session.core import SessionCore
 
 
 PROBED: Final = 4  # times within a time to live that a host is asked whether it is there
+
+
+class Told(ClientConnection, Protocol):
+    """A connection, as far as it speaks."""
+
+    @property
+    def broker(self) -> SessionCore: ...
+    @property
+    def outgoing(self) -> Outgoing | None: ...
 
 
 class Unread:
@@ -41,7 +52,7 @@ class Unread:
         self.encoded = 0
         self.waiting: dict[Consumer, None] = {}  # who have something for it when it has read
 
-    def look(self, connection: Connection) -> None:
+    def look(self, connection: Told) -> None:
         behind = connection.outgoing.waiting if connection.outgoing is not None else 0
         if connection.is_lost:
             return
@@ -60,7 +71,7 @@ class Unread:
         if not connection.is_ended:
             connection.account.look(connection)
 
-    def last_sign(self, connection: Connection, now: float) -> float:
+    def last_sign(self, connection: Told, now: float) -> float:
         """When there was the last sign of life of a client that is not read, in the loop's time."""
         if not self.is_much:
             return self._last_answer(connection, now)
@@ -72,7 +83,7 @@ class Unread:
         self._unsent, self.has_drained = unsent, False
         return self._sign
 
-    def _last_answer(self, connection: Connection, now: float) -> float:
+    def _last_answer(self, connection: Told, now: float) -> float:
         """Others are to blame that it is not read; its host must be there all the same."""
         if not self._probes:
             assert connection.pulse is not None
@@ -82,7 +93,7 @@ class Unread:
         absence = connection.transport.absence
         return now if absence is None or absence < (PROBED - 1) * self._probes else now - absence
 
-    def _go_on(self, connection: Connection) -> None:
+    def _go_on(self, connection: Told) -> None:
         """What waited for it is handed out in the next turn."""
         self.is_much = False
         connection.broker.pressure.let_go(connection, Reason.UNREAD)
@@ -93,7 +104,7 @@ class Unread:
         return f"<Unread {'much' if self.is_much else 'little'}>"
 
 
-def _cut_off(connection: Connection, size: int) -> None:
+def _cut_off(connection: Told, size: int) -> None:
     limit = f"{connection.options.max_connection_memory} (maxConnectionMemory)"
     error = Refused(
         "too-much-unread",
