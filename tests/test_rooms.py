@@ -22,7 +22,7 @@ BY_ITSELF = {  # files directly in broker/ and server/ that are not on the lowes
         "catalogue": "engine", "engine": "engine", "recovery": "recovery",
     },
     "server": {
-        "broker": "broker", "configuring": "broker", "delivering": "broker",
+        "broker": "broker", "clients": "broker", "configuring": "broker", "delivering": "broker", "loading": "broker",
         "run": "run", "verifying": "run", "reloading": "run",
     },
 }  # fmt: skip

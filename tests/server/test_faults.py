@@ -14,8 +14,7 @@ from stompbox.broker.commits import Commits
 from stompbox.broker.queues.paging import Load
 from stompbox.broker.queues.queue import Queue
 from stompbox.errors import StoreError
-from stompbox.server import broker as server_broker
-from stompbox.server import committer, delivering
+from stompbox.server import clients, committer, delivering, loading
 from stompbox.server.broker import Broker
 from stompbox.server.requests import dispatch
 from stompbox.server.transport.tcp import Acceptor, Socket
@@ -354,8 +353,8 @@ def test_a_fault_in_what_is_asked_of_a_frame_ends_one_connection(
     async def story(world: World) -> None:
         for command in ("SEND", "SUBSCRIBE"):
             client, other = world.client(), world.client()
-            monkeypatch.setattr(server_broker.Names, "route", raising)
-            monkeypatch.setattr(server_broker.Names, "parse", raising)
+            monkeypatch.setattr(clients.Names, "route", raising)
+            monkeypatch.setattr(clients.Names, "parse", raising)
             client.say(command, {"destination": "/queue/new", "id": "1", "receipt": "1"})
             monkeypatch.undo()
             assert_contained(world, client)
@@ -435,7 +434,7 @@ def test_a_message_that_cannot_be_encoded_is_dead_in_the_end(
 def test_messages_that_cannot_be_decoded_stop_their_queue_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_broker, "RELOAD", 0.001)
+    monkeypatch.setattr(loading, "RELOAD", 0.001)
 
     async def story(world: World) -> None:
         client, other = world.client(), world.client()
@@ -443,7 +442,7 @@ def test_messages_that_cannot_be_decoded_stop_their_queue_alone(
         await world.confirmed(client, b"in the log", "/queue/small")
         monkeypatch.setattr(committer, "decode", raising)
         client.say("SUBSCRIBE", {"destination": "/queue/small", "id": "1", "ack": "auto"})
-        await world.until(lambda: world.broker.unreadable)
+        await world.until(lambda: world.broker.loads.unreadable)
         await world.confirmed(other, b"goes on")
         monkeypatch.setattr(committer, "decode", DECODE)
         await world.until(lambda: [frame.body for frame in client.messages][-1:] == [b"in the log"])

@@ -11,42 +11,36 @@ import logging
 import random
 import secrets
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stompbox.broker.addresses import limits
 from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.configuration import outline_retention
-from stompbox.broker.addresses.makers import Maker
 from stompbox.broker.engine import Engine
 from stompbox.broker.queues import reclaim
 from stompbox.broker.queues.consumer import Consumer
-from stompbox.broker.queues.paging import Load
 from stompbox.broker.recovery import DOUBTS, identified, note_doubts, recover
 from stompbox.broker.subscriptions.staging import Sinks
-from stompbox.config import Configuration, ListenerOptions
+from stompbox.config import Configuration
 from stompbox.errors import IllegalFrame, Refused, StoreError
 from stompbox.incarnations import ID_OCTETS
-from stompbox.security import Users
-from stompbox.selectors import SelectorCache
 from stompbox.server import limiting, notifications
-from stompbox.server.addressing.naming import Names
-from stompbox.server.addressing.transforming import Transform, load_transform
+from stompbox.server.clients import Clients
 from stompbox.server.committer import Committer
-from stompbox.server.configuring import configure, limit_memory, limit_sinks, permissions_of
+from stompbox.server.configuring import configure, limit_memory, limit_sinks
 from stompbox.server.counting import Counting
 from stompbox.server.delivering import Deliveries
 from stompbox.server.disk import Disk
 from stompbox.server.faults import Faults, watch
 from stompbox.server.frames.transactions import Timeouts
 from stompbox.server.frames.uploads import disk_failed
-from stompbox.server.hosts import Hosts
 from stompbox.server.ledger import Ledger
-from stompbox.server.logins import Login, Logins
+from stompbox.server.loading import Loads
+from stompbox.server.logins import Logins
 from stompbox.server.pressure import Pressure
 from stompbox.server.releasing import Releases
 from stompbox.server.requests import schedules
@@ -54,25 +48,24 @@ from stompbox.server.requests.publishing import Publications
 from stompbox.server.session.framelog import FrameLogs
 from stompbox.server.summaries import Losses, Refusals
 from stompbox.server.turns import Turns
-from stompbox.stomp.runs import Reader
-from stompbox.stomp.versions import VERSIONS
 from stompbox.store.base import REFUSALS, Commit, Store
 
 if TYPE_CHECKING:
-    from stompbox.server.frames.speaker import Speaker
     from stompbox.server.requests.progress import Progress
-    from stompbox.server.seam import Acceptor, ClientConnection, Peer
+    from stompbox.server.seam import ClientConnection
     from stompbox.server.session.connection import Connection
 
 log = logging.getLogger("stompbox")
 
-AT_ONCE = 16 << 10  # octets that were read, after which what came of them goes out before the next socket is read
-ROUNDS = 4  # write, acknowledge what the system took, hand out more: so often before other connections get their turn
-PORTION = 64  # reads of the log that are begun, or slow consumers that are dealt with, in one turn of the loop
-RELOAD = 1.0  # seconds until a queue that could not be read is read again
+# octets that were read, after which what came of them goes out before the next socket is read
+AT_ONCE = 16 << 10
+# write, acknowledge what the system took, hand out more: so often before other connections get their turn
+ROUNDS = 4
+AGAIN = 1.0  # seconds until a commit is tried again that half of a transaction holds up
+PORTION = 64  # slow consumers that are dealt with in one turn of the loop
 
 
-class Broker:
+class Broker(Clients):
     """Everything of one broker but its listeners."""
 
     clock: Callable[[], float] = staticmethod(time.time)  # seconds since the epoch
@@ -80,9 +73,10 @@ class Broker:
     _ending: asyncio.Task[None] | None = None  # once it was told to stop
     _served = 0  # connections that waited for the last commit
 
-    def __init__(self, configuration: Configuration, store: Store, loop: asyncio.AbstractEventLoop, *, is_durable: bool) -> None:
-        self.configuration = configuration
-        self.hosts = Hosts(configuration.virtual_hosts)
+    def __init__(
+        self, configuration: Configuration, store: Store, loop: asyncio.AbstractEventLoop, *, is_durable: bool
+    ) -> None:
+        super().__init__(configuration)
         self.loop = loop
         self.started = self.now()
         recovered = store.recover()
@@ -90,7 +84,9 @@ class Broker:
         new_id = partial(secrets.token_hex, ID_OCTETS)
         unsaid = identified(recovered, new_id)
         settings, wildcards = configuration.settings_of(), configuration.wildcards()
-        self.engine = Engine(settings, wildcards=wildcards, epoch=epoch + 1, is_durable=is_durable, new_id=new_id)
+        self.engine = Engine(
+            settings, wildcards=wildcards, epoch=epoch + 1, is_durable=is_durable, new_id=new_id
+        )
         self.set_time()
         self.engine.chance = random.random
         self.engine.persists_ids = configuration.persist_id_cache
@@ -98,45 +94,37 @@ class Broker:
         recover(self.engine, recovered)
         limits.measure(self.engine, store.sizes)
         outline_retention(self.engine, store.outline)
-        refusal = self._begin(store, Commit(entries={**unsaid, ("broker", "epoch"): (epoch + 1).to_bytes(4), DOUBTS: None}))
+        refusal = self._begin(
+            store, Commit(entries={**unsaid, ("broker", "epoch"): (epoch + 1).to_bytes(4), DOUBTS: None})
+        )
         self.faults = Faults(self, Path(configuration.data) if is_durable else None)
-        self.turns, self.deliveries, self.releases = Turns(self, configuration), Deliveries(self), Releases(self)
+        self.turns = Turns(self, configuration)
+        self.deliveries, self.releases = Deliveries(self), Releases(self)
         self.committer = Committer(store, loop, self._committed, self.faults.stop)
         self.sinks, self.publications = Sinks(self.engine, recovered.entries), Publications(self)
         schedules.attend(self)
-        self.users = Users(configuration.users, configuration.authentication_cache_size)
-        self.permissions = permissions_of(configuration)
         self.logins = Logins(self)
-        self.connections: set[Connection] = set()
-        self.acceptors: list[Acceptor] = []
-        self.of_listener: Counter[str] = Counter()  # connections, logged in or not, by what it listens on
-        self.of_user: Counter[str] = Counter()  # connections that are logged in
         self.waiting: dict[ClientConnection, None] = {}  # those with receipts that a commit must come before
         self.pressure = Pressure(self)
         self.losses, self.refusals = Losses(self), Refusals(self)
-        self.counting = Counting(self) if configuration.persist_delivery_count_before_delivery and is_durable else None
+        self.counting = (
+            Counting(self) if configuration.persist_delivery_count_before_delivery and is_durable else None
+        )
         self.progress: Progress | None = None  # of pipelines, once one has told of itself
         self.timeouts = Timeouts(self, configuration.transaction_timeout)
         self.disk = Disk(self, Path(configuration.data) if is_durable else None)
-        self._names: dict[tuple[ListenerOptions, str], Names] = {}
-        self._transforms: dict[str, Transform] = {}
-        self.readers: dict[tuple[str, int, int], Reader] = {}
-        self.errors: Counter[str] = Counter()  # refused frames and closed connections, by code
-        self.frames, self.selectors = FrameLogs(self), SelectorCache(configuration.max_selector_cache_memory)
+        self.frames = FrameLogs(self)
         self.ledger = Ledger(self, configuration.max_client_memory)
         self.sequence = 1  # of the commit that is being gathered
         self.is_wanted = False  # somebody waits for it
         self.is_draining = False  # it will stop when its clients have finished
         self.is_stopping = False
-        self.unreadable: set[int] = set()  # queues, said to be so
+        self.loads = Loads(self)
         self._commit_timer: asyncio.TimerHandle | None = None
         self._tick_timer: asyncio.TimerHandle | None = None
         self._flush_planned = self._commit_planned = False
         self._tick_at = self._octets_read = 0  # ms; octets since what came of them went out
-        self._next_session = 1
-        self.numbers = count(time.time_ns())  # of messages, where a listener asks for them (brokerheaders.py); no start gives one again
         self.tasks: set[asyncio.Task[None]] = set()  # requests and reads under way
-        self.sockets: set[Peer] = set()
         if refusal is not None:
             self.disk.failed(refusal)
         self._make(configuration)
@@ -146,7 +134,8 @@ class Broker:
         for host in configuration.virtual_hosts:
             configure(self.engine, *configuration.made_of(host))
         limit_sinks(self.sinks, configuration)
-        self.reloads: deque[Callable[[], Configuration]] = deque()  # the one that is going on, and who waits for it (reloading.py)
+        # the one that is going on, and who waits for it (reloading.py)
+        self.reloads: deque[Callable[[], Configuration]] = deque()
         self.publications.resume()
         self.engine.notifications.address = configuration.management_notification_address or ""
 
@@ -169,70 +158,6 @@ class Broker:
         """Tells the engine what time it is: whatever comes from outside does so first, and nobody else does."""
         self.engine.now = int(self.clock() * 1000)
 
-    def new_session(self) -> int:
-        self._next_session += 1
-        return self._next_session
-
-    def enter(self, connection: Speaker, login: Login) -> None:
-        """A connection is logged in. Raises Refused where the user has enough of them, or is gone since its passcode was verified."""
-        user = self.users.again(login.user.name, login.proof)
-        most = connection.options.max_connections_per_user
-        if user.name and 0 <= most <= self.of_user[user.name]:
-            raise Refused("too-many-connections", f"user {user.name!r} has {most} connections, which is the limit")
-        connection.transport.enter()
-        connection.user = user
-        options = connection.options
-        limits = options.max_addresses_per_user, options.max_queues_per_user, options.max_positions_per_user
-        connection.allowance.enter(Maker(user.name, *limits))
-        connection.account.enter(connection)
-        connection.proof = login.proof
-        connection.is_entered = True
-        self.of_user[user.name] += 1
-        self.frames.look(connection)
-
-    def arrive(self, connection: Connection) -> None:
-        self.connections.add(connection)
-        self.of_listener[str(connection.listener)] += 1
-        self.frames.look(connection)
-
-    def leave(self, connection: Connection) -> None:
-        """A connection is gone."""
-        self.connections.discard(connection)
-        self.of_listener[str(connection.listener)] -= 1
-        self.leave_user(connection)
-
-    def leave_user(self, connection: Connection) -> None:
-        """A connection obeys nothing more: its user may have another one in its place, however long its socket lingers."""
-        if connection.is_entered:
-            connection.is_entered = False
-            self.of_user[connection.user.name] -= 1
-            if not self.of_user[connection.user.name]:
-                del self.of_user[connection.user.name]
-
-    def names_of(self, options: ListenerOptions, space: str = "") -> Names:
-        """What destinations mean on a listener and in a virtual host's space; one object for all of its connections."""
-        found = self._names.get((options, space))
-        if found is None:
-            found = Names(options, space, lambda: self.configuration.unknown_header_policy, self.engine.wildcards)
-            self._names[options, space] = found
-        return found
-
-    def transform_of(self, options: ListenerOptions) -> Transform | None:
-        """The listener's message transformer. Raises ConfigError where it cannot be loaded."""
-        name = options.message_transformer
-        if name is not None and name not in self._transforms:
-            self._transforms[name] = load_transform(name)
-        return None if name is None else self._transforms[name]
-
-    def reader(self, version: str, options: ListenerOptions) -> Reader:
-        """What was learned of frames, shared by the connections of a version."""
-        least = options.stomp_min_large_message_size
-        most = min(options.max_body_size, max(0, least - 1)) if least >= 0 else options.max_body_size  # what is large comes in pieces
-        key = (version, most, options.max_header_size)
-        if key not in self.readers:
-            self.readers[key] = Reader(VERSIONS[version], max_body=most, max_head=options.max_header_size)
-        return self.readers[key]
-
     # The turn of the loop
 
     def flush(self, *, is_turn_over: bool = False) -> None:
@@ -248,13 +173,14 @@ class Broker:
         for _ in range(ROUNDS):
             if not engine.touched or not self.deliveries.write() or (engine.touched and self.turns.is_over):
                 break
-        if is_turn_over and engine.later.steps and self.turns.has_engine():  # a portion takes some ms: not one for each who asks
+        if is_turn_over and engine.later.steps and self.turns.has_engine():
+            # a portion takes some ms: not one for each who asks
             engine.dispatch_rest(self.turns.goes_on())
             self.deliveries.put_off()
         if engine.touched or engine.later.steps:
             self.flush_soon()
         if engine.loads:
-            self._start_loads()
+            self.loads.start()
         if engine.slow:
             self._deal_with_slow()
         if engine.overbound:
@@ -269,7 +195,9 @@ class Broker:
             self.losses.plan()
         if engine.commits.is_awaited:
             self.is_wanted = True
-        if not (self.committer.is_busy or self.disk.is_waiting or self.is_stopping) and (self.is_wanted or engine.is_dirty):
+        if not (self.committer.is_busy or self.disk.is_waiting or self.is_stopping) and (
+            self.is_wanted or engine.is_dirty
+        ):
             self._commit_when_due(is_turn_over=is_turn_over)
         deadline = engine.next_deadline()
         if deadline is not None and (self._tick_timer is None or deadline < self._tick_at):
@@ -281,7 +209,9 @@ class Broker:
             self.flush_soon()
         for found in slow:
             connection: Connection = found.consumer.owner
-            log.warning("%s: %s (slow-consumer)", connection.name, found.text, extra={"code": "slow-consumer"})
+            log.warning(
+                "%s: %s (slow-consumer)", connection.name, found.text, extra={"code": "slow-consumer"}
+            )
             notifications.slow(connection, found.consumer, found.text)
             if found.is_to_end and not connection.is_ended:
                 connection.refuse(IllegalFrame("slow-consumer", found.text, closes=True))
@@ -350,13 +280,16 @@ class Broker:
 
     def _commit_when_due(self, *, is_turn_over: bool) -> None:
         if self.is_wanted:
-            if is_turn_over or (self._served < 2 and len(self.waiting) < 2):  # there is no company to wait for
+            if is_turn_over or (self._served < 2 and len(self.waiting) < 2):
+                # there is no company to wait for
                 self._commit_wanted()
             elif not self._commit_planned:
                 self._commit_planned = True
                 self.loop.call_soon(self._commit_wanted)
         elif self._commit_timer is None:
-            self._commit_timer = self.loop.call_later(self.configuration.max_commit_delay / 1000, self._commit_late)
+            self._commit_timer = self.loop.call_later(
+                self.configuration.max_commit_delay / 1000, self._commit_late
+            )
 
     def _commit_wanted(self) -> None:
         """All that the sockets had was obeyed: who came together is served together."""
@@ -372,13 +305,14 @@ class Broker:
     def try_commit(self) -> None:
         """The disk has failed, and it is time to see whether it works again."""
         if self.engine.commits.is_held:
-            self.loop.call_later(RELOAD, self.try_commit)
+            self.loop.call_later(AGAIN, self.try_commit)
         elif not self.committer.is_busy:
             self.set_time()
             self._start_commit()
 
     def _start_commit(self) -> None:
-        if self.has_failed or self.engine.commits.is_held:  # by half of a transaction: when it is whole it is time again
+        if self.has_failed or self.engine.commits.is_held:
+            # by half of a transaction: when it is whole it is time again
             return
         if self._commit_timer is not None:
             self._commit_timer.cancel()
@@ -429,39 +363,6 @@ class Broker:
                 self.counting.failed()
         self._served = len(self.waiting)
         self.releases.release(sequence, error)
-
-    # Reads for paged queues
-
-    def _start_loads(self) -> None:
-        loads, self.engine.loads = self.engine.loads[:PORTION], self.engine.loads[PORTION:]
-        if self.engine.loads:
-            self.flush_soon()
-        for load in loads:
-            self.spawn(self._load(load))
-
-    async def _load(self, load: Load) -> None:
-        try:
-            runs, stop = await self.committer.load(load.log, load.start, load.stop, load.max_bytes)
-        except StoreError as error:
-            self._cannot_load(load, error)
-            return
-        self.unreadable.discard(load.queue.id)
-        self.engine.later.add(load, partial(self.engine.loaded, load, runs, stop))  # a portion each: a hundred may have been read at once
-        self.flush_soon()
-
-    def _cannot_load(self, load: Load, error: StoreError) -> None:
-        """Says so once, and asks again later: whoever waits for the queue has no other way to learn that it works again."""
-        if load.queue.id not in self.unreadable:
-            self.unreadable.add(load.queue.id)
-            self.errors[error.code] += 1
-            where = load.queue.name, load.start
-            log.error("queue %s cannot be read from offset %d on: %s (%s)", *where, error.message, error.code, extra={"code": error.code})
-        self.loop.call_later(RELOAD, self._load_again, load)
-
-    def _load_again(self, load: Load) -> None:
-        if not self.is_stopping and load.queue.id in self.engine.queues:
-            self.engine.loads.append(load)
-            self.flush()
 
     def spawn(self, work: Coroutine[Any, Any, None], connection: ClientConnection | None = None) -> None:
         """Does something beside the rest. When it raises, the broker stops; or this connection alone, where nothing else was touched.
