@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from stompbox.broker.commits import Commits
-from stompbox.broker.queues.paging import Load
+from stompbox.broker.queues.contracts import Load
 from stompbox.broker.queues.queue import Queue
 from stompbox.errors import StoreError
 from stompbox.server import clients, committer, delivering, loading

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from stompbox.broker.addresses import fanout
-from stompbox.broker.queues.paging import Load
+from stompbox.broker.queues.contracts import Load
 from stompbox.broker.queues.queue import Queue
 from stompbox.message import Run
 from stompbox.selectors import compile_selector
@@ -242,7 +242,7 @@ def test_what_was_read_for_many_paged_queues_at_once_is_taken_in_one_after_the_o
     monkeypatch.setattr(world.broker.committer, "load", load)
     for _ in range(100):
         with pytest.raises(StopIteration):
-            world.broker._load(Load(queue, 0, 1, then)).send(None)
+            world.broker.loads.read(Load(queue, 0, 1, then)).send(None)
     turns = 0
     while len(taken) < 100:
         before = len(taken)
@@ -271,7 +271,7 @@ def test_who_says_much_does_not_wait_for_all_that_was_read_for_paged_queues(monk
     monkeypatch.setattr(world.broker.committer, "load", load)
     for _ in range(100):
         with pytest.raises(StopIteration):
-            world.broker._load(Load(queue, 0, 1, then)).send(None)
+            world.broker.loads.read(Load(queue, 0, 1, then)).send(None)
     world.turn()
     assert not world.broker.engine.work.is_over, "whoever comes next has done nothing"
     normal.say_much(receipts("r", 20))

@@ -39,9 +39,10 @@ from stompbox.broker.logs.cursor import FAR
 from stompbox.broker.logs.segments import Segment, cost_of
 from stompbox.broker.queues import expiry, reclaim
 from stompbox.broker.queues.consumer import Binding, Consumer, Sent
+from stompbox.broker.queues.contracts import Load
 from stompbox.broker.queues.memory import Memory, Unacknowledged
-from stompbox.broker.queues.paging import Load
 from stompbox.broker.queues.queue import Queue
+from stompbox.broker.queues.state import QueueState
 from stompbox.broker.timers import Alarm, Timers
 from stompbox.broker.transactions import Transaction
 from stompbox.broker.undelivered import Fate, Undelivered
@@ -55,7 +56,7 @@ from stompbox.store.base import Commit
 
 if TYPE_CHECKING:
     from stompbox.broker.addresses.limits import AddressLimits
-    from stompbox.broker.queues.depth import Slow
+    from stompbox.broker.queues.contracts import Slow
 
 PAGE_SIZE: Final = 32 << 20  # octets of one queue in memory before the rest stays in the log
 
@@ -86,7 +87,9 @@ class Engine(Catalogue):
         self.durables: dict[tuple[str, str], Any] = {}
         self.work = Work()  # what this turn has cost so far
         self.later = Turns(self.work)  # what stopped half-way
-        self.returning: Counter[Queue] = Counter()  # those to which many messages come back (redelivery.py)
+        self.returning: Counter[QueueState] = (
+            Counter()
+        )  # those to which many messages come back (redelivery.py)
         self.diverting: dict[Address, None] = {}  # along whose diverts a run is just going
         self.timers = Timers()
         self.relief = Alarm(self.timers, partial(reclaim.relieve, self))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar, cast
 
 from stompbox.broker import commits
 from stompbox.broker.addresses import lifetimes, limits, retained
@@ -271,7 +271,7 @@ def closing(engine: Engine, consumer: Consumer, *, is_failure: bool) -> Iterator
         yield
     left: list[Queue] = []
     for number, binding in enumerate(list(consumer.bindings.values()), 1):
-        queue = binding.queue
+        queue = cast("Queue", binding.queue)
         if consumer.bindings.get(queue.id) is not binding:
             continue  # the queue has gone meanwhile
         queue.unbind(binding)

@@ -6,7 +6,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from stompbox.broker.queues.paging import Load
+from stompbox.broker.queues.contracts import Load
 from stompbox.errors import StoreError
 
 if TYPE_CHECKING:
@@ -32,9 +32,10 @@ class Loads:
         if engine.loads:
             self.broker.flush_soon()
         for load in loads:
-            self.broker.spawn(self._load(load))
+            self.broker.spawn(self.read(load))
 
-    async def _load(self, load: Load) -> None:
+    async def read(self, load: Load) -> None:
+        """One of them. The engine has what was read in a portion of its own."""
         try:
             runs, stop = await self.broker.committer.load(load.log, load.start, load.stop, load.max_bytes)
         except StoreError as error:

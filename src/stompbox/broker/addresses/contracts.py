@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol, cast
 
 from stompbox.broker.queues import contracts
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from stompbox.broker.logs.log import Log
     from stompbox.broker.queues.memory import TooManyBindings
     from stompbox.broker.queues.queue import Queue
+    from stompbox.broker.queues.state import QueueState
     from stompbox.config.matching import Wildcards, Words
     from stompbox.config.settings import AddressSettingsTable
     from stompbox.incarnations import NewId
@@ -66,6 +67,8 @@ class Engine(contracts.Engine, Protocol):
 
     @property
     def commits(self) -> Commits: ...
+    @property
+    def queues(self) -> Mapping[int, Queue]: ...
 
     def address(self, name: str, kind: int = 0, maker: Maker | None = None) -> Address: ...
     def create_address(
@@ -99,6 +102,6 @@ class Engine(contracts.Engine, Protocol):
     def forward(self, name: str, run: Run, routing: int = 0) -> bool: ...
 
 
-def address_of(queue: Queue) -> Address:
+def address_of(queue: QueueState) -> Address:
     """The address that a queue is of, with all that queues need not know of it."""
     return cast("Address", queue.address)

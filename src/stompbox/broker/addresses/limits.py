@@ -29,7 +29,7 @@ from stompbox.broker.addresses.contracts import address_of
 from stompbox.broker.addresses.duplicates import new_ones
 from stompbox.broker.kinds import Kind
 from stompbox.broker.logs.segments import Segment, octets_of
-from stompbox.broker.queues.depth import waiting
+from stompbox.broker.queues.depth import is_empty, waiting
 from stompbox.broker.queues.memory import Tally
 from stompbox.broker.undelivered import Fate
 from stompbox.config.settings import AddressFullPolicy, PageFullPolicy
@@ -73,9 +73,11 @@ class AddressLimits:
     def size(self) -> tuple[int, int]:
         """(bytes, messages) not consumed: of anycast queues together, of subscriptions the one that has most."""
         queues = self.address.anycast.values()
-        found = [queue.tally.look(queue) for queue in queues if queue.tally is not None]
+        found = [queue.tally.look(is_empty=is_empty(queue)) for queue in queues if queue.tally is not None]
         others = [
-            queue.tally.look(queue) for queue in self.address.topics.values() if queue.tally is not None
+            queue.tally.look(is_empty=is_empty(queue))
+            for queue in self.address.topics.values()
+            if queue.tally is not None
         ]
         most = (max([size for size, _ in others], default=0), max([count for _, count in others], default=0))
         return sum([size for size, _ in found]) + most[0], sum([count for _, count in found]) + most[1]

@@ -53,7 +53,7 @@ from stompbox.selectors import compile_selector
 if TYPE_CHECKING:
     from stompbox.broker.addresses.address import Address
     from stompbox.broker.addresses.contracts import Engine
-    from stompbox.broker.queues.queue import Queue
+    from stompbox.broker.queues.state import QueueState
     from stompbox.config.settings import AddressSettings
 
 PAUSE: Final = 1000  # ms
@@ -106,13 +106,13 @@ def giving_back(
     """What one subscription had and did not acknowledge, in steps; what was handed out after `written` never left. Dispatch follows
     when all are back. `delay`: ms that a NACK wants them to wait, instead of what the settings say."""
     if len(sent) <= STEP:
-        queues: Iterable[Queue] = _give_back(
+        queues: Iterable[QueueState] = _give_back(
             engine, sent, outcome, written, _oldest(sent, outcome), delay=delay
         )
         for queue in queues:
             queue.dispatch()
         return
-    found: dict[Queue, None] = {}
+    found: dict[QueueState, None] = {}
     eldest = []
     for part in _parts(sent):
         found.update(dict.fromkeys([binding.queue for binding, _ in part]))
@@ -149,9 +149,9 @@ def _give_back(
     oldest: Segment | None,
     *,
     delay: int | None,
-) -> dict[Queue, None]:
+) -> dict[QueueState, None]:
     """The queues that have them now."""
-    queues: dict[Queue, None] = {}
+    queues: dict[QueueState, None] = {}
     for binding, segment in sent:
         queue = binding.queue
         if queue.id not in engine.queues:
@@ -169,7 +169,7 @@ def _give_back(
     return queues
 
 
-def _come_back(queue: Queue, segment: Segment, outcome: Outcome, delay: int | None = None) -> None:
+def _come_back(queue: QueueState, segment: Segment, outcome: Outcome, delay: int | None = None) -> None:
     segment.come_back(outcome is not Outcome.LOST, outcome is Outcome.FAILED)
     queue.tell_counts(segment)
     if segment.run.is_withdrawn or (queue.reads_the_log and not queue.bindings):
@@ -188,16 +188,16 @@ def _come_back(queue: Queue, segment: Segment, outcome: Outcome, delay: int | No
         queue.take_back(segment)
 
 
-def _has_failed_enough(queue: Queue, segment: Segment) -> bool:
+def _has_failed_enough(queue: QueueState, segment: Segment) -> bool:
     return segment.failures > 0 and 0 <= queue.settings.max_delivery_attempts <= segment.failures
 
 
-def is_spent(queue: Queue, segment: Segment) -> bool:
+def is_spent(queue: QueueState, segment: Segment) -> bool:
     """Messages that were found in the log had all their attempts before a restart."""
     return _has_failed_enough(queue, segment) and not is_last_stop(queue)
 
 
-def _fail_for_good(queue: Queue, segment: Segment) -> None:
+def _fail_for_good(queue: QueueState, segment: Segment) -> None:
     engine, settings = address_of(queue).engine, queue.settings
     if not is_last_stop(queue):
         queue.die(segment, TOO_OFTEN)
@@ -207,7 +207,7 @@ def _fail_for_good(queue: Queue, segment: Segment) -> None:
     queue.set_aside(segment, max(PAUSE, redelivery_delay(settings, segment.failures, engine.chance)))
 
 
-def _delay(queue: Queue, segment: Segment) -> None:
+def _delay(queue: QueueState, segment: Segment) -> None:
     """Each message for itself where they are to be spread: those that failed together would come together again."""
     settings, chance = queue.settings, address_of(queue).engine.chance
     each = 1 if settings.redelivery_collision_avoidance_factor else len(segment)
@@ -226,12 +226,12 @@ ADDED: Final = frozenset(
 _TIMES: Final = frozenset(("expires", EXPIRATION, *SCHEDULED))
 
 
-def is_last_stop(queue: Queue) -> bool:
+def is_last_stop(queue: QueueState) -> bool:
     """Its dead letters would come to its own address."""
     return queue.address.name == _placed(address_of(queue), queue.settings.dead_letter_address)
 
 
-def expired(engine: Engine, queue: Queue, segment: Segment) -> None:
+def expired(engine: Engine, queue: QueueState, segment: Segment) -> None:
     settings = queue.settings
     why = {REASON: EXPIRED, ACTUAL_EXPIRY: str(engine.now)}
     own = _own_queue(settings, "expiry", address_of(queue))
@@ -239,7 +239,7 @@ def expired(engine: Engine, queue: Queue, segment: Segment) -> None:
     _note(engine, Loss(queue.name, EXPIRED, Fate.EXPIRED), len(segment) - gone, gone)
 
 
-def dead(engine: Engine, queue: Queue, segment: Segment, reason: str) -> None:
+def dead(engine: Engine, queue: QueueState, segment: Segment, reason: str) -> None:
     settings = queue.settings
     own = _own_queue(settings, "dead_letter", address_of(queue))
     gone, _ = _send(
@@ -296,7 +296,7 @@ def _send(
     why: dict[str, str],
     *,
     to: tuple[str | None, str],
-    queue: Queue | None = None,
+    queue: QueueState | None = None,
 ) -> tuple[int, bool]:
     """A copy of each message: how many of them found nobody, and whether they must be stored. Without an address to send them to, or
     when that is their own, none is sent."""
@@ -354,7 +354,7 @@ def _forward_to(engine: Engine, name: str, own: str, origin: Address, run: Run) 
 
 
 def _shape(
-    address: Address, queue: Queue | None, shape: Shape, holes: tuple[str, ...], why: dict[str, str]
+    address: Address, queue: QueueState | None, shape: Shape, holes: tuple[str, ...], why: dict[str, str]
 ) -> Shape:
     """The sender's headers; where the message came from, the first time if it dies again; and why."""
     headers = {

@@ -24,7 +24,7 @@ from stompbox.broker.queues import paging
 
 if TYPE_CHECKING:
     from stompbox.broker.queues.contracts import Address
-    from stompbox.broker.queues.queue import Queue
+    from stompbox.broker.queues.logged import LoggedQueue
     from stompbox.message import Run
     from stompbox.ranges import Ranges
 
@@ -52,7 +52,7 @@ class Admission:
         "paged",
     )
 
-    def __init__(self, rules: Rules, queue: Queue) -> None:
+    def __init__(self, rules: Rules, queue: LoggedQueue) -> None:
         self._key = rules.last_value_key
         self._ring_size = rules.ring_size
         self._latest: dict[bytes, Segment | Left] = {}  # each of one message, by key
@@ -65,7 +65,7 @@ class Admission:
 
     # Last value
 
-    def admit(self, queue: Queue, segment: Segment) -> Iterator[Segment]:
+    def admit(self, queue: LoggedQueue, segment: Segment) -> Iterator[Segment]:
         """What of the segment is to be queued, in parts; the older messages of its keys go."""
         if not self._is_enabled:
             queue.drop(segment, "disabled")
@@ -92,7 +92,7 @@ class Admission:
         latest = self._latest.get(key)
         return isinstance(latest, Left) and latest.first > part.first and not _is_scheduled(part)
 
-    def _replace(self, queue: Queue, key: bytes, by: int) -> None:
+    def _replace(self, queue: LoggedQueue, key: bytes, by: int) -> None:
         """The message of the key that waits goes; the one at the offset `by` takes its place."""
         older = self._latest.get(key)
         if isinstance(older, Left):
@@ -101,7 +101,7 @@ class Admission:
         elif older is not None and older.home is not None:
             self._drop(queue, queue.backlog.remove(older), "replaced")
 
-    def _drop_left(self, queue: Queue, key: bytes, older: Left) -> None:
+    def _drop_left(self, queue: LoggedQueue, key: bytes, older: Left) -> None:
         self.paged -= min(self.paged, 1)
         queue.engine.counters["replaced"] += 1
         if queue.tally is not None:
@@ -109,17 +109,17 @@ class Admission:
         queue.skip(older.first, older.first + 1)
         queue.engine.commits.restore_if_refused(partial(self._restore_left, queue, key, older))
 
-    def _drop(self, queue: Queue, segment: Segment, why: str) -> None:
+    def _drop(self, queue: LoggedQueue, segment: Segment, why: str) -> None:
         """To make room for what comes."""
         queue.drop(segment, why)
         queue.engine.commits.restore_if_refused(partial(self._restore, queue, segment, why))
 
-    def drop_late(self, queue: Queue, segment: Segment) -> None:
+    def drop_late(self, queue: LoggedQueue, segment: Segment) -> None:
         """It was out when a newer one came, and is replaced as it comes back. Nobody knows any more by which unit."""
         queue.drop(segment, "replaced")
         queue.engine.commits.restore_if_any_refused(partial(self._restore, queue, segment, "replaced"))
 
-    def _restore(self, queue: Queue, segment: Segment, why: str, _: Mapping[Address, Ranges]) -> None:
+    def _restore(self, queue: LoggedQueue, segment: Segment, why: str, _: Mapping[Address, Ranges]) -> None:
         """What it was dropped for could not be stored."""
         if queue.admission is not self or queue.id not in queue.engine.queues or segment.run.is_withdrawn:
             return
@@ -139,7 +139,7 @@ class Admission:
         queue.engine.dispatch_later(queue)
 
     def _restore_left(
-        self, queue: Queue, key: bytes, left: Left, withdrawn: Mapping[Address, Ranges]
+        self, queue: LoggedQueue, key: bytes, left: Left, withdrawn: Mapping[Address, Ranges]
     ) -> None:
         """The same of one that the log alone has."""
         is_withdrawn = queue.address in withdrawn and left.first in withdrawn[queue.address]
@@ -209,7 +209,7 @@ class Admission:
         if segment.first >= self._doubted_below:
             self.paged -= min(self.paged, len(segment))
 
-    def settle(self, queue: Queue) -> None:
+    def settle(self, queue: LoggedQueue) -> None:
         """Drops the oldest of what waits where that is more than the ring takes."""
         backlog = queue.backlog
         excess = backlog.count + self.paged - self._ring_size if self._ring_size >= 0 else 0
@@ -221,7 +221,7 @@ class Admission:
         if (excess > 0 or is_doubted) and queue.paged_from >= 0:
             paging.load(queue.engine, queue)
 
-    def came_to_log(self, queue: Queue, segment: Segment, *, is_due: bool) -> None:
+    def came_to_log(self, queue: LoggedQueue, segment: Segment, *, is_due: bool) -> None:
         """Messages that the log alone has got just now."""
         if self._key and is_due:
             for key, part in self._by_key(segment):
@@ -231,7 +231,7 @@ class Admission:
         self.paged += len(segment)
         self.settle(queue)
 
-    def count(self, queue: Queue) -> None:
+    def count(self, queue: LoggedQueue) -> None:
         """What is in the log alone was there before: it came before a restart, or before the queue had these rules."""
         first, stop = queue.paged_from, queue.address.log.next
         self._unknown, self._doubted_below, self.paged = (0, 0), 0, 0
@@ -241,7 +241,7 @@ class Admission:
 
     # What is in the log alone, after a restart
 
-    def look(self, queue: Queue) -> None:
+    def look(self, queue: LoggedQueue) -> None:
         """Reads the next portion of what has keys that are not known."""
         start, stop = max(self._unknown[0], queue.paged_from), self._unknown[1]
         if self.is_reading or queue.paged_from < 0 or start >= stop:
@@ -252,7 +252,7 @@ class Admission:
         else:
             self.learn(queue, *found, start=start)
 
-    def learn(self, queue: Queue, runs: list[Run], until: int, *, start: int) -> None:
+    def learn(self, queue: LoggedQueue, runs: list[Run], until: int, *, start: int) -> None:
         """The keys of what was read, complete up to `until`: of each only the newest stays."""
         self.is_reading = False
         self._unknown = (until, self._unknown[1])
@@ -264,7 +264,7 @@ class Admission:
         if until < self._unknown[1]:
             queue.engine.dispatch_later(queue)
 
-    def _learn(self, queue: Queue, segment: Segment) -> None:
+    def _learn(self, queue: LoggedQueue, segment: Segment) -> None:
         for key, part in self._by_key(segment):
             latest = self._latest.get(key)
             if not key or (latest is not None and latest.first == part.first):
@@ -282,7 +282,7 @@ class Admission:
         self.paged = 0
 
 
-def _restored(queue: Queue, first: int, stop: int) -> bool:
+def _restored(queue: LoggedQueue, first: int, stop: int) -> bool:
     """What was skipped is to be delivered after all. False where the log has let it go meanwhile."""
     holds = queue.is_durable or queue.paged_from >= 0
     if holds and first < queue.address.log.trimmed:
@@ -301,7 +301,7 @@ def _is_scheduled(segment: Segment) -> bool:
     return special is not None and special.delivery_time(segment.run.arrived) > 0
 
 
-def _found(queue: Queue, runs: list[Run], start: int, until: int) -> None:
+def _found(queue: LoggedQueue, runs: list[Run], start: int, until: int) -> None:
     """What was read for `look`."""
     if queue.admission is not None:
         queue.admission.learn(queue, runs, until, start=start)

@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING, Final
 from stompbox.broker.logs.segments import Segment
 from stompbox.broker.queues import dispatch, paging
 from stompbox.broker.queues.delayed import Later
-from stompbox.broker.queues.dispatch import Groups
+from stompbox.broker.queues.groups import Groups
 from stompbox.broker.work import COPY, MESSAGE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from stompbox.broker.queues.queue import Queue
+    from stompbox.broker.queues.logged import LoggedQueue
     from stompbox.message import Run
 
 # segments whose time has come together: about a millisecond, where they go to another address
 STEP: Final = 32
 
 
-def arrive(queue: Queue, run: Run, first: int, stop: int) -> None:
+def arrive(queue: LoggedQueue, run: Run, first: int, stop: int) -> None:
     due, now = due_of(run), queue.engine.now
     if due <= now:
         queue.show(run, first, stop)
@@ -57,7 +57,7 @@ def arrive(queue: Queue, run: Run, first: int, stop: int) -> None:
         paging.look_ahead(queue.engine, queue)
 
 
-def take(queue: Queue, segment: Segment) -> None:
+def take(queue: LoggedQueue, segment: Segment) -> None:
     run = segment.run
     if queue.is_simple and run.shape.special is None:
         queue.backlog.push(segment)
@@ -74,18 +74,18 @@ def take(queue: Queue, segment: Segment) -> None:
         queue.backlog.push(part)
 
 
-def _is_behind(queue: Queue) -> bool:
+def _is_behind(queue: LoggedQueue) -> bool:
     """Whether messages that were to come before one whose time is over may still wait, in memory or in the log alone: readers of a log are
     shown a message when it is stored, which may be long after its time."""
     return queue.later is not None or queue.has_waits
 
 
-def wake(queue: Queue) -> None:
+def wake(queue: LoggedQueue) -> None:
     """The time of some has come: scheduled messages, and those that waited for their redelivery."""
     queue.engine.later.take((wake, queue), _waking(queue))
 
 
-def _waking(queue: Queue) -> Iterator[None]:
+def _waking(queue: LoggedQueue) -> Iterator[None]:
     """In steps. All that are due when it begins keep their order: nothing is handed out before they are there. Those in the log alone
     are read when it is dispatched."""
     engine, due = queue.engine, queue.engine.now
@@ -107,12 +107,12 @@ def _waking(queue: Queue) -> Iterator[None]:
         queue.dispatch()
 
 
-def expire(queue: Queue) -> None:
+def expire(queue: LoggedQueue) -> None:
     """Some of what waits has expired."""
     queue.engine.later.take((expire, queue), _expiring(queue))
 
 
-def _expiring(queue: Queue) -> Iterator[None]:
+def _expiring(queue: LoggedQueue) -> Iterator[None]:
     """In steps. What expires and is not taken out yet goes to no consumer. There may be room then for what is in the log alone."""
     engine = queue.engine
     while queue.id in engine.queues and (found := queue.expiring.due(engine.now, STEP)):
@@ -127,7 +127,7 @@ def _expiring(queue: Queue) -> Iterator[None]:
         queue.dispatch()
 
 
-def wake_one(queue: Queue, segment: Segment) -> None:
+def wake_one(queue: LoggedQueue, segment: Segment) -> None:
     """It goes to its place, before what is newer."""
     if segment.run.is_withdrawn:
         queue.drop(segment, "withdrawn")
@@ -148,7 +148,7 @@ def due_of(run: Run) -> int:
     return special.delivery_time(run.arrived) if special is not None else 0
 
 
-def wait_for(queue: Queue, segment: Segment, due: int, *, is_new: bool) -> None:
+def wait_for(queue: LoggedQueue, segment: Segment, due: int, *, is_new: bool) -> None:
     """Until it is due, or expires."""
     expires = segment.run.shape.expires
     when = min(due, expires) if expires else due
@@ -160,7 +160,7 @@ def wait_for(queue: Queue, segment: Segment, due: int, *, is_new: bool) -> None:
     queue.leave_for_later(segment.first, segment.stop, when)
 
 
-def _admitted(queue: Queue, segment: Segment) -> Iterable[Segment]:
+def _admitted(queue: LoggedQueue, segment: Segment) -> Iterable[Segment]:
     """What is to be queued, as the queue's rules take it."""
     special = segment.run.shape.special
     # each of whose readers gets everything
@@ -173,7 +173,7 @@ def _admitted(queue: Queue, segment: Segment) -> Iterable[Segment]:
 PORTION: Final = 1000  # that are due and read together
 
 
-def read_due(queue: Queue, later: Later) -> None:
+def read_due(queue: LoggedQueue, later: Later) -> None:
     """The next portion, when there is one and room for it."""
     if later.is_reading or not queue.has_room_for_due:
         return
@@ -193,14 +193,14 @@ def read_due(queue: Queue, later: Later) -> None:
         queue.engine.dispatch_later(queue)
 
 
-def _due_came(later: Later, queue: Queue, runs: list[Run], _: int, stop: int) -> None:
+def _due_came(later: Later, queue: LoggedQueue, runs: list[Run], _: int, stop: int) -> None:
     """What was read of those that are due; complete up to `stop`."""
     if queue.later is later:  # else all was forgotten meanwhile
         _take_due(queue, later, runs, stop)
         queue.dispatch()
 
 
-def _take_due(queue: Queue, later: Later, runs: list[Run], stop: int) -> None:
+def _take_due(queue: LoggedQueue, later: Later, runs: list[Run], stop: int) -> None:
     later.read(is_reading=False)
     at = 0
     while later.due and later.due[0][0] < stop and not paging.is_enough(queue):
@@ -215,7 +215,7 @@ def _take_due(queue: Queue, later: Later, runs: list[Run], stop: int) -> None:
         queue.admission.settle(queue)
 
 
-def _wake_stretch(queue: Queue, runs: list[Run], first: int, stop: int) -> None:
+def _wake_stretch(queue: LoggedQueue, runs: list[Run], first: int, stop: int) -> None:
     """One stretch of offsets, of which the first of these runs has the beginning."""
     for run in runs:
         low, high = max(run.first, first), min(run.stop, stop)
@@ -231,7 +231,7 @@ def _wake_stretch(queue: Queue, runs: list[Run], first: int, stop: int) -> None:
     queue.skip(first, stop)  # what is not there any more: it could not be stored, or retention has passed it
 
 
-def offer(queue: Queue, segment: Segment) -> None:
+def offer(queue: LoggedQueue, segment: Segment) -> None:
     """What arrived just now: to who has credit, into a lane, or to what is still to be sorted."""
     backlog = queue.backlog
     for lane, part in backlog.arriving(segment):

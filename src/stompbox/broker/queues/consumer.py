@@ -23,8 +23,7 @@ from stompbox.message import Run
 from stompbox.selectors import Selector
 
 if TYPE_CHECKING:
-    from stompbox.broker.queues.lanes import Lane
-    from stompbox.broker.queues.queue import Queue
+    from stompbox.broker.queues.state import QueueState
 
 T = TypeVar("T")
 
@@ -81,7 +80,7 @@ class Binding:
         "unacked",
     )
 
-    def __init__(self, consumer: Consumer, queue: Queue, number: int) -> None:
+    def __init__(self, consumer: Consumer, queue: QueueState, number: int) -> None:
         self.consumer = consumer
         self.queue = queue
         self.rank = number - (consumer.priority << _PRIORITY)
@@ -215,7 +214,7 @@ class Consumer:
         is_exclusive: bool = False,
         owner: Any = None,
         allowance: Allowance | None = None,
-        head_of: Callable[[Queue], Any] = lambda _: None,
+        head_of: Callable[[QueueState], Any] = lambda _: None,
     ) -> None:
         self.name = name
         self.queue_name = f"{session}.{name}"  # of the queues that are its own
@@ -239,7 +238,7 @@ class Consumer:
         self.outbox: list[Output] = []
         self.bytes_out = 0
         self.messages_out = 0
-        self.starved: dict[Queue, None] = {}  # queues that had something and no credit for it
+        self.starved: dict[QueueState, None] = {}  # queues that had something and no credit for it
         self.is_touched = False
         self.is_started = True  # False: nothing goes out yet, the RECEIPT of its SUBSCRIBE comes first
         self.is_closed = False
@@ -569,18 +568,6 @@ def with_credit(bindings: Sequence[Binding]) -> RoundRobin:
 def has_tiers(bindings: Sequence[Binding]) -> bool:
     """Whether some of these, which are in the order of their ranks, come before others."""
     return len(bindings) > 1 and bindings[0].consumer.priority != bindings[-1].consumer.priority
-
-
-def takers_of(lane: Lane, bindings: Sequence[Binding], *, is_shared: bool) -> RoundRobin:
-    """Those who may have the messages of a lane. Where a queue is not shared its consumer's selector has been asked before."""
-    return RoundRobin([binding for binding in bindings if not is_shared or takes(binding, lane)])
-
-
-def takes(binding: Binding, lane: Lane) -> bool:
-    """Whether a consumer of a shared queue may have the messages of a lane."""
-    if isinstance(lane, Binding):
-        return lane is binding
-    return binding.consumer.selector is None or binding.consumer.selector in lane
 
 
 def forget_missing(bindings: Sequence[Binding], kept: RoundRobin) -> None:

@@ -1,8 +1,9 @@
-"""What queues ask of the engine above them, and nothing else of it."""
+"""What queues ask of the engine above them, and nothing else of it; and what they hand to it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -13,16 +14,53 @@ if TYPE_CHECKING:
     from stompbox.broker.logs.log import Log
     from stompbox.broker.logs.segments import Segment
     from stompbox.broker.queues.consumer import Consumer
-    from stompbox.broker.queues.depth import Slow
     from stompbox.broker.queues.memory import Memory
-    from stompbox.broker.queues.paging import Load
-    from stompbox.broker.queues.queue import Queue
+    from stompbox.broker.queues.state import QueueState
     from stompbox.broker.timers import Alarm, Timers
     from stompbox.broker.undelivered import Undelivered
     from stompbox.broker.work import Turns, Work
     from stompbox.config.settings import AddressSettings
     from stompbox.message import Run
     from stompbox.selectors import Selector
+
+
+Then = Callable[[Any, "list[Run]", int, int], None]
+"""The queue, runs of the log from an offset on, complete up to another."""
+
+
+class Load:
+    """Read `log` from start (to stop at the most, about max_bytes) and answer with Engine.loaded, which hands it on to `then`."""
+
+    __slots__ = ("log", "max_bytes", "queue", "start", "stop", "then")
+
+    def __init__(self, queue: QueueState, start: int, stop: int, then: Then) -> None:
+        self.then = then
+        self.queue = queue
+        self.log = queue.address.log.id
+        self.start = start
+        self.stop = stop
+        self.max_bytes = 1 if queue.address.memory.is_full else queue.address.settings.page_size_bytes
+
+    def __repr__(self) -> str:
+        return f"<Load {self.start}..{self.stop} of log {self.log} for {self.queue.name}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Slow:
+    """`rate` and `threshold` in messages per second."""
+
+    consumer: Consumer
+    queue: QueueState
+    rate: float
+    threshold: float
+    is_to_end: bool
+
+    @property
+    def text(self) -> str:
+        return (
+            f"subscription {self.consumer.name.removeprefix(chr(0))!r} took {self.rate:g} messages per second from queue "
+            f"{self.queue.name!r}; its address wants {self.threshold:g} at least"
+        )
 
 
 class Taking(Protocol):
@@ -82,7 +120,7 @@ class Address(Protocol):
     def settings_of(self, queue: str, /) -> AddressSettings:
         """Those of one of its queues, which a frame may have made with arguments."""
 
-    def queues(self) -> Iterable[Queue]:
+    def queues(self) -> Iterable[Any]:
         """All of them."""
 
     def is_volatile(self, run: Run, /) -> bool:
@@ -123,9 +161,9 @@ class Engine(Protocol):
     @property
     def commits(self) -> Commits: ...
     @property
-    def queues(self) -> Mapping[int, Queue]: ...
+    def queues(self) -> Mapping[int, QueueState]: ...
     @property
-    def returning(self) -> Counter[Queue]: ...
+    def returning(self) -> Counter[QueueState]: ...
     @property
     def loads(self) -> list[Load]: ...
     @property

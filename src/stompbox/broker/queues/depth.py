@@ -8,7 +8,6 @@ looked at once per `slow-consumer-check-period`, on queues with consumers whose 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
@@ -16,12 +15,12 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from stompbox.broker.kinds import Kind
+from stompbox.broker.queues.contracts import Slow
 from stompbox.config.settings import SlowConsumerPolicy, SlowConsumerUnit
 
 if TYPE_CHECKING:
-    from stompbox.broker.queues.consumer import Consumer
     from stompbox.broker.queues.contracts import Address, Engine
-    from stompbox.broker.queues.queue import Queue
+    from stompbox.broker.queues.logged import LoggedQueue
 
 _HOLDS: Final = frozenset((Kind.ANYCAST, Kind.DURABLE, Kind.TOPIC))  # kinds whose messages are theirs
 # all that the log has from their position on is theirs
@@ -45,7 +44,7 @@ class Depth(Struct, frozen=True):
         return self.ready + self.delayed + self.delivering
 
 
-def depth_of(queue: Queue) -> Depth:
+def depth_of(queue: LoggedQueue) -> Depth:
     if queue.kind in _POSITIONS:
         log = queue.address.log
         left = log.count(queue.cursor.ahead.gaps(queue.cursor.position, log.next))
@@ -57,7 +56,7 @@ def depth_of(queue: Queue) -> Depth:
     return Depth(queue.count + paged, delayed, queue.delivering, paged, is_estimate=paged > 0)
 
 
-def _paged(queue: Queue) -> int:
+def _paged(queue: LoggedQueue) -> int:
     log = queue.address.log
     return log.count(queue.still_in_log(queue.paged_from, log.next))
 
@@ -72,7 +71,7 @@ class Sums(Struct):
     settled: int = 0
     is_estimate: bool = False
 
-    def add(self, queue: Queue) -> None:
+    def add(self, queue: LoggedQueue) -> None:
         if queue.kind in _HOLDS:
             depth = depth_of(queue)
             self.ready += depth.ready
@@ -90,7 +89,12 @@ def sums_of(address: Address) -> Sums:
     return sums
 
 
-def settled_of(queue: Queue) -> int:
+def is_empty(queue: LoggedQueue) -> bool:
+    """Nothing of it is anywhere: in memory, in the log alone, with a consumer."""
+    return not (queue.delivering or queue.count or queue.has_waits or queue.later or queue.paged_from >= 0)
+
+
+def settled_of(queue: LoggedQueue) -> int:
     """Messages that are done with: a number that only grows. The cursor of a plain subscription stays where it began, for nothing of it is
     kept; what its consumer has had is counted instead."""
     if queue.kind is Kind.TOPIC:
@@ -106,25 +110,7 @@ _SECONDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Slow:
-    """`rate` and `threshold` in messages per second."""
-
-    consumer: Consumer
-    queue: Queue
-    rate: float
-    threshold: float
-    is_to_end: bool
-
-    @property
-    def text(self) -> str:
-        return (
-            f"subscription {self.consumer.name.removeprefix(chr(0))!r} took {self.rate:g} messages per second from queue "
-            f"{self.queue.name!r}; its address wants {self.threshold:g} at least"
-        )
-
-
-def watch(engine: Engine, queue: Queue) -> None:
+def watch(engine: Engine, queue: LoggedQueue) -> None:
     """A consumer has come."""
     settings = queue.address.settings
     if settings.slow_consumer_threshold >= 0 and not queue.is_watched:
@@ -134,7 +120,7 @@ def watch(engine: Engine, queue: Queue) -> None:
         )
 
 
-def _look(engine: Engine, queue: Queue) -> None:
+def _look(engine: Engine, queue: LoggedQueue) -> None:
     queue.watch(is_watched=False)
     if not queue.bindings or queue.id not in engine.queues:
         return
@@ -151,17 +137,17 @@ def _look(engine: Engine, queue: Queue) -> None:
     watch(engine, queue)
 
 
-def waiting(queue: Queue) -> int:
+def waiting(queue: LoggedQueue) -> int:
     """Messages that are still this queue's: delivered or not, loaded or not."""
     return sum(_stretches(queue))
 
 
-def has_more(queue: Queue, most: int) -> bool:
+def has_more(queue: LoggedQueue, most: int) -> bool:
     """The same, looked through as far as it takes: what was acknowledged ahead may have very many gaps."""
     return any(count > most for count in accumulate(_stretches(queue)))
 
 
-def _stretches(queue: Queue) -> Iterator[int]:
+def _stretches(queue: LoggedQueue) -> Iterator[int]:
     if not queue.is_durable:
         yield queue.count + sum(binding.out for binding in queue.bindings) + (queue.paged_from >= 0)
         return

@@ -18,19 +18,41 @@ what it had, and that it has given it is found out when it comes to the front.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
-from typing import TYPE_CHECKING, Final, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from stompbox.broker.logs.segments import Segment
 from stompbox.broker.queues.backlog import Backlog
+from stompbox.broker.queues.consumer import Binding, RoundRobin
 from stompbox.broker.queues.expiry import Expiring
 from stompbox.broker.work import MESSAGE
 from stompbox.selectors import Selector
 
 if TYPE_CHECKING:
-    from stompbox.broker.queues.consumer import Binding
-    from stompbox.broker.queues.contracts import Address
+    from stompbox.broker.queues.memory import Memory
+    from stompbox.broker.work import Work
+
+
+class Engine(Protocol):
+    """What sorting asks of the engine."""
+
+    @property
+    def work(self) -> Work: ...
+    @property
+    def queues(self) -> Mapping[int, Any]: ...
+    def dispatch_later(self, queue: Any, /) -> None: ...
+
+
+class Address(Protocol):
+    """What sorting asks of the address whose messages wait."""
+
+    @property
+    def engine(self) -> Engine: ...
+    @property
+    def memory(self) -> Memory: ...
+    def wanted_of(self, selector: Selector, segment: Segment, queue: int, /) -> list[tuple[int, int]]: ...
+
 
 Head = tuple[int, int]
 
@@ -83,8 +105,8 @@ class Order:
         return f"<Order of {len(self._heads)} lanes>"
 
 
-Lane = Union[frozenset[Selector], "Binding"]
-Key = Union[Selector, "Binding", frozenset[Selector], None]
+Lane = frozenset[Selector] | Binding
+Key = Selector | Binding | frozenset[Selector] | None
 NONE: Final[frozenset[Selector]] = frozenset()
 LANES: Final = 256  # beyond, those that are empty are forgotten now and then
 
@@ -499,3 +521,15 @@ def _head(backlog: Backlog) -> tuple[int, int]:
 
 def _head_of(left: Unsorted) -> tuple[int, int]:
     return left.backlog.head
+
+
+def takers_of(lane: Lane, bindings: Sequence[Binding], *, is_shared: bool) -> RoundRobin:
+    """Those who may have the messages of a lane. Where a queue is not shared its consumer's selector has been asked before."""
+    return RoundRobin([binding for binding in bindings if not is_shared or takes(binding, lane)])
+
+
+def takes(binding: Binding, lane: Lane) -> bool:
+    """Whether a consumer of a shared queue may have the messages of a lane."""
+    if isinstance(lane, Binding):
+        return lane is binding
+    return binding.consumer.selector is None or binding.consumer.selector in lane

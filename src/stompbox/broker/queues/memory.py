@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from stompbox.broker.logs.segments import EACH, Segment, cost_of, octets_of
 from stompbox.errors import Refused
@@ -25,8 +25,6 @@ from stompbox.message import Run, Shape
 
 if TYPE_CHECKING:
     from stompbox.broker.logs.segments import Segment
-    from stompbox.broker.queues.consumer import Consumer
-    from stompbox.broker.queues.queue import Queue
 
 NO_LIMIT: Final = 1 << 62
 LOOKED: Final = 16
@@ -35,11 +33,23 @@ SHARE: Final = 64 << 10  # octets that a session may have in any case, however m
 BOUND: Final = 2 << 10
 
 
+class Holder(Protocol):
+    """Who is handed messages: a consumer, with the connection that it belongs to."""
+
+    @property
+    def owner(self) -> Any: ...
+    @property
+    def is_closed(self) -> bool: ...
+    @property
+    def has_credit(self) -> bool: ...
+    def feed(self) -> None: ...
+
+
 class TooManyBindings(Refused):
     """A subscription would be bound to more queues than its session, or its user, may be."""
 
     def __init__(
-        self, code: str, message: str, *, closes: bool = False, consumer: Consumer | None = None
+        self, code: str, message: str, *, closes: bool = False, consumer: Holder | None = None
     ) -> None:
         super().__init__(code, message, closes=closes)
         self.consumer = consumer
@@ -54,7 +64,7 @@ class Unacknowledged:
         self.size = 0
         self.bindings: Counter[str] = Counter()  # of all sessions of a user, by its name
         self.most = NO_LIMIT
-        self.denied: OrderedDict[Consumer, None] = OrderedDict()  # who would have got more
+        self.denied: OrderedDict[Holder, None] = OrderedDict()  # who would have got more
 
     def limit(self, most: int) -> None:
         self.most = most
@@ -101,7 +111,7 @@ class Allowance:
         """The session is this user's from now on."""
         self.user, self.maker = maker.user, maker
 
-    def require_bindings(self, consumer: Consumer, count: int = 1) -> None:
+    def require_bindings(self, consumer: Holder, count: int = 1) -> None:
         """Raises TooManyBindings where a subscription must not be bound to so many more queues."""
         most, most_of_user = self.most_bindings
         if 0 <= most < self.bindings + count:
@@ -268,8 +278,8 @@ class Tally:
     def clear(self) -> None:
         self.size = self.count = 0
 
-    def look(self, queue: Queue) -> tuple[int, int]:
+    def look(self, *, is_empty: bool) -> tuple[int, int]:
         """(bytes, messages). What was only guessed at, after a restart, is put right when the queue is empty."""
-        if not (queue.delivering or queue.count or queue.has_waits or queue.later or queue.paged_from >= 0):
+        if is_empty:
             self.clear()
         return max(0, self.size), max(0, self.count)

@@ -16,58 +16,30 @@ was no credit goes on with that one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from stompbox.broker.logs.cursor import FAR
 from stompbox.broker.logs.segments import Segment
-from stompbox.broker.queues.consumer import takers_of, with_credit
+from stompbox.broker.queues.consumer import with_credit
+from stompbox.broker.queues.contracts import Load, Then
+from stompbox.broker.queues.lanes import takers_of
+from stompbox.broker.queues.room import Room, Unread
 from stompbox.broker.work import MESSAGE
 
 if TYPE_CHECKING:
     from stompbox.broker.queues.consumer import Binding
     from stompbox.broker.queues.contracts import Engine
-    from stompbox.broker.queues.queue import Queue
+    from stompbox.broker.queues.logged import LoggedQueue
+    from stompbox.broker.queues.state import QueueState
     from stompbox.config.settings import AddressSettings
     from stompbox.message import Run
 
 SHARE: Final = 256 << 10  # octets that a queue may have in memory although memory is full
 
 
-Then = Callable[["Queue", "list[Run]", int, int], None]
-"""The queue, runs of the log from an offset on, complete up to another."""
-
-
-class Load:
-    """Read `log` from start (to stop at the most, about max_bytes) and answer with Engine.loaded, which hands it on to `then`."""
-
-    __slots__ = ("log", "max_bytes", "queue", "start", "stop", "then")
-
-    def __init__(self, queue: Queue, start: int, stop: int, then: Then) -> None:
-        self.then = then
-        self.queue = queue
-        self.log = queue.address.log.id
-        self.start = start
-        self.stop = stop
-        self.max_bytes = 1 if queue.address.memory.is_full else queue.address.settings.page_size_bytes
-
-    def __repr__(self) -> str:
-        return f"<Load {self.start}..{self.stop} of log {self.log} for {self.queue.name}>"
-
-
-class Unread:
-    """Runs of the log that were read, complete up to `stop`, and looked through up to `start`: the work of a turn was used up."""
-
-    __slots__ = ("runs", "start", "stop")
-
-    def __init__(self, runs: list[Run], start: int, stop: int) -> None:
-        self.runs = runs
-        self.start = start
-        self.stop = stop
-
-
-def portions(queue: Queue, run: Run, start: int, stop: int) -> Iterator[tuple[int, int]]:
+def portions(queue: LoggedQueue, run: Run, start: int, stop: int) -> Iterator[tuple[int, int]]:
     """What a run has of start .. stop-1, in portions whose messages one turn may ask the queue's selectors about."""
     first, stop = max(run.first, start), 0 if run.is_withdrawn else min(run.stop, stop)
     steps = queue.backlog.steps + (0 if queue.selector is None else queue.selector.most_steps)
@@ -78,13 +50,13 @@ def portions(queue: Queue, run: Run, start: int, stop: int) -> Iterator[tuple[in
         first = end
 
 
-def fits(queue: Queue, size: int, segment: Segment) -> bool:
+def fits(queue: LoggedQueue, size: int, segment: Segment) -> bool:
     """Whether a queue that has `size` octets in memory takes a segment there."""
     cost = segment.cost
     return size + cost <= queue.engine.page_size and queue.address.memory.takes(cost, len(segment))
 
 
-def wants_more(queue: Queue) -> bool:
+def wants_more(queue: LoggedQueue) -> bool:
     """Whether the next part of the log is to be read now. Who has no credit makes it look again when he is fed, and where consumers have
     too much, what they give back does."""
     settings = queue.address.settings
@@ -95,7 +67,7 @@ def wants_more(queue: Queue) -> bool:
     return not queue.delivering or _may_read(queue, settings)
 
 
-def _has_hungry(queue: Queue) -> bool:
+def _has_hungry(queue: LoggedQueue) -> bool:
     """Whether a consumer has credit. Who has none is left out until he is fed, so that nobody is asked twice."""
     ready = queue.ready
     if not ready.is_lasting:  # one at the most
@@ -107,7 +79,7 @@ def _has_hungry(queue: Queue) -> bool:
     return False
 
 
-def reads_for_itself(queue: Queue) -> bool:
+def reads_for_itself(queue: LoggedQueue) -> bool:
     """A non-destructive queue has no consumers for whom it reads the log, but what expires or is replaced there must go.
 
     It does so as long as half of the memory is free: what it read would be the first to be given back.
@@ -118,7 +90,7 @@ def reads_for_itself(queue: Queue) -> bool:
     )
 
 
-def _reads_ahead(queue: Queue, settings: AddressSettings) -> bool:
+def _reads_ahead(queue: LoggedQueue, settings: AddressSettings) -> bool:
     """Although something waits: as long as that is at most half of what may be read ahead."""
     if queue.address.memory.is_full or 0 <= settings.prefetch_page_messages <= queue.count:
         return False
@@ -130,7 +102,7 @@ def _most_read(settings: AddressSettings) -> int:
     return settings.max_read_page_bytes if settings.max_read_page_bytes >= 0 else 2 * settings.page_size_bytes
 
 
-def _may_read(queue: Queue, settings: AddressSettings) -> bool:
+def _may_read(queue: LoggedQueue, settings: AddressSettings) -> bool:
     """Consumers have not too much that they did not acknowledge; who has nothing gets something."""
     count = queue.count + queue.delivering
     if queue.size + queue.out < _most_read(settings) and not 0 <= settings.max_read_page_messages <= count:
@@ -140,56 +112,7 @@ def _may_read(queue: Queue, settings: AddressSettings) -> bool:
     return queue.room is not None and queue.room.has_idle_or_waits(queue)
 
 
-class Room:
-    """Of a queue whose consumers had too much that they did not acknowledge: which of them have nothing of it, and whether it waits until
-    some of it comes back. Nobody looks through the consumers for it, but once."""
-
-    __slots__ = ("_idle", "is_awaited")
-
-    def __init__(self, queue: Queue) -> None:
-        self._idle: dict[Binding, None] = dict.fromkeys(
-            [binding for binding in queue.bindings if not binding.out]
-        )
-        self.is_awaited = False
-
-    def has_idle(self, queue: Queue) -> bool:
-        """Whether one who has nothing has credit; who has none is not asked again before he is fed."""
-        if queue.takers is not queue.bindings:  # one or none
-            return any(not binding.out and binding.consumer.has_credit for binding in queue.takers)
-        while self._idle:
-            binding, _ = self._idle.popitem()
-            if binding.out:
-                continue
-            if binding.consumer.has_credit:
-                self._idle[binding] = None
-                return True
-            binding.starve()
-        return False
-
-    def has_idle_or_waits(self, queue: Queue) -> bool:
-        """Whether one who has nothing has credit, and there is nothing at hand for it; else it waits until something comes back."""
-        if not queue.count and self.has_idle(queue):
-            return True
-        self.is_awaited = True
-        return False
-
-    def readmit(self, binding: Binding) -> None:
-        """It has come, or is fed."""
-        if not binding.out:
-            self._idle[binding] = None
-
-    def grow(self, queue: Queue, binding: Binding) -> None:
-        """A consumer has given something back, or acknowledged it."""
-        self.readmit(binding)
-        if self.is_awaited:
-            self.is_awaited = False
-            queue.engine.dispatch_later(queue)
-
-    def leave(self, binding: Binding) -> None:
-        self._idle.pop(binding, None)
-
-
-def put_off(queue: Queue, run: Run) -> bool:
+def put_off(queue: LoggedQueue, run: Run) -> bool:
     """Its selector is asked later whether it takes a run that the log is about to get. False where the queue's rules must know now."""
     if queue.admission is not None:
         return False
@@ -201,7 +124,7 @@ def put_off(queue: Queue, run: Run) -> bool:
     return True
 
 
-def count_out(queue: Queue, segment: Segment) -> None:
+def count_out(queue: LoggedQueue, segment: Segment) -> None:
     """Its selector does not take them: where it was not asked when they came (address.py), they have counted until now."""
     if queue.tally is not None:
         for first, stop in queue.unasked.within(segment.first, segment.stop):
@@ -209,12 +132,12 @@ def count_out(queue: Queue, segment: Segment) -> None:
             queue.tally.gone(part.size, len(part), part.run.shape)
 
 
-def is_enough(queue: Queue) -> bool:
+def is_enough(queue: LoggedQueue) -> bool:
     """Of what was read for it, the queue keeps what it has by now; the rest stays in the log."""
     return queue.size > SHARE and queue.address.memory.is_full
 
 
-def load(engine: Engine, queue: Queue) -> None:
+def load(engine: Engine, queue: LoggedQueue) -> None:
     """Fetches what a paged queue has next: from memory where it is not on disk yet, else by a Load."""
     log = queue.address.log
     if queue.is_loading or queue.paged_from < 0:
@@ -236,7 +159,7 @@ def load(engine: Engine, queue: Queue) -> None:
 
 
 def read(
-    engine: Engine, queue: Queue, start: int, then: Then, most: int = FAR
+    engine: Engine, queue: LoggedQueue, start: int, then: Then, most: int = FAR
 ) -> tuple[list[Run], int] | None:
     """What memory has of the log from `start` on, and up to where that is all; None: the disk is asked, up to `most`, and tells `then`."""
     log, end = queue.address.log, max(start, queue.log_end)
@@ -248,7 +171,7 @@ def read(
     return None
 
 
-def drop_withdrawn(queue: Queue, runs: Sequence[Run]) -> None:
+def drop_withdrawn(queue: LoggedQueue, runs: Sequence[Run]) -> None:
     """What waits and could not be stored goes, also what of these the log alone was to have; what is out goes when it comes back."""
     if queue.count:
         for segment in queue.backlog.since(min([run.first for run in runs])):
@@ -259,7 +182,7 @@ def drop_withdrawn(queue: Queue, runs: Sequence[Run]) -> None:
             _drop_from_log(queue, run)
 
 
-def _drop_from_log(queue: Queue, run: Run) -> None:
+def _drop_from_log(queue: LoggedQueue, run: Run) -> None:
     """The log alone was to have it: it counts no more."""
     for low, high in queue.still_in_log(max(run.first, queue.paged_from), run.stop):
         for segment, is_wanted in sifted(queue, run, low, high):
@@ -269,17 +192,17 @@ def _drop_from_log(queue: Queue, run: Run) -> None:
                 queue.drop(segment, "withdrawn")
 
 
-def is_gone(queue: Queue, run: Run, first: int) -> bool:
+def is_gone(queue: LoggedQueue, run: Run, first: int) -> bool:
     """Whether a restart has ended its messages, although the log still has them: they are not persistent."""
     return first < queue.suspect_below and queue.address.is_volatile(run)
 
 
-def is_doubtful(queue: Queue, segment: Segment) -> bool:
+def is_doubtful(queue: QueueState, segment: Segment) -> bool:
     """What becomes of these messages now may have become of them before a crash, and nobody knows."""
     return segment.run.shape.is_suspect or segment.first < queue.doubted_below
 
 
-def sifted(queue: Queue, run: Run, first: int, stop: int) -> Iterator[tuple[Segment, bool]]:
+def sifted(queue: LoggedQueue, run: Run, first: int, stop: int) -> Iterator[tuple[Segment, bool]]:
     """What was found in the log, and whether it is for this queue."""
     run.is_logged = True
     is_old = first < queue.suspect_below
@@ -294,7 +217,7 @@ def sifted(queue: Queue, run: Run, first: int, stop: int) -> Iterator[tuple[Segm
             yield segment, is_wanted
 
 
-def look_ahead(engine: Engine, queue: Queue) -> None:
+def look_ahead(engine: Engine, queue: LoggedQueue) -> None:
     """For those who have credit, now that memory has nothing for them."""
     if queue.is_loading or queue.is_halfway or queue.admission is not None or queue.groups is not None:
         return
@@ -321,13 +244,13 @@ def look_ahead(engine: Engine, queue: Queue) -> None:
         _go_on(queue, there[0], start, there[1])
 
 
-def _go_on(queue: Queue, runs: list[Run], start: int, stop: int) -> None:
+def _go_on(queue: LoggedQueue, runs: list[Run], start: int, stop: int) -> None:
     """With what was read; the rest of the log comes later, and so do those who were not asked."""
     if _hand_out(queue, runs, start, stop) < queue.log_end or queue.backlog.is_heavy:
         queue.engine.dispatch_later(queue)
 
 
-def _looked_ahead(queue: Queue, runs: list[Run], start: int, stop: int) -> None:
+def _looked_ahead(queue: LoggedQueue, runs: list[Run], start: int, stop: int) -> None:
     """What was read for a search; complete up to `stop`."""
     queue.wait_for_log(is_waiting=False)
     if 0 <= queue.paged_from <= start and not queue.is_halfway and not queue.backlog.unsorted:
@@ -335,7 +258,7 @@ def _looked_ahead(queue: Queue, runs: list[Run], start: int, stop: int) -> None:
     queue.dispatch()
 
 
-def _hand_out(queue: Queue, runs: list[Run], start: int, stop: int) -> int:
+def _hand_out(queue: LoggedQueue, runs: list[Run], start: int, stop: int) -> int:
     """Up to where the runs were looked through, before the turn's work was used up."""
     waiting: set[Binding] = set()  # those who met a message for which nobody had credit
     searching = _searching(queue)
@@ -346,7 +269,7 @@ def _hand_out(queue: Queue, runs: list[Run], start: int, stop: int) -> int:
     return reached
 
 
-def _searching(queue: Queue) -> list[Binding]:
+def _searching(queue: LoggedQueue) -> list[Binding]:
     """For whom the log is looked through: all, or where that were too much for one turn, those who are furthest back."""
     if not queue.backlog.is_heavy:
         return queue.takers
@@ -364,7 +287,11 @@ def _searching(queue: Queue) -> list[Binding]:
 
 
 def _search(
-    queue: Queue, runs: list[Run], part: tuple[int, int], searching: list[Binding], waiting: set[Binding]
+    queue: LoggedQueue,
+    runs: list[Run],
+    part: tuple[int, int],
+    searching: list[Binding],
+    waiting: set[Binding],
 ) -> int:
     start, stop = part
     work = queue.engine.work
@@ -382,7 +309,7 @@ def _search(
 
 
 def _offer_found(
-    queue: Queue, segment: Segment, start: int, searching: list[Binding], waiting: set[Binding]
+    queue: LoggedQueue, segment: Segment, start: int, searching: list[Binding], waiting: set[Binding]
 ) -> None:
     """To those whose search has come here; only their selectors are asked."""
     here = [b for b in searching if b not in waiting and start <= _searched(queue, b) < segment.stop]
@@ -404,7 +331,7 @@ def _offer_found(
             waiting.update(takers)
 
 
-def _is_plain(queue: Queue, run: Run) -> bool:
+def _is_plain(queue: LoggedQueue, run: Run) -> bool:
     """Scheduled messages and groups are found in the ordinary way."""
     special = run.shape.special
     return special is None or (
@@ -412,11 +339,11 @@ def _is_plain(queue: Queue, run: Run) -> bool:
     )
 
 
-def _is_hungry(queue: Queue, binding: Binding) -> bool:
+def _is_hungry(queue: LoggedQueue, binding: Binding) -> bool:
     """It has credit, and memory has nothing for it. Who has credit again and was not fed yet is fed first: what is in memory comes before
     what is further back."""
     return binding.consumer.has_credit and queue not in binding.consumer.starved
 
 
-def _searched(queue: Queue, binding: Binding) -> int:
+def _searched(queue: LoggedQueue, binding: Binding) -> int:
     return max(binding.searched, queue.paged_from)

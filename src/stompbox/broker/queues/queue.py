@@ -19,7 +19,8 @@ from stompbox.broker.queues import arrivals, depth, dispatch, paging, reclaim
 from stompbox.broker.queues.admission import Admission
 from stompbox.broker.queues.consumer import RANK, Binding, Consumer, RoundRobin
 from stompbox.broker.queues.lanes import Lane
-from stompbox.broker.queues.state import QueueState
+from stompbox.broker.queues.logged import LoggedQueue
+from stompbox.broker.queues.room import Unread
 from stompbox.broker.undelivered import TOO_OFTEN
 from stompbox.broker.work import MESSAGE
 from stompbox.message import Run
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from stompbox.broker.queues.contracts import Address, Engine
 
 
-class Queue(QueueState):
+class Queue(LoggedQueue):
     """`page_size` of the engine: octets in memory before the rest stays in the log.
 
     A queue `is_simple` when nothing but the order of arrival decides what goes where: then a run is handed out at once.
@@ -342,7 +343,7 @@ class Queue(QueueState):
                     self._take_in(run, low, high)
                 at = end
                 if at < stop and work.is_over:
-                    self.unread = paging.Unread(runs[number:], at, stop)
+                    self.unread = Unread(runs[number:], at, stop)
                     return at
                 if at < stop and paging.is_enough(self):
                     return at

@@ -12,21 +12,29 @@ memory is left: nobody finds it any more, and what its messages take is given ba
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from stompbox.broker.kinds import Kind
 from stompbox.broker.logs.cursor import FAR
 from stompbox.broker.queues import dispatch
+from stompbox.broker.queues.contracts import Engine
 from stompbox.broker.work import MESSAGE
 
 if TYPE_CHECKING:
     from stompbox.broker.logs.segments import Segment
-    from stompbox.broker.queues.contracts import Engine
     from stompbox.broker.queues.delayed import Waits
     from stompbox.broker.queues.lanes import Lanes
-    from stompbox.broker.queues.queue import Queue
+    from stompbox.broker.queues.logged import LoggedQueue
+
+
+class Whole(Engine, Protocol):
+    """The engine, with all its queues."""
+
+    @property
+    def queues(self) -> Mapping[int, LoggedQueue]: ...
+
 
 IDLE: Final = 1000  # ms
 LOOKED: Final = 500  # queues, or segments, that one step looks at
@@ -36,18 +44,18 @@ _FIRST: Final = attrgetter("first")
 AGAIN: Final = 100  # ms after which it is looked again when too little could be given back
 
 
-def relieve(engine: Engine) -> None:
+def relieve(engine: Whole) -> None:
     """Memory is full, or was. Gives back what is idle, until there is room."""
     memory = engine.memory
     if memory.begin_relief(engine.now, AGAIN):
         engine.later.take(relieve, _relieving(engine))
 
 
-def _relieving(engine: Engine) -> Iterator[None]:
+def _relieving(engine: Whole) -> Iterator[None]:
     """The steps of `relieve`: queues are looked through, and those that were idle longest give back first."""
     memory = engine.memory
     low, few = memory.most - memory.most // 4, memory.most_messages - memory.most_messages // 4
-    idle: list[Queue] = []
+    idle: list[LoggedQueue] = []
     queues = list(engine.queues.values())
     for at in range(0, len(queues), LOOKED):
         idle += [
@@ -66,13 +74,13 @@ def _relieving(engine: Engine) -> Iterator[None]:
         engine.relief.by(engine.now + IDLE)
 
 
-def give_back(queue: Queue) -> None:
+def give_back(queue: LoggedQueue) -> None:
     """What can go from its memory goes."""
     for _ in giving_back(queue):
         pass
 
 
-def giving_back(queue: Queue) -> Iterator[None]:
+def giving_back(queue: LoggedQueue) -> Iterator[None]:
     """The same in steps. From the first on what comes stays in the log; then what lies furthest back goes, so that after each step the log
     alone has all from one offset on. It ends where the queue is used meanwhile."""
     if not queue.count and not queue.has_waits:
@@ -118,7 +126,7 @@ def giving_back(queue: Queue) -> Iterator[None]:
     yield from _leaving(queue, sorted(gone, key=_FIRST, reverse=True))
 
 
-def _leaving(queue: Queue, gone: list[Segment]) -> Iterator[None]:
+def _leaving(queue: LoggedQueue, gone: list[Segment]) -> Iterator[None]:
     """The last first."""
     engine = queue.engine
     for binding in queue.bindings:
@@ -137,7 +145,7 @@ def _leaving(queue: Queue, gone: list[Segment]) -> Iterator[None]:
         engine.dispatch_later(queue)  # nothing stays in the log for its sake
 
 
-def _leave(queue: Queue, part: list[Segment]) -> None:
+def _leave(queue: LoggedQueue, part: list[Segment]) -> None:
     first = part[-1].first
     if not queue.is_durable:  # its cursor does not say what was never for it
         queue.cursor.pass_over(first, queue.paged_from)
@@ -154,13 +162,13 @@ def _leave(queue: Queue, part: list[Segment]) -> None:
     queue.engine.counters["given-back"] += sum(map(len, part))
 
 
-def _state(queue: Queue) -> tuple[object, ...]:
+def _state(queue: LoggedQueue) -> tuple[object, ...]:
     """What changes when something becomes of the queue's messages."""
     is_there = queue.id in queue.engine.queues and queue not in queue.engine.returning
     return is_there, queue.used, queue.uses, queue.delivering, queue.paged_from, queue.redrive
 
 
-def _reached(queue: Queue, out: list[Segment]) -> int:
+def _reached(queue: LoggedQueue, out: list[Segment]) -> int:
     """After the last message that somebody has, or that waits for its time: a queue that reads the log from here on reads nothing twice."""
     kept = [segment.stop for segment in out]
     kept.append(queue.waits.stop if queue.has_waits else 0)
@@ -169,7 +177,7 @@ def _reached(queue: Queue, out: list[Segment]) -> int:
     return max(kept)
 
 
-def _log(queue: Queue, segment: Segment) -> None:
+def _log(queue: LoggedQueue, segment: Segment) -> None:
     if not segment.run.is_logged:
         queue.engine.log_run(queue.address, segment.run, is_loose=True)
 
@@ -178,12 +186,12 @@ EMPTIED: Final = 64  # segments of one step
 OFFSETS: Final = 1000  # the same of messages that are in the log alone: a step costs no more
 
 
-def purge(queue: Queue, on_done: Callable[[], None] = lambda: None) -> None:
+def purge(queue: LoggedQueue, on_done: Callable[[], None] = lambda: None) -> None:
     """Drops all that waits, loaded or not. `on_done` is called at the end."""
     queue.engine.later.take(object(), _purging(queue, on_done))
 
 
-def _purging(queue: Queue, on_done: Callable[[], None]) -> Iterator[None]:
+def _purging(queue: LoggedQueue, on_done: Callable[[], None]) -> Iterator[None]:
     engine, stop = queue.engine, queue.log_end
     later = queue.forget_later()
     dispatch.withhold(engine, [queue])
@@ -215,19 +223,19 @@ def _purging(queue: Queue, on_done: Callable[[], None]) -> Iterator[None]:
     on_done()
 
 
-def drop(queue: Queue) -> None:
+def drop(queue: LoggedQueue) -> None:
     """The queue is gone: what it had in memory goes."""
     queue.forget_later()
     if queue.count or queue.has_waits:
         queue.engine.later.take(object(), _dropping(queue))
 
 
-def _dropping(queue: Queue) -> Iterator[None]:
+def _dropping(queue: LoggedQueue) -> Iterator[None]:
     for _ in _taken(queue, FAR):
         yield
 
 
-def let_go(queue: Queue) -> None:
+def let_go(queue: LoggedQueue) -> None:
     """What the queue had in memory goes, and it stays."""
     queue.forget_later()
     backlog, waits = queue.let_go()
@@ -246,7 +254,7 @@ def _letting_go(engine: Engine, backlog: Lanes | None, waits: Waits | None) -> I
         yield
 
 
-def _taken(queue: Queue, stop: int) -> Iterator[list[Segment]]:
+def _taken(queue: LoggedQueue, stop: int) -> Iterator[list[Segment]]:
     """Takes out what waits below `stop`, a step's worth at a time; nothing more when the queue is gone and is emptied as such."""
     work, is_there = queue.engine.work, queue.id in queue.engine.queues
     queue.waits.set_apart(stop)

@@ -1,0 +1,207 @@
+"""What waits in a queue, and which of its consumers take it: all of them, one that is exclusive, those whose selector takes a lane.
+
+What a queue has in memory, the backlog and what waits there for a time, is made when something comes into it: a wildcard subscription has
+a queue per address that it covers, and most of them are empty, so they cost the queue alone. In which order things are handed out is in
+dispatch.py.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING
+
+from stompbox.broker.kinds import Kind
+from stompbox.broker.logs.cursor import Cursor
+from stompbox.broker.queues.consumer import Binding, RoundRobin, forget_missing, has_tiers, with_credit
+from stompbox.broker.queues.delayed import Waits
+from stompbox.broker.queues.expiry import Expiring
+from stompbox.broker.queues.lanes import LANES, Lane, Lanes, takers_of, takes
+from stompbox.broker.queues.state import QueueState
+
+if TYPE_CHECKING:
+    from stompbox.broker.logs.segments import Segment
+    from stompbox.broker.queues.contracts import Address, Engine
+    from stompbox.broker.queues.groups import Groups
+    from stompbox.selectors import Selector
+
+
+class SharedQueue(QueueState):
+    """A queue, what of it waits in memory, and those who take it. Who only looks asks for `count`, `size` and `has_waits`: asking for
+    `backlog` and `waits` makes them."""
+
+    __slots__ = ("_backlog", "_expiring", "_waits", "exclusive", "groups", "lane_takers")
+
+    def __init__(
+        self, engine: Engine, address: Address, name: str, *, kind: Kind, cursor: Cursor, selector: Selector | None = None,
+        owner: str = "", is_auto: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            engine, address, name, kind=kind, cursor=cursor, selector=selector, owner=owner, is_auto=is_auto
+        )
+        self._backlog: Lanes | None = None
+        self._expiring: Expiring | None = None
+        self._waits: Waits | None = None
+        self.exclusive: RoundRobin | None = None  # the exclusive ones of its consumers
+        self.groups: Groups | None = None  # once there was a message of a group
+        self.lane_takers: dict[Lane, RoundRobin] | None = None  # those who take the messages of each lane
+
+    @abstractmethod
+    def give_lane(self, lane: Lane, segment: Segment, takers: RoundRobin) -> bool:
+        """Gives the segment to those who take the lane's messages; True when all of it went."""
+
+    @abstractmethod
+    def share(self, segment: Segment, takers: RoundRobin) -> bool:
+        """Gives the segment to consumers with credit, in shares; True when something is left of it."""
+
+    @abstractmethod
+    def _expire(self) -> None:
+        """Some of the backlog has expired."""
+
+    @abstractmethod
+    def _wake(self) -> None:
+        """What has waited is due."""
+
+    @property
+    def backlog(self) -> Lanes:
+        found = self._backlog
+        if found is None:
+            is_ranked = self.kind not in (Kind.STREAM, Kind.READER)
+            found = self._backlog = Lanes(
+                self.address, self.expiring, queue=self.cursor.id, is_ranked=is_ranked
+            )
+        return found
+
+    @property
+    def expiring(self) -> Expiring:
+        """What of the backlog will expire."""
+        if self._expiring is None:
+            self._expiring = Expiring(self.engine.timers, self._expire)
+        return self._expiring
+
+    @property
+    def waits(self) -> Waits:
+        """Messages for later."""
+        if self._waits is None:
+            self._waits = Waits(self.engine.timers, self._wake, self.address.memory)
+        return self._waits
+
+    @property
+    def count(self) -> int:
+        """Messages of the backlog."""
+        return self._backlog.count if self._backlog is not None else 0
+
+    @property
+    def size(self) -> int:
+        """Octets of memory that they take, about."""
+        return self._backlog.size if self._backlog is not None else 0
+
+    @property
+    def has_waits(self) -> bool:
+        return self._waits is not None and self._waits.count > 0
+
+    def let_go(self) -> tuple[Lanes | None, Waits | None]:
+        """All of it is nobody's from now on."""
+        found = self._backlog, self._waits
+        self._backlog = self._waits = None
+        return found
+
+    # Consumers
+
+    def begin_groups(self, groups: Groups) -> None:
+        """The first message of a group has come."""
+        self.groups = groups
+        self.consumers_changed()
+
+    def pause(self) -> None:
+        """Nothing goes out until `resume`; what is out stays out."""
+        self.is_paused = True
+        self.consumers_changed()
+
+    def resume(self) -> None:
+        self.is_paused = False
+        self.consumers_changed()
+        self.dispatch()
+
+    def open(self) -> None:
+        """consumers-before-dispatch: enough have come, or it has taken long enough."""
+        self.is_open = True
+        self.consumers_changed()
+
+    def show_to(self, reader: QueueState) -> None:
+        """A browser that gets what arrives from now on."""
+        self.readers = self.readers or {}
+        self.readers[reader] = None
+        self.consumers_changed()
+
+    def hide_from(self, reader: QueueState) -> None:
+        if self.readers is not None:
+            self.readers.pop(reader, None)
+        self.consumers_changed()
+
+    def _join(self, binding: Binding) -> None:
+        """A consumer has come."""
+        self.bindings.add(binding)
+        if binding.consumer.is_exclusive:
+            self.exclusive = self.exclusive or RoundRobin()
+            self.exclusive.add(binding)
+        if self.candidates is not self.bindings:
+            self.candidates.add(binding)
+        elif len(self.bindings) > 1:
+            self.candidates = RoundRobin(self.bindings).lasting(self.bindings.turn)
+        for takers in self._lists_with(binding):
+            takers.add(binding)
+        if self.is_shared and binding.consumer.selector is not None:
+            self.backlog.add(binding.consumer.selector)
+
+    def _leave(self, binding: Binding) -> None:
+        """A consumer has gone."""
+        self.bindings.discard(binding)
+        if binding.consumer.is_exclusive and self.exclusive is not None:
+            self.exclusive.discard(binding)
+        if self.candidates is not self.bindings:
+            self.candidates.discard(binding)
+        for takers in self._lists_with(binding):
+            takers.discard(binding)
+        if self.is_shared and binding.consumer.selector is not None:
+            self.backlog.discard(binding.consumer.selector)
+
+    def _lists_with(self, binding: Binding) -> list[RoundRobin]:
+        """Those of the lanes' lists of takers in which a consumer belongs."""
+        by_lane, is_shared = self.lane_takers or {}, self.is_shared
+        return [takers for lane, takers in by_lane.items() if not is_shared or takes(binding, lane)]
+
+    def _chosen(self) -> RoundRobin:
+        """Those of the consumers that get messages now; where that is all of them, its own list."""
+        is_pausing = self.groups is not None and self.groups.is_pausing
+        if self.is_paused or self in self.engine.returning or not self.is_open or is_pausing:
+            return RoundRobin()
+        exclusive = self.exclusive or (self.bindings if self.rules.is_exclusive else None)
+        return RoundRobin(exclusive[:1]) if exclusive else self.bindings
+
+    def consumers_changed(self) -> None:
+        self.takers = self._chosen()
+        self.ready = self.candidates if self.takers is self.bindings else self.takers
+        self.has_tiers = has_tiers(self.takers)
+        self.sorted_out()
+
+    def takers_of(self, lane: Lane) -> RoundRobin:
+        """Those who take the lane's messages and are not known to be without credit; the others will be fed when they have."""
+        if self.takers is not self.bindings:  # one or none
+            return takers_of(lane, with_credit(self.takers), is_shared=self.is_shared)
+        if self.lane_takers is None:
+            self.lane_takers = {}
+        found = self.lane_takers.get(lane)
+        if found is None:
+            if isinstance(lane, Binding):
+                return with_credit([lane])  # it goes with its consumer
+            if len(self.lane_takers) >= LANES:
+                forget_missing(self.bindings, self.candidates)
+                self.lane_takers = {}
+            found = takers_of(lane, self.bindings, is_shared=self.is_shared).lasting()
+            self.lane_takers[lane] = found
+            self.engine.work.spend(len(self.bindings) // 4)
+        return found
+
+    def go_on_later(self) -> None:
+        self.is_halfway = True
+        self.engine.dispatch_later(self)
