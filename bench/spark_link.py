@@ -153,7 +153,7 @@ def by_blocking(url: str, work: Work) -> tuple[float, float]:
     with blocking.connect(url) as client:
 
         def ask(name: str, headers: Mapping[str, str], body: bytes) -> tuple[Mapping[str, str], int]:
-            answer = client.request(name, headers, body, timeout=60)
+            answer = client.request(name, body, headers, timeout=60)
             return answer.headers, len(answer.body)
 
         return clocked(work, ask)
@@ -168,7 +168,7 @@ def by_asyncio(url: str, work: Work) -> tuple[float, float]:
         runner.run(client.__aenter__())
 
         def ask(name: str, headers: Mapping[str, str], body: bytes) -> tuple[Mapping[str, str], int]:
-            answer = runner.run(client.request(name, headers, body, timeout=60))
+            answer = runner.run(client.request(name, body, headers, timeout=60))
             return answer.headers, len(answer.body)
 
         try:

@@ -311,7 +311,7 @@ class Stream:
 async def describe(client: stompbox.Client) -> dict[str, Facts]:
     """The broker's logs that the demo fills: per address the lowest offset stored and the next one."""
     answer = await client.request(
-        "describe", {"destinations": "/topic/flights.#,/queue/late", "create": "false"}
+        "describe", headers={"destinations": "/topic/flights.#,/queue/late", "create": "false"}
     )
     return dict(answer.json()["addresses"])
 

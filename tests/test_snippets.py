@@ -235,12 +235,25 @@ def test_a_configuration_is_taken(snippet: Snippet, tmp_path: Path, monkeypatch:
 # --- Python ---------------------------------------------------------------------------------------------------------------------
 
 Around = dict[str, Any]
+
+
+async def once(message: stompbox.Message) -> None:
+    """A handler that has enough with one message."""
+    await message._route.subscription.unsubscribe()
+
+
 # The first line of a piece -> names that it takes from its surroundings, made with a client that is connected
 AROUND: dict[str, Any] = {
     "async with client.publisher(window=1000) as publisher:": lambda: {
         "rows": [SimpleNamespace(body=b"x", carrier="UA")] * 3
     },
     "async with client.transaction() as transaction:": lambda: {"result": b"done"},
+    'count = await client.send_many("/queue/numbers", ({"n": n} for n in range(100_000)))  # all of them are stored': dict,
+    'async with client.subscribe("/queue/orders", ack="client-individual", prefetch=20) as messages:': lambda: {
+        "handle": once
+    },
+    'async with client.subscribe("/topic/flights", offset=4711) as messages:': dict,
+    "async def answer(request):": lambda: {"asyncio": asyncio},
 }
 SAYS = {  # what a whole program prints, and which then goes on, or ends
     "README.md": "EU b'42 apples'",
@@ -286,6 +299,7 @@ async def _piece(snippet: Snippet, place: str, around: Around) -> None:
     code = compile(snippet.text, str(snippet), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     async with stompbox.connect(place) as client:
         await client.send("/queue/snippet.piece", b"one")
+        await client.send("/queue/orders", b"one")
         async with client.subscribe("/queue/snippet.piece", ack="client-individual") as messages:
             around |= {"client": client, "message": await messages.receive(WITHIN)}
             done = eval(code, around)

@@ -12,100 +12,37 @@ the callers' threads do. Everything here may be used from several threads at onc
 
 from __future__ import annotations
 
-import asyncio
+import logging
 import ssl
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError as FutureCancelled
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import Final
 
 from stompbox.client import client as asynchronous
-from stompbox.client.link import Link
-from stompbox.client.message import ReceivedMessage
+from stompbox.client.client import require_bodies
+from stompbox.client.feed import Feed, SubscriptionRoute
+from stompbox.client.link import Answered, ClientState, Link, StateListener
+from stompbox.client.loopthread import LoopThread
+from stompbox.client.message import ACK, Answer, ReceivedMessage, refusal
 from stompbox.client.options import KIB, TLS, Reconnect
 from stompbox.client.outgoing import Body, Headers, HeaderValue, encode_send, recode
 from stompbox.client.publisher import WINDOW, Window
-from stompbox.client.subscription import Subscription as AsyncSubscription
-from stompbox.client.subscription import SubscriptionRoute
+from stompbox.client.subscribing import Offset
+from stompbox.client.subscription import require_concurrency
 from stompbox.client.transaction import Transaction as AsyncTransaction
-from stompbox.errors import ConnectionLost, StompboxError, UsageError
+from stompbox.errors import StompboxError, UsageError
 from stompbox.stomp.codec import FrameLimits
 from stompbox.stomp.frames import Frame
 from stompbox.stomp.versions import VERSIONS, Version
 
-T = TypeVar("T")
+log = logging.getLogger("stompbox.client")
+
 # messages fetched from the loop's thread at once: a change of threads costs more than a message
 BATCH: Final = 100
-
-
-class LoopThread:
-    """A thread that runs an event loop, and the ways into it."""
-
-    def __init__(self, name: str) -> None:
-        self.loop = asyncio.new_event_loop()
-        self._posted: deque[Callable[[], None]] = deque()
-        self._is_woken = False
-        self._is_stopped = False
-        self._lock = threading.Lock()  # nothing enters the loop after its stop: it would never come out
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self.loop)
-        try:
-            self.loop.run_forever()
-        finally:
-            left = asyncio.all_tasks(self.loop)
-            for task in left:  # calls of other threads, which would wait for ever
-                task.cancel()
-            self.loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
-            self.loop.run_until_complete(self.loop.shutdown_asyncgens())
-            self.loop.close()
-
-    def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Runs `work` in the loop and waits for it. An interrupted wait (Ctrl-C) cancels it."""
-        with self._lock:
-            if self._is_stopped:
-                work.close()
-                raise ConnectionLost("closed", "this client was closed")
-            future = asyncio.run_coroutine_threadsafe(work, self.loop)
-        try:
-            return future.result()
-        except FutureCancelled:
-            raise ConnectionLost("closed", "this client was closed meanwhile") from None
-        except BaseException:
-            future.cancel()
-            raise
-
-    def post(self, work: Callable[[], None]) -> None:
-        """Has `work` run in the loop soon, in the order posted. Many posts wake the loop once."""
-        self._posted.append(work)
-        if not self._is_woken:
-            self._is_woken = True
-            with self._lock:
-                if self._is_stopped:
-                    raise ConnectionLost("closed", "this client was closed")
-                self.loop.call_soon_threadsafe(self._work_off)
-
-    def _work_off(self) -> None:
-        self._is_woken = False
-        try:
-            while self._posted:
-                self._posted.popleft()()
-        finally:
-            if self._posted:  # one of them raised, which asyncio reports; the others go on
-                self.loop.call_soon(self._work_off)
-
-    def stop(self) -> None:
-        with self._lock:
-            if self._is_stopped:
-                return
-            self._is_stopped = True
-            self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join()
 
 
 class Message(ReceivedMessage):
@@ -114,31 +51,39 @@ class Message(ReceivedMessage):
     __slots__ = ("_thread",)
 
     def __init__(self, received: ReceivedMessage, thread: LoopThread) -> None:
-        super().__init__(received.route, received.body, received.ack_id, received._form, received._head)
+        super().__init__(received._route, received.body, received._ack_id, received._form, received._head)
         self._headers = received._headers
         self._thread = thread
 
     def ack(self, *, confirm: bool = False, timeout: float | None = None) -> None:
         """As stompbox.Message.ack; without `confirm` it returns at once, and the frame follows."""
-        self._settle("ACK", confirm=confirm, timeout=timeout)
+        self._settle(ACK, confirm=confirm, timeout=timeout)
 
-    def nack(self, *, confirm: bool = False, timeout: float | None = None) -> None:
-        self._settle("NACK", confirm=confirm, timeout=timeout)
+    def nack(
+        self,
+        *,
+        requeue: bool = True,
+        delay: float = 0.0,
+        confirm: bool = False,
+        timeout: float | None = None,
+    ) -> None:
+        """As stompbox.Message.nack."""
+        self._settle(refusal(requeue, delay), confirm=confirm, timeout=timeout)
 
-    def _settle(self, command: str, *, confirm: bool, timeout: float | None) -> None:
-        route: SubscriptionRoute = self.route
+    def _settle(self, answer: Answer, *, confirm: bool, timeout: float | None) -> None:
+        route: SubscriptionRoute = self._route
         if confirm:
-            self._thread.call(route.settle(self, command, confirm=True, timeout=timeout))
+            self._thread.call(route.settle(self, answer, confirm=True, timeout=timeout))
             return
-        route.check(self, command)
+        route.check(self, answer)
         self.is_settled = True
-        self._thread.post(lambda: self._post(route, command))
+        self._thread.post(lambda: self._post(route, answer))
 
-    def _post(self, route: SubscriptionRoute, command: str) -> None:
+    def _post(self, route: SubscriptionRoute, answer: Answer) -> None:
         if route.is_stale:  # lost between the call and now
             route.subscription.link.counters["stale-message"] += 1
         else:
-            route.post(self, command)
+            route.post(self, answer)
 
     def process(self) -> Processing:
         """`with message.process():` acknowledges when the block ends well, sends NACK when it raises (and lets it raise)."""
@@ -160,7 +105,7 @@ class Processing:
     ) -> None:
         message = self._message
         if error is None or isinstance(error, Exception):
-            route: SubscriptionRoute = message.route
+            route: SubscriptionRoute = message._route
             if error is None and not (
                 message.is_settled or route.is_stale or route.subscription.ack == "auto"
             ):
@@ -172,24 +117,37 @@ class Processing:
 class Subscription:
     """`with client.subscribe(…) as messages: for message in messages: …`; several threads may take from one subscription."""
 
-    def __init__(self, inner: AsyncSubscription, thread: LoopThread) -> None:
-        self._inner = inner
+    def __init__(self, feed: Feed, thread: LoopThread) -> None:
+        self._feed = feed
         self._thread = thread
         self._fetched: deque[Message] = deque()
         self._changed = threading.Condition()
         self._is_fetching = False
 
+    @property
+    def destination(self) -> str:
+        return self._feed.destination
+
+    @property
+    def id(self) -> str:
+        """The id of the SUBSCRIBE."""
+        return self._feed.id
+
+    @property
+    def ack(self) -> str:
+        return self._feed.ack
+
     def open(self) -> None:
-        self._thread.call(self._inner.open())
+        self._thread.call(self._feed.open())
 
     def unsubscribe(self) -> None:
         self._fetched.clear()
-        self._thread.call(self._inner.unsubscribe())
+        self._thread.call(self._feed.unsubscribe())
 
     def delete(self) -> None:
         """Like `unsubscribe`, and the broker forgets the durable subscription with all that is kept for it."""
         self._fetched.clear()
-        self._thread.call(self._inner.delete())
+        self._thread.call(self._feed.delete())
 
     def receive(self, timeout: float | None = None) -> Message | None:
         """The next message; None when none came within `timeout` seconds (None: wait for ever), or none will come."""
@@ -198,7 +156,7 @@ class Subscription:
             while True:
                 while self._fetched:
                     message = self._fetched.popleft()
-                    if self._inner.ack == "auto" or not message.route.is_stale:
+                    if self._feed.ack == "auto" or not message._route.is_stale:
                         return message
                 if not self._is_fetching:
                     self._is_fetching = True
@@ -213,7 +171,7 @@ class Subscription:
         try:
             found = [
                 Message(each, self._thread)
-                for each in self._thread.call(self._inner.receive_many(BATCH, timeout))
+                for each in self._thread.call(self._feed.receive_many(BATCH, timeout))
             ]
         finally:
             with self._changed:
@@ -230,6 +188,22 @@ class Subscription:
     def __iter__(self) -> Iterator[Message]:
         return self.iterate()
 
+    def run(self, handler: Callable[[Message], object], *, concurrency: int = 1) -> None:
+        """As stompbox.Subscription.run, with `concurrency` threads; returns when the subscription has ended: `unsubscribe` in another
+        thread, or the client's `close`."""
+        require_concurrency(concurrency, self._feed.ack)
+        with ThreadPoolExecutor(concurrency, "stompbox-handler") as pool:
+            for work in [pool.submit(self._work, handler) for _ in range(concurrency)]:
+                work.result()
+
+    def _work(self, handler: Callable[[Message], object]) -> None:
+        for message in self:
+            try:
+                with message.process():
+                    handler(message)
+            except Exception:
+                log.exception("a handler failed at message %r of %s", message.id, self._feed.destination)
+
     def __enter__(self) -> Subscription:
         self.open()
         return self
@@ -238,10 +212,10 @@ class Subscription:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._fetched.clear()
-        self._thread.call(self._inner.__aexit__(kind, error, trace))
+        self._thread.call(self._feed.leave(is_failing=error is not None))
 
     def __repr__(self) -> str:
-        return f"<blocking {self._inner!r}>"
+        return f"<blocking Subscription of {self._feed!r}>"
 
 
 def _left(until: float | None) -> float | None:
@@ -259,6 +233,7 @@ class Publisher:
         self._thread = thread
         self._window = Window(window)
         self._changed = threading.Condition()
+        self._answered = Answered(self._confirmed, self._failed)
 
     @property
     def outstanding(self) -> int:
@@ -309,20 +284,20 @@ class Publisher:
         try:
             connection = self._link.open_connection()
         except StompboxError as error:
-            self.failed(frame, error)
+            self._failed(frame, error)
             return
         if connection is None:
-            self._link.backlog[number] = (self, recode(frame, version, self._link.version))
+            self._link.backlog[number] = (self._answered, recode(frame, version, self._link.version))
         else:
-            connection.confirm(number, recode(frame, version, connection.version), self)
+            connection.confirm(number, recode(frame, version, connection.version), self._answered)
 
-    def confirmed(self, frame: bytes) -> None:
+    def _confirmed(self, frame: bytes) -> None:
         with self._changed:
             self._window.take(frame)
             if self._window.has_room_again or not self._window.outstanding:
                 self._changed.notify_all()
 
-    def failed(self, frame: bytes, error: StompboxError) -> None:
+    def _failed(self, frame: bytes, error: StompboxError) -> None:
         with self._changed:
             self._window.fail(frame, error)
             self._changed.notify_all()
@@ -358,8 +333,8 @@ class Transaction:
     def ack(self, message: ReceivedMessage) -> None:
         self._thread.call(self._inner.ack(message))
 
-    def nack(self, message: ReceivedMessage) -> None:
-        self._thread.call(self._inner.nack(message))
+    def nack(self, message: ReceivedMessage, *, requeue: bool = True, delay: float = 0.0) -> None:
+        self._thread.call(self._inner.nack(message, requeue=requeue, delay=delay))
 
     def commit(self) -> None:
         """As stompbox.Transaction.commit."""
@@ -431,6 +406,14 @@ class Client:
         return self._inner.is_connected
 
     @property
+    def state(self) -> ClientState:
+        return self._inner.state
+
+    def wait_connected(self, timeout: float | None = None) -> None:
+        """As stompbox.Client.wait_connected."""
+        self._running().call(self._inner.wait_connected(timeout))
+
+    @property
     def version(self) -> Version:
         return self._inner.version
 
@@ -456,6 +439,22 @@ class Client:
             self._inner.send(destination, body, headers=headers, confirm=confirm, timeout=timeout)
         )
 
+    def send_many(
+        self,
+        destination: str,
+        bodies: Iterable[Body],
+        headers: Headers | None = None,
+        *,
+        window: int = WINDOW,
+    ) -> int:
+        """As stompbox.Client.send_many."""
+        count = 0
+        with self.publisher(window=window) as publisher:
+            for body in require_bodies(bodies):
+                publisher.send(destination, body, headers)
+                count += 1
+        return count
+
     def publisher(self, *, window: int = WINDOW) -> Publisher:
         return Publisher(self._inner._link, self._running(), window)
 
@@ -471,6 +470,7 @@ class Client:
         selector: str | None = None,
         durable: str | None = None,
         prefetch: int | None = None,
+        offset: Offset | None = None,
         headers: Headers | None = None,
     ) -> Subscription:
         """As stompbox.Client.subscribe."""
@@ -481,15 +481,38 @@ class Client:
             selector=selector,
             durable=durable,
             prefetch=prefetch,
+            offset=offset,
             headers=headers,
         )
-        return Subscription(inner, self._running())
+        return Subscription(inner._feed, self._running())
+
+    def rpc(
+        self,
+        destination: str,
+        body: Body = b"",
+        headers: Headers | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> ReceivedMessage:
+        """As stompbox.Client.rpc."""
+        return self._running().call(self._inner.rpc(destination, body, headers, timeout=timeout))
+
+    def reply(
+        self,
+        message: ReceivedMessage,
+        body: Body = b"",
+        headers: Headers | None = None,
+        *,
+        confirm: bool = True,
+    ) -> None:
+        """As stompbox.Client.reply."""
+        self._running().call(self._inner.reply(message, body, headers, confirm=confirm))
 
     def request(
-        self, name: str, headers: Headers | None = None, body: Body = b"", *, timeout: float | None = None
+        self, name: str, body: Body = b"", headers: Headers | None = None, *, timeout: float | None = None
     ) -> ReceivedMessage:
         """As stompbox.Client.request."""
-        return self._running().call(self._inner.request(name, headers, body, timeout=timeout))
+        return self._running().call(self._inner.request(name, body, headers, timeout=timeout))
 
     def __repr__(self) -> str:
         return f"<blocking {self._inner!r}>"
@@ -514,6 +537,7 @@ def connect(
     buffer_limit: int = 64 * 1024 * KIB,
     text_length: bool = False,
     limits: FrameLimits = FrameLimits(),  # noqa: B008 (a frozen value)
+    on_state: StateListener | None = None,
 ) -> Client:
     """As stompbox.connect, argument by argument; `with stompbox.blocking.connect("stomp://host:61613") as client:`."""
     inner = asynchronous.connect(
@@ -534,5 +558,6 @@ def connect(
         buffer_limit=buffer_limit,
         text_length=text_length,
         limits=limits,
+        on_state=on_state,
     )
     return Client(inner)

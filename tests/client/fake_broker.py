@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar, cast
 
-from stompbox.blocking import LoopThread
+from stompbox.client.loopthread import LoopThread
 from stompbox.stomp.codec import Decoder, encode
 from stompbox.stomp.frames import CLIENT_COMMANDS, Frame
 from stompbox.stomp.versions import V10, VERSIONS

@@ -249,7 +249,7 @@ def test_request() -> None:
 
         broker.on["SEND"] = answer
         with blocking.connect(broker.url) as client:
-            assert client.request("describe", {"destinations": "/topic/a"}, '{"a": 1}').json() == {"a": 1}
+            assert client.request("describe", '{"a": 1}', {"destinations": "/topic/a"}).json() == {"a": 1}
 
 
 def test_messages_of_a_lost_connection_are_passed_over() -> None:

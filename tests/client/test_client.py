@@ -234,7 +234,7 @@ def test_request_and_answer() -> None:
             broker.on["SEND"] = answering
             async with stompbox.connect(broker.url) as client:
                 answers = await asyncio.gather(
-                    *(client.request("echo", {"at": number}, f'{{"a": {number}}}') for number in range(5))
+                    *(client.request("echo", f'{{"a": {number}}}', {"at": number}) for number in range(5))
                 )
                 assert [answer.json() for answer in answers] == [{"a": number} for number in range(5)]
                 assert [answer.headers["next"] for answer in answers] == ["0", "1", "2", "3", "4"]
@@ -251,7 +251,7 @@ def test_request_that_is_refused() -> None:
                 with pytest.raises(stompbox.BrokerError, match="request 'fail': unknown group 'x'") as caught:
                     await client.request("fail")
                 assert caught.value.code == "no-group"
-                assert (await client.request("echo", {"at": 1}, b"still there")).body == b"still there"
+                assert (await client.request("echo", b"still there", {"at": 1})).body == b"still there"
 
     run(story())
 
@@ -272,7 +272,7 @@ def test_request_over_a_connection_that_is_lost() -> None:
             async with stompbox.connect(broker.url, reconnect=stompbox.Reconnect(first_delay=0)) as client:
                 with pytest.raises(ConnectionLost):
                     await client.request("drop")
-                assert (await client.request("echo", {"at": 1}, b"again")).body == b"again"
+                assert (await client.request("echo", b"again", {"at": 1})).body == b"again"
 
     run(story())
 

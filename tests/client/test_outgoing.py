@@ -80,9 +80,28 @@ def test_wrong_destination_is_named(destination: Any) -> None:
         encode_send(V12, destination, b"", None)
 
 
-@pytest.mark.parametrize("body", [None, 7, ["x"], {"a": 1}])
+@pytest.mark.parametrize("body", [None, 7, ("x",), {"x"}])
 def test_wrong_body_is_named(body: Any) -> None:
-    with pytest.raises(UsageError, match="body must be bytes or str"):
+    with pytest.raises(UsageError, match="body must be bytes, str, or a dict or list for JSON, not "):
+        encode_send(V12, "/q", body, None)
+
+
+@pytest.mark.parametrize(
+    ("body", "octets"),
+    [({"a": [1, None, "grün"]}, '{"a":[1,null,"grün"]}'.encode()), ([], b"[]"), ({}, b"{}")],
+)
+def test_a_dict_or_list_is_json(body: Any, octets: bytes) -> None:
+    frame = decode_frame(encode_send(V12, "/q", body, None), V12)
+    assert frame.body == octets
+    assert frame.headers["content-type"] == "application/json"
+    assert frame.headers["content-length"] == str(len(octets))
+    own = decode_frame(encode_send(V12, "/q", body, {"content-type": "application/x"}), V12)
+    assert own.headers["content-type"] == "application/x"
+
+
+@pytest.mark.parametrize("body", [{"a": object()}, [float("nan")], [b"x"], {"a": "\ud800"}, {(1,): 2}])
+def test_what_is_no_json(body: Any) -> None:
+    with pytest.raises(UsageError, match="body cannot be written as JSON"):
         encode_send(V12, "/q", body, None)
 
 

@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 
-from stompbox.client.message import ReceivedMessage
+from stompbox.client.message import ACK, NACK, ReceivedMessage
 from stompbox.client.options import Options
 from stompbox.client.protocol import (
     DOUBT,
@@ -299,9 +299,9 @@ def test_ack_frames(version: str, octets: bytes) -> None:
     protocol = subscribed(version)
     (event,) = feed(protocol, message(1))
     assert isinstance(event, MessageRun)
-    protocol.acknowledge("ACK", event.messages[0], "s1", transaction="t")
+    protocol.acknowledge(ACK, event.messages[0], "s1", transaction="t")
     assert protocol.take_output(0.0) == [octets]
-    number = protocol.acknowledge("ACK", event.messages[0], "s1", waiter=Caller())
+    number = protocol.acknowledge(ACK, event.messages[0], "s1", waiter=Caller())
     assert sent(protocol)[0].headers["receipt"] == str(number)
     assert number in protocol.receipts
 
@@ -313,7 +313,7 @@ def test_ids_come_back_as_they_came(version: str) -> None:
     for _ in range(LEARN_AFTER + 1):
         (event,) = feed(protocol, given)
     assert isinstance(event, MessageRun)
-    protocol.acknowledge("NACK", event.messages[0], "s1")
+    protocol.acknowledge(NACK, event.messages[0], "s1")
     headers = sent(protocol)[0].headers
     assert headers == (
         {"id": "ID:host\\1\n2"} if version == "1.2" else {"message-id": "ID:host\\1", "subscription": "s1"}
@@ -324,9 +324,9 @@ def test_no_nack_in_1_0() -> None:
     protocol = subscribed("1.0")
     (event,) = feed(protocol, message(1))
     assert isinstance(event, MessageRun)
-    protocol.check_acknowledge("ACK", event.messages[0])
+    protocol.check_acknowledge(ACK, event.messages[0])
     with pytest.raises(UsageError, match=r"1\.0.* has no NACK"):
-        protocol.check_acknowledge("NACK", event.messages[0])
+        protocol.check_acknowledge(NACK, event.messages[0])
 
 
 def test_a_message_without_ack_header() -> None:
@@ -336,7 +336,7 @@ def test_a_message_without_ack_header() -> None:
     (event,) = feed(protocol, frame)
     assert isinstance(event, MessageRun)
     with pytest.raises(IllegalFrame, match="without the header 'ack'"):
-        protocol.check_acknowledge("ACK", event.messages[0])
+        protocol.check_acknowledge(ACK, event.messages[0])
 
 
 # -- leaving ---------------------------------------------------------------------------------------------------------

@@ -91,7 +91,7 @@ def test_what_an_ack_repeats(version: Version) -> None:
     (run,) = decoder.receive(encode(message(7, ack="x:y", **{"message-id": "i:d"}), version))
     assert isinstance(run, MessageRun)
     assert run.route == "one"
-    assert run.messages[0].ack_id == {V11: b"i\\cd", V12: b"x\\cy"}[version]
+    assert run.messages[0]._ack_id == {V11: b"i\\cd", V12: b"x\\cy"}[version]
     assert run.messages[0].headers[ack_header(version)] == {V11: "i:d", V12: "x:y"}[version]
 
 

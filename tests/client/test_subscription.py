@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import stompbox
+from stompbox.client.feed import TURN
 from stompbox.client.options import Reconnect
-from stompbox.client.subscription import TURN
 from stompbox.errors import ConnectionLost, UsageError
 from stompbox.stomp.frames import Frame
 from tests.client.fake_broker import FakeBroker, FakeSession, run, serving

@@ -90,7 +90,9 @@ def test_the_board_gets_what_is_published_and_the_broker_keeps_it(tmp_path: Path
             await has(stage, board, lambda said: said.get("count", 0) >= FLIGHTS)
             async with stompbox.connect(url) as client:
                 logs = (
-                    await client.request("describe", {"destinations": "/topic/flights.#", "create": "false"})
+                    await client.request(
+                        "describe", headers={"destinations": "/topic/flights.#", "create": "false"}
+                    )
                 ).json()["addresses"]
             return published, await leave(stage, board, "finish"), logs
 

@@ -185,9 +185,9 @@ def _bound(option: str, text: str) -> _Bound:
 
 async def _described(client: Client, source: str) -> tuple[str, dict[str, Any]]:
     """The one address that is meant, and its log: `first` and `next`."""
-    found: dict[str, dict[str, Any]] = (await client.request("describe", {"destinations": source})).json()[
-        "addresses"
-    ]
+    found: dict[str, dict[str, Any]] = (
+        await client.request("describe", headers={"destinations": source})
+    ).json()["addresses"]
     if len(found) != 1 or not source.partition("::")[0].endswith(next(iter(found))):
         # what is a wildcard, the broker says
         names = ", ".join(sorted(found)[:5])
@@ -206,7 +206,7 @@ async def _offset(client: Client, address: str, log: Mapping[str, Any], bound: _
         return bound.offset
     assert isinstance(bound, datetime)
     timestamp = max(0, (bound - _ZERO) // timedelta(milliseconds=1))
-    answer = await client.request("offset-at", {"address": address, "timestamp": timestamp})
+    answer = await client.request("offset-at", headers={"address": address, "timestamp": timestamp})
     return max(int(log["first"]), int(answer.json()["offset"]))
 
 
@@ -249,7 +249,7 @@ async def _fetch(client: Client, done: _Done) -> tuple[list[Run], int]:
     given: dict[str, str | int | float | bool] = {
         "address": address, "start": start, "stop": stop, "max-bytes": MOST_BYTES, "incarnation": done.incarnations.of(stop),
     }  # fmt: skip
-    answer = await client.request("fetch", given)
+    answer = await client.request("fetch", headers=given)
     lowest = int(answer.headers["first"])
     if lowest > start:
         gone = f"offsets {start} to {lowest - 1} of address {address!r} are gone"

@@ -8,6 +8,7 @@ transaction; client.
 from __future__ import annotations
 
 from stompbox.client.client import Client, connect
+from stompbox.client.link import ClientState
 from stompbox.client.message import Message, ReceivedMessage
 from stompbox.client.options import TLS, Reconnect
 from stompbox.client.publisher import Publisher
@@ -19,6 +20,7 @@ __all__ = [
     "TLS",
     "BrokerError",
     "Client",
+    "ClientState",
     "Message",
     "Publisher",
     "ReceivedMessage",

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import time
 from collections import Counter
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Generator, Iterable, Mapping, Sequence
 from types import TracebackType
 
-from stompbox.client.link import Call, Link
+from stompbox.client.feed import Feed
+from stompbox.client.link import Call, ClientState, Link, StateListener
 from stompbox.client.message import ReceivedMessage
 from stompbox.client.options import KIB, TLS, Options, Reconnect
 from stompbox.client.outgoing import Body, Headers, HeaderValue, encode_send, header_texts
 from stompbox.client.protocol import REQUESTS
 from stompbox.client.publisher import WINDOW, Publisher
 from stompbox.client.refusal import BrokerError
-from stompbox.client.subscription import Subscription, wanted
+from stompbox.client.replies import Replies, reply_headers
+from stompbox.client.subscribing import Offset, wanted
+from stompbox.client.subscription import Subscription
 from stompbox.client.transaction import Transaction
 from stompbox.client.url import Target, parse_url
 from stompbox.errors import ConnectionLost, StompboxError, UsageError
@@ -47,6 +51,7 @@ class Client:
 
     def __init__(self, link: Link) -> None:
         self._link = link
+        self._replies: Replies | None = None
 
     # -- open and close ----------------------------------------------------------------------------------------------
 
@@ -79,6 +84,18 @@ class Client:
         return self._link.connection is not None and self._link.connection.is_open
 
     @property
+    def state(self) -> ClientState:
+        """How far it is; `connect(on_state=…)` tells each change."""
+        return self._link.state
+
+    async def wait_connected(self, timeout: float | None = None) -> None:
+        """Returns when there is a connection. `timeout`: seconds, default the `receipt_timeout` of `connect`.
+
+        Raises ConnectionLost when none came by then, or none will come any more.
+        """
+        await self._link.connected(timeout)
+
+    @property
     def version(self) -> Version:
         """The STOMP version that was negotiated, last."""
         return self._link.version
@@ -106,7 +123,7 @@ class Client:
     ) -> None:
         """Sends one message and returns when the broker has stored it (its RECEIPT came).
 
-        `body`     bytes, or str: UTF-8 with content-type text/plain, without content-length, which brokers take for text
+        `body`     bytes; str: UTF-8 with content-type text/plain, without content-length, which brokers take for text; dict, list: JSON
         `headers`  names to str, int, float or bool
         `confirm`  False: returns when the message is on its way and the socket has room; an ERROR is then only logged
         `timeout`  seconds for the receipt; default the `receipt_timeout` of `connect`
@@ -134,6 +151,26 @@ class Client:
         if connection.is_blocked:
             await connection.drain()
 
+    async def send_many(
+        self,
+        destination: str,
+        bodies: Iterable[Body] | AsyncIterable[Body],
+        headers: Headers | None = None,
+        *,
+        window: int = WINDOW,
+    ) -> int:
+        """Sends each body as a message with the same headers, and returns how many when all of them are confirmed.
+
+        Up to `window` are on their way at a time. Raises what befell the first that failed; those before it, and some behind it, may
+        be stored. For other headers each time, or to learn which failed: `publisher`.
+        """
+        count = 0
+        async with self.publisher(window=window) as publisher:
+            async for body in _each(bodies):
+                await publisher.send(destination, body, headers)
+                count += 1
+        return count
+
     def publisher(self, *, window: int = WINDOW) -> Publisher:
         """Confirmed sends without waiting for each: at most `window` messages are unconfirmed at any time."""
         return Publisher(self._link, window)
@@ -153,6 +190,7 @@ class Client:
         selector: str | None = None,
         durable: str | None = None,
         prefetch: int | None = None,
+        offset: Offset | None = None,
         headers: Headers | None = None,
     ) -> Subscription:
         """A subscription, to be opened by `async with`.
@@ -162,17 +200,73 @@ class Client:
         `selector`  only messages for which this SQL-92 condition is true
         `durable`   the name of a durable subscription: messages are kept while nobody subscribes (needs `client_id`)
         `prefetch`  messages that the broker sends ahead of their acknowledgement
+        `offset`    reads the address's log from there, and takes nothing from it: a number, "first", "last", "next" or a datetime
+                    (Stompbox; RabbitMQ's streams). After a lost connection it goes on behind what was taken and acknowledged
         `headers`   more headers of the SUBSCRIBE, as the broker knows them
         """
         request = wanted(
-            destination, ack, id=id, selector=selector, durable=durable, prefetch=prefetch, headers=headers
+            destination,
+            ack,
+            id=id,
+            selector=selector,
+            durable=durable,
+            prefetch=prefetch,
+            offset=offset,
+            headers=headers,
         )
-        return Subscription(self._link, request)
+        return Subscription(Feed(self._link, request))
 
-    # -- requests ----------------------------------------------------------------------------------------------------
+    # -- requests and replies between clients ------------------------------------------------------------------------
+
+    async def rpc(
+        self,
+        destination: str,
+        body: Body = b"",
+        headers: Headers | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> ReceivedMessage:
+        """Sends a request to whoever serves `destination`, and returns the reply, which comes over a temporary queue of this client.
+
+        `timeout`: seconds, default the `receipt_timeout` of `connect`; the request expires with it. Raises BrokerError when the
+        broker refuses the request, ConnectionLost("reply-timeout") or ("reply-lost") when no reply came: it may have been done.
+        """
+        replies = self._replies = self._replies or Replies(self._link)
+        limit = self._link.options.receipt_timeout if timeout is None else timeout
+        texts = replies.headers(headers)
+        if limit is not None:
+            texts.setdefault("expires", str(int((time.time() + limit) * 1000)))
+        future = None
+        try:
+            async with asyncio.timeout(limit):
+                await replies.open(limit)
+                future = replies.expect(texts["correlation-id"])
+                await self.send(destination, body, texts, timeout=limit)
+                return await future
+        except TimeoutError:
+            text = f"no reply from {destination} within {limit or 0:g} s"
+            raise ConnectionLost("reply-timeout", text) from None
+        finally:
+            replies.forget(texts["correlation-id"])
+            if future is not None and future.done() and not future.cancelled():
+                future.exception()  # seen, also where the SEND failed first
+
+    async def reply(
+        self,
+        message: ReceivedMessage,
+        body: Body = b"",
+        headers: Headers | None = None,
+        *,
+        confirm: bool = True,
+    ) -> None:
+        """Sends the reply that the sender of `message` waits for: to its reply-to, with its correlation-id. As `send` otherwise."""
+        destination, texts = reply_headers(message, headers)
+        await self.send(destination, body, texts, confirm=confirm)
+
+    # -- requests to the broker ----------------------------------------------------------------------------------------------------
 
     async def request(
-        self, name: str, headers: Headers | None = None, body: Body = b"", *, timeout: float | None = None
+        self, name: str, body: Body = b"", headers: Headers | None = None, *, timeout: float | None = None
     ) -> ReceivedMessage:
         """Asks a Stompbox broker something that is no message, and returns its answer: `.headers`, `.body`, `.json()`.
 
@@ -236,6 +330,7 @@ def connect(
     buffer_limit: int = 64 * 1024 * KIB,
     text_length: bool = False,
     limits: FrameLimits = FrameLimits(),  # noqa: B008 (a frozen value)
+    on_state: StateListener | None = None,
 ) -> Client:
     """A client for a STOMP broker, to be opened: `async with stompbox.connect("stomp://user:pass@host:61613") as client:`.
 
@@ -251,6 +346,7 @@ def connect(
     `buffer`           octets of messages that wait for the application before reading stops; `buffer_limit`: while a call waits
     `text_length`      True: str bodies get a content-length too
     `limits`           of a frame from the broker; beyond, the connection is closed
+    `on_state`         called with each new ClientState and with the error that led to it (or None), in the client's loop
 
     Raises UsageError that names the argument and what is allowed.
     """
@@ -272,7 +368,28 @@ def connect(
         text_length=text_length,
         limits=limits,
     )
-    return Client(Link(_targets(url, options), options))
+    if on_state is not None and not callable(on_state):
+        raise UsageError("bad-argument", f"on_state is {on_state!r}; allowed is a function of (state, error)")
+    return Client(Link(_targets(url, options), options, on_state))
+
+
+async def _each(bodies: Iterable[Body] | AsyncIterable[Body]) -> AsyncIterator[Body]:
+    if isinstance(bodies, AsyncIterable):
+        async for body in bodies:
+            yield body
+        return
+    for body in require_bodies(bodies):
+        yield body
+
+
+def require_bodies(bodies: Iterable[Body]) -> Iterable[Body]:
+    """Raises UsageError for what is one body."""
+    if isinstance(bodies, str | bytes | bytearray | memoryview | Mapping) or not isinstance(bodies, Iterable):
+        raise UsageError(
+            "bad-body",
+            f"bodies must be an iterable of bodies, not one {type(bodies).__name__}; `send` takes one",
+        )
+    return bodies
 
 
 def _targets(url: str | Sequence[str], options: Options) -> tuple[Target, ...]:

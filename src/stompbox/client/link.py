@@ -18,9 +18,10 @@ import logging
 import random
 import ssl
 from collections import Counter
-from enum import Enum, auto
+from collections.abc import Callable
+from enum import Enum
 from itertools import count
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from stompbox.client.connection import BrokerConnection, open_connection
 from stompbox.client.intake import Intake
@@ -35,13 +36,18 @@ from stompbox.stomp.versions import V12, Version
 log = logging.getLogger("stompbox.client")
 
 
-class LinkState(Enum):
-    NEW = auto()
-    CONNECTING = auto()
-    OPEN = auto()
-    RECONNECTING = auto()
-    CLOSING = auto()
-    CLOSED = auto()
+class ClientState(Enum):
+    """How far a client is; see the drawing above."""
+
+    NEW = "new"
+    CONNECTING = "connecting"
+    OPEN = "open"
+    RECONNECTING = "reconnecting"
+    CLOSING = "closing"
+    CLOSED = "closed"
+
+
+StateListener: TypeAlias = Callable[[ClientState, StompboxError | None], object]
 
 
 class Subscriber(Protocol):
@@ -74,11 +80,27 @@ class Call:
             self.future.set_exception(error)
 
 
+class Answered:
+    """What is to happen when a frame's receipt comes, or does not: for those who wait for many of them."""
+
+    __slots__ = ("confirmed", "failed")
+
+    def __init__(
+        self, confirmed: Callable[[bytes], None], failed: Callable[[bytes, StompboxError], None]
+    ) -> None:
+        self.confirmed = confirmed
+        self.failed = failed
+
+
 class Link:
-    def __init__(self, targets: tuple[Target, ...], options: Options) -> None:
+    def __init__(
+        self, targets: tuple[Target, ...], options: Options, on_state: StateListener | None = None
+    ) -> None:
         self.targets = targets
+        self.on_state = on_state
+        self._told = ClientState.NEW
         self.options = options
-        self.state = LinkState.NEW
+        self.state = ClientState.NEW
         self.connection: BrokerConnection | None = None  # set as long as it is not lost; it may be closing
         self.numbers = count(1)  # receipts, transactions, subscriptions: never the same number twice
         self.counters: Counter[str] = Counter()
@@ -96,9 +118,10 @@ class Link:
     # -- open and close ----------------------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        if self.state is not LinkState.NEW:
+        if self.state is not ClientState.NEW:
             raise UsageError("already-opened", "this client was opened before; connect again for another one")
-        self.state = LinkState.CONNECTING
+        self.state = ClientState.CONNECTING
+        self._tell_state()
         policy = self.options.reconnect
         try:
             self._attach(await self._dial(policy if policy is not None and policy.initial else None))
@@ -108,9 +131,10 @@ class Link:
 
     async def close(self) -> None:
         """DISCONNECT, its receipt, the end of the socket; after `close_timeout` the end in any case."""
-        if self.state in (LinkState.CLOSING, LinkState.CLOSED):
+        if self.state in (ClientState.CLOSING, ClientState.CLOSED):
             return
-        self.state = LinkState.CLOSING
+        self.state = ClientState.CLOSING
+        self._tell_state()
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -145,7 +169,7 @@ class Link:
                 await asyncio.wait([connection.closed])
 
     def _finish(self, error: StompboxError) -> None:
-        self.state = LinkState.CLOSED
+        self.state = ClientState.CLOSED
         self._error = error
         for waiter, frame in self.backlog.values():
             waiter.failed(frame, error)
@@ -154,6 +178,17 @@ class Link:
             subscription.end(error)
         self.subscriptions.clear()
         self._changed.set()
+        self._tell_state(error)
+
+    def _tell_state(self, error: StompboxError | None = None) -> None:
+        """`error`: why the connection is lost, or closed for good."""
+        if self.on_state is None or self._told is self.state:
+            return
+        self._told = self.state
+        try:
+            self.on_state(self.state, error)
+        except Exception:  # the listener's fault, and not the connection's
+            log.exception("on_state failed at %s", self.state.value)
 
     # -- the connection ----------------------------------------------------------------------------------------------
 
@@ -178,12 +213,12 @@ class Link:
         connection = self.connection
         if connection is not None and connection.is_open:
             return connection
-        if self.state in (LinkState.NEW, LinkState.CONNECTING):
+        if self.state in (ClientState.NEW, ClientState.CONNECTING):
             raise UsageError(
                 "not-opened",
                 "this client is not connected yet: use `async with stompbox.connect(…) as client:`",
             )
-        if self.state in (LinkState.CLOSING, LinkState.CLOSED):
+        if self.state in (ClientState.CLOSING, ClientState.CLOSED):
             error = self._error or ConnectionLost("closed", "this client is being closed")
             raise ConnectionLost(error.code, error.message) from error
         return None
@@ -230,7 +265,7 @@ class Link:
         """The new connection takes over: what was not confirmed goes out first, then the subscriptions."""
         self.connection = connection
         old, self.version = self.version, connection.version
-        self.state = LinkState.OPEN
+        self.state = ClientState.OPEN
         self.intake.attach(connection)
         backlog, self.backlog = self.backlog, {}
         for number, (waiter, frame) in sorted(backlog.items()):
@@ -240,13 +275,14 @@ class Link:
         for subscription in list(self.subscriptions.values()):
             subscription.resubscribe(connection)
         self._changed.set()
+        self._tell_state()
 
     def _connection_lost(self, connection: BrokerConnection, error: StompboxError) -> None:
         if connection is not self.connection:
             return
         self.connection = None
         self.intake.attach(None)
-        policy = self.options.reconnect if self.state is LinkState.OPEN else None
+        policy = self.options.reconnect if self.state is ClientState.OPEN else None
         if (
             policy is not None
             and policy.attempts is not None
@@ -260,12 +296,13 @@ class Link:
             self._finish(error)
             return
         self.counters["connections-lost"] += 1
-        self.state = LinkState.RECONNECTING
+        self.state = ClientState.RECONNECTING
         self._changed.clear()
         # an ERROR has been told, and closes in STOMP 1.2
         level = logging.INFO if connection.protocol.was_refused else logging.WARNING
         log.log(level, "connection lost, connecting again: %s", error.message)
         self._task = asyncio.get_running_loop().create_task(self._reconnect(policy))
+        self._tell_state(error)
 
     def _lived(self, connection: BrokerConnection, policy: Reconnect) -> int:
         """Failures in a row: a connection that confirmed something, or lived longer than the longest delay, was none."""

@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from numbers import Real
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from stompbox.errors import UsageError
+from stompbox.numerals import digits
+
+MOST_DELAY: Final = 86_400.0 * 365  # seconds: a delay that is longer is a mistake in its unit
 
 
 class Head(Protocol):
@@ -20,25 +25,55 @@ class Head(Protocol):
     def headers(self, head: bytes) -> dict[str, str]: ...
 
 
+class Answer(NamedTuple):
+    """ACK or NACK, with the header lines that it has beside those which name the message."""
+
+    command: str
+    lines: str = ""
+    delay: float = 0.0  # seconds
+
+
+ACK: Final = Answer("ACK")
+NACK: Final = Answer("NACK")
+
+
+def refusal(requeue: bool, delay: float) -> Answer:
+    """The NACK that the arguments of `nack` mean. Raises UsageError that names the argument and what is allowed."""
+    if not isinstance(requeue, bool):
+        raise UsageError("bad-argument", f"requeue is {requeue!r}; allowed are True and False")
+    if not isinstance(delay, Real) or isinstance(delay, bool) or not 0 <= delay <= MOST_DELAY:
+        raise UsageError(
+            "bad-argument", f"delay is {delay!r}; allowed are seconds from 0 to {MOST_DELAY:g}, as a number"
+        )
+    if not requeue and delay:
+        raise UsageError(
+            "bad-argument", "requeue=False and a delay: what is not delivered again waits for nothing"
+        )
+    if not requeue:
+        return Answer("NACK", "requeue:false\n")
+    return Answer("NACK", f"redelivery-delay:{round(delay * 1000)}\n", float(delay)) if delay else NACK
+
+
 class Route(Protocol):
     """Where a message came from: one subscription on one connection."""
 
     async def settle(
-        self, message: ReceivedMessage, command: str, *, confirm: bool, timeout: float | None
+        self, message: ReceivedMessage, answer: Answer, *, confirm: bool, timeout: float | None
     ) -> None: ...
 
     async def settle_processed(self, message: ReceivedMessage, *, failed: bool) -> None: ...
 
 
 class ReceivedMessage:
-    """What a MESSAGE frame holds. `ack_id` is the header that an ACK repeats, as it came (octets, escapes and all), or None."""
+    """What a MESSAGE frame holds."""
 
-    __slots__ = ("_form", "_head", "_headers", "ack_id", "body", "is_settled", "route")
+    # _ack_id: the header that an ACK repeats, as it came (octets, escapes and all), or None
+    __slots__ = ("_ack_id", "_form", "_head", "_headers", "_route", "body", "is_settled")
 
     def __init__(self, route: Any, body: bytes, ack_id: bytes | None, form: Head | None, head: bytes) -> None:
-        self.route = route
+        self._route = route
         self.body = body
-        self.ack_id = ack_id
+        self._ack_id = ack_id
         self.is_settled = False  # acknowledged, or not, by the application
         self._form = form
         self._head = head
@@ -72,6 +107,38 @@ class ReceivedMessage:
         return self.headers.get("redelivered") == "true"
 
     @property
+    def delivery_count(self) -> int:
+        """How often it was handed out, this time counted: 1 at first. At least 2 where a broker says `redelivered` and no number."""
+        return self._number("JMSXDeliveryCount") or (2 if self.is_redelivered else 1)
+
+    @property
+    def offset(self) -> int | None:
+        """Where it stands in its address's log; None where the subscription does not read a log (`subscribe(offset=…)` does)."""
+        return self._number("x-stream-offset")
+
+    @property
+    def timestamp(self) -> datetime | None:
+        """When the broker took it, or when its sender says he sent it, in UTC; None where neither said."""
+        milliseconds = self._number("timestamp")
+        try:
+            return None if milliseconds is None else datetime.fromtimestamp(milliseconds / 1000, UTC)
+        except (OverflowError, ValueError, OSError):
+            return None
+
+    @property
+    def reply_to(self) -> str | None:
+        """Where its sender waits for a reply (`client.reply` sends one)."""
+        return self.headers.get("reply-to")
+
+    @property
+    def correlation_id(self) -> str | None:
+        return self.headers.get("correlation-id")
+
+    def _number(self, name: str) -> int | None:
+        """A header with a whole number; None also where it is none."""
+        return digits(self.headers.get(name, ""))
+
+    @property
     def text(self) -> str:
         """The body decoded by the charset of content-type (STOMP 1.2, Header content-type: UTF-8 where it names none)."""
         charset = "utf-8"
@@ -87,7 +154,11 @@ class ReceivedMessage:
             ) from None
 
     def json(self) -> Any:
-        return json.loads(self.body)
+        """What the body's JSON says. Raises UsageError("no-json") with the place where it is none."""
+        try:
+            return json.loads(self.body)
+        except ValueError as error:
+            raise UsageError("no-json", f"the body of message {self.id!r} is no JSON: {error}") from None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id} from {self.destination} body={len(self.body)}>"
@@ -104,11 +175,22 @@ class Message(ReceivedMessage):
         Returns when the frame is on its way; with `confirm` when the broker has recorded it. Raises UsageError on a subscription
         with ack="auto", ConnectionLost("stale-message") when the connection it came over is gone: it will be delivered again.
         """
-        await self.route.settle(self, "ACK", confirm=confirm, timeout=timeout)
+        await self._route.settle(self, ACK, confirm=confirm, timeout=timeout)
 
-    async def nack(self, *, confirm: bool = False, timeout: float | None = None) -> None:
-        """Tells the broker that this message could not be processed; what follows (again, dead letter, dropped) is the broker's."""
-        await self.route.settle(self, "NACK", confirm=confirm, timeout=timeout)
+    async def nack(
+        self,
+        *,
+        requeue: bool = True,
+        delay: float = 0.0,
+        confirm: bool = False,
+        timeout: float | None = None,
+    ) -> None:
+        """Tells the broker that this message could not be processed; what follows (again, dead letter, dropped) is the broker's.
+
+        `requeue`  False: a dead letter at once (Stompbox, RabbitMQ; others do with every NACK what they do)
+        `delay`    seconds until the next delivery; 0: as the broker's settings say. Stompbox alone knows it: elsewhere a UsageError
+        """
+        await self._route.settle(self, refusal(requeue, delay), confirm=confirm, timeout=timeout)
 
     def process(self) -> Processing:
         """`async with message.process():` acknowledges when the block ends well, sends NACK when it raises (and lets it raise).
@@ -131,7 +213,7 @@ class Processing:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is None or isinstance(error, Exception):
-            await self._message.route.settle_processed(self._message, failed=error is not None)
+            await self._message._route.settle_processed(self._message, failed=error is not None)
 
 
 def message_from_headers(route: Any, headers: dict[str, str], body: bytes, ack_id: bytes | None) -> Message:

@@ -7,9 +7,10 @@ names the header. Which receipt or transaction a SEND carries is the caller's (`
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from numbers import Real
-from typing import Final, Never, TypeAlias
+from typing import Any, Final, Never, TypeAlias
 
 from stompbox.errors import UsageError
 from stompbox.stomp.codec import Decoder, FrameLimits, encode, encode_headers
@@ -18,7 +19,7 @@ from stompbox.stomp.versions import V10, Version
 
 HeaderValue: TypeAlias = str | int | float | bool
 Headers: TypeAlias = Mapping[str, HeaderValue]
-Body: TypeAlias = bytes | bytearray | memoryview | str
+Body: TypeAlias = bytes | bytearray | memoryview | str | dict[str, Any] | list[Any]
 
 # What the client itself writes into a SEND, and what to use instead of the header
 RESERVED: Final = {
@@ -43,7 +44,8 @@ def encode_send(
     """A SEND frame. `own` are header lines that the client adds, already encoded, each with its LF.
 
     A str body becomes UTF-8 with content-type text/plain unless `headers` say otherwise, and has no content-length unless it
-    holds a NUL or `text_length` is true: brokers that tell text from bytes take content-length for bytes.
+    holds a NUL or `text_length` is true: brokers that tell text from bytes take content-length for bytes. A dict or a list
+    becomes JSON, with content-type application/json.
     """
     if type(body) is bytes:
         own = f"{own}content-length:{len(body)}\n"
@@ -183,7 +185,16 @@ def _octets(body: Body, headers: Headers | None, *, text_length: bool) -> tuple[
     if isinstance(body, bytes | bytearray | memoryview):
         octets = bytes(body)
         return octets, f"content-length:{len(octets)}\n"
-    raise UsageError("bad-body", f"body must be bytes or str, not {type(body).__name__}")
+    if isinstance(body, dict | list):
+        try:
+            octets = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+        except (TypeError, ValueError, RecursionError) as error:  # UnicodeEncodeError is a ValueError
+            raise UsageError("bad-body", f"body cannot be written as JSON: {error}") from None
+        own = "" if headers and "content-type" in headers else "content-type:application/json\n"
+        return octets, f"{own}content-length:{len(octets)}\n"
+    raise UsageError(
+        "bad-body", f"body must be bytes, str, or a dict or list for JSON, not {type(body).__name__}"
+    )
 
 
 def decode_frame(octets: bytes, version: Version) -> Frame:

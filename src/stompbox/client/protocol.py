@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, Protocol, TypeAlias
 
-from stompbox.client.message import ReceivedMessage, message_from_headers
+from stompbox.client.message import Answer, ReceivedMessage, message_from_headers
 from stompbox.client.options import Options
 from stompbox.client.outgoing import header_texts
 from stompbox.client.refusal import BrokerError, broker_error
@@ -215,7 +215,7 @@ class ClientProtocol:
 
     def acknowledge(
         self,
-        command: str,
+        answer: Answer,
         message: ReceivedMessage,
         id: str,
         *,
@@ -235,21 +235,27 @@ class ClientProtocol:
         if version.ack_needs_subscription or version is V10:
             # optional in 1.0, where some brokers want it all the same
             own += b"subscription:%b\n" % self._raw(id)
+        own += answer.lines.encode()
         self.output.append(
             b"%b\n%b:%b\n%b\n\0\n"
-            % (command.encode(), version.ack_header.encode(), message.ack_id or b"", own)
+            % (answer.command.encode(), version.ack_header.encode(), message._ack_id or b"", own)
         )
         return number
 
-    def check_acknowledge(self, command: str, message: ReceivedMessage) -> None:
+    def check_acknowledge(self, answer: Answer, message: ReceivedMessage) -> None:
         """Raises where there is no such frame for `message`."""
-        if message.ack_id is None:
+        if message._ack_id is None:
             header = ack_header(self.version)
             raise IllegalFrame(
                 "missing-header",
-                f"the broker sent message {message.id!r} without the header {header!r} that {command} needs",
+                f"the broker sent message {message.id!r} without the header {header!r} that {answer.command} needs",
             )
-        if command == "NACK" and not self.version.may_nack:
+        if answer.delay and self.server and not self.server.startswith("Stompbox"):
+            raise UsageError(
+                "no-delay",
+                f"nack(delay={answer.delay:g}): {self.server} has no delay for one delivery; leave it out",
+            )
+        if answer.command == "NACK" and not self.version.may_nack:
             raise UsageError(
                 "no-nack",
                 "STOMP 1.0, which was negotiated, has no NACK; leave the message unacknowledged or acknowledge it",

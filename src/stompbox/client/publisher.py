@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Final
 
 from stompbox.client.connection import BrokerConnection
-from stompbox.client.link import Link
+from stompbox.client.link import Answered, Link
 from stompbox.client.outgoing import Body, Headers, decode_frame, encode_send
 from stompbox.errors import StompboxError, UsageError
 from stompbox.stomp.frames import Frame
@@ -86,6 +86,7 @@ class Publisher:
         self._waiting = 0
         self._changed = asyncio.Event()
         self._refused = asyncio.Event()
+        self._answered = Answered(self._confirmed, self._failed)
 
     @property
     def outstanding(self) -> int:
@@ -124,7 +125,7 @@ class Publisher:
             text_length=self._text_length,
         )
         window.add(frame)
-        connection.confirm(number, frame, self)
+        connection.confirm(number, frame, self._answered)
 
     async def flush(self) -> None:
         """Returns when everything sent so far is confirmed; raises what befell it."""
@@ -170,13 +171,13 @@ class Publisher:
         finally:
             self._waiting -= 1
 
-    def confirmed(self, frame: bytes) -> None:
+    def _confirmed(self, frame: bytes) -> None:
         window = self._window
         window.take(frame)
         if self._waiting and (window.has_room_again or not window.outstanding):
             self._changed.set()
 
-    def failed(self, frame: bytes, error: StompboxError) -> None:
+    def _failed(self, frame: bytes, error: StompboxError) -> None:
         self._window.fail(frame, error)
         self._changed.set()
         self._refused.set()

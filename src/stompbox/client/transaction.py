@@ -14,10 +14,10 @@ from types import TracebackType
 from typing import cast
 
 from stompbox.client.connection import BrokerConnection
-from stompbox.client.link import Call, Link
-from stompbox.client.message import ReceivedMessage
+from stompbox.client.feed import ACK_SIZE, SubscriptionRoute
+from stompbox.client.link import Answered, Call, Link
+from stompbox.client.message import ACK, Answer, ReceivedMessage, refusal
 from stompbox.client.outgoing import Body, Headers, encode_send
-from stompbox.client.subscription import ACK_SIZE, SubscriptionRoute
 from stompbox.errors import ConnectionLost, StompboxError, UsageError
 
 log = logging.getLogger("stompbox.client")
@@ -42,6 +42,7 @@ class Transaction:
         self._answered = asyncio.Event()
         self._error: StompboxError | None = None
         self._settled: list[ReceivedMessage] = []
+        self._waiter = Answered(self._confirmed, self._failed)
 
     # -- what goes in ------------------------------------------------------------------------------------------------
 
@@ -51,7 +52,7 @@ class Transaction:
         connection = self._connection = await self._link.connected()
         self.state = TransactionState.OPEN
         self._unanswered += 1
-        connection.protocol.command("BEGIN", {"transaction": self.id}, self)
+        connection.protocol.command("BEGIN", {"transaction": self.id}, self._waiter)
         connection.called()
 
     async def send(self, destination: str, body: Body = b"", headers: Headers | None = None) -> None:
@@ -63,21 +64,22 @@ class Transaction:
             connection.version, destination, body, headers, own, text_length=self._link.options.text_length
         )
         self._unanswered += 1
-        connection.confirm(number, frame, self, again=False)
+        connection.confirm(number, frame, self._waiter, again=False)
         await self._breathe(connection)
 
     async def ack(self, message: ReceivedMessage) -> None:
-        await self._settle("ACK", message)
+        await self._settle(ACK, message)
 
-    async def nack(self, message: ReceivedMessage) -> None:
-        await self._settle("NACK", message)
+    async def nack(self, message: ReceivedMessage, *, requeue: bool = True, delay: float = 0.0) -> None:
+        """As Message.nack; it counts from COMMIT on."""
+        await self._settle(refusal(requeue, delay), message)
 
-    async def _settle(self, command: str, message: ReceivedMessage) -> None:
+    async def _settle(self, answer: Answer, message: ReceivedMessage) -> None:
         connection = self._open()
-        route = cast(SubscriptionRoute, message.route)
-        route.check(message, command)
+        route = cast(SubscriptionRoute, message._route)
+        route.check(message, answer)
         connection.protocol.acknowledge(
-            command, message, route.subscription.id, transaction=self.id, waiter=self
+            answer, message, route.subscription.id, transaction=self.id, waiter=self._waiter
         )
         self._unanswered += 1
         message.is_settled = True
@@ -167,12 +169,12 @@ class Transaction:
             ) from None
         self._open()
 
-    def confirmed(self, frame: bytes) -> None:
+    def _confirmed(self, frame: bytes) -> None:
         self._unanswered -= 1
         if not self._unanswered:
             self._answered.set()
 
-    def failed(self, frame: bytes, error: StompboxError) -> None:
+    def _failed(self, frame: bytes, error: StompboxError) -> None:
         self._unanswered -= 1
         self._error = self._error or error
         self._answered.set()

@@ -23,6 +23,7 @@ from typing import Any, Final, TypeVar
 from stompbox import blocking
 from stompbox.client import Client
 from stompbox.client import connect as connect_client
+from stompbox.client.loopthread import LoopThread
 from stompbox.errors import ConnectionLost, UsageError
 from stompbox.testing.inside import Clock, Held, House
 from stompbox.testing.recording import Exchanged, Record, Way, outline
@@ -107,7 +108,7 @@ class Broker:
         self._changes = Changes()
         self._record = Record(record, self._changes.changed)
         self._folder: TemporaryDirectory[str] | None = None
-        self._thread: blocking.LoopThread | None = None
+        self._thread: LoopThread | None = None
         self._opened: House
 
     # Beginning and end
@@ -117,7 +118,7 @@ class Broker:
         if self._thread is not None:
             raise UsageError("already-opened", "this broker runs already")
         self._folder = TemporaryDirectory(prefix="stompbox-")
-        self._thread = blocking.LoopThread("stompbox-broker")
+        self._thread = LoopThread("stompbox-broker")
         try:
             self._opened = House(self._config, self._folder.name, self._clock, self._record)
             self._thread.call(self._house.open())
