@@ -23,7 +23,7 @@ import pytest
 SOURCE = Path(__file__).resolve().parent.parent / "src"
 
 FLOORS: dict[str, int] = {
-    **dict.fromkeys(("errors", "numerals"), 0),
+    **dict.fromkeys(("errors", "numerals", "handles"), 0),
     **dict.fromkeys(("message", "config", "metrics", "security", "ranges", "incarnations"), 1),
     **dict.fromkeys(("stomp", "selectors", "store"), 2),
     "broker": 3,

@@ -6,7 +6,9 @@
     │   ├── IllegalFrame     a whole frame that may not come now, or has a wrong or missing header
     │   └── SelectorError    a selector that does not parse; says at which position and what was expected
     ├── Refused              well formed, but not allowed: rights, limits, full, already in use
-    │   └── NotPermitted     a right that the user has not; says which, and on what
+    │   ├── NotPermitted     a right that the user has not; says which, and on what
+    │   ├── TooManyMade      more addresses, queues or positions than the user may have
+    │   └── TooManyBindings  a subscription to more queues than its session, or its user, may be bound to
     ├── LocalError           our own caller's mistake: configuration, command line, arguments
     │   ├── ConfigError      names file, line and key
     │   └── UsageError       a wrong argument of the client library or the command line
@@ -22,7 +24,7 @@ from __future__ import annotations
 import os
 import re
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 # Who logs in: up to the last @ before the query. A passcode may hold a ?, too, as long as no option comes before its @
 _USERINFO: Final = re.compile(r"^(\s*[\w+.-]*:/*)?(?:[^?]*|[^=]*)@")
@@ -129,6 +131,18 @@ class NotPermitted(Refused):
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.code, self.message, self.right, self.address)
+
+
+class TooManyMade(Refused):
+    """A frame would make more than its user may have. A transaction that lacks one of its SENDs is not to be committed: then it closes."""
+
+
+class TooManyBindings(Refused):
+    """A subscription would be bound to more queues than its session, or its user, may be. `consumer`: which one."""
+
+    def __init__(self, code: str, message: str, *, closes: bool = False, consumer: Any = None) -> None:
+        super().__init__(code, message, closes=closes)
+        self.consumer = consumer
 
 
 class LocalError(StompboxError):

@@ -32,8 +32,9 @@ This file decides what is kept of a SEND. It does not read bytes (stomp/), route
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
+from stompbox.handles import Body, Large
 from stompbox.numerals import digits
 
 ANYCAST: Final = 1
@@ -198,25 +199,6 @@ class Shape:
         return f"<Shape {self.destination} headers={len(self.headers)}{holes} priority={self.priority}>"
 
 
-class Large:
-    """The handle of a body in the store. Its length is the body's; octets it has none."""
-
-    __slots__ = ("__weakref__", "id", "size")
-
-    def __init__(self, id: int, size: int) -> None:
-        self.id = id
-        self.size = size  # octets
-
-    def __len__(self) -> int:
-        return self.size
-
-    def __bytes__(self) -> bytes:
-        return b""
-
-    def __repr__(self) -> str:
-        return f"<Large {self.id} bytes={self.size}>"
-
-
 class Run:
     """Consecutive messages of one shape. `columns[k][i]` is the value of hole k in message i; offsets are first .. first+n-1."""
 
@@ -228,7 +210,7 @@ class Run:
     def __init__(
         self,
         shape: Shape,
-        bodies: Sequence[bytes],
+        bodies: Sequence[Body],
         columns: tuple[Sequence[bytes], ...] = (),
         *,
         first: int = -1,
@@ -272,7 +254,7 @@ class Run:
         high: int,
         *,
         shape: Shape | None = None,
-        bodies: Sequence[bytes] | None = None,
+        bodies: Sequence[Body] | None = None,
         routing: int | None = None,
     ) -> Run:
         """Its messages low .. high-1, counted from its first, with their offsets, as a run of its own; `shape`, `bodies` and `routing` in
@@ -291,7 +273,13 @@ class Run:
 
     def large(self, index: int) -> Large:
         """The handle of a body, where `is_large`."""
-        return cast(Large, self.bodies[index])
+        body = self.bodies[index]
+        assert isinstance(body, Large)
+        return body
+
+    def octets(self, index: int) -> bytes:
+        """The octets of a body; a handle has none."""
+        return bytes(self.bodies[index])
 
     def headers(self, index: int) -> dict[str, str]:
         """All headers of one message as its sender gave them, holes filled in."""

@@ -18,7 +18,8 @@ from msgspec import Struct
 from stompbox.errors import ConfigError, NotPermitted, Refused
 
 ARGON2: Final = "$argon2"
-CERTIFICATE: Final = "\0 certificate"  # stands for what a passcode was verified against; compared by identity
+# stands for what a passcode was verified against; compared by identity, so it is not Final: compiled modules have texts of their own then
+CERTIFICATE = "\0 certificate"
 
 # OWASP's choice for argon2id with the least memory per verification that goes with two passes: 19 MiB.
 _TIME_COST: Final = 2

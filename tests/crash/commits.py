@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any, cast
 
-from stompbox.message import Large, Run
+from stompbox.handles import Large
+from stompbox.message import Run
 from stompbox.store.base import Commit, Store
 from stompbox.store.chunks import decode
 from tests.store.runs import QUEUE, run, told

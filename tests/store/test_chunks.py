@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stompbox.errors import StoreError
-from stompbox.message import ANYCAST, FOR_ONE, MULTICAST, VOLATILE, Large, Run, Shape
+from stompbox.handles import Large
+from stompbox.message import ANYCAST, FOR_ONE, MULTICAST, VOLATILE, Run, Shape
 from stompbox.store import chunks
 from tests.store.runs import QUEUE, described, run, run_lists, told
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stompbox.message import Large, Run, Shape
+from stompbox.handles import Large
+from stompbox.message import Run, Shape
 from stompbox.store import chunks
 from stompbox.store.extracts import extract
 from tests.store.runs import QUEUE, run, run_lists, told

@@ -11,7 +11,8 @@ from typing import cast
 import pytest
 
 from stompbox.errors import StoreError
-from stompbox.message import Large, Run
+from stompbox.handles import Large
+from stompbox.message import Run
 from stompbox.store import folder, schema
 from stompbox.store.base import PIECE, Commit, Store
 from stompbox.store.check import damage

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from stompbox.errors import Refused
-from stompbox.message import Large, Run, Shape
+from stompbox.handles import Large
+from stompbox.message import Run, Shape
 from stompbox.spark.link import SparkLink
 from stompbox.store.chunks import encode
 from tests.conftest import Serve, Served

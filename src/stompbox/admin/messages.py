@@ -89,7 +89,7 @@ async def _stored(broker: Broker, queue: Queue, count: int) -> list[tuple[int, R
 
 def _view(run: Run, offset: int, *, is_delivering: bool) -> MessageView:
     index = offset - run.first
-    body = b"" if run.is_large else run.bodies[index]
+    body = run.octets(index)
     is_cut = len(body) > BODY
     text = None if run.is_large else _text(body[:BODY], is_whole=not is_cut)
     return MessageView(

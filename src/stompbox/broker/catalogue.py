@@ -20,12 +20,11 @@ from stompbox.broker.logs.cursor import Cursor
 from stompbox.broker.logs.log import Log
 from stompbox.broker.queues import reclaim
 from stompbox.broker.queues.matching import selector_entry
-from stompbox.broker.queues.memory import TooManyBindings
 from stompbox.broker.queues.queue import Queue
 from stompbox.config import RoutingType
 from stompbox.config.matching import Wildcards, Words, is_match
 from stompbox.config.settings import AddressSettingsTable
-from stompbox.errors import IllegalFrame
+from stompbox.errors import IllegalFrame, TooManyBindings
 from stompbox.incarnations import NewId, numbered
 from stompbox.message import ANYCAST, MULTICAST
 from stompbox.selectors import Selector

@@ -101,7 +101,7 @@ class Engine(Catalogue):
         # is full now, or not any more after so many were dropped
         self.full: list[tuple[AddressLimits, bool, int]] = []
         self.trouble: Trouble | None = None  # nothing can be stored now
-        self.counts_first = False  # what was handed out counts as delivered before it leaves
+        self.counts_first: bool = False  # what was handed out counts as delivered before it leaves
         # 0 to 1, as random.random has it: what spreads redeliveries
         self.chance: Callable[[], float] = lambda: 0.5
         self.ids: duplicates.Ids = duplicates.Ids()

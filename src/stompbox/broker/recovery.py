@@ -39,8 +39,8 @@ def recover(engine: Engine, recovered: Recovered) -> None:
     engine.group_patterns.update(
         {key: list(value["patterns"]) for key, value in entries.get("group", {}).items()}
     )
-    for key, value in entries.get("group", {}).items():
-        engine.makers.made_group(key, makers.recalled(value), len(value["patterns"]))
+    for key, group in entries.get("group", {}).items():
+        engine.makers.made_group(key, makers.recalled(group), len(group["patterns"]))
     engine.group_owners.update(
         {key: value.get("owner", "") for key, value in entries.get("group", {}).items()}
     )

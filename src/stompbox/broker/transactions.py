@@ -84,7 +84,7 @@ class Transaction:
     @property
     def answered(self) -> list[tuple[Consumer, list[Sent]]]:
         """All that it holds of subscriptions."""
-        return [*self.acked, *((consumer, sent) for consumer, sent, _ in self.refused)]
+        return self.acked + [(consumer, sent) for consumer, sent, _ in self.refused]
 
     def __repr__(self) -> str:
         parts = f"sends={len(self.sends)} acks={len(self.acked)} nacks={len(self.refused)}"

@@ -275,7 +275,7 @@ def _messages(found: Run, first: int, last: int) -> Iterator[tuple[int, dict[str
         index = offset - found.first
         headers = {name: value for name, value in found.headers(index).items() if name not in _NOT_SENT}
         headers.setdefault(ORIGIN, found.shape.destination)
-        yield offset, headers, found.bodies[index]
+        yield offset, headers, found.octets(index)
 
 
 class _Pace:

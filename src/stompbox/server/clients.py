@@ -43,6 +43,7 @@ class Clients:
         self.users = Users(configuration.users, configuration.authentication_cache_size)
         self.permissions = permissions_of(configuration)
         self.connections: set[Connection] = set()
+        self.by_session: dict[int, Connection] = {}  # the same by their ids
         self.sockets: set[Peer] = set()
         self.acceptors: list[Acceptor] = []
         self.of_listener: Counter[str] = Counter()  # connections, logged in or not, by what it listens on
@@ -81,12 +82,14 @@ class Clients:
 
     def arrive(self, connection: Connection) -> None:
         self.connections.add(connection)
+        self.by_session[connection.session_id] = connection
         self.of_listener[str(connection.listener)] += 1
         self.frames.look(connection)
 
     def leave(self, connection: Connection) -> None:
         """A connection is gone."""
         self.connections.discard(connection)
+        self.by_session.pop(connection.session_id, None)
         self.of_listener[str(connection.listener)] -= 1
         self.leave_user(connection)
 

@@ -50,9 +50,9 @@ class Committer:
         self.failed = 0  # and those that it refused
         self.seconds = 0.0  # that they all took
         self._jobs: queue.SimpleQueue[Commit | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._work, name="stompbox-committer", daemon=True)
+        self._writer = threading.Thread(target=self._work, name="stompbox-committer", daemon=True)
         self._readers = ThreadPoolExecutor(1, thread_name_prefix="stompbox-reader")
-        self._thread.start()
+        self._writer.start()
 
     def submit(self, commit: Commit) -> None:
         if self.is_halted:
@@ -63,7 +63,7 @@ class Committer:
     @property
     def is_alive(self) -> bool:
         """The thread is there, and may be at a commit, also after `abandon`."""
-        return self._thread.is_alive()
+        return self._writer.is_alive()
 
     def halt(self) -> None:
         """No commit is begun any more. One that the disk works on may land; nobody is told."""
@@ -149,7 +149,7 @@ class Committer:
     def close(self) -> None:
         """Ends the threads after what was submitted, and closes the store."""
         self._jobs.put(None)
-        self._thread.join()
+        self._writer.join()
         self._readers.shutdown()
         self.store.close()
 

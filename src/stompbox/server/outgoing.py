@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from stompbox.errors import StoreError
-from stompbox.message import Large
+from stompbox.handles import Large
 from stompbox.store.base import PIECE
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ with a table of three digits, so a run is cut where its offsets pass a thousand.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from stompbox.message import REDELIVERED, Run
 from stompbox.stomp.codec import encode_headers, escape
@@ -91,7 +91,7 @@ def _one(head: Head, run: Run, index: int, mid: bytes) -> bytes:
         mid = head.lines(run, index) + mid
     length = b"content-length:%d\n\n" % len(body) if head.says_length or run.shape.has_length else b"\n"
     ack = head.ack and head.ack + number
-    return b"%b%b%b\n%b%b%b\0\n" % (head.start, number, ack, mid, length, body)
+    return b"%b%b%b\n%b%b%b\0\n" % (head.start, number, ack, mid, length, bytes(body))
 
 
 def _thousand(head: Head, run: Run, start: int, stop: int, mid: bytes) -> bytes:
@@ -105,6 +105,7 @@ def _thousand(head: Head, run: Run, start: int, stop: int, mid: bytes) -> bytes:
     )
     thousands = b"%d" % (first // 1000) if first >= 1000 else b""
     bodies = run.bodies[start:stop]
+    all_octets: list[Any] = list(bodies)  # a handle never comes here
     # what follows the opening, one entry a piece: one value for all, or one each
     columns: list[bytes | list[bytes]] = [digits]
     if head.ack:
@@ -127,7 +128,7 @@ def _thousand(head: Head, run: Run, start: int, stop: int, mid: bytes) -> bytes:
                 fixed + b"content-length:",
                 [_LENGTHS[n] if n < 4096 else b"%d\n\n" % n for n in lengths],
             ]
-    columns.append(list(bodies))
+    columns.append(all_octets)
     opening = head.start + thousands
     columns.append(_END + opening)
     width = len(columns)

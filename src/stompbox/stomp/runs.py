@@ -22,6 +22,7 @@ from types import MappingProxyType
 from typing import Final
 
 from stompbox.errors import IllegalFrame
+from stompbox.handles import Body
 from stompbox.message import GROUP_SEQUENCE, Shape
 from stompbox.stomp.codec import Single
 from stompbox.stomp.frames import Frame
@@ -89,7 +90,7 @@ class Sends:
     def __init__(
         self,
         shape: Shape,
-        bodies: list[bytes],
+        bodies: Sequence[Body],
         columns: tuple[list[bytes], ...],
         receipts: list[bytes],
         transaction: str | None,

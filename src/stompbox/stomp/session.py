@@ -40,9 +40,9 @@ LEGAL: Final = MappingProxyType(
         **{
             (SessionState.OPEN, command): SessionState.OPEN
             for command in CLIENT_COMMANDS
-            if command not in (*_FIRST, "DISCONNECT")
+            if command not in _FIRST
         },
-        (SessionState.OPEN, "DISCONNECT"): SessionState.ENDING,
+        (SessionState.OPEN, "DISCONNECT"): SessionState.ENDING,  # in place of the one above
     }
 )
 

@@ -44,7 +44,8 @@ from typing import Final, cast
 from msgspec import Struct
 
 from stompbox.errors import StoreError
-from stompbox.message import ANYCAST, Large, Run, Shape
+from stompbox.handles import Body, Large
+from stompbox.message import ANYCAST, Run, Shape
 
 # read with the other byte order it is another number, and refused
 MAGIC: Final = int.from_bytes(b"SBC1", "little")
@@ -93,7 +94,7 @@ def encode(runs: Sequence[Run], first: int) -> bytes:
     data: list[bytes] = [b"", b""]
     newest = messages = 0
     stop, magic = first, MAGIC
-    bodies: Sequence[bytes]
+    bodies: Sequence[Body]
     columns: tuple[Sequence[bytes], ...]
     arrivals: Sequence[int]
     for group in _groups(runs):
@@ -114,7 +115,7 @@ def encode(runs: Sequence[Run], first: int) -> bytes:
             numbers.extend(map(len, column))
             data += column
         numbers.extend(map(len, bodies))
-        data += bodies
+        data += cast(Sequence[bytes], bodies)  # a large one's handle is packed
         newest = max(newest, latest)
         messages += count
         stop = head.first + count
@@ -155,8 +156,8 @@ def encode_flat(runs: Sequence[Flat]) -> bytes:
     return _sealed(b"".join((head_bytes, heads, *table, *numbers, *data)))
 
 
-def _packed(bodies: Sequence[bytes]) -> list[bytes]:
-    return [_HANDLE.pack(large.id, large.size) for large in cast(Sequence[Large], bodies)]
+def _packed(bodies: Sequence[Body]) -> list[bytes]:
+    return [_HANDLE.pack(body.id, body.size) for body in bodies if isinstance(body, Large)]
 
 
 def _groups(runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
@@ -186,9 +187,9 @@ def _groups(runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
         yield runs[begin:]
 
 
-def joined(group: Sequence[Run]) -> tuple[list[bytes], tuple[list[bytes], ...]]:
+def joined(group: Sequence[Run]) -> tuple[list[Body], tuple[list[bytes], ...]]:
     """Bodies, and each hole's values, of all the runs together."""
-    bodies: list[bytes] = []
+    bodies: list[Body] = []
     for run in group:
         bodies += run.bodies
     columns = tuple(

@@ -18,7 +18,8 @@ from stompbox.admin.messages import delivering, first_of
 from stompbox.config import Configuration
 from stompbox.config.sources import convert
 from stompbox.errors import NotPermitted, StoreError, UsageError
-from stompbox.message import MULTICAST, Large
+from stompbox.handles import Large
+from stompbox.message import MULTICAST
 from stompbox.security import Permissions, Right, User
 from stompbox.server.broker import Broker
 from stompbox.server.run import stop
@@ -253,9 +254,9 @@ class House:
         out = delivering(queue)
         held = []
         for offset, run in found:
-            index, body = offset - run.first, run.bodies[offset - run.first]
+            index = offset - run.first
             headers = run.headers(index)
-            whole = await self._whole(cast(Large, body)) if run.is_large else body
+            whole = await self._whole(run.large(index)) if run.is_large else run.octets(index)
             held.append(Held(offset, headers.get("destination", ""), headers, whole, offset in out))
         return held
 

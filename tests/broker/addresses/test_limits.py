@@ -14,7 +14,8 @@ from stompbox.broker.queues.reclaim import purge
 from stompbox.broker.transactions import Transaction
 from stompbox.config.settings import AddressFullPolicy, AddressSetting, PageFullPolicy
 from stompbox.errors import Refused
-from stompbox.message import ANYCAST, MULTICAST, Large, Run, Shape
+from stompbox.handles import Large
+from stompbox.message import ANYCAST, MULTICAST, Run, Shape
 from tests.broker.world import World, run_of
 
 BODY = b"x" * 100

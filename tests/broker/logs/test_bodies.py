@@ -12,7 +12,8 @@ from stompbox.broker.queues.browsing import browse
 from stompbox.broker.transactions import Transaction
 from stompbox.config.settings import AddressSetting
 from stompbox.errors import Refused, StoreError
-from stompbox.message import ANYCAST, MULTICAST, Large, Run, Shape
+from stompbox.handles import Large
+from stompbox.message import ANYCAST, MULTICAST, Run, Shape
 from stompbox.store.base import Commit
 from tests.broker.world import Got, World
 

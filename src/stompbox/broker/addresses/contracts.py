@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from stompbox.broker.addresses.unitofwork import UnitOfWork
     from stompbox.broker.kinds import Kind
     from stompbox.broker.logs.log import Log
-    from stompbox.broker.queues.memory import TooManyBindings
     from stompbox.broker.queues.queue import Queue
     from stompbox.broker.queues.state import QueueState
     from stompbox.config.matching import Wildcards, Words
     from stompbox.config.settings import AddressSettingsTable
+    from stompbox.errors import TooManyBindings
     from stompbox.incarnations import NewId
     from stompbox.message import Run
     from stompbox.selectors import Selector

@@ -23,9 +23,9 @@ from stompbox.broker.addresses.notifications import Event
 from stompbox.broker.kinds import Kind
 from stompbox.broker.logs.log import Log
 from stompbox.broker.queues.depth import has_more
-from stompbox.broker.queues.memory import TooManyBindings
 from stompbox.broker.queues.queue import Queue
 from stompbox.config.matching import Wildcards, Words, is_match
+from stompbox.errors import TooManyBindings
 from stompbox.incarnations import Incarnations, incarnations_of
 
 if TYPE_CHECKING:

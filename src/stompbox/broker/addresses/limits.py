@@ -34,6 +34,7 @@ from stompbox.broker.queues.memory import Tally
 from stompbox.broker.undelivered import Fate
 from stompbox.config.settings import AddressFullPolicy, PageFullPolicy
 from stompbox.errors import Refused
+from stompbox.handles import Body
 from stompbox.message import Run, Shape
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class AddressLimits:
             self._messages - count if self._messages >= 0 else 1 << 62,
         )
 
-    def fitting(self, shape: Shape, bodies: Sequence[bytes], room: tuple[int, int]) -> int:
+    def fitting(self, shape: Shape, bodies: Sequence[Body], room: tuple[int, int]) -> int:
         """How many of these messages are taken, from the first on."""
         if room[0] <= 0 or room[1] <= 0:
             return 0

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from stompbox.broker.kinds import Kind
-from stompbox.errors import Refused
+from stompbox.errors import TooManyMade
 from stompbox.message import ANYCAST
 
 if TYPE_CHECKING:
@@ -48,10 +48,6 @@ class Durable(Protocol):
     def counts(self) -> bool: ...
 
     def count(self, *, is_there: bool) -> None: ...
-
-
-class TooManyMade(Refused):
-    """A frame would make more than its user may have. A transaction that lacks one of its SENDs is not to be committed: then it closes."""
 
 
 @dataclass(frozen=True, slots=True)

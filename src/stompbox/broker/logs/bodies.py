@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from typing import cast
 from weakref import ref
 
-from stompbox.message import Large, Run
+from stompbox.handles import Large
+from stompbox.message import Run
 from stompbox.store.base import Commit
 
 EPOCH: int = 1 << 32  # ids: epoch * this + n, so that none comes again
@@ -79,8 +79,7 @@ class Bodies:
         """Runs that were read from the store: from now on memory holds their large bodies."""
         for run in runs:
             if run.is_large:
-                handles = [self._adopted(run.large(index)) for index in range(len(run))]
-                run.bodies = cast(list[bytes], handles)
+                run.bodies = [self._adopted(run.large(index)) for index in range(len(run))]
 
     def recall(self, id: int, size: int) -> Large:
         """A body that an entry of the catalogue has kept over a restart."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from stompbox.broker.logs.cursor import FAR
 from stompbox.broker.logs.segments import Held, Segment, Spans, octets_of
 from stompbox.broker.queues.memory import Allowance
+from stompbox.broker.queues.roundrobin import RoundRobin, rank_of
 from stompbox.message import Run
 from stompbox.selectors import Selector
 
@@ -30,7 +31,6 @@ T = TypeVar("T")
 MOST_OUT: Final = 64 << 20  # body bytes that a subscription without a window may have unacknowledged
 _NONE: Final = Spans()  # of those who need none
 _NOTHING: Final = Held()  # the same
-_PRIORITY: Final = 64  # bits of a rank below those of the priority
 COST: Final = 3 << 10  # octets of memory that a subscription takes beside its texts, at a guess
 # octets of bodies and headers on their way to the socket of an auto subscription
 AUTO_WINDOW: Final = 2 << 20
@@ -83,8 +83,8 @@ class Binding:
     def __init__(self, consumer: Consumer, queue: QueueState, number: int) -> None:
         self.consumer = consumer
         self.queue = queue
-        self.rank = number - (consumer.priority << _PRIORITY)
-        self.missing: list[RoundRobin] | None = None
+        self.rank = rank_of(number, consumer.priority)
+        self.missing: list[RoundRobin[Binding]] | None = None
         self.held = Held() if consumer.ack is AckMode.INDIVIDUAL else _NOTHING
         # offsets in the ledger, which nobody looks through for others
         self.unacked = Spans() if consumer.ack is AckMode.CLIENT else _NONE
@@ -105,7 +105,7 @@ class Binding:
         """What the consumer has of the queue and has not acknowledged."""
         return [segment for of, segment in self.consumer.ledger if of is self] + self.held.segments()
 
-    def leave_out(self, takers: RoundRobin | None = None) -> None:
+    def leave_out(self, takers: RoundRobin[Binding] | None = None) -> None:
         """It is the turn of a consumer that has no credit: among these takers nobody asks it again before it is fed."""
         self.consumer.starved[self.queue] = None
         if takers is not None:
@@ -124,7 +124,7 @@ class Binding:
         for takers in missing:
             takers.add(self)
 
-    def miss_only(self, kept: RoundRobin) -> None:
+    def miss_only(self, kept: RoundRobin[Binding]) -> None:
         """The other lists of takers that it is missing in are gone."""
         if self.missing:
             self.missing = [takers for takers in self.missing if takers is kept]
@@ -140,11 +140,6 @@ class Binding:
 
     def __repr__(self) -> str:
         return f"<Binding {self.consumer.name} on {self.queue.name}>"
-
-
-def end_of_priority(rank: int) -> int:
-    """All consumers of the same priority have ranks below this one."""
-    return ((rank >> _PRIORITY) + 1) << _PRIORITY
 
 
 Sent = tuple[Binding, Segment]
@@ -517,45 +512,7 @@ class Consumer:
         return f"<Consumer {self.name} ack={self.ack.value} out={self.messages_out}/{self.bytes_out}B queues={len(self.bindings)}>"
 
 
-RANK: Final = attrgetter("rank")
-
-
-class RoundRobin(list[Binding]):
-    """Consumers of a queue in the order of their ranks, and the index of whose turn it was last."""
-
-    turn = 0
-    is_lasting = False  # whoever is left out for want of credit comes in again when it is fed
-
-    def going_on(self, turn: int) -> RoundRobin:
-        """This, after the turn of that one."""
-        self.turn = turn
-        return self
-
-    def lasting(self, turn: int = 0) -> RoundRobin:
-        """The same, and it is to last."""
-        self.turn, self.is_lasting = turn, True
-        return self
-
-    def add(self, binding: Binding) -> None:
-        at = bisect_left(self, binding.rank, key=RANK)
-        if at <= self.turn and at < len(self):
-            self.turn += 1
-        self.insert(at, binding)
-
-    def discard(self, binding: Binding) -> None:
-        at = bisect_left(self, binding.rank, key=RANK)
-        if at < len(self) and self[at] is binding:
-            del self[at]
-            if at <= self.turn:
-                self.turn -= 1
-
-    @property
-    def equals(self) -> int:
-        """How many of the first have the same priority."""
-        return bisect_left(self, end_of_priority(self[0].rank), key=RANK)
-
-
-def with_credit(bindings: Sequence[Binding]) -> RoundRobin:
+def with_credit(bindings: Sequence[Binding]) -> RoundRobin[Binding]:
     """Those of a few consumers that have credit; the others will be fed when they have."""
     found = RoundRobin([binding for binding in bindings if binding.consumer.has_credit])
     if len(found) < len(bindings):
@@ -570,7 +527,7 @@ def has_tiers(bindings: Sequence[Binding]) -> bool:
     return len(bindings) > 1 and bindings[0].consumer.priority != bindings[-1].consumer.priority
 
 
-def forget_missing(bindings: Sequence[Binding], kept: RoundRobin) -> None:
+def forget_missing(bindings: Sequence[Binding], kept: RoundRobin[Binding]) -> None:
     """The lanes' lists of takers go; who is missing there is not missing in those that are made anew."""
     for binding in bindings:
         binding.miss_only(kept)

@@ -66,11 +66,11 @@ class Waits:
 
     def take_fresh(self, start: int, most: int) -> list[tuple[int, Segment]]:
         """Takes out some of what was never delivered and lies from `start` on in the log, with its times."""
-        fresh = list(
-            islice(
-                (entry for entry in self._heap if not entry[2].deliveries and entry[2].first >= start), most
-            )
-        )
+
+        def is_fresh(entry: tuple[int, int, Segment]) -> bool:
+            return not entry[2].deliveries and entry[2].first >= start
+
+        fresh = list(islice(filter(is_fresh, self._heap), most))
         if fresh:
             gone = {turn for _, turn, _ in fresh}
             self._heap = [entry for entry in self._heap if entry[1] not in gone]

@@ -14,9 +14,10 @@ from heapq import heapify, heappop, heapreplace
 from typing import TYPE_CHECKING
 
 from stompbox.broker.logs.segments import Segment
-from stompbox.broker.queues.consumer import Binding, RoundRobin
+from stompbox.broker.queues.consumer import Binding
 from stompbox.broker.queues.groups import Groups
 from stompbox.broker.queues.lanes import Head, Key, Lane, takes
+from stompbox.broker.queues.roundrobin import RoundRobin
 from stompbox.broker.work import MESSAGE
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def _heads(queue: SharedQueue) -> _Heads:
     return found
 
 
-def _next(queue: SharedQueue, heads: _Heads) -> RoundRobin | None:
+def _next(queue: SharedQueue, heads: _Heads) -> RoundRobin[Binding] | None:
     """Those who may have what the first lane has; who has no credit is left out."""
     while heads:
         head, number, lane, key = heads[0]
@@ -128,7 +129,7 @@ def _next(queue: SharedQueue, heads: _Heads) -> RoundRobin | None:
 
 
 def hand_out_groups(
-    queue: SharedQueue, groups: Groups, segment: Segment, lane: Lane, takers: RoundRobin
+    queue: SharedQueue, groups: Groups, segment: Segment, lane: Lane, takers: RoundRobin[Binding]
 ) -> bool:
     """Each group to its owner, or into the owner's lane. False when nobody has credit: then `segment` is what is left. `takers`: those of
     the segment's lane."""
@@ -155,7 +156,9 @@ def hand_out_groups(
     return True
 
 
-def _hand_to_owner(queue: SharedQueue, piece: Segment, owner: Binding | None, takers: RoundRobin) -> None:
+def _hand_to_owner(
+    queue: SharedQueue, piece: Segment, owner: Binding | None, takers: RoundRobin[Binding]
+) -> None:
     """To the owner, or to its place in what waits for it: another lane may have given what is newer before. Without one to anybody."""
     if owner is None:
         if queue.share(piece, takers):

@@ -21,7 +21,8 @@ from stompbox.broker.logs.segments import Segment, values_of
 from stompbox.message import GROUP, GROUP_SEQUENCE, Run
 
 if TYPE_CHECKING:
-    from stompbox.broker.queues.consumer import Binding, RoundRobin
+    from stompbox.broker.queues.consumer import Binding
+    from stompbox.broker.queues.roundrobin import RoundRobin
 
 # groups of a queue whose consumers are remembered; beyond, the oldest is given out anew
 MOST_GROUPS: Final = 100_000
@@ -79,7 +80,7 @@ class Groups:
     def owner(self, key: GroupKey) -> Binding | None:
         return self._owners.get(key)
 
-    def next(self, takers: RoundRobin) -> Binding | None:
+    def next(self, takers: RoundRobin[Binding]) -> Binding | None:
         """Who of the takers is the next owner: each that has credit in turn."""
         self._turn += 1
         while takers:

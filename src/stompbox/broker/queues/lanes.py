@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from stompbox.broker.logs.segments import Segment
 from stompbox.broker.queues.backlog import Backlog
-from stompbox.broker.queues.consumer import Binding, RoundRobin
+from stompbox.broker.queues.consumer import Binding
 from stompbox.broker.queues.expiry import Expiring
+from stompbox.broker.queues.roundrobin import RoundRobin
 from stompbox.broker.work import MESSAGE
 from stompbox.selectors import Selector
 
@@ -413,7 +414,7 @@ class Lanes:
 
     def _known(self, left: Unsorted) -> frozenset[Selector]:
         """Those of the consumers' selectors that are known to take what is to be sorted."""
-        return frozenset(left.takers & self.selectors.keys()) if left.takers else NONE
+        return left.takers.intersection(self.selectors) if left.takers else NONE
 
     def release_all(self) -> None:
         """All consumers' own lanes go."""
@@ -523,7 +524,7 @@ def _head_of(left: Unsorted) -> tuple[int, int]:
     return left.backlog.head
 
 
-def takers_of(lane: Lane, bindings: Sequence[Binding], *, is_shared: bool) -> RoundRobin:
+def takers_of(lane: Lane, bindings: Sequence[Binding], *, is_shared: bool) -> RoundRobin[Binding]:
     """Those who may have the messages of a lane. Where a queue is not shared its consumer's selector has been asked before."""
     return RoundRobin([binding for binding in bindings if not is_shared or takes(binding, lane)])
 

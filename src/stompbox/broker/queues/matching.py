@@ -114,7 +114,7 @@ def one_by_one(
         index = offset - run.first
         headers: Mapping[str, str] = run.headers(index) if run.columns else run.shape.headers
         known = facts_of_message(run, index, shared, segment, queue) if selector.is_per_message else shared
-        body = None if run.is_large else partial(run.bodies.__getitem__, index)
+        body = None if run.is_large else partial(run.octets, index)
         if asked(address, selector, headers, known, body):
             add_offset(found, offset)
     return found

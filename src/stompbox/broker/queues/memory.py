@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from stompbox.broker.logs.segments import EACH, Segment, cost_of, octets_of
-from stompbox.errors import Refused
+from stompbox.errors import TooManyBindings
 from stompbox.message import Run, Shape
 
 if TYPE_CHECKING:
@@ -43,16 +43,6 @@ class Holder(Protocol):
     @property
     def has_credit(self) -> bool: ...
     def feed(self) -> None: ...
-
-
-class TooManyBindings(Refused):
-    """A subscription would be bound to more queues than its session, or its user, may be."""
-
-    def __init__(
-        self, code: str, message: str, *, closes: bool = False, consumer: Holder | None = None
-    ) -> None:
-        super().__init__(code, message, closes=closes)
-        self.consumer = consumer
 
 
 class Unacknowledged:

@@ -212,7 +212,8 @@ def sifted(queue: LoggedQueue, run: Run, first: int, stop: int) -> Iterator[tupl
     for low, high, is_wanted in queue.address.verdicts(queue, run, first, stop):
         segment = Segment(run, low, high, is_suspect=first < queue.doubted_below)
         if is_old and queue.counts is not None:
-            yield from ((part, is_wanted) for part in queue.counts.parted(segment))
+            for part in queue.counts.parted(segment):
+                yield part, is_wanted
         else:
             yield segment, is_wanted
 

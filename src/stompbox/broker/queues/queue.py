@@ -17,10 +17,11 @@ from stompbox.broker.logs.cursor import Cursor
 from stompbox.broker.logs.segments import Segment
 from stompbox.broker.queues import arrivals, depth, dispatch, paging, reclaim
 from stompbox.broker.queues.admission import Admission
-from stompbox.broker.queues.consumer import RANK, Binding, Consumer, RoundRobin
+from stompbox.broker.queues.consumer import Binding, Consumer
 from stompbox.broker.queues.lanes import Lane
 from stompbox.broker.queues.logged import LoggedQueue
 from stompbox.broker.queues.room import Unread
+from stompbox.broker.queues.roundrobin import RANK, RoundRobin
 from stompbox.broker.undelivered import TOO_OFTEN
 from stompbox.broker.work import MESSAGE
 from stompbox.message import Run
@@ -85,7 +86,7 @@ class Queue(LoggedQueue):
         else:
             common.push(segment)
 
-    def give_lane(self, lane: Lane, segment: Segment, takers: RoundRobin) -> bool:
+    def give_lane(self, lane: Lane, segment: Segment, takers: RoundRobin[Binding]) -> bool:
         """True when all of it went. Each lane takes turns of its own, so that lanes that alternate do not favour anybody."""
         if not takers:
             return False
@@ -138,7 +139,7 @@ class Queue(LoggedQueue):
             elif not self.is_simple:
                 paging.look_ahead(self.engine, self)
 
-    def _dispatch_common(self, bindings: RoundRobin) -> None:
+    def _dispatch_common(self, bindings: RoundRobin[Binding]) -> None:
         if self._backlog is None or not bindings:
             return
         backlog, work = self._backlog.common, self.engine.work
@@ -154,7 +155,7 @@ class Queue(LoggedQueue):
                 self.go_on_later()
         work.spend(MESSAGE * (work.rounds - left))
 
-    def share(self, segment: Segment, takers: RoundRobin) -> bool:
+    def share(self, segment: Segment, takers: RoundRobin[Binding]) -> bool:
         """Gives the segment to consumers with credit, in shares; True when something is left of it."""
         if 0 < segment.run.shape.expires <= self.engine.now:
             self.expired(segment)
@@ -165,7 +166,7 @@ class Queue(LoggedQueue):
             else self._share_evenly(segment, takers)
         )
 
-    def _share_evenly(self, segment: Segment, takers: RoundRobin) -> bool:
+    def _share_evenly(self, segment: Segment, takers: RoundRobin[Binding]) -> bool:
         count = left = len(takers)
         if count == 1:
             only = takers[0]
@@ -183,7 +184,9 @@ class Queue(LoggedQueue):
             left = left - 1 or count  # shares differ by one at most, when all have credit
         return True
 
-    def give(self, binding: Binding, segment: Segment, most: int, takers: RoundRobin | None = None) -> bool:
+    def give(
+        self, binding: Binding, segment: Segment, most: int, takers: RoundRobin[Binding] | None = None
+    ) -> bool:
         """Up to `most` messages to one consumer; True when something is left. Without credit it is not among the `takers` any more."""
         consumer = binding.consumer
         if not consumer.has_credit:
@@ -196,7 +199,7 @@ class Queue(LoggedQueue):
         self.engine.touch(consumer)
         return is_left
 
-    def _share_by_priority(self, segment: Segment, takers: RoundRobin) -> bool:
+    def _share_by_priority(self, segment: Segment, takers: RoundRobin[Binding]) -> bool:
         """Those of a lower priority get what those before have no credit for."""
         left = 0
         while takers:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 from stompbox.broker.kinds import Kind
 from stompbox.broker.logs.cursor import Cursor
-from stompbox.broker.queues.consumer import Binding, RoundRobin, forget_missing, has_tiers, with_credit
+from stompbox.broker.queues.consumer import Binding, forget_missing, has_tiers, with_credit
 from stompbox.broker.queues.delayed import Waits
 from stompbox.broker.queues.expiry import Expiring
 from stompbox.broker.queues.lanes import LANES, Lane, Lanes, takers_of, takes
+from stompbox.broker.queues.roundrobin import RoundRobin
 from stompbox.broker.queues.state import QueueState
 
 if TYPE_CHECKING:
@@ -41,16 +42,18 @@ class SharedQueue(QueueState):
         self._backlog: Lanes | None = None
         self._expiring: Expiring | None = None
         self._waits: Waits | None = None
-        self.exclusive: RoundRobin | None = None  # the exclusive ones of its consumers
+        self.exclusive: RoundRobin[Binding] | None = None  # the exclusive ones of its consumers
         self.groups: Groups | None = None  # once there was a message of a group
-        self.lane_takers: dict[Lane, RoundRobin] | None = None  # those who take the messages of each lane
+        self.lane_takers: dict[Lane, RoundRobin[Binding]] | None = (
+            None  # those who take the messages of each lane
+        )
 
     @abstractmethod
-    def give_lane(self, lane: Lane, segment: Segment, takers: RoundRobin) -> bool:
+    def give_lane(self, lane: Lane, segment: Segment, takers: RoundRobin[Binding]) -> bool:
         """Gives the segment to those who take the lane's messages; True when all of it went."""
 
     @abstractmethod
-    def share(self, segment: Segment, takers: RoundRobin) -> bool:
+    def share(self, segment: Segment, takers: RoundRobin[Binding]) -> bool:
         """Gives the segment to consumers with credit, in shares; True when something is left of it."""
 
     @abstractmethod
@@ -165,12 +168,12 @@ class SharedQueue(QueueState):
         if self.is_shared and binding.consumer.selector is not None:
             self.backlog.discard(binding.consumer.selector)
 
-    def _lists_with(self, binding: Binding) -> list[RoundRobin]:
+    def _lists_with(self, binding: Binding) -> list[RoundRobin[Binding]]:
         """Those of the lanes' lists of takers in which a consumer belongs."""
         by_lane, is_shared = self.lane_takers or {}, self.is_shared
         return [takers for lane, takers in by_lane.items() if not is_shared or takes(binding, lane)]
 
-    def _chosen(self) -> RoundRobin:
+    def _chosen(self) -> RoundRobin[Binding]:
         """Those of the consumers that get messages now; where that is all of them, its own list."""
         is_pausing = self.groups is not None and self.groups.is_pausing
         if self.is_paused or self in self.engine.returning or not self.is_open or is_pausing:
@@ -184,7 +187,7 @@ class SharedQueue(QueueState):
         self.has_tiers = has_tiers(self.takers)
         self.sorted_out()
 
-    def takers_of(self, lane: Lane) -> RoundRobin:
+    def takers_of(self, lane: Lane) -> RoundRobin[Binding]:
         """Those who take the lane's messages and are not known to be without credit; the others will be fed when they have."""
         if self.takers is not self.bindings:  # one or none
             return takers_of(lane, with_credit(self.takers), is_shared=self.is_shared)

@@ -7,16 +7,14 @@ attributes.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABCMeta, abstractmethod
 from typing import TYPE_CHECKING
 
 from stompbox.broker.kinds import BY_OFFSET, PLAIN, READS_THE_LOG, Kind, is_for
 from stompbox.broker.logs.cursor import Cursor
 from stompbox.broker.logs.segments import Segment
-from stompbox.broker.queues.consumer import (
-    Binding,
-    RoundRobin,
-)
+from stompbox.broker.queues.consumer import Binding
+from stompbox.broker.queues.roundrobin import RoundRobin
 
 if TYPE_CHECKING:
     from stompbox.broker.queues.contracts import Address, Engine, Taking
@@ -27,11 +25,11 @@ if TYPE_CHECKING:
     from stompbox.selectors import Selector
 
 
-class QueueState(ABC):
+class QueueState(metaclass=ABCMeta):
     """A queue as far as it needs nothing of those who hand out."""
 
     __slots__ = (
-        "__weakref__", "_no_local", "address", "bindings", "candidates", "cursor", "delivering", "doubted_below",
+        "_no_local", "address", "bindings", "candidates", "cursor", "delivering", "doubted_below",
         "engine", "first_use", "has_tiers", "is_auto", "is_halfway", "is_open", "is_paused", "is_simple", "is_watched",
         "joined", "kind", "maker", "moved", "name", "out", "owner", "readers", "ready", "redrive", "room", "rules",
         "selector", "takers", "tally", "turn", "used", "uses",
@@ -48,7 +46,7 @@ class QueueState(ABC):
         self.cursor = cursor
         self.selector = selector
         self._no_local = 0
-        self.bindings = RoundRobin()
+        self.bindings: RoundRobin[Binding] = RoundRobin()
         # those of them that are not known to be without credit; of a single one nobody remembers
         self.candidates = self.bindings
         self.takers = self.bindings  # those that get messages now

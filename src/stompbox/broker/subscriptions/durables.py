@@ -311,7 +311,7 @@ def _join(engine: Engine, durable: DurableSubscription, address: Address, *, is_
 
 
 def _is_joined(address: Address, durable: DurableSubscription) -> bool:
-    there = (address.named.get(name) for name in (durable.queue_name, durable.plain_name))
+    there = [address.named.get(name) for name in (durable.queue_name, durable.plain_name)]
     return any(queue is not None and queue.owner == durable.key for queue in there)
 
 

@@ -33,7 +33,7 @@ from typing import Any, Final
 
 from stompbox.broker.engine import Engine
 from stompbox.errors import Refused
-from stompbox.message import Large
+from stompbox.handles import Large
 from stompbox.store.base import STAGED
 
 PartitionAttempt = tuple[int, int]  # partition, attempt
@@ -481,9 +481,9 @@ class Sinks:
 
     def _recall(self, entries: Mapping[tuple[str, str], bytes]) -> None:
         values: dict[str, dict[str, Any]] = {kind: {} for kind in (SINK, STAGED, PUBLISHING, DONE)}
-        for (kind, key), value in entries.items():
+        for (kind, key), stored in entries.items():
             if kind in values:
-                values[kind][key] = json.loads(value)
+                values[kind][key] = json.loads(stored)
         for sink, value in values[SINK].items():
             self.published[sink] = _published(value)
             self._known(self.published[sink], 1)

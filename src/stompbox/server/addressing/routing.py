@@ -13,6 +13,7 @@ from stompbox.broker.addresses.destinations import Destination
 from stompbox.broker.addresses.makers import Maker
 from stompbox.broker.subscriptions import subscribers
 from stompbox.errors import IllegalFrame, Refused
+from stompbox.handles import Body
 from stompbox.message import ANYCAST, MULTICAST, Run, Shape
 from stompbox.security import Right
 from stompbox.server.addressing import arguments
@@ -35,7 +36,7 @@ def addressed(
     connection: Sender,
     shape: Shape,
     route: Route,
-    bodies: Sequence[bytes],
+    bodies: Sequence[Body],
     columns: tuple[Sequence[bytes], ...],
 ) -> list[tuple[Address, Run]]:
     """Messages of one shape for each address that they go to, which is made when it may be; and their answers' temporary destination."""

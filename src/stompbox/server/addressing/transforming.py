@@ -109,7 +109,7 @@ def _changed(transform: Transform, way: Way, run: Run, index: int, user: str) ->
             "transformer-failed",
             f"a body of {len(run.bodies[index])} bytes is in the store, where no divert sees it",
         )
-    letter = apply(transform, TransformedMessage(way, run.headers(index), run.bodies[index], user))
+    letter = apply(transform, TransformedMessage(way, run.headers(index), run.octets(index), user))
     headers = {name: value for name, value in letter.headers.items() if name not in BROKER_HEADERS}
     if run.shape.has_length:
         headers["content-length"] = str(len(letter.body))

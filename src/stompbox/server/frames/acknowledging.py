@@ -208,12 +208,7 @@ def _settling(
 ) -> Iterator[None]:
     engine = connection.broker.engine
     is_durable = False
-    parts = (
-        taken_off(sent, STEP)
-        if refusal is None
-        else (sent[at : at + STEP] for at in range(0, len(sent), STEP))
-    )
-    for part in parts:
+    for part in taken_off(sent, STEP) if refusal is None else _parts(sent):
         is_durable = is_durable or any(binding.queue.is_durable for binding, _ in part)
         if refusal is None:
             engine.acknowledge(consumer, part)
@@ -221,6 +216,11 @@ def _settling(
     if refusal is not None:
         yield from engine.refusing(consumer, sent, refusal)
     connection.answer(frame, waits=is_durable and engine.is_durable and "receipt" in frame.headers)
+
+
+def _parts(sent: list[Sent]) -> Iterator[list[Sent]]:
+    for at in range(0, len(sent), STEP):
+        yield sent[at : at + STEP]
 
 
 def _current(connection: Speaker, consumer: Consumer, named: Transaction | None) -> Transaction | None:

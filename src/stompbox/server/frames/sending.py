@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from stompbox.broker.addresses import duplicates, retained
 from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.fanout import finishing
-from stompbox.broker.addresses.makers import TooManyMade
 from stompbox.broker.logs.segments import RUN, cost_of
 from stompbox.broker.queues import expiry
-from stompbox.errors import IllegalFrame, Refused
-from stompbox.message import Large, Run
+from stompbox.errors import IllegalFrame, Refused, TooManyMade
+from stompbox.handles import Large
+from stompbox.message import Run
 from stompbox.server import limiting
 from stompbox.server.addressing.naming import Route
 from stompbox.server.addressing.routing import addressed, reach, require_all
@@ -57,9 +57,8 @@ def send_large(connection: Speaker, frame: Frame, large: Large) -> Iterator[None
     """A SEND whose body is in the store."""
     receipt = frame.headers.get("receipt")
     receipts = [] if receipt is None else [escape(receipt, connection.session.version).encode()]
-    body = cast(bytes, large)
     return sends(
-        connection, Sends(shape_of(frame.headers), [body], (), receipts, frame.headers.get("transaction"))
+        connection, Sends(shape_of(frame.headers), [large], (), receipts, frame.headers.get("transaction"))
     )
 
 
@@ -115,8 +114,8 @@ def _requests(connection: Speaker, event: Sends) -> None:
     if event.transaction is not None:
         raise IllegalFrame("bad-destination", f"a request to {DESTINATION} cannot be part of a transaction")
     run = Run(event.shape, event.bodies, event.columns)
-    for index, body in enumerate(event.bodies):
-        dispatch.receive(connection, Frame("SEND", run.headers(index), body))
+    for index in range(len(run)):
+        dispatch.receive(connection, Frame("SEND", run.headers(index), run.octets(index)))
 
 
 def _send_with_care(connection: Speaker, event: Sends, route: Route) -> Iterator[None] | None:

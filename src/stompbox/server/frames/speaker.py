@@ -12,7 +12,7 @@ from stompbox.broker.transactions import Transaction
 from stompbox.config import ListenerOptions
 from stompbox.server.logins import Login, Logins
 from stompbox.server.requests.asker import Asker, RequestsCore
-from stompbox.server.seam import Incoming
+from stompbox.server.seam import ClientConnection, Incoming
 from stompbox.stomp.frames import Frame
 from stompbox.stomp.heartbeat import Agreement
 from stompbox.stomp.runs import Reader
@@ -43,6 +43,8 @@ class FramesCore(RequestsCore, Protocol):
 
     @property
     def timeouts(self) -> Timeouts: ...
+    @property
+    def by_session(self) -> Mapping[int, ClientConnection]: ...
 
     def enter(self, connection: Speaker, login: Login) -> None:
         """The connection is logged in. Raises Refused where the user has enough of them."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
-from weakref import ref
 
 from stompbox.broker import transactions
 from stompbox.broker.addresses import makers
@@ -239,10 +238,10 @@ def _require_room(connection: Speaker, destinations: tuple[Destination, ...]) ->
 
 def _may_reach_later(connection: Speaker) -> subscribers.MayReach:
     """The same of who may be gone when it is asked: by the rights that its user has then, as far as they are known."""
-    broker, user, there = connection.broker, connection.user, ref(connection)
+    broker, user, session = connection.broker, connection.user, connection.session_id
 
     def may_reach(name: str) -> bool:
-        known = there()
+        known = broker.by_session.get(session)
         return broker.permissions.may(user if known is None else known.user, Right.CONSUME, name)
 
     return may_reach

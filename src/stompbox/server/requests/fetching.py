@@ -372,7 +372,7 @@ class SelectedChunks:
             return self._by_values(run, shared)
         found = []
         for index in range(len(run)):
-            body = None if run.is_large else partial(run.bodies.__getitem__, index)
+            body = None if run.is_large else partial(run.octets, index)
             found.append(
                 selector.matches(run.headers(index), matching.facts_of_message(run, index, shared), body)
             )
@@ -385,7 +385,7 @@ class SelectedChunks:
             if name in self.selector.headers
         ]
         names = [name for name, _ in read]
-        rows = list(zip(*(column for _, column in read), strict=True))
+        rows = list(zip(*[column for _, column in read], strict=True))
         verdicts = {}
         for row in set(rows):
             varying = {name: value.decode("ascii") for name, value in zip(names, row, strict=True)}

@@ -25,7 +25,7 @@ from stompbox.stomp.shapes import SEQUENCE, shape_of
 from stompbox.store.chunks import Column, Portion, portions
 
 # what a hole may hold (message.py, Shape)
-_PLAIN: Final = bytes(octet for octet in range(0x20, 0x7F) if octet not in b":\\")
+_PLAIN: Final = bytes([octet for octet in range(0x20, 0x7F) if octet not in b":\\"])
 _CODE: Final = "bad-chunk"
 
 

@@ -38,7 +38,8 @@ from stompbox.broker.subscriptions.staging import Attempt, Publication, Publishe
 from stompbox.broker.undelivered import NO_ROUTE, Fate
 from stompbox.config import ListenerOptions
 from stompbox.errors import IllegalFrame, StompboxError, StoreError
-from stompbox.message import Large, Run, Shape
+from stompbox.handles import Large
+from stompbox.message import Run, Shape
 from stompbox.server.addressing.naming import Names
 from stompbox.server.addressing.routing import addressed, made_queue, require_all
 from stompbox.server.requests.incoming import Alike, runs_of

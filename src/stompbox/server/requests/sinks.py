@@ -148,10 +148,10 @@ async def _transformed(connection: Asker, transform: Transform, run: Run) -> Asy
         connection.options.check_property_names,
         {"content-length": ""} if run.shape.has_length else {},
     )
-    for index, body in enumerate(run.bodies):
+    for index in range(len(run)):
         if index % OF_A_TURN == 0:
             await asyncio.sleep(0)
-        frame = Frame("SEND", {**run.headers(index), **length}, body)
+        frame = Frame("SEND", {**run.headers(index), **length}, run.octets(index))
         changed = inward(transform, frame, connection.user.name, checks_names=checks_names)
         yield Run(shape_of(changed.headers), [changed.body])
 

@@ -19,7 +19,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING, Final
-from weakref import proxy
 
 from stompbox.errors import FrameError, IllegalFrame, StompboxError
 from stompbox.server.frames import acknowledging, sending, uploads
@@ -40,12 +39,15 @@ class Reading:
     """Whether one connection is read, and what has come on it and waits to be obeyed."""
 
     __slots__ = (
-        "_before_login", "_frame", "connection", "events", "has_sent", "holding", "is_held", "is_paused", "is_waiting", "left", "steps",
-        "turns",
+        "_before_login", "_frame", "connection", "events", "has_sent", "holding", "is_gone", "is_held", "is_paused", "is_waiting",
+        "left", "steps", "turns",
     )  # fmt: skip
+
+    __deletable__ = ("connection",)  # for mypyc: see leave
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
+        self.is_gone = False  # its connection is
         self.turns: Turns = connection.broker.turns
         self.events: Iterator[Event] | None = None  # the rest of a read
         self.steps: Iterator[None] | None = None  # the rest of a frame before it
@@ -76,6 +78,8 @@ class Reading:
         return self.is_waiting or (self.is_held and self.has_left)
 
     def _look_at_reading(self) -> None:
+        if self.is_gone:
+            return
         if self.is_stuck:
             self.connection.transport.pause_reading()
         else:
@@ -88,9 +92,9 @@ class Reading:
 
     def go_on(self) -> None:
         """What it was held for is done, or nobody wants it any more."""
-        connection = self.connection
-        if connection.is_gone:
+        if self.is_gone:
             return
+        connection = self.connection
         self.is_held = False
         self._obey_left(self.turns.allowance())
         if self._is_over():
@@ -134,15 +138,15 @@ class Reading:
             # what the transport had read already: the next WebSocket message, the next TLS record
             self._put_off(data)
             return
-        size = len(data)
-        if not self.connection.decoder.logged_in and self.turns.is_over:
+        connection, size = self.connection, len(data)
+        if not connection.decoder.logged_in and self.turns.is_over:
             # many strangers at once wait for each other
             self._put_off(data)
         else:
             self._take(data, self.turns.allowance() if size > SMALL else FOREVER)
         if (self.events is not None or self.steps is not None or self.left) and self._is_over():
             self._wait()
-        self.connection.broker.was_read(size)
+        connection.broker.was_read(size)
 
     def _put_off(self, data: bytes, *, is_next: bool = False) -> None:
         """Keeps octets for later, behind what waits already; `is_next`: before it."""
@@ -155,7 +159,7 @@ class Reading:
 
     def _is_over(self) -> bool:
         """Its turn was over before all was obeyed."""
-        return self.has_left and not (self.is_held or self.connection.is_ended)
+        return self.has_left and not (self.is_gone or self.is_held or self.connection.is_ended)
 
     def _wait(self) -> None:
         if not self.is_waiting:
@@ -165,6 +169,8 @@ class Reading:
 
     def _have_turn(self, until: float) -> bool:
         """True when that was not all."""
+        if self.is_gone:
+            return False
         self._obey_left(until)
         if self._is_over():
             return True
@@ -280,7 +286,7 @@ class Reading:
     def _take_steps(self, until: float) -> bool:
         """Whether the frame is done."""
         assert self.steps is not None
-        if until is FOREVER:  # a small read: one frame of it is long all the same
+        if until == FOREVER:  # a small read: one frame of it is long all the same
             until = self.turns.allowance()
         try:
             for _ in self.steps:
@@ -294,11 +300,13 @@ class Reading:
 
     def leave(self) -> None:
         """The connection is gone, and is to be forgotten: nothing of its own may refer to it."""
+        self.is_gone = True
         self.holding = None
-        self.connection = proxy(self.connection)
+        del self.connection
 
     def __repr__(self) -> str:
-        return f"<Reading of {self.connection.name} left={self.has_left} stuck={self.is_stuck}>"
+        name = "a connection that is gone" if self.is_gone else self.connection.name
+        return f"<Reading of {name} left={self.has_left} stuck={self.is_stuck}>"
 
 
 def _whole(steps: Iterator[None]) -> Iterator[None]:

@@ -6,7 +6,7 @@ outgoing.py's.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from stompbox.server.session.core import SessionCore
 
 
-class Writing(ABC):
+class Writing(metaclass=ABCMeta):
     """The half of a connection that speaks."""
 
     __slots__ = (

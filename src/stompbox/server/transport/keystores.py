@@ -48,7 +48,9 @@ def _as_pem(path: Path, password: str | None, own: str) -> bytes:
         raise ValueError(f"there is no {'key' if key is None else 'certificate'} in it")
     encryption = serialization.BestAvailableEncryption(own.encode())
     pem: bytes = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
-    return pem + b"".join(one.public_bytes(serialization.Encoding.PEM) for one in _chain(certificate, others))
+    return pem + b"".join(
+        [one.public_bytes(serialization.Encoding.PEM) for one in _chain(certificate, others)]
+    )
 
 
 def _chain(certificate: Any, others: list[Any]) -> Iterator[Any]:

@@ -8,7 +8,7 @@ import ssl
 from contextlib import suppress
 from importlib import import_module
 from struct import Struct
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
@@ -390,7 +390,7 @@ async def listen(broker: Broker, listener: Listener, door: Acceptor | None = Non
     """Starts to accept. Raises ConfigError when the address cannot be listened on."""
     door = door or Acceptor(broker, listener)
     try:
-        server = await broker.loop.create_server(
+        server: Any = await broker.loop.create_server(  # its sockets are a tuple, uvloop's a list
             door.receive, listener.host, listener.port, backlog=1024, reuse_address=True
         )
     except OSError as error:
@@ -400,4 +400,4 @@ async def listen(broker: Broker, listener: Listener, door: Acceptor | None = Non
         ) from None
     door.opened(server.sockets[0].getsockname()[1])
     broker.acceptors.append(door)
-    return server
+    return cast(asyncio.Server, server)
