@@ -23,14 +23,13 @@ from types import TracebackType
 from typing import Final
 
 from stompbox.client import client as asynchronous
-from stompbox.client.client import require_bodies
 from stompbox.client.feed import Feed, SubscriptionRoute
 from stompbox.client.link import Answered, ClientState, Link, StateListener
 from stompbox.client.loopthread import LoopThread
 from stompbox.client.message import ACK, Answer, ReceivedMessage, refusal
 from stompbox.client.options import KIB, TLS, Reconnect
-from stompbox.client.outgoing import Body, Headers, HeaderValue, encode_send, recode
-from stompbox.client.publisher import WINDOW, Window
+from stompbox.client.outgoing import Body, Headers, HeaderValue, encode_send, encode_sends, recode
+from stompbox.client.publisher import WINDOW, Window, parts
 from stompbox.client.subscribing import Offset
 from stompbox.client.subscription import require_concurrency
 from stompbox.client.transaction import Transaction as AsyncTransaction
@@ -73,7 +72,7 @@ class Message(ReceivedMessage):
     def _settle(self, answer: Answer, *, confirm: bool, timeout: float | None) -> None:
         route: SubscriptionRoute = self._route
         if confirm:
-            self._thread.call(route.settle(self, answer, confirm=True, timeout=timeout))
+            self._thread.call(route.settle(self, answer, timeout))
             return
         route.check(self, answer)
         self.is_settled = True
@@ -265,6 +264,40 @@ class Publisher:
             self._window.add(frame)
         self._thread.post(lambda: self._post(number, frame, version))
 
+    def send_many(self, destination: str, bodies: Iterable[Body], headers: Headers | None = None) -> int:
+        """As stompbox.Publisher.send_many."""
+        count = 0
+        for part in parts(bodies):
+            at = 0
+            while at < len(part):
+                at += self._send_part(destination, part[at:], headers)
+            count += len(part)
+        return count
+
+    def _send_part(self, destination: str, bodies: Sequence[Body], headers: Headers | None) -> int:
+        version, link = self._link.version, self._link
+        with self._changed:
+            self._wait_while(lambda: self._window.is_full)
+            frames = encode_sends(
+                version,
+                destination,
+                bodies[: self._window.room],
+                headers,
+                link.numbers,
+                text_length=link.options.text_length,
+            )
+            self._window.add_all(frames)
+        self._thread.post(lambda: self._post_all(frames, version))
+        return len(frames)
+
+    def _post_all(self, frames: list[tuple[int, bytes]], version: Version) -> None:
+        connection = self._link.connection
+        if connection is not None and connection.is_open and connection.version is version:
+            connection.confirm_all(frames, self._answered)
+        else:
+            for number, frame in frames:
+                self._post(number, frame, version)
+
     def flush(self) -> None:
         """Returns when everything sent so far is confirmed; raises what befell it."""
         with self._changed:
@@ -448,12 +481,8 @@ class Client:
         window: int = WINDOW,
     ) -> int:
         """As stompbox.Client.send_many."""
-        count = 0
         with self.publisher(window=window) as publisher:
-            for body in require_bodies(bodies):
-                publisher.send(destination, body, headers)
-                count += 1
-        return count
+            return publisher.send_many(destination, bodies, headers)
 
     def publisher(self, *, window: int = WINDOW) -> Publisher:
         return Publisher(self._inner._link, self._running(), window)

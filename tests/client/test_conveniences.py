@@ -239,6 +239,39 @@ def test_many_bodies_of_every_kind(broker: Broker) -> None:
     assert {one.headers["a"] for one in held[:4]} == {"1"}
 
 
+@pytest.mark.parametrize("size", [10, 1 << 10, 1 << 20])
+def test_many_bodies_keep_their_order_and_the_window(broker: Broker, size: int) -> None:
+    count = 700 if size < 1 << 20 else 20
+    with broker.client() as client:
+        assert (
+            client.send_many("/queue/many", (b"%08d" % n + b"x" * size for n in range(count)), window=100)
+            == count
+        )
+        with client.publisher(window=7) as publisher:
+            assert publisher.send_many("/queue/many", (str(n) for n in range(30))) == 30
+            assert publisher.outstanding <= 7
+        assert publisher.confirmed_count == 30
+    held = broker.messages("/queue/many")
+    assert [one.body[:8] for one in held[:count]] == [b"%08d" % n for n in range(count)]
+    assert [one.body for one in held[count:]] == [b"%d" % n for n in range(30)]
+
+
+def test_many_bodies_go_on_over_a_lost_connection(broker: Broker) -> None:
+    async def story() -> None:
+        async with connected(broker) as client:
+
+            async def bodies() -> AsyncIterator[str]:
+                for number in range(600):
+                    if number in (100, 400):
+                        broker.drop()
+                    yield str(number)
+
+            assert await client.send_many("/queue/many", bodies(), window=50) == 600
+
+    run(story())
+    assert {one.text for one in broker.messages("/queue/many")} == {*map(str, range(600))}
+
+
 # --- handlers -----------------------------------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ import asyncio
 import ssl
 import time
 from collections import Counter
-from collections.abc import AsyncIterable, AsyncIterator, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Generator, Iterable, Mapping, Sequence
 from types import TracebackType
 
 from stompbox.client.feed import Feed
@@ -164,12 +164,8 @@ class Client:
         Up to `window` are on their way at a time. Raises what befell the first that failed; those before it, and some behind it, may
         be stored. For other headers each time, or to learn which failed: `publisher`.
         """
-        count = 0
         async with self.publisher(window=window) as publisher:
-            async for body in _each(bodies):
-                await publisher.send(destination, body, headers)
-                count += 1
-        return count
+            return await publisher.send_many(destination, bodies, headers)
 
     def publisher(self, *, window: int = WINDOW) -> Publisher:
         """Confirmed sends without waiting for each: at most `window` messages are unconfirmed at any time."""
@@ -371,25 +367,6 @@ def connect(
     if on_state is not None and not callable(on_state):
         raise UsageError("bad-argument", f"on_state is {on_state!r}; allowed is a function of (state, error)")
     return Client(Link(_targets(url, options), options, on_state))
-
-
-async def _each(bodies: Iterable[Body] | AsyncIterable[Body]) -> AsyncIterator[Body]:
-    if isinstance(bodies, AsyncIterable):
-        async for body in bodies:
-            yield body
-        return
-    for body in require_bodies(bodies):
-        yield body
-
-
-def require_bodies(bodies: Iterable[Body]) -> Iterable[Body]:
-    """Raises UsageError for what is one body."""
-    if isinstance(bodies, str | bytes | bytearray | memoryview | Mapping) or not isinstance(bodies, Iterable):
-        raise UsageError(
-            "bad-body",
-            f"bodies must be an iterable of bodies, not one {type(bodies).__name__}; `send` takes one",
-        )
-    return bodies
 
 
 def _targets(url: str | Sequence[str], options: Options) -> tuple[Target, ...]:

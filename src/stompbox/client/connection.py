@@ -10,7 +10,7 @@ import asyncio
 import logging
 import ssl
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Protocol, cast
 
 from stompbox.client.intake import OVERHEAD, Intake
@@ -95,6 +95,13 @@ class BrokerConnection(asyncio.Protocol):
         """Sends a frame that carries `receipt:<number>`."""
         self.protocol.confirm(number, frame, waiter, again=again)
         self.sent(len(frame))
+        if self._intake.is_paused:
+            self._intake.regulate()
+
+    def confirm_all(self, frames: Sequence[tuple[int, bytes]], waiter: Waiter) -> None:
+        """The same for many frames of one sender, each with its number."""
+        self.protocol.confirm_all(frames, waiter)
+        self.sent(sum([len(frame) for _, frame in frames]))
         if self._intake.is_paused:
             self._intake.regulate()
 

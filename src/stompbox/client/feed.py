@@ -17,6 +17,7 @@ from stompbox.client.connection import BrokerConnection
 from stompbox.client.intake import OVERHEAD
 from stompbox.client.link import Call, Link
 from stompbox.client.message import ACK, NACK, Answer, Message, ReceivedMessage
+from stompbox.client.protocol import ProtocolState
 from stompbox.client.refusal import BrokerError
 from stompbox.client.runs import MessageRun
 from stompbox.client.subscribing import Wanted, durable_headers
@@ -26,30 +27,32 @@ log = logging.getLogger("stompbox.client")
 
 # messages that are handed out one after another before the loop gets its turn, for heart-beats and writes
 TURN: Final = 64
+TURN_SECONDS: Final = 0.002  # or more of them, for as long
 ACK_SIZE: Final = 64  # octets of an ACK frame, about
 
 
 class SubscriptionRoute:
     """A subscription on one connection."""
 
-    __slots__ = ("connection", "is_over", "subscription", "was_stale")
+    __slots__ = ("connection", "is_auto", "is_over", "subscription", "was_stale")
 
     def __init__(self, subscription: Feed, connection: BrokerConnection) -> None:
         self.subscription = subscription
         self.connection = connection
+        self.is_auto = subscription.ack == "auto"
         self.is_over = False  # unsubscribed
         self.was_stale = False
 
     @property
     def is_stale(self) -> bool:
-        return self.is_over or not self.connection.is_open
+        return self.is_over or self.connection.protocol.state is not ProtocolState.OPEN
 
     def deliver(self, run: MessageRun) -> None:
         self.subscription.deliver(run)
 
     def check(self, message: ReceivedMessage, answer: Answer) -> None:
         """Raises when `message` cannot be acknowledged (any more)."""
-        if self.subscription.ack == "auto":
+        if self.is_auto:
             how = "subscribe with ack='client-individual' or 'client'"
             raise UsageError(
                 "auto-ack", f"{answer.command} of {message.id!r}: its subscription has ack='auto'; {how}"
@@ -76,13 +79,20 @@ class SubscriptionRoute:
         if (position := self.subscription.log_position) is not None:
             position.settled(message, is_cumulative=self.subscription.ack == "client")
 
-    async def settle(
-        self, message: ReceivedMessage, answer: Answer, *, confirm: bool, timeout: float | None
-    ) -> None:
+    def say(self, message: ReceivedMessage, answer: Answer) -> bool:
+        """`check` and `post`. True: `breathe` before the next one."""
         self.check(message, answer)
-        if not confirm:
-            await self._post(message, answer)
-            return
+        return self.post(message, answer) or self.connection.is_blocked
+
+    async def breathe(self) -> None:
+        """Lets the loop have its turn, and the socket take what waits for it."""
+        await asyncio.sleep(0)
+        if self.connection.is_blocked:
+            await self.connection.drain()
+
+    async def settle(self, message: ReceivedMessage, answer: Answer, timeout: float | None) -> None:
+        """ACK or NACK; returns when the broker has confirmed it."""
+        self.check(message, answer)
         call = Call()
         number = self.connection.protocol.acknowledge(answer, message, self.subscription.id, waiter=call)
         self._settled(message)
@@ -90,12 +100,6 @@ class SubscriptionRoute:
         await self.subscription.link.settled(
             call, number, timeout, f"{answer.command} of message {message.id!r}"
         )
-
-    async def _post(self, message: ReceivedMessage, answer: Answer) -> None:
-        if self.post(message, answer):
-            await asyncio.sleep(0)
-        if self.connection.is_blocked:
-            await self.connection.drain()
 
     async def settle_processed(self, message: ReceivedMessage, *, failed: bool) -> None:
         """At the end of `process()`. What cannot be acknowledged comes again: that is counted and logged, not raised."""
@@ -118,8 +122,8 @@ class SubscriptionRoute:
             )
             return
         answer = NACK if failed else ACK
-        self.connection.protocol.check_acknowledge(answer, message)
-        await self._post(message, answer)
+        if self.say(message, answer):
+            await self.breathe()
 
 
 class Resubscribed:
@@ -176,6 +180,7 @@ class Feed:
         self._buffer: deque[Message] = deque()
         self._arrived = asyncio.Event()
         self._in_turn = 0
+        self._turn_began = 0.0
         self._route: SubscriptionRoute | None = None
         self._is_open = False
         self._is_confirmed = False
@@ -338,11 +343,19 @@ class Feed:
         return self
 
     async def __anext__(self) -> Message:
-        if not self._buffer or self._in_turn >= TURN:
+        if not self._buffer or (self._in_turn >= TURN and self._is_turn_over()):
             await self._more()
             if not self._buffer:
                 raise StopAsyncIteration
         return self._take()
+
+    def _is_turn_over(self) -> bool:
+        """Messages that are done with at once have longer turns, so that more ACKs go in one write."""
+        now = asyncio.get_running_loop().time()
+        if now - self._turn_began < TURN_SECONDS:
+            self._in_turn = 0
+            return False
+        return True
 
     def _take(self) -> Message:
         self._in_turn += 1
@@ -357,6 +370,7 @@ class Feed:
         self._in_turn = 0
         if self._buffer:
             await asyncio.sleep(0)
+        self._turn_began = asyncio.get_running_loop().time()
         while not self._buffer:
             if self._is_ended:
                 if self._error is not None:
@@ -369,11 +383,12 @@ class Feed:
                 )
             self._arrived.clear()
             await self._arrived.wait()
+            self._turn_began = asyncio.get_running_loop().time()
 
     async def receive_many(self, most: int, timeout: float | None = None) -> list[Message]:
         """At least one message and at most `most`, without waiting for more than one; [] when none came within `timeout` seconds, or
         none will come."""
-        if not self._buffer or self._in_turn >= TURN:
+        if not self._buffer or (self._in_turn >= TURN and self._is_turn_over()):
             try:
                 async with asyncio.timeout(timeout):
                     await self._more()

@@ -57,9 +57,9 @@ def refusal(requeue: bool, delay: float) -> Answer:
 class Route(Protocol):
     """Where a message came from: one subscription on one connection."""
 
-    async def settle(
-        self, message: ReceivedMessage, answer: Answer, *, confirm: bool, timeout: float | None
-    ) -> None: ...
+    def say(self, message: ReceivedMessage, answer: Answer) -> bool: ...
+    async def breathe(self) -> None: ...
+    async def settle(self, message: ReceivedMessage, answer: Answer, timeout: float | None) -> None: ...
 
     async def settle_processed(self, message: ReceivedMessage, *, failed: bool) -> None: ...
 
@@ -175,7 +175,10 @@ class Message(ReceivedMessage):
         Returns when the frame is on its way; with `confirm` when the broker has recorded it. Raises UsageError on a subscription
         with ack="auto", ConnectionLost("stale-message") when the connection it came over is gone: it will be delivered again.
         """
-        await self._route.settle(self, ACK, confirm=confirm, timeout=timeout)
+        if confirm:
+            await self._route.settle(self, ACK, timeout)
+        elif self._route.say(self, ACK):
+            await self._route.breathe()
 
     async def nack(
         self,
@@ -190,7 +193,11 @@ class Message(ReceivedMessage):
         `requeue`  False: a dead letter at once (Stompbox, RabbitMQ; others do with every NACK what they do)
         `delay`    seconds until the next delivery; 0: as the broker's settings say. Stompbox alone knows it: elsewhere a UsageError
         """
-        await self._route.settle(self, refusal(requeue, delay), confirm=confirm, timeout=timeout)
+        answer = refusal(requeue, delay)
+        if confirm:
+            await self._route.settle(self, answer, timeout)
+        elif self._route.say(self, answer):
+            await self._route.breathe()
 
     def process(self) -> Processing:
         """`async with message.process():` acknowledges when the block ends well, sends NACK when it raises (and lets it raise).

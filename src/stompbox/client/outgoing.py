@@ -8,7 +8,7 @@ names the header. Which receipt or transaction a SEND carries is the caller's (`
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from numbers import Real
 from typing import Any, Final, Never, TypeAlias
 
@@ -29,6 +29,7 @@ RESERVED: Final = {
     "content-length": "nothing: it is counted",
 }
 _RESERVED: Final = frozenset(RESERVED)
+PIECE: Final = 64 * 1024  # octets of frames that are made in one go
 _PLAIN: Final = frozenset((str, int, float))
 
 
@@ -68,6 +69,36 @@ def encode_send(
         raise UsageError(
             "bad-header", f"a header or the destination cannot be written in UTF-8: {error}"
         ) from None
+
+
+def encode_sends(
+    version: Version,
+    destination: str,
+    bodies: Sequence[Body],
+    headers: Headers | None,
+    numbers: Iterator[int],
+    *,
+    text_length: bool = False,
+) -> list[tuple[int, bytes]]:
+    """SEND frames of one destination with the same headers, each with a receipt: (its number, the frame).
+
+    Not all of the bodies: as many as make up PIECE octets, at least one. The lines that are the same are written once.
+    """
+    first = encode_send(version, destination, b"", headers)
+    head = first[: -len(b"content-length:0\n\n\0\n")]
+    found, size = list[tuple[int, bytes]](), 0
+    for body in bodies:
+        number = next(numbers)
+        if type(body) is bytes:
+            frame = b"%breceipt:%d\ncontent-length:%d\n\n%b\0\n" % (head, number, len(body), body)
+        else:
+            own = f"receipt:{number}\n"
+            frame = encode_send(version, destination, body, headers, own, text_length=text_length)
+        found.append((number, frame))
+        size += len(frame)
+        if size >= PIECE:
+            break
+    return found
 
 
 def _lines(destination: str, headers: Headers, version: Version) -> str:

@@ -14,12 +14,12 @@ again on another connection keeps its receipt. Times are seconds of any monotoni
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, Protocol, TypeAlias
 
-from stompbox.client.message import Answer, ReceivedMessage, message_from_headers
+from stompbox.client.message import ACK, Answer, ReceivedMessage, message_from_headers
 from stompbox.client.options import Options
 from stompbox.client.outgoing import header_texts
 from stompbox.client.refusal import BrokerError, broker_error
@@ -28,7 +28,7 @@ from stompbox.errors import ConnectionLost, IllegalFrame, PeerError, StompboxErr
 from stompbox.numerals import digits
 from stompbox.stomp.codec import Decoder, encode, escape
 from stompbox.stomp.frames import SERVER_COMMANDS, Frame
-from stompbox.stomp.versions import V10, VERSIONS, Version
+from stompbox.stomp.versions import V10, V12, VERSIONS, Version
 
 # destination of requests to the broker, and the subscription of their answers
 REQUESTS: Final = "stompbox.requests"
@@ -177,6 +177,13 @@ class ClientProtocol:
         self.receipts[number] = (waiter, frame if again else b"")
         self.output.append(frame)
 
+    def confirm_all(self, frames: Sequence[tuple[int, bytes]], waiter: Waiter) -> None:
+        """The same for many frames of one sender, each with its number."""
+        receipts = self.receipts
+        for number, frame in frames:
+            receipts[number] = (waiter, frame)
+        self.output += [frame for _, frame in frames]
+
     def give_up(self, number: int) -> None:
         """Nobody waits for this receipt any more; it may still come."""
         if self.receipts.pop(number, None) is not None:
@@ -224,6 +231,9 @@ class ClientProtocol:
     ) -> int:
         """Queues the ACK or NACK, to be checked before, of a message that came for subscription `id`."""
         version = self.version
+        if answer is ACK and waiter is None and not transaction and version is V12:
+            self.output.append(b"ACK\nid:%b\n\n\0\n" % (message._ack_id or b""))  # what most messages get
+            return -1
         number = -1
         own = b""
         if waiter is not None:

@@ -8,17 +8,34 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import AsyncIterable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from types import TracebackType
 from typing import Final
 
 from stompbox.client.connection import BrokerConnection
 from stompbox.client.link import Answered, Link
-from stompbox.client.outgoing import Body, Headers, decode_frame, encode_send
+from stompbox.client.outgoing import Body, Headers, decode_frame, encode_send, encode_sends
 from stompbox.errors import StompboxError, UsageError
 from stompbox.stomp.frames import Frame
 
 WINDOW: Final = 1000  # messages: enough to keep a broker busy between two of its group commits
 WINDOW_SIZE: Final = 16 * 1024 * 1024  # octets of frames, so that large messages do not fill the memory
+
+
+PART: Final = 256  # bodies that are taken from an iterable at once
+
+
+def parts(bodies: Iterable[Body]) -> Iterator[list[Body]]:
+    """Raises UsageError for what is one body."""
+    if isinstance(bodies, str | bytes | bytearray | memoryview | Mapping) or not isinstance(bodies, Iterable):
+        raise UsageError(
+            "bad-body",
+            f"bodies must be an iterable of bodies, not one {type(bodies).__name__}; `send` takes one",
+        )
+    left = iter(bodies)
+    while part := list(islice(left, PART)):
+        yield part
 
 
 class Window:
@@ -40,6 +57,15 @@ class Window:
     def add(self, frame: bytes) -> None:
         self.outstanding += 1
         self.size += len(frame)
+
+    def add_all(self, frames: Sequence[tuple[int, bytes]]) -> None:
+        self.outstanding += len(frames)
+        self.size += sum([len(frame) for _, frame in frames])
+
+    @property
+    def room(self) -> int:
+        """Messages that fit in."""
+        return self.most - self.outstanding
 
     def take(self, frame: bytes) -> None:
         self.outstanding -= 1
@@ -126,6 +152,38 @@ class Publisher:
         )
         window.add(frame)
         connection.confirm(number, frame, self._answered)
+
+    async def send_many(
+        self, destination: str, bodies: Iterable[Body] | AsyncIterable[Body], headers: Headers | None = None
+    ) -> int:
+        """As Client.send_many, within this publisher's window; returns how many when the last of them is on its way."""
+        count = 0
+        if isinstance(bodies, AsyncIterable):
+            async for body in bodies:
+                await self.send(destination, body, headers)
+                count += 1
+            return count
+        for part in parts(bodies):
+            at = 0
+            while at < len(part):
+                at += await self._send_part(destination, part[at:], headers)
+            count += len(part)
+        return count
+
+    async def _send_part(self, destination: str, bodies: Sequence[Body], headers: Headers | None) -> int:
+        """As many of them as there is room for, and as make a good piece of work."""
+        connection = await self._room()
+        frames = encode_sends(
+            connection.version,
+            destination,
+            bodies[: self._window.room],
+            headers,
+            self._numbers,
+            text_length=self._text_length,
+        )
+        self._window.add_all(frames)
+        connection.confirm_all(frames, self._answered)
+        return len(frames)
 
     async def flush(self) -> None:
         """Returns when everything sent so far is confirmed; raises what befell it."""
