@@ -1,12 +1,13 @@
-"""`stompbox connections`: who is there."""
+"""`stompbox connections`: who is there; ending a connection."""
 
 from __future__ import annotations
 
 import time
+from typing import Annotated
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
-from stompbox.cli.asking import Admin, AsJson, every, print_json, print_table, span
+from stompbox.cli.asking import Admin, AsJson, Yes, ask, every, print_json, print_table, span, sure
 from stompbox.cli.connecting import leaving
 
 app = App(name="connections")
@@ -49,3 +50,22 @@ def connections(match: str = "", *, admin: Admin = None, as_json: AsJson = False
             ),
             rows,
         )
+
+
+@app.command
+def close(
+    connection: Annotated[int, Parameter(help="Its id, as the list has it.")],
+    /,
+    *,
+    yes: Yes = False,
+    admin: Admin = None,
+    as_json: AsJson = False,
+) -> None:
+    """End a connection: its client gets ERROR closed-by-operator, and what it had and did not acknowledge goes back."""
+    with leaving("connections close"):
+        sure(f"close connection {connection}", yes=yes)
+        found = ask(admin, "connections/close", {"connection": connection})
+        if as_json:
+            print_json(found)
+        else:
+            print(f"connection {connection} closed")

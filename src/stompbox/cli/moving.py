@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from cyclopts import App, Parameter
 
-from stompbox.cli.asking import Admin, AsJson, ask, plain, print_json
+from stompbox.cli.asking import Admin, AsJson, Yes, ask, plain, print_json, sure
 from stompbox.cli.connecting import leaving
 from stompbox.errors import UsageError
 
@@ -25,9 +25,10 @@ _STAY: Final = {
 
 
 @purge_app.default
-def purge(queue: QueueName, /, *, admin: Admin = None, as_json: AsJson = False) -> None:
+def purge(queue: QueueName, /, *, yes: Yes = False, admin: Admin = None, as_json: AsJson = False) -> None:
     """Drop all that waits in a queue; what is being delivered stays."""
     with leaving("purge"):
+        sure(f"remove all that waits in {queue}", yes=yes)
         found = ask(admin, "queues/purge", {"queue": queue})
         if as_json:
             print_json(found)

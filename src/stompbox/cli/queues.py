@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from stompbox.cli.asking import Admin, AsJson, ask, every, plain, print_json, print_table, span
+from stompbox.cli.asking import Admin, AsJson, Yes, ask, every, plain, print_json, print_table, span, sure
 from stompbox.cli.connecting import leaving
 
 app = App(name="queues")
@@ -46,6 +46,57 @@ def queues(
         print_table(("address", "queue", "kind", "ready", "delayed", "delivering", "consumers", ""), rows)
 
 
+QueueName = Annotated[str, Parameter(help="Name, or address::name where several queues have the name.")]
+Forced = Annotated[
+    bool,
+    Parameter(
+        name="--force", negative="", show_default=False, help="Also with messages, and from under consumers."
+    ),
+]
+
+
+@app.command
+def pause(queue: QueueName, /, *, admin: Admin = None, as_json: AsJson = False) -> None:
+    """Hand out nothing from a queue, until `resume`; messages go in, and wait."""
+    with leaving("queues pause"):
+        found = ask(admin, "queues/pause", {"queue": queue})
+        if as_json:
+            print_json(found)
+        else:
+            print(plain(f"queue {queue} is paused: nothing is handed out until `stompbox queues resume`"))
+
+
+@app.command
+def resume(queue: QueueName, /, *, admin: Admin = None, as_json: AsJson = False) -> None:
+    """Hand out the messages of a paused queue again."""
+    with leaving("queues resume"):
+        found = ask(admin, "queues/resume", {"queue": queue})
+        if as_json:
+            print_json(found)
+        else:
+            print(plain(f"queue {queue} is handed out again"))
+
+
+@app.command(name="delete")
+def delete_queue(
+    queue: QueueName,
+    /,
+    *,
+    force: Forced = False,
+    yes: Yes = False,
+    admin: Admin = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove a queue. Without --force only where nothing waits in it and nobody reads it."""
+    with leaving("queues delete"):
+        sure(f"remove queue {queue}", yes=yes)
+        found = ask(admin, "queues/delete", {"queue": queue, "is_forced": force})
+        if as_json:
+            print_json(found)
+        else:
+            print(plain(f"queue {queue} deleted"))
+
+
 @groups_app.default
 def groups(match: Match = "", *, admin: Admin = None, as_json: AsJson = False) -> None:
     """List reader groups: position and lag per address. The time is that since the first unread message arrived."""
@@ -73,9 +124,10 @@ GroupName = Annotated[str, Parameter(help="Name of the group.")]
 
 
 @groups_app.command
-def delete(group: GroupName, *, admin: Admin = None, as_json: AsJson = False) -> None:
+def delete(group: GroupName, *, yes: Yes = False, admin: Admin = None, as_json: AsJson = False) -> None:
     """Delete a reader group: what was kept for it alone may go. A query that still reads by it makes it again, where it has come to."""
     with leaving("groups delete"):
+        sure(f"delete reader group {group}", yes=yes)
         found = ask(admin, "groups/delete", {"group": group})
         if as_json:
             print_json(found)
@@ -130,9 +182,10 @@ SinkName = Annotated[str, Parameter(help="Name of the sink, as the list has it."
 
 
 @sinks_app.command(name="delete")
-def delete_sink(sink: SinkName, *, admin: Admin = None, as_json: AsJson = False) -> None:
+def delete_sink(sink: SinkName, *, yes: Yes = False, admin: Admin = None, as_json: AsJson = False) -> None:
     """Forget a sink whose writer does not come back, and what it has staged. One that comes back may publish a batch a second time."""
     with leaving("sinks delete"):
+        sure(f"forget sink {sink}", yes=yes)
         found = ask(admin, "sinks/delete", {"sink": sink})
         if as_json:
             print_json(found)

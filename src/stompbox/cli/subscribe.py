@@ -29,12 +29,12 @@ from stompbox.cli.connecting import (
 from stompbox.errors import UsageError
 
 if TYPE_CHECKING:
-    from stompbox.client import Message, Subscription
+    from stompbox.client import ReceivedMessage, Subscription
 
 BATCH: Final = 256  # messages of one write, when so many are there
 _COUNTS_OCTETS: Final = "ActiveMQ-Artemis"  # which sends ahead by octets, and knows no number of messages
 
-Form = Callable[["Message"], bytes]
+Form = Callable[["ReceivedMessage"], bytes]
 
 app = App(name="subscribe")
 
@@ -141,16 +141,16 @@ def form_of(*, json_lines: bool, show_headers: bool) -> Form:
     return _as_json if json_lines else _as_frame if show_headers else _as_body
 
 
-def _as_body(message: Message) -> bytes:
+def _as_body(message: ReceivedMessage) -> bytes:
     return message.body + b"\n"
 
 
-def _as_frame(message: Message) -> bytes:
+def _as_frame(message: ReceivedMessage) -> bytes:
     head = "".join([f"{name}: {value}\n" for name, value in message.headers.items()])
     return head.encode() + b"\n" + message.body + b"\n\n"
 
 
-def _as_json(message: Message) -> bytes:
+def _as_json(message: ReceivedMessage) -> bytes:
     entry: dict[str, object] = {"headers": dict(message.headers)}
     try:
         entry["body"] = message.body.decode()
