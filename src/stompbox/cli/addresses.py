@@ -6,8 +6,9 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from stompbox.cli.asking import Admin, AsJson, Yes, ask, every, plain, print_json, print_table, sure
+from stompbox.cli.asking import Admin, AsJson, Yes, ask, every, plain, print_json, sure
 from stompbox.cli.connecting import leaving
+from stompbox.cli.listing import Entry, Listing
 from stompbox.cli.queues import Match
 
 app = App(name="addresses")
@@ -22,28 +23,21 @@ Forced = Annotated[
 
 
 @app.default
-def addresses(match: Match = "", *, admin: Admin = None, as_json: AsJson = False) -> None:
+def addresses(match: Match = "", *, admin: Admin = None, listing: Listing = Listing()) -> None:  # noqa: B008 - a frozen value
     """List addresses: the next offset of their logs, what waits, who reads."""
-    with leaving("addresses"):
-        found = list(every(admin, "addresses", match=match))
-        if as_json:
-            print_json(found)
-            return
-        rows = [
-            (
-                one["name"], "+".join(one["routing_types"]).lower(), one["next"],
-                f"~{one['ready']:,}" if one["is_estimate"] else one["ready"], one["queues"], one["subscriptions"],
-                one["groups"], one["consumers"], _state(one),
-            )
-            for one in found
-        ]  # fmt: skip
-        print_table(
-            ("address", "routing", "next", "ready", "queues", "subscriptions", "groups", "consumers", ""),
-            rows,
-        )
+    columns = ("address", "routing", "next", "ready", "queues", "subscriptions", "groups", "consumers", "")
+    listing.show("addresses", columns, lambda: list(every(admin, "addresses", match=match)), _row)
 
 
-def _state(one: dict[str, object]) -> str:
+def _row(one: Entry) -> tuple[object, ...]:
+    return (
+        one["name"], "+".join(one["routing_types"]).lower(), one["next"],
+        f"~{one['ready']:,}" if one["is_estimate"] else one["ready"], one["queues"], one["subscriptions"],
+        one["groups"], one["consumers"], _state(one),
+    )  # fmt: skip
+
+
+def _state(one: Entry) -> str:
     return ", ".join([word for word in ("paused", "blocked", "full", "temporary") if one[f"is_{word}"]])
 
 

@@ -7,14 +7,15 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from stompbox.cli.asking import Admin, AsJson, Yes, ask, every, print_json, print_table, span, sure
+from stompbox.cli.asking import Admin, AsJson, Yes, ask, every, print_json, span, sure
 from stompbox.cli.connecting import leaving
+from stompbox.cli.listing import Entry, Listing
 
 app = App(name="connections")
 
 
 @app.default
-def connections(match: str = "", *, admin: Admin = None, as_json: AsJson = False) -> None:
+def connections(match: str = "", *, admin: Admin = None, listing: Listing = Listing()) -> None:  # noqa: B008 - a frozen value
     """List connections, and what those wait for that are not read any further.
 
     Parameters
@@ -22,34 +23,31 @@ def connections(match: str = "", *, admin: Admin = None, as_json: AsJson = False
     match
         Only those whose peer, user or client-id holds this text.
     """
-    with leaving("connections"):
+    columns = (
+        "id",
+        "peer",
+        "user",
+        "client-id",
+        "version",
+        "since",
+        "subscriptions",
+        "transactions",
+        "waits for",
+    )
+
+    def fetch() -> list[Entry]:
         everybody = every(admin, "connections")
-        found = [one for one in everybody if any(match in one[key] for key in ("peer", "user", "client_id"))]
-        if as_json:
-            print_json(found)
-            return
-        now = int(time.time() * 1000)
-        rows = [
-            (
-                str(one["id"]), one["peer"], one["user"], one["client_id"], one["version"], span(max(0, now - one["since"])),
-                len(one["subscriptions"]), one["transactions"], ", ".join(one["waits_for"]),
-            )
-            for one in found
-        ]  # fmt: skip
-        print_table(
-            (
-                "id",
-                "peer",
-                "user",
-                "client-id",
-                "version",
-                "since",
-                "subscriptions",
-                "transactions",
-                "waits for",
-            ),
-            rows,
-        )
+        return [one for one in everybody if any(match in one[key] for key in ("peer", "user", "client_id"))]
+
+    listing.show("connections", columns, fetch, _row)
+
+
+def _row(one: Entry) -> tuple[object, ...]:
+    now = int(time.time() * 1000)
+    return (
+        str(one["id"]), one["peer"], one["user"], one["client_id"], one["version"], span(max(0, now - one["since"])),
+        len(one["subscriptions"]), one["transactions"], ", ".join(one["waits_for"]),
+    )  # fmt: skip
 
 
 @app.command

@@ -8,6 +8,7 @@ from cyclopts import App, Parameter
 
 from stompbox.cli.asking import Admin, AsJson, Yes, ask, every, plain, print_json, print_table, span, sure
 from stompbox.cli.connecting import leaving
+from stompbox.cli.listing import Entry, Listing
 
 app = App(name="queues")
 groups_app = App(name="groups")
@@ -28,22 +29,19 @@ def queues(
     *,
     every_kind: EveryKind = False,
     admin: Admin = None,
-    as_json: AsJson = False,
+    listing: Listing = Listing(),  # noqa: B008 - a frozen value
 ) -> None:
     """List queues and durable subscriptions with their messages and consumers. ~: some may not be for the queue."""
-    with leaving("queues"):
-        found = list(every(admin, "queues", match=match, all="true" if every_kind else "false"))
-        if as_json:
-            print_json(found)
-            return
-        rows = [
-            (
-                one["address"], one["name"], one["kind"], f"~{one['ready']:,}" if one["is_estimate"] else one["ready"], one["delayed"],
-                one["delivering"], one["consumers"], "paused" if one["is_paused"] else "",
-            )
-            for one in found
-        ]  # fmt: skip
-        print_table(("address", "queue", "kind", "ready", "delayed", "delivering", "consumers", ""), rows)
+    columns = ("address", "queue", "kind", "ready", "delayed", "delivering", "consumers", "")
+    wanted = "true" if every_kind else "false"
+    listing.show("queues", columns, lambda: list(every(admin, "queues", match=match, all=wanted)), _row)
+
+
+def _row(one: Entry) -> tuple[object, ...]:
+    return (
+        one["address"], one["name"], one["kind"], f"~{one['ready']:,}" if one["is_estimate"] else one["ready"],
+        one["delayed"], one["delivering"], one["consumers"], "paused" if one["is_paused"] else "",
+    )  # fmt: skip
 
 
 QueueName = Annotated[str, Parameter(help="Name, or address::name where several queues have the name.")]

@@ -7,10 +7,12 @@ it comes, whether or not there is another line.
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 import sys
 from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
@@ -20,6 +22,21 @@ from stompbox.errors import UsageError
 
 if TYPE_CHECKING:
     from stompbox.client import Publisher
+
+# What a MESSAGE says of one delivery: a SEND that repeated it would say something else, or nothing that is true
+_OF_MESSAGE: Final = frozenset(
+    (
+        "destination",
+        "message-id",
+        "subscription",
+        "ack",
+        "redelivered",
+        "JMSXDeliveryCount",
+        "content-length",
+        "receipt",
+        "transaction",
+    )
+)
 
 app = App(name="send")
 
@@ -34,6 +51,7 @@ def send(
     header: Header = None,
     file: Annotated[Path | None, Parameter(name=["--file", "-f"])] = None,
     lines: Flag = False,
+    json_lines: Annotated[bool, Parameter(name="--json", negative="", show_default=False)] = False,
     count: int = 1,
     window: int = 1000,
 ) -> None:
@@ -49,19 +67,19 @@ def send(
         The body is this file's.
     lines
         Each line of stdin, or of the file, is a message.
+    json_lines
+        Each line is a message as subscribe --json prints it: an object with headers, and body or body_base64.
     count
         Send it so many times.
     window
         Confirmations that may be outstanding.
     """
     with leaving("send"):
+        lines = lines or json_lines
         _check(body, file, lines=lines, count=count, window=window)
-    run(
-        "send",
-        _send(
-            destination, _bodies(body, file, lines=lines, count=count), url_or_default(url), header, window
-        ),
-    )
+    bodies = _bodies(body, file, lines=lines, count=count)
+    messages = _parsed(bodies) if json_lines else _plain(bodies)
+    run("send", _send(destination, messages, url_or_default(url), header, window))
 
 
 def _check(body: str | None, file: Path | None, *, lines: bool, count: int, window: int) -> None:
@@ -104,14 +122,57 @@ async def _only(body: str | None, file: Path | None) -> bytes:
         return await streams.whole(source)
 
 
+Message = tuple[bytes, dict[str, str]]  # body, headers
+
+
+async def _plain(bodies: AsyncIterator[bytes]) -> AsyncIterator[Message]:
+    async for body in bodies:
+        yield body, {}
+
+
+async def _parsed(lines: AsyncIterator[bytes]) -> AsyncIterator[Message]:
+    """Raises UsageError that says in which line what is wrong. Blank lines are none."""
+    number = 0
+    async for line in lines:
+        number += 1
+        if line.strip():
+            yield parse_message(line, number)
+
+
+def parse_message(line: bytes, number: int) -> Message:
+    """A message as `subscribe --json` prints it; what a broker writes into each MESSAGE is left out of its headers."""
+    try:
+        given = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise UsageError("bad-argument", f"line {number} is no JSON: {error}") from None
+    if not isinstance(given, dict) or not given.keys() <= {"headers", "body", "body_base64"}:
+        raise UsageError(
+            "bad-argument", f"line {number}: allowed is an object with headers, and body or body_base64"
+        )
+    headers, text, encoded = given.get("headers", {}), given.get("body"), given.get("body_base64")
+    if not isinstance(headers, dict) or not all(isinstance(value, str) for value in headers.values()):
+        raise UsageError("bad-argument", f"line {number}: headers is no object of texts")
+    if (
+        (text is not None and encoded is not None)
+        or not isinstance(text, str | None)
+        or not isinstance(encoded, str | None)
+    ):
+        raise UsageError("bad-argument", f"line {number}: allowed is one text, body or body_base64")
+    try:
+        body = (text or "").encode() if encoded is None else base64.b64decode(encoded, validate=True)
+    except ValueError as error:  # of base64, and a half of a surrogate pair
+        raise UsageError("bad-argument", f"line {number}: the body cannot be read: {error}") from None
+    return body, {name: value for name, value in headers.items() if name not in _OF_MESSAGE}
+
+
 async def _send(
-    destination: str, bodies: AsyncIterator[bytes], url: str, header: list[str] | None, window: int
+    destination: str, messages: AsyncIterator[Message], url: str, header: list[str] | None, window: int
 ) -> None:
     from stompbox.client import connect
 
     headers = parse_headers(header)
     async with connect(url) as client, client.publisher(window=window) as publisher:
-        sent = await _unless_refused(publisher, _send_each(publisher, destination, bodies, headers))
+        sent = await _unless_refused(publisher, _send_each(publisher, destination, messages, headers))
     print(
         f"{sent} {'message' if sent == 1 else 'messages'} sent to {destination} and confirmed",
         file=sys.stderr,
@@ -119,11 +180,11 @@ async def _send(
 
 
 async def _send_each(
-    publisher: Publisher, destination: str, bodies: AsyncIterator[bytes], headers: dict[str, str]
+    publisher: Publisher, destination: str, messages: AsyncIterator[Message], headers: dict[str, str]
 ) -> int:
     sent = 0
-    async for body in bodies:
-        await publisher.send(destination, body, headers)
+    async for body, own in messages:
+        await publisher.send(destination, body, {**own, **headers})
         sent += 1
     return sent
 

@@ -1,0 +1,71 @@
+"""What the commands share that list something: how many, in which order, and again and again."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+from cyclopts import Parameter
+
+from stompbox.cli.asking import print_json, print_table
+from stompbox.cli.connecting import at_least, leaving
+from stompbox.errors import UsageError
+
+_ANEW: Final = "\x1b[2J\x1b[H"  # ANSI: an empty screen, from its first line
+
+Entry = dict[str, Any]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The options of a list."""
+
+    sort: Annotated[
+        str | None,
+        Parameter(
+            help="A name that --json shows, such as ready; -ready: the largest first.",
+            allow_leading_hyphen=True,
+        ),
+    ] = None
+    limit: Annotated[int | None, Parameter(help="So many at most.")] = None
+    watch: Annotated[float | None, Parameter(help="Again every so many seconds, until Ctrl-C.")] = None
+    as_json: Annotated[
+        bool, Parameter(name="--json", help="Print JSON.", negative="", show_default=False)
+    ] = False
+
+    def show(
+        self,
+        command: str,
+        columns: Sequence[str],
+        fetch: Callable[[], list[Entry]],
+        row: Callable[[Entry], Sequence[object]],
+    ) -> None:
+        """Fetches and prints, once or for ever. What goes wrong ends the command."""
+        with leaving(command):
+            at_least("limit", self.limit, 1, "a number")
+            at_least("watch", self.watch, 0.1, "seconds")
+            while True:
+                found = self._chosen(fetch())
+                if self.watch is not None and sys.stdout.isatty():
+                    print(_ANEW, end="")
+                if self.as_json:
+                    print_json(found)
+                else:
+                    print_table(columns, [row(one) for one in found])
+                if self.watch is None:
+                    return
+                sys.stdout.flush()
+                time.sleep(self.watch)
+
+    def _chosen(self, found: list[Entry]) -> list[Entry]:
+        if self.sort is not None and found:
+            name, is_falling = self.sort.removeprefix("-").replace("-", "_"), self.sort.startswith("-")
+            known = [key for key, value in found[0].items() if isinstance(value, str | int | float)]
+            if name not in known:
+                raise UsageError("bad-argument", f"--sort is {self.sort!r}; allowed are {', '.join(known)}")
+            found = sorted(found, key=lambda one: one[name], reverse=is_falling)
+        return found[: self.limit]
