@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NoReturn
 from cyclopts import App, Parameter
 
 from stompbox.cli.connecting import Flag
+from stompbox.cli.greeting import greeting
 from stompbox.cli.logs import set_up_logging
 from stompbox.config import Configuration, read
 from stompbox.config.checks import is_admin_asked as is_asked
@@ -138,6 +139,8 @@ def _run(
     def announce(_: object, urls: list[str]) -> None:
         for url in urls:
             print(f"listening on {url}", flush=True)
+        if sys.stdout.isatty():
+            print("\n".join(greeting(configuration, urls)))
         print("ready", flush=True)
 
     try:
