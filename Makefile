@@ -12,7 +12,7 @@ COVERED := tests/stomp tests/broker tests/store tests/server tests/conformance t
 FLOORS := stomp:96 broker:95 store:95
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench bench-guard soak coverage release lock clean
+.PHONY: help demo test check bench bench-guard soak coverage wheel release lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
@@ -56,9 +56,13 @@ coverage: $(VENV)/.dev ## how much of stomp/, broker/ and store/ the tests reach
 	  $(COVERAGE) report --include="src/stompbox/$$room/*" --format=total --fail-under=$$least >/dev/null || short="$$short $$room/"; \
 	done; [ -z "$$short" ] || { echo "make: below the floor:$$short; build/coverage/missing.txt has the lines" >&2; exit 1; }
 
-release: $(VENV)/.dev ## build both distributions into dist/ and try them in fresh environments: versions, a message sent and received
+wheel: $(VENV)/.dev ## build the wheel that mypyc has compiled for this Python and machine into dist/: needs a C compiler, takes minutes
+	@STOMPBOX_COMPILE=1 $(BIN)/python -m hatchling build --target wheel --directory dist
+
+release: $(VENV)/.dev ## build both distributions into dist/, Stompbox also compiled, and try them in fresh environments: versions, a message sent and received
 	@rm -rf dist
 	@$(BIN)/python -m hatchling build --directory dist >/dev/null
+	@STOMPBOX_COMPILE=1 $(BIN)/python -m hatchling build --target wheel --directory dist >/dev/null
 	@cd packages/pyspark-stomp && $(abspath $(BIN))/python -m hatchling build --directory $(CURDIR)/dist >/dev/null
 	@$(BIN)/twine check --strict dist/*
 	@$(BIN)/python -m tests.release dist

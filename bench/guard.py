@@ -1,6 +1,6 @@
 """`make bench-guard`: whether a change costs the broker more CPU for a message than what it is compared with.
 
-    python -m bench.guard [--base origin/main] [--rounds 5] [--rows sensors,sync] [--scale 1]
+    python -m bench.guard [--base origin/main] [--rounds 5] [--rows sensors,sync] [--scale 1] [--compiled]
 
 Both commits are checked out beside each other and run with the installed packages of this one. A round starts a broker of each, warms
 it up and gives both each load, in turns; so the machine's own ups and downs meet both. CPU time, not rates: it hardly changes with what
@@ -11,6 +11,8 @@ the limit, 2 when the benchmark could not go on.
 from __future__ import annotations
 
 import argparse
+import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -25,6 +27,7 @@ from bench.rows import ROWS, WARM_UP, Row
 from bench.run import OUT, build_stompload, chosen_rows, run_row, say
 
 LOADS = ("queue", "topic", "ack", "persistent", "sync", "waiting-16", "sensors", "sensors-stored")
+CACHE = "COMPILED_CACHE"  # hatch_build.py
 LIMIT = 1.10  # times the base's CPU
 
 
@@ -34,7 +37,10 @@ def main() -> int:
     try:
         rows = chosen_rows(options.rows)
         load = build_stompload()
-        with checked_out(options.base) as base, checked_out(options.change) as change:
+        with (
+            checked_out(options.base) as base,
+            checked_out(options.change, is_compiled=options.compiled) as change,
+        ):
             measured = [
                 one_round(load, {"base": base, "change": change}, rows, turn, options)
                 for turn in range(options.rounds)
@@ -63,18 +69,36 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--scale", type=float, default=1.0, help="multiplies the messages of each load (default 1)"
     )
+    parser.add_argument(
+        "--compiled",
+        action="store_true",
+        help="the change as mypyc has compiled it; with --base HEAD, what that gains",
+    )
     return parser.parse_args(arguments)
 
 
 @contextmanager
-def checked_out(commit: str) -> Iterator[Path]:
+def checked_out(commit: str, *, is_compiled: bool = False) -> Iterator[Path]:
     """A folder with the commit's packages."""
     with tempfile.TemporaryDirectory(prefix="stompbox-guard-") as folder:
         git("worktree", "add", "--quiet", "--detach", folder, commit)
         try:
+            if is_compiled:
+                compile_in(Path(folder))
             yield Path(folder) / "src"
         finally:
             git("worktree", "remove", "--force", folder)
+
+
+def compile_in(checkout: Path) -> None:
+    """Its extension modules are beside its sources, and are what Python takes."""
+    say("compiling, a few minutes")
+    script = "import hatch_build, pathlib, sys; print(hatch_build.compiled(pathlib.Path(sys.argv[1])))"
+    command = [sys.executable, "-c", script, os.environ.get(CACHE) or str(checkout / "build")]
+    done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise BenchError(f"it does not compile: {done.stderr.strip()[-300:]}")
+    shutil.copytree(done.stdout.split()[-1], checkout / "src", dirs_exist_ok=True)
 
 
 def git(*arguments: str) -> None:

@@ -1,7 +1,8 @@
 """What `make release` has built, tried as a user would: `python -m tests.release dist`.
 
-Both distributions as wheels, then both as sources, each pair in a fresh virtual environment with what pip brings for them: the command
-says its version, a broker starts, a message that `stompbox send` sends is what `stompbox subscribe` prints, and the Spark source is there.
+Both distributions as wheels, then both as sources, then Stompbox as mypyc has compiled it beside the other one's wheel, each pair in a
+fresh virtual environment with what pip brings for them: the command says its version and which build it is, a broker starts, a message
+that `stompbox send` sends is what `stompbox subscribe` prints, and the Spark source is there.
 Exit status 1, and what was said, when one of it is not so.
 """
 
@@ -16,8 +17,13 @@ from pathlib import Path
 import stompbox
 
 ROOT = Path(__file__).resolve().parent.parent
-KINDS = {"wheels": ".whl", "sources": ".tar.gz"}
-NAMES = {"stompbox", "pyspark_stomp"}
+PURE, SOURCES, COMPILED = "-py3-none-any.whl", ".tar.gz", "-cp*.whl"  # how the names of their files end
+KINDS = {  # of stompbox and of pyspark_stomp, and what `stompbox --version --verbose` says then
+    "wheels": (PURE, PURE, "pure Python"),
+    "sources": (SOURCES, SOURCES, "pure Python"),
+    "compiled": (COMPILED, PURE, "compiled by mypyc"),
+}
+NAMES = ("stompbox", "pyspark_stomp")
 BODY = "42 apples"
 WITHIN = 60  # seconds for a command; pip has WITHIN_PIP
 WITHIN_PIP = 600
@@ -30,10 +36,10 @@ class Unfit(Exception):
 def main() -> None:
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "dist").resolve()
     try:
-        for kind, ending in KINDS.items():
-            files = built(folder, ending)
+        for kind, (*endings, build) in KINDS.items():
+            files = [built(folder, name, ending) for name, ending in zip(NAMES, endings, strict=True)]
             with tempfile.TemporaryDirectory(prefix="stompbox-release-") as fresh:
-                checked(Path(fresh), files)
+                checked(Path(fresh), files, build)
             print(
                 f"{kind}: {', '.join(file.name for file in files)}: installed, and a message was sent and received",
                 flush=True,
@@ -42,18 +48,17 @@ def main() -> None:
         sys.exit(f"release: {fault}")
 
 
-def built(folder: Path, ending: str) -> list[Path]:
-    """One file of each distribution, in this version."""
-    files = sorted(folder.glob(f"*{ending}"))
-    wanted = {f"{name}-{stompbox.__version__}" for name in NAMES}
-    if {file.name.removesuffix(ending).removesuffix("-py3-none-any") for file in files} != wanted:
-        raise Unfit(
-            f"{folder} has {[file.name for file in files]}, and should have one *{ending} each of {', '.join(sorted(wanted))}"
-        )
-    return files
+def built(folder: Path, name: str, ending: str) -> Path:
+    """The one file of a distribution, in this version."""
+    wanted = f"{name}-{stompbox.__version__}{ending}"
+    files = sorted(folder.glob(wanted))
+    if len(files) != 1:
+        there = ", ".join(sorted(file.name for file in folder.iterdir()))
+        raise Unfit(f"{folder} should have one {wanted}, and has {there or 'nothing'}")
+    return files[0]
 
 
-def checked(folder: Path, files: Sequence[Path]) -> None:
+def checked(folder: Path, files: Sequence[Path], build: str) -> None:
     run([sys.executable, "-m", "venv", folder / "venv"])
     bin = folder / "venv" / "bin"
     run(
@@ -69,9 +74,11 @@ def checked(folder: Path, files: Sequence[Path]) -> None:
         ],
         within=WITHIN_PIP,
     )
-    said = run([bin / "stompbox", "--version"], folder).split()
-    if said[-1:] != [stompbox.__version__]:
-        raise Unfit(f"stompbox --version says {said}, and this is {stompbox.__version__}")
+    said = run([bin / "stompbox", "--version", "--verbose"], folder)
+    if not said.startswith(f"{stompbox.__version__}, {build}, "):
+        raise Unfit(
+            f"stompbox --version --verbose says {said!r}, and this is {stompbox.__version__}, {build}"
+        )
     run(
         [
             bin / "python",

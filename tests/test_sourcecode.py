@@ -229,7 +229,7 @@ LARGER: dict[str, int] = {}  # tracked files that have to be larger, and how man
 ROOTS = frozenset(  # what may lie in the root; all else belongs into a folder that says what it is for
     (
         ".git-blame-ignore-revs", ".gitignore", ".pre-commit-config.yaml", "CHANGELOG.md",
-        "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "SECURITY.md", "pyproject.toml", "requirements.lock",
+        "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "SECURITY.md", "hatch_build.py", "pyproject.toml", "requirements.lock",
     )
 )  # fmt: skip
 

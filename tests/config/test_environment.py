@@ -117,6 +117,7 @@ def test_a_wrong_variable_is_refused(environ: dict[str, str], problem: str) -> N
         "STOMPBOX_LOGIN",
         "STOMPBOX_PASSCODE",
         "STOMPBOX_TEST_SEED",
+        "STOMPBOX_COMPILE",
         "STOMPBOX_SERVICE_HOST",  # these Kubernetes sets next to a service called stompbox
         "STOMPBOX_SERVICE_PORT",
         "STOMPBOX_PORT",

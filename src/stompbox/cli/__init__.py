@@ -8,7 +8,10 @@ socket must not end a command.
 from __future__ import annotations
 
 import os
+import platform
 import sys
+from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.util import find_spec
 from typing import NoReturn
 
 from cyclopts import App, CycloptsError, Group, MissingArgumentError, UnusedCliTokensError
@@ -74,15 +77,25 @@ _COMMANDS = (
         "queues:sinks_app",
         "List the sinks that are remembered, such as Spark's; delete them.",
     ),
-    (_OPERATING, "reload", "reload:app", "Have a broker read its configuration again."),
     (_OPERATING, "purge", "moving:purge_app", "Drop the messages of a queue."),
     (_OPERATING, "move", "moving:move_app", "Move messages of a queue to another address."),
     (_OPERATING, "redrive", "moving:redrive_app", "Send dead letters back to where they came from."),
 )
 
+
+def version(*, is_verbose: bool) -> str:
+    """`--version`; with `--verbose` also which build this is, and the Python that runs it."""
+    if not is_verbose:
+        return stompbox.__version__
+    found = find_spec("stompbox.message")
+    is_compiled = found is not None and str(found.origin).endswith(tuple(EXTENSION_SUFFIXES))
+    build = "compiled by mypyc" if is_compiled else "pure Python"
+    return f"{stompbox.__version__}, {build}, {platform.python_implementation()} {platform.python_version()}"
+
+
 app = App(
     name="stompbox",
-    version=stompbox.__version__,
+    version=lambda: version(is_verbose="--verbose" in sys.argv),
     help="A fast STOMP message broker, its client and its Spark pipeline.",
 )
 for _group, _name, _place, _help in _COMMANDS:

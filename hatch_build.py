@@ -1,0 +1,159 @@
+"""What a wheel holds beside its sources: nothing, or with STOMPBOX_COMPILE=1 what mypyc has compiled of them.
+
+`pip install .` needs no compiler. `STOMPBOX_COMPILE=1 pip install .` and `make wheel` compile the modules that each message goes through:
+ROOMS without LEFT_OUT. Each is there twice then, as source and as extension module, and Python takes the extension module.
+
+COMPILED_CACHE names a folder where what was compiled is kept, by the hash of all that it is made from. The reasons are in
+docs/decisions/compiled-wheels.md.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent
+PACKAGE = "stompbox"
+BUILT_WITH = ("mypy>=2.4,<2.5", "setuptools>=75")
+OPTIMIZED = "2"
+LAZY = "Treating generator comprehension as list"  # what mypyc only warns of, and would be another program
+
+ROOMS = ("message.py", "ranges.py", "stomp", "broker", "server")
+LEFT_OUT = {
+    "server/requests": "not on a message's way but for asyncio's generators, which mypyc has not",
+    "server/run.py": "runs once",
+    "server/seam.py": "protocols alone: what is known by a protocol is asked by its name, and sooner when that is not compiled",
+    "broker/queues/contracts.py": "the same",
+    "broker/addresses/contracts.py": "the same; and mypyc confuses protocols of one name that inherit from each other",
+    "broker/queues/roundrobin.py": "a class below list, which mypyc has not",
+    "broker/queues/matching.py": "plans are referred to weakly, which compiled objects cannot be",
+    "broker/queues/depth.py": "a dataclass of types that only the type checker imports, which mypyc would look for as it runs",
+    "server/transport/websocket.py": "its classes are below those of a library",
+    "server/transport/webframes.py": "the same",
+    "server/transport/tls.py": "a class inside a function, which mypyc has not",
+    "server/transport/keystores.py": "runs once for each listener",
+    "server/transport/proxy.py": "runs once for each connection",
+    "server/transport/admission.py": "the same",
+}
+
+
+def modules(package: Path) -> list[Path]:
+    """The sources that are compiled."""
+    left_out = [package / name for name in LEFT_OUT]
+    found = []
+    for room in ROOMS:
+        path = package / room
+        for source in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            if source.name != "__init__.py" and not any(source.is_relative_to(one) for one in left_out):
+                found.append(source)
+    return found
+
+
+def key() -> str:
+    """Another one whenever something else would come out."""
+    digest = hashlib.sha256()
+    what = (sys.version, platform.platform(), metadata.version("mypy"), os.environ.get("CFLAGS", ""))
+    digest.update("\0".join(what).encode())
+    for source in (ROOT / "hatch_build.py", *sorted((ROOT / "src" / PACKAGE).rglob("*.py"))):
+        digest.update(f"\0{source.relative_to(ROOT)}\0".encode() + source.read_bytes())
+    return digest.hexdigest()[:24]
+
+
+def compiled(cache: Path) -> Path:
+    """A folder with the extension modules, where they are imported from. Made once; who comes meanwhile waits."""
+    folder = cache / key()
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.is_dir():
+            with tempfile.TemporaryDirectory(dir=cache) as scratch:
+                work, out = Path(scratch) / "work", Path(scratch) / "out"
+                shutil.copytree(ROOT / "src", work, ignore=shutil.ignore_patterns("__pycache__"))
+                command = [sys.executable, str(ROOT / "hatch_build.py"), str(out)]
+                done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
+                said = done.stdout + done.stderr
+                if done.returncode or LAZY in said:
+                    raise RuntimeError(f"mypyc has not compiled {PACKAGE}:\n{said[-8000:]}")
+                out.rename(folder)
+    return folder
+
+
+def compile_here(out: str) -> None:
+    """Compiles the copy of the sources that is the working directory, as `python hatch_build.py OUT` in a process of its own."""
+    from setuptools import setup  # first: mypyc looks whether it is there
+    from setuptools._distutils import ccompiler
+
+    from mypyc.build import mypycify  # isort: skip
+
+    ccompiler.CCompiler.compile = side_by_side
+    Path("mypy.ini").write_text("[mypy]\nignore_missing_imports = True\n")
+    paths = [str(path) for path in modules(Path(PACKAGE))]
+    extensions = mypycify(
+        ["--config-file", "mypy.ini", *paths], opt_level=OPTIMIZED, debug_level="0", multi_file=True
+    )
+    setup(
+        name=PACKAGE,
+        packages=[],
+        ext_modules=extensions,
+        script_args=["-q", "build_ext", "--build-lib", out, "--build-temp", "objects"],
+    )
+
+
+def side_by_side(self: Any, sources: list[str], output_dir: str | None = None, **options: Any) -> list[str]:
+    """What setuptools does one after the other: each C file becomes an object, on all cores."""
+    names = ("macros", "include_dirs", "debug", "extra_preargs", "extra_postargs", "depends")
+    macros, folders, debug, before, after, depends = [options.get(name) for name in names]
+    setup = self._setup_compile(output_dir, macros, folders, sources, depends, after)
+    _, objects, after, preprocessing, build = setup
+    arguments = self._get_cc_args(preprocessing, debug, before)
+
+    def one(name: str) -> None:
+        source, ending = build[name]
+        self._compile(name, source, ending, arguments, after, preprocessing)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(one, [name for name in objects if name in build]))
+    return list(objects)
+
+
+def is_wanted() -> bool:
+    asked = os.environ.get("STOMPBOX_COMPILE", "")
+    if asked not in ("", "0", "1"):
+        raise ValueError(f"STOMPBOX_COMPILE is {asked!r}; 1 compiles, 0 or nothing does not")
+    return asked == "1"
+
+
+if __name__ == "__main__":
+    compile_here(sys.argv[1])
+else:
+    from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+    class Compiling(BuildHookInterface[Any]):
+        """Hatchling's side of it."""
+
+        def dependencies(self) -> list[str]:
+            """mypyc looks at the types of what is imported."""
+            return [*BUILT_WITH, *self.metadata.core.dependencies] if is_wanted() else []
+
+        def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+            if not is_wanted():
+                return
+            if version == "editable":
+                raise ValueError(
+                    "STOMPBOX_COMPILE=1 compiles wheels: an editable installation runs its sources"
+                )
+            self.scratch = tempfile.TemporaryDirectory()
+            folder = compiled(Path(os.environ.get("COMPILED_CACHE") or self.scratch.name))
+            files = [path for path in folder.rglob("*") if path.is_file()]
+            build_data["force_include"].update({str(path): str(path.relative_to(folder)) for path in files})
+            build_data.update(pure_python=False, infer_tag=True)
