@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 
 from stompbox.broker.addresses import lifetimes
+from stompbox.broker.addresses.contracts import Divert
 from stompbox.broker.addresses.destinations import Destination, Temporaries, shown
-from stompbox.broker.addresses.diverts import Divert
 from stompbox.broker.engine import Engine
 from stompbox.broker.queues.consumer import AckMode, Consumer
 from stompbox.broker.queues.depth import waiting

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stompbox.broker.addresses.diverts import Divert
+from stompbox.broker.addresses.contracts import Divert
 from stompbox.broker.queues.consumer import AckMode
 from stompbox.config.settings import AddressSetting
 from stompbox.errors import IllegalFrame

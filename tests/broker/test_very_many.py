@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stompbox.broker.addresses import fanout
+from stompbox.broker.addresses import fanout, routing
 from stompbox.broker.addresses.destinations import Destination
 from stompbox.broker.queues import browsing, paging, reclaim
 from stompbox.broker.queues.consumer import AckMode, Consumer
@@ -232,7 +232,7 @@ def test_each_message_goes_to_the_next_of_very_many_anycast_queues(size: int) ->
 
 def test_very_many_queues_get_each_message_once_over_a_restart() -> None:
     world = World()
-    queues(world, fanout.FEW + 6)
+    queues(world, routing.FEW + 6)
     for number in range(3):
         world.engine.publish(
             world.engine.addresses["a"],

@@ -11,7 +11,7 @@ from stompbox.broker.addresses.destinations import Destination
 from stompbox.broker.queues.consumer import AckMode
 from stompbox.broker.queues.memory import BOUND
 from stompbox.broker.subscriptions import subscribers
-from stompbox.config.listener import MIB, ListenerOptions
+from stompbox.config.options import MIB, ListenerOptions
 from stompbox.message import ANYCAST, MULTICAST
 from tests.broker.world import World
 from tests.server.world import Guest, House, configured, play

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stompbox.config.listener import ListenerOptions
+from stompbox.config.options import ListenerOptions
 from stompbox.server.ledger import PASSING, Use, by_kind
 from stompbox.stomp.frames import Frame
 from stompbox.stomp.runs import _MOST_OCTETS, Reader

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stompbox.config import read
-from stompbox.config.listener import ListenerOptions
+from stompbox.config.options import ListenerOptions
 from stompbox.message import ANYCAST, MULTICAST
 from stompbox.server.requests.replies import DESTINATION as REQUESTS
 from stompbox.store.memory import MemoryStore

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from stompbox.broker.addresses import lifetimes, limits, makers, retained
 from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.configuration import apply_retention
-from stompbox.broker.addresses.contracts import address_of
-from stompbox.broker.addresses.lifetimes import Watcher
+from stompbox.broker.addresses.contracts import Ended, Watcher, address_of
 from stompbox.broker.addresses.makers import Maker, Makers
 from stompbox.broker.commits import Commits
 from stompbox.broker.kinds import Kind
@@ -30,7 +29,7 @@ from stompbox.message import ANYCAST, MULTICAST
 from stompbox.selectors import Selector
 
 if TYPE_CHECKING:
-    from stompbox.broker.addresses.diverts import Divert
+    from stompbox.broker.addresses.contracts import Divert
 
 EPOCH_IDS: Final = 1_000_000  # ids of queues in memory: epoch * this + n, so that they differ from run to run
 
@@ -57,7 +56,7 @@ class Catalogue:
         self.named_readers: dict[str, dict[Address, None]] = {}  # where each name has one
         self.group_patterns: dict[str, list[str]] = {}  # reader groups, by name
         self.group_owners: dict[str, str] = {}  # the users whose they are
-        self.ended: dict[str, lifetimes.Ended] = {}  # addresses that are gone: where their offsets ended
+        self.ended: dict[str, Ended] = {}  # addresses that are gone: where their offsets ended
         self.beyond = 0  # where the offsets of all that is forgotten ended
         self.overbound: list[TooManyBindings] = []  # consumers that miss a queue which was made just now
         self.makers = Makers()
@@ -157,7 +156,7 @@ class Catalogue:
                 address.diverts.append(divert)
                 address.look_again()
 
-    def recall_ended(self, ended: dict[str, lifetimes.Ended], beyond: int) -> None:
+    def recall_ended(self, ended: dict[str, Ended], beyond: int) -> None:
         """Addresses that are gone, and where the offsets ended of those that are forgotten."""
         self.ended, self.beyond = ended, beyond
 

@@ -35,7 +35,7 @@ from stompbox.store.base import Commit, Delivered
 
 if TYPE_CHECKING:
     from stompbox.broker.addresses.address import Address
-    from stompbox.broker.addresses.duplicates import Duplicates
+    from stompbox.broker.addresses.contracts import Duplicates
     from stompbox.broker.logs.bodies import Bodies
     from stompbox.broker.logs.log import Log
     from stompbox.broker.queues.consumer import Consumer, Sent

@@ -24,13 +24,14 @@ from stompbox.broker.addresses import (
     limits,
     redelivery,
     retained,
+    routing,
 )
-from stompbox.broker.addresses.address import Address, Groups, Targets
-from stompbox.broker.addresses.fanout import FEW
+from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.makers import Maker
 from stompbox.broker.addresses.notifications import Notifications
 from stompbox.broker.addresses.redelivery import FAILED, Outcome, Refusal
 from stompbox.broker.addresses.repeating import Schedules
+from stompbox.broker.addresses.routing import FEW, Groups, Targets
 from stompbox.broker.addresses.unitofwork import is_failing
 from stompbox.broker.catalogue import Catalogue
 from stompbox.broker.commits import Trouble
@@ -176,7 +177,7 @@ class Engine(Catalogue):
 
     def append(self, address: Address, run: Run) -> bool:
         """Into the log, and on to the queues."""
-        if len(address.anycast) > FEW and len(singly := address.singly(run)) > 1:
+        if len(address.anycast) > FEW and len(singly := routing.singly(address, run)) > 1:
             return bool(sum([self.append(address, one) for one in singly]))
         log = address.log
         if self.commits.unit is not None:
@@ -198,7 +199,7 @@ class Engine(Catalogue):
         is_crowded = (
             address.fanout is not None or len(address.topics) > fanout.MANY or address.steps > self.work.most
         )
-        targets, groups = fanout.audience(address, run) if is_crowded else (address.targets(run), [])
+        targets, groups = fanout.audience(address, run) if is_crowded else (routing.targets(address, run), [])
         if not (targets or groups or address.streams or address.is_read or log.is_kept):
             self.counters["unrouted"] += stop - run.first
             if address.settings.send_to_dla_on_no_route:
@@ -208,7 +209,7 @@ class Engine(Catalogue):
             fanout.put_off(address, run, groups)
         if address.limits is not None:
             limits.came(run, targets)
-        address.set_aside(run, targets)
+        routing.set_aside(address, run, targets)
         for queue, ranges in targets:
             for first, end in ranges:
                 queue.offer(run, first, end)
@@ -227,7 +228,7 @@ class Engine(Catalogue):
         if is_wanted or address.streams or any(queue.paged_from >= 0 for queue, _ in targets):
             self.log_run(address, run, is_loose=not is_wanted)
         if address.streams:
-            fanout.await_commit(address)
+            address.await_commit()
         return is_wanted and not is_volatile and self.is_durable
 
     def log_run(self, address: Address, run: Run, *, is_loose: bool = False) -> None:

@@ -6,9 +6,13 @@ queue.py (consumers), admission.py (ring, last value, purge), browsing.py (non-d
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from types import MappingProxyType
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from stompbox.config import QueueTable
 from stompbox.config.settings import AddressSettings
@@ -28,6 +32,9 @@ class Kind(Enum):
 
 
 ROUTING: Final = {Kind.ANYCAST: ANYCAST, Kind.DURABLE: MULTICAST, Kind.TOPIC: MULTICAST}
+TYPES: Final = MappingProxyType(
+    {ANYCAST: "ANYCAST", MULTICAST: "MULTICAST", ANYCAST | MULTICAST: "ANYCAST and MULTICAST"}
+)
 # of the log, and told the offset of each message (fanout.py)
 BY_OFFSET: Final = frozenset((Kind.STREAM, Kind.READER))
 READS_THE_LOG: Final = frozenset((Kind.STREAM, Kind.GROUP, Kind.READER, Kind.BROWSER))
@@ -70,6 +77,29 @@ class Rules:
     def chooses(self) -> bool:
         """Not every consumer gets messages at any time."""
         return self.is_exclusive or self.consumers_before_dispatch > 0
+
+
+Arguments = Mapping[str, Any]  # by attribute name of config.AddressSettings
+LIFE: Final = "max_expiry_delay"
+
+
+def applied(settings: AddressSettings, arguments: Arguments) -> AddressSettings:
+    """The settings of an address as they are for a queue with these arguments."""
+    changes = dict(arguments)
+    if LIFE in changes:
+        changes |= _no_longer(settings, changes[LIFE])
+    return replace(settings, **changes)
+
+
+def _no_longer(settings: AddressSettings, most: int) -> dict[str, int]:
+    """Times to live of at most so many ms."""
+    highest = min(most, settings.max_expiry_delay) if settings.max_expiry_delay >= 0 else most
+    given = min(highest, settings.expiry_delay) if settings.expiry_delay >= 0 else -1
+    return {
+        LIFE: highest,
+        "expiry_delay": given,
+        "min_expiry_delay": min(settings.min_expiry_delay, highest),
+    }
 
 
 PLAIN: Final = Rules()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from stompbox.broker.addresses import fanout, lifetimes, makers, retained
+from stompbox.broker.addresses import lifetimes, makers, retained, routing
 from stompbox.broker.addresses.duplicates import duplicates_of
 from stompbox.broker.engine import Engine
 from stompbox.broker.kinds import Kind
@@ -65,7 +65,7 @@ def recover(engine: Engine, recovered: Recovered) -> None:
         for queue in engine.queues.values():
             queue.doubt(doubts.get(str(queue.id), 0))
     _tidy(engine)
-    fanout.look_through_logs(engine)
+    routing.look_through_logs(engine)
     for queue in engine.queues.values():
         if (queue.rules.is_non_destructive or queue.rules.last_value_key) and queue.paged_from >= 0:
             engine.dispatch_later(queue)  # no consumer makes it read what has expired or was replaced

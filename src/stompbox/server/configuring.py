@@ -14,8 +14,7 @@ from typing import Final
 from stompbox.broker import transactions
 from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.configuration import Sizes, diverting, obeying
-from stompbox.broker.addresses.contracts import address_of
-from stompbox.broker.addresses.diverts import PASS, STRIP, Divert
+from stompbox.broker.addresses.contracts import PASS, STRIP, Divert, address_of
 from stompbox.broker.engine import Engine
 from stompbox.broker.kinds import Kind, Rules, rules_of
 from stompbox.broker.queues.queue import Queue

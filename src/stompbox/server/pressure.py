@@ -20,7 +20,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from stompbox.broker.addresses.address import Address
-from stompbox.broker.addresses.limits import AddressLimits
+from stompbox.broker.addresses.contracts import Limits
 from stompbox.broker.addresses.unitofwork import is_failing
 from stompbox.config.settings import AddressFullPolicy
 from stompbox.message import Run
@@ -46,9 +46,9 @@ class Reason(Enum):
 class Pressure:
     def __init__(self, broker: Core) -> None:
         self.broker = broker
-        self.waiting: dict[ClientConnection, set[Reason | AddressLimits]] = {}
+        self.waiting: dict[ClientConnection, set[Reason | Limits]] = {}
         # who waits for room, the first to come first
-        self.full: dict[AddressLimits, dict[ClientConnection, None]] = {}
+        self.full: dict[Limits, dict[ClientConnection, None]] = {}
         self._is_planned = False
 
     def sent(self, connection: ClientConnection, address: Address, run: Run) -> None:
@@ -70,14 +70,14 @@ class Pressure:
         if self.broker.engine.unsaved > UNSAVED:
             self.hold(connection, Reason.BEHIND)
 
-    def hold(self, connection: ClientConnection, reason: Reason | AddressLimits) -> None:
+    def hold(self, connection: ClientConnection, reason: Reason | Limits) -> None:
         """It is not read until `let_go` or `relieve` takes this reason, and all others, from it."""
         if connection.is_ended or connection.is_lost:
             return
         self.waiting.setdefault(connection, set()).add(reason)
-        if isinstance(reason, AddressLimits):
+        if not isinstance(reason, Reason):
             self.full.setdefault(reason, {})[connection] = None
-        if isinstance(reason, AddressLimits) and connection.consumers:
+        if not isinstance(reason, Reason) and connection.consumers:
             connection.reading.hold_sends()
         elif not connection.reading.is_paused:
             connection.reading.pause()
@@ -87,7 +87,7 @@ class Pressure:
         if not self.waiting:
             return
         engine = self.broker.engine
-        over: set[Reason | AddressLimits] = set()
+        over: set[Reason | Limits] = set()
         if engine.unsaved < UNSAVED // 2:
             over.add(Reason.BEHIND)
         if engine.trouble is None:
@@ -121,7 +121,7 @@ class Pressure:
         self._is_planned = False
         self.let_in()
 
-    def let_go(self, connection: ClientConnection, *over: Reason | AddressLimits) -> None:
+    def let_go(self, connection: ClientConnection, *over: Reason | Limits) -> None:
         reasons = self.waiting.get(connection)
         if reasons is None:
             return
@@ -132,7 +132,7 @@ class Pressure:
 
     def leave(self, connection: ClientConnection) -> None:
         for reason in self.waiting.pop(connection, ()):
-            if isinstance(reason, AddressLimits):
+            if not isinstance(reason, Reason):
                 connections = self.full.get(reason, {})
                 connections.pop(connection, None)
                 if not connections:

@@ -12,8 +12,8 @@ from unittest.mock import Mock
 import pytest
 
 from stompbox.broker.addresses import configuration
+from stompbox.broker.addresses.contracts import Watcher
 from stompbox.broker.addresses.destinations import Destination
-from stompbox.broker.addresses.lifetimes import Watcher
 from stompbox.broker.queues.consumer import AckMode
 from stompbox.broker.queues.queue import Queue
 from stompbox.broker.subscriptions import durables, subscribers

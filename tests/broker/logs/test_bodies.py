@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from stompbox.broker.addresses.diverts import Divert
+from stompbox.broker.addresses.contracts import Divert
 from stompbox.broker.logs.bodies import EPOCH, Bodies
 from stompbox.broker.queues.browsing import browse
 from stompbox.broker.transactions import Transaction

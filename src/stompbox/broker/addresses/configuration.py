@@ -12,12 +12,10 @@ new settings.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
-
-from msgspec.structs import replace
+from typing import TYPE_CHECKING, Final
 
 from stompbox.broker.addresses import limits
-from stompbox.broker.kinds import rules_of
+from stompbox.broker.kinds import LIFE, Arguments, applied, rules_of
 from stompbox.broker.logs.retention import Retention, retention_rules
 from stompbox.broker.timers import Alarm
 from stompbox.config.matching import is_match
@@ -27,34 +25,10 @@ from stompbox.store.base import Part
 
 if TYPE_CHECKING:
     from stompbox.broker.addresses.address import Address
-    from stompbox.broker.addresses.contracts import Engine
-    from stompbox.broker.addresses.diverts import Divert
+    from stompbox.broker.addresses.contracts import Divert, Engine
     from stompbox.broker.addresses.makers import Maker
     from stompbox.broker.kinds import Rules
     from stompbox.broker.queues.queue import Queue
-    from stompbox.config.settings import AddressSettings
-
-Arguments = Mapping[str, Any]  # by attribute name of config.AddressSettings
-_LIFE: Final = "max_expiry_delay"
-
-
-def applied(settings: AddressSettings, arguments: Arguments) -> AddressSettings:
-    """The settings of an address as they are for a queue with these arguments."""
-    changes = dict(arguments)
-    if _LIFE in changes:
-        changes |= _no_longer(settings, changes[_LIFE])
-    return replace(settings, **changes)
-
-
-def _no_longer(settings: AddressSettings, most: int) -> dict[str, int]:
-    """Times to live of at most so many ms."""
-    highest = min(most, settings.max_expiry_delay) if settings.max_expiry_delay >= 0 else most
-    given = min(highest, settings.expiry_delay) if settings.expiry_delay >= 0 else -1
-    return {
-        _LIFE: highest,
-        "expiry_delay": given,
-        "min_expiry_delay": min(settings.min_expiry_delay, highest),
-    }
 
 
 def is_there(engine: Engine, address: str, queue: str) -> bool:
@@ -87,7 +61,7 @@ def require_same(engine: Engine, address: str, queue: str, arguments: Arguments)
 
 def require_possible(engine: Engine, address: str, arguments: Arguments) -> None:
     """Raises where the settings of the address make an argument mean nothing."""
-    if _LIFE in arguments and engine.settings.resolve(address).no_expiry:
+    if LIFE in arguments and engine.settings.resolve(address).no_expiry:
         raise Refused(
             "argument-not-allowed",
             f"messages of {address!r} never expire (no-expiry); x-message-ttl cannot change that",

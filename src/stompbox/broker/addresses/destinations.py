@@ -27,7 +27,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from stompbox.broker.kinds import Kind
+from stompbox.broker.kinds import TYPES, Kind
 from stompbox.config.matching import DOTS, Wildcards, Words
 from stompbox.config.spaces import MARK, is_inside, local, space_of
 from stompbox.errors import IllegalFrame, Refused
@@ -57,9 +57,6 @@ TEMPORARY_PREFIXES: Final = MappingProxyType(
     }
 )
 _TYPES: Final = MappingProxyType({"ANYCAST": ANYCAST, "MULTICAST": MULTICAST})
-KINDS: Final = MappingProxyType(
-    {ANYCAST: "ANYCAST", MULTICAST: "MULTICAST", ANYCAST | MULTICAST: "ANYCAST and MULTICAST"}
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +211,7 @@ def _temporary(text: str, name: str, routing: int, asked: int) -> Destination:
     if not name or "::" in name:
         raise IllegalFrame("bad-destination", f"destination {text[:200]!r} names no temporary destination")
     if asked not in (0, routing):
-        text = f"destination {text[:200]!r} is {KINDS[routing]}; destination-type or subscription-type says {KINDS[asked]}"
+        text = f"destination {text[:200]!r} is {TYPES[routing]}; destination-type or subscription-type says {TYPES[asked]}"
         raise IllegalFrame("bad-destination-type", text)
     return Destination(text, name, routing, is_temporary=True)
 

@@ -6,48 +6,17 @@ A run that comes round in a circle is not diverted again. What a transformer doe
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from stompbox.broker.addresses.address import missing
+from stompbox.broker.addresses.contracts import PASS, Divert
 from stompbox.broker.kinds import Kind
-from stompbox.broker.queues.matching import Range, add_offset, wanted
+from stompbox.broker.queues.matching import Range, add_offset, missing, wanted
 from stompbox.errors import StompboxError
 from stompbox.message import ANYCAST, KINDS, Run
-from stompbox.selectors import Selector
 
 if TYPE_CHECKING:
     from stompbox.broker.addresses.address import Address
     from stompbox.broker.addresses.contracts import Engine
-
-STRIP: Final = 0  # the forwarding address decides the kind of the copies
-PASS: Final = -1  # they keep their own
-
-
-class Divert:
-    """`routing`: STRIP, PASS or the kinds of the copies. `transform` makes one message's copy from (run, index), or raises."""
-
-    __slots__ = ("exclusive", "forwarding_address", "name", "routing", "selector", "transform")
-
-    def __init__(
-        self,
-        name: str,
-        forwarding_address: str,
-        selector: Selector | None,
-        *,
-        exclusive: bool,
-        routing: int = STRIP,
-        transform: Callable[[Run, int], Run] | None = None,
-    ) -> None:
-        self.name = name
-        self.forwarding_address = forwarding_address
-        self.selector = selector
-        self.exclusive = exclusive
-        self.routing = routing
-        self.transform = transform
-
-    def __repr__(self) -> str:
-        return f"<Divert {self.name} to {self.forwarding_address}{' exclusive' if self.exclusive else ''}>"
 
 
 def publish(engine: Engine, address: Address, run: Run) -> bool:

@@ -19,6 +19,7 @@ from stompbox.broker.logs.segments import values_of
 from stompbox.message import DUPLICATE_ID, Run
 
 if TYPE_CHECKING:
+    from stompbox.broker.addresses import contracts
     from stompbox.broker.addresses.address import Address
     from stompbox.broker.addresses.contracts import Engine
     from stompbox.broker.addresses.unitofwork import UnitOfWork
@@ -203,7 +204,7 @@ def _size(duplicates: Duplicates) -> int:
     return duplicates.size
 
 
-def publish(engine: Engine, address: Address, run: Run, known: Duplicates) -> bool:
+def publish(engine: Engine, address: Address, run: Run, known: contracts.Duplicates) -> bool:
     """Routes what of a run is new. True when its receipt must wait for the next commit."""
     fresh = new_ones(address, run, {})
     is_stored = engine.is_durable and not address.is_volatile(run)
@@ -272,7 +273,7 @@ def _values(run: Run) -> Sequence[bytes]:
     ]
 
 
-def duplicates_of(address: Address) -> Duplicates | None:
+def duplicates_of(address: Address) -> contracts.Duplicates | None:
     """What an address remembers; None when it is to remember nothing."""
     most = getattr(address.settings, "id_cache_size", 0)
     if not most:

@@ -10,10 +10,6 @@ A queue that leaves its messages in the log (paging.py) reads there up to what i
 message before its turn. A mark among the log's cursors keeps there what waits. The sender takes the steps, as those of a long frame;
 nobody depends on that he does.
 
-Of messages for one of very many queues (message.py, FOR_ONE) no other queue takes any for its own, before a restart or after it. But a
-queue that nobody reads would hold them in the log, and all that comes behind; so each queue is told to pass them over (`Passing`), of all
-that came since the last round together. A round walks through the queues once, however many messages came.
-
 Readers of a log by offset are shown what a commit has stored, and nothing before (`show`). Who was told an offset comes back with it.
 Until a commit has landed a crash would give the offset to another message, and whoever goes on behind it would never see that one. So all
 that comes to an address with readers goes into the log, whether it is persistent or not, and from there to each of them: in order, in
@@ -25,102 +21,22 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from stompbox.broker.addresses import lifetimes
+from stompbox.broker.addresses import lifetimes, routing
 from stompbox.broker.addresses.contracts import address_of
 from stompbox.broker.logs.cursor import FAR
 from stompbox.broker.logs.segments import cost_of
 from stompbox.broker.queues import paging
 from stompbox.broker.queues.matching import wanted
 from stompbox.broker.work import MESSAGE
-from stompbox.message import ANYCAST, FOR_ONE
-from stompbox.ranges import Ranges
 
 if TYPE_CHECKING:
-    from stompbox.broker.addresses.address import Address, Groups, Targets
-    from stompbox.broker.addresses.contracts import Engine
+    from stompbox.broker.addresses.address import Address
+    from stompbox.broker.addresses.routing import Groups, Targets
     from stompbox.broker.queues.matching import Range
     from stompbox.broker.queues.queue import Queue
     from stompbox.message import Run
-
-FEW: Final = 64  # queues that are told at once of each message that is not for them
-TOLD: Final = 64  # queues of one step
-
-
-class Passing:
-    """What came to one address for one queue each since the last round began, and the others are to be told of."""
-
-    __slots__ = ("_address", "_all", "_own")
-
-    def __init__(self, address: Address) -> None:
-        self._address = address
-        self._clear()
-
-    def _clear(self) -> None:
-        self._all: dict[bool, Ranges] = {}  # by whether it is for an anycast queue
-        self._own: dict[int, Ranges] = {}  # what is for each queue, by its number
-
-    def note(self, run: Run) -> None:
-        """It is for one queue alone."""
-        self._all.setdefault(bool(run.routing & ANYCAST), Ranges()).add(run.first, run.stop)
-        self._own.setdefault(run.routing >> FOR_ONE, Ranges()).add(run.first, run.stop)
-        self._address.engine.later.add(self, self._begin)
-
-    def _begin(self) -> None:
-        self._address.engine.later.take(self, self._rounds())
-
-    def _rounds(self) -> Iterator[None]:
-        address = self._address
-        while self._all:
-            every, own = self._all, self._own
-            self._clear()
-            for is_anycast, ranges in every.items():
-                queues = address.anycast if is_anycast else address.topics
-                for number, queue in enumerate(list(queues.values()), 1):
-                    if queue.id in address.engine.queues:
-                        _pass_over_all(queue, ranges, own.get(queue.cursor.number))
-                    if number % TOLD == 0:
-                        address.engine.work.spend(MESSAGE * TOLD)
-                        yield
-
-    def __repr__(self) -> str:
-        return f"<Passing of {self._address.name}: {sum(map(len, self._all.values()))} ranges>"
-
-
-def _pass_over_all(queue: Queue, ranges: Iterable[tuple[int, int]], own: Ranges | None) -> None:
-    for first, stop in ranges:
-        for low, high in own.gaps(first, stop) if own is not None else ((first, stop),):
-            queue.skip(low, high)
-
-
-def look_through_logs(engine: Engine) -> None:
-    """After a start: queues that were not told of everything before it read what the log has, so that they hold nothing for others."""
-    for address in engine.addresses.values():
-        if len(address.anycast) > FEW or len(address.topics) > FEW:
-            key = (look_through_logs, address)
-            engine.later.add(key, partial(_look_through, engine, key, address))
-
-
-def _look_through(engine: Engine, key: object, address: Address) -> None:
-    engine.later.take(key, _looking_through(address))
-
-
-def _looking_through(address: Address) -> Iterator[None]:
-    for number, queue in enumerate([*address.anycast.values(), *address.topics.values()], 1):
-        if queue.paged_from >= 0 and queue.id in address.engine.queues:
-            paging.load(address.engine, queue)
-        if number % TOLD == 0:
-            address.engine.work.spend(MESSAGE * TOLD)
-            yield
-
-
-def await_commit(address: Address) -> None:
-    """Something came to the address: a reader that has all the rest waits for the commit that will have it."""
-    commits = address.engine.commits
-    if not commits.is_awaited and any(queue.paged_from < 0 for queue in address.streams.values()):
-        commits.want()
 
 
 def show(address: Address) -> None:
@@ -162,7 +78,7 @@ def _show_to(queue: Queue, run: Run, before: int, limit: int) -> None:
     start = max(run.first, queue.cursor.position)
     ranges = [
         (max(first, start), stop)
-        for first, stop in address_of(queue).of_reader(queue, run, limit)
+        for first, stop in routing.of_reader(address_of(queue), queue, run, limit)
         if stop > start
     ]
     at = before
@@ -351,12 +267,12 @@ def audience(address: Address, run: Run) -> tuple[Targets, Groups]:
     """Who gets a run at an address with very many subscriptions: the queues that are offered it at once, and those to be offered it in
     steps."""
     if not run.queue:
-        targets, groups = address.split(run)
+        targets, groups = routing.split(address, run)
         are_few = address.fanout is None and sum([len(queues) for queues, _ in groups]) <= MANY
         if are_few and not any(ranges is None and _must_know(queues) for queues, ranges in groups):
-            return targets + address.flat(groups, run), []
+            return targets + routing.flat(address, groups, run), []
         return targets, groups
-    exact = address.exactly(run)
+    exact = routing.exactly(address, run)
     is_behind = address.fanout is not None and exact and exact[0][0].id in address.topics
     return ([], [([queue], ranges) for queue, ranges in exact]) if is_behind else (exact, [])
 

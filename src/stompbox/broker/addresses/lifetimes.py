@@ -14,11 +14,10 @@ Wildcard subscriptions wait for addresses and queues that are not there yet (`Wa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from stompbox.broker.addresses.contracts import address_of
+from stompbox.broker.addresses.contracts import Ended, address_of
 from stompbox.broker.addresses.notifications import Event
 from stompbox.broker.kinds import Kind
 from stompbox.broker.logs.log import Log
@@ -128,17 +127,6 @@ def _may_end(engine: Engine, address: Address) -> bool:
 # Offsets
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """The log of an address that is gone: where its offsets ended, and which messages they meant."""
-
-    next: int
-    incarnations: Incarnations
-
-    def wire(self) -> dict[str, object]:
-        return {"next": self.next, "incarnations": self.incarnations.wire()}
-
-
 def ended_of(wire: Any) -> Ended:
     """Stores of older brokers have the offset alone."""
     return (
@@ -174,15 +162,6 @@ def remember(engine: Engine, address: Address) -> None:
 
 
 T = TypeVar("T")
-
-
-@dataclass(slots=True, eq=False)
-class Watcher:
-    """A wildcard subscription waits for addresses (topics) and anycast queues that match."""
-
-    words: Words
-    on_address: Callable[[Address], None]
-    on_queue: Callable[[Queue], None]
 
 
 def is_reached(words: Words, address: Address) -> bool:

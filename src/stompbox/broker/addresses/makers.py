@@ -22,7 +22,7 @@ more, says it too, with a maker that has no limit (`Maker.counted`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -31,12 +31,35 @@ from stompbox.errors import TooManyMade
 from stompbox.message import ANYCAST
 
 if TYPE_CHECKING:
-    from stompbox.broker.addresses.address import Address
-    from stompbox.broker.addresses.contracts import Engine
     from stompbox.broker.queues.queue import Queue
     from stompbox.message import Run
 
 NO_LIMIT: Final = -1
+
+
+class Made(Protocol):
+    """An address, as far as it matters who has made it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def maker(self) -> str | None: ...
+    @property
+    def owner(self) -> int: ...
+    @property
+    def anycast(self) -> Container[str]: ...
+    @property
+    def named(self) -> Container[str]: ...
+    def count_for(self, user: str | None, /) -> None: ...
+
+
+class Engine(Protocol):
+    """What is asked of the engine here."""
+
+    @property
+    def addresses(self) -> Mapping[str, Made]: ...
+    @property
+    def makers(self) -> Makers: ...
 
 
 class Durable(Protocol):
@@ -104,7 +127,7 @@ class Makers:
         counts = {"addresses": self.addresses, "queues": self.queues, "positions": self.positions}
         return {kind: max(count.values(), default=0) for kind, count in counts.items()}
 
-    def made_address(self, address: Address, maker: Maker | None) -> None:
+    def made_address(self, address: Made, maker: Maker | None) -> None:
         """It counts for this user from now on; None: for nobody any more."""
         address.count_for(_moved(self.addresses, address.maker, maker))
 
@@ -123,7 +146,7 @@ class Makers:
             _add(self.positions, user, count)
             _add(self.queues, user, 1)
 
-    def of_group(self, name: str, address: Address) -> Maker | None:
+    def of_group(self, name: str, address: Made) -> Maker | None:
         """For whom the position of a group counts on an address that is made after it: who has made both."""
         user, _ = self.groups.get(name, (None, 0))
         return Maker(user) if user is not None and user == address.maker else None
@@ -185,7 +208,7 @@ def require_all(engine: Engine, maker: Maker | None, wanted: Iterable[Wanted]) -
         engine.makers.require(maker, addresses=len(addresses), queues=len(queues))
 
 
-def require_sends(engine: Engine, maker: Maker | None, sends: Iterable[tuple[Address, Run]]) -> None:
+def require_sends(engine: Engine, maker: Maker | None, sends: Iterable[tuple[Made, Run]]) -> None:
     """The same of messages whose addresses are known, and may have gone since; temporary ones do not come again."""
     require_all(
         engine, maker, [(address.name, run.queue, run.routing) for address, run in sends if not address.owner]

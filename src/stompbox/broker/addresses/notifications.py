@@ -12,10 +12,10 @@ loop is over, so that nothing changes beneath the code that notes it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from stompbox.broker.kinds import ROUTING
 from stompbox.config.spaces import local, space_of
@@ -23,14 +23,40 @@ from stompbox.errors import LONGEST
 from stompbox.message import MULTICAST, Run, Shape
 
 if TYPE_CHECKING:
-    from stompbox.broker.addresses.address import Address
-    from stompbox.broker.addresses.contracts import Engine
+    from stompbox.broker.logs.log import Log
     from stompbox.broker.queues.queue import Queue
 
 ADDRESS: Final = "_AMQ_Address"
 QUEUE: Final = "_AMQ_RoutingName"
 FILTER: Final = "_AMQ_FilterString"
 _PREFIX: Final = "/topic/"  # what most listeners call a multicast address
+
+
+class Heard(Protocol):
+    """An address, as far as somebody may listen to it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def log(self) -> Log: ...
+    @property
+    def topics(self) -> Collection[int]: ...
+    @property
+    def streams(self) -> Collection[int]: ...
+    @property
+    def diverts(self) -> Collection[object]: ...
+    @property
+    def is_read(self) -> bool: ...
+
+
+class Engine(Protocol):
+    """What is asked of the engine here."""
+
+    now: int
+
+    @property
+    def addresses(self) -> Mapping[str, Heard]: ...
+    def publish_prepared(self, address: Any, run: Run, /) -> bool: ...
 
 
 class Event(Enum):
@@ -83,7 +109,7 @@ class Notifications:
         self.waiting.append(Notification(known.name, headers, body.encode()))
         return True
 
-    def of_address(self, event: Event, address: Address) -> None:
+    def of_address(self, event: Event, address: Heard) -> None:
         if self.address:
             self.note(event, space_of(address.name), {ADDRESS: local(address.name)})
 
@@ -112,7 +138,7 @@ class Notifications:
         return f"<Notifications to {self.address or 'nobody'}, {len(self.waiting)} waiting>"
 
 
-def _is_heard(address: Address) -> bool:
+def _is_heard(address: Heard) -> bool:
     """Whether anything becomes of what is sent there as to a topic."""
     return bool(
         address.topics or address.streams or address.diverts or address.is_read or address.log.is_kept

@@ -14,7 +14,7 @@ from stompbox.ranges import Ranges
 
 if TYPE_CHECKING:
     from stompbox.broker.addresses.address import Address
-    from stompbox.broker.addresses.duplicates import Duplicates
+    from stompbox.broker.addresses.contracts import Duplicates
     from stompbox.broker.queues.consumer import Consumer, Sent
     from stompbox.message import Run
 

@@ -12,7 +12,7 @@ only those are asked who may get the message.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -275,3 +275,13 @@ class Plan:
 
 def _first(headers: Mapping[str, str], names: tuple[str, ...]) -> str | None:
     return next((headers[name] for name in names if name in headers), None)
+
+
+def missing(ranges: list[Range], first: int, stop: int) -> Iterator[Range]:
+    """What of first .. stop-1 is in none of the ranges, which are in order."""
+    for low, high in ranges:
+        if first < low:
+            yield first, low
+        first = high
+    if first < stop:
+        yield first, stop

@@ -12,8 +12,9 @@ from typing import Final
 
 from stompbox.broker.addresses import retained
 from stompbox.broker.addresses.address import Address
+from stompbox.broker.addresses.contracts import Watcher
 from stompbox.broker.addresses.destinations import Destination
-from stompbox.broker.addresses.lifetimes import Watcher, is_reached
+from stompbox.broker.addresses.lifetimes import is_reached
 from stompbox.broker.addresses.makers import require_all
 from stompbox.broker.engine import Engine
 from stompbox.broker.kinds import Kind

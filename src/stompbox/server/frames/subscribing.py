@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from stompbox.broker import transactions
 from stompbox.broker.addresses import makers
-from stompbox.broker.addresses.destinations import KINDS, Destination
-from stompbox.broker.kinds import Kind
+from stompbox.broker.addresses.destinations import Destination
+from stompbox.broker.kinds import TYPES, Kind
 from stompbox.broker.queues.consumer import AckMode, Consumer
 from stompbox.broker.queues.queue import Queue
 from stompbox.broker.subscriptions import durables, subscribers
@@ -398,7 +398,7 @@ def _check_durable(connection: Speaker, destination: Destination) -> None:
             if destination.is_temporary
             else "a log"
             if destination.is_stream
-            else f"{KINDS[routing]}, a queue"
+            else f"{TYPES[routing]}, a queue"
         )
         hint = (
             "; write /topic/…, or give it default-address-routing-type MULTICAST"

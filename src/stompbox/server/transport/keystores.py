@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from stompbox.config import AdminTable, ListenerOptions
-from stompbox.config.listener import KeyStoreType
+from stompbox.config.options import KeyStoreType
 from stompbox.errors import ConfigError
 
 EXTRA: Final = "stompbox[pkcs12]"

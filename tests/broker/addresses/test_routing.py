@@ -7,9 +7,9 @@ from unittest.mock import patch
 
 import pytest
 
-from stompbox.broker.addresses.address import VERDICTS
 from stompbox.broker.kinds import Kind
 from stompbox.broker.queues.consumer import AckMode
+from stompbox.broker.queues.matching import VERDICTS
 from stompbox.broker.queues.queue import Queue
 from stompbox.broker.queues.reclaim import purge
 from stompbox.config.settings import AddressSetting

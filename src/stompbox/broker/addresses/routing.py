@@ -1,0 +1,387 @@
+"""Which queues of an address a message goes to, and which parts of a run.
+
+Of several anycast queues one gets each message, in turn. Of subscriptions each selector is asked once, however many have it, and once per
+shape where the shape decides (`Plan`). What would be too much for one turn is asked later: until then the queues leave the run in the log.
+
+Of messages for one of very many queues (message.py, FOR_ONE) no other queue takes any for its own, before a restart or after it. But a
+queue that nobody reads would hold them in the log, and all that comes behind; so each queue is told to pass them over (`Passing`), of all
+that came since the last round together. A round walks through the queues once, however many messages came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from stompbox.broker.queues import matching, paging
+from stompbox.broker.queues.lanes import swept
+from stompbox.broker.queues.matching import (
+    VERDICTS,
+    Plan,
+    Range,
+    add_offset,
+    asked,
+    missing,
+    wanted,
+    wanted_within,
+)
+from stompbox.broker.queues.queue import Queue
+from stompbox.broker.work import MESSAGE
+from stompbox.message import ANYCAST, FOR_ONE, MULTICAST, Run
+from stompbox.ranges import Ranges
+from stompbox.selectors import Selector
+
+if TYPE_CHECKING:
+    from stompbox.broker.addresses.address import Address
+    from stompbox.broker.addresses.contracts import Engine
+
+Targets = list[tuple[Queue, list[Range]]]
+Groups = list[tuple[list[Queue], list[Range] | None]]
+"""Subscriptions that take the same of a run; None: their selectors are to be asked later. Nobody changes the lists."""
+
+
+def targets(address: Address, run: Run) -> Targets:
+    """The queues that take the run (its offsets are given), and which ranges of offsets; readers of the log get it from there."""
+    if run.queue:
+        return exactly(address, run)
+    targets, groups = split(address, run)
+    return targets + flat(address, groups, run) if groups else targets
+
+
+def split(address: Address, run: Run) -> tuple[Targets, Groups]:
+    """The same: anycast queues, and subscriptions in groups that take the same of it."""
+    limit = address.engine.work.done + address.engine.work.most
+    targets = (
+        _of_anycast(address, run, [(run.first, run.stop)])
+        if run.routing & ANYCAST and address.anycast
+        else []
+    )
+    return targets, _of_topics(address, run, limit) if run.routing & MULTICAST and address.topics else []
+
+
+def flat(address: Address, groups: Groups, run: Run) -> Targets:
+    """Queue by queue, without those that do not want what this sender has sent."""
+    found: Targets = []
+    is_left_out = run.sender in address.no_locals
+    for queues, ranges in groups:
+        if ranges is None:
+            found += _later(address, queues, run)
+        elif is_left_out:
+            found += [(queue, ranges) for queue in queues if queue.no_local != run.sender]
+        else:
+            found += [(queue, ranges) for queue in queues]
+    return found
+
+
+def of_reader(address: Address, queue: Queue, run: Run, limit: int) -> list[Range]:
+    """What a reader of the log is to be shown of a run; nothing, where its selector is to be asked later."""
+    if queue.selector is None:
+        return [(run.first, run.stop)]
+    ranges = wanted_within(queue.selector, run, run.first, run.stop, address, queue=queue.id, limit=limit)
+    if ranges is None:
+        return next((ranges for _, ranges in _later(address, (queue,), run)), [])
+    return ranges
+
+
+def _later(address: Address, queues: Iterable[Queue], run: Run) -> Targets:
+    """Their selectors are asked in turns of their own: until then the queues leave the run in the log."""
+    found: Targets = []
+    for queue in queues:
+        if queue.no_local and queue.no_local == run.sender:
+            continue
+        if paging.put_off(queue, run):
+            found.append((queue, [(run.first, run.stop)]))
+        elif queue.selector is not None and (
+            ranges := wanted(queue.selector, run, run.first, run.stop, address, queue=queue.id)
+        ):
+            found.append((queue, ranges))
+    return found
+
+
+def exactly(address: Address, run: Run) -> Targets:
+    """The same for a run that names its queue."""
+    whole = [(run.first, run.stop)]
+    kind, queues = (ANYCAST, address.anycast) if run.routing & ANYCAST else (MULTICAST, address.named)
+    queue = queues.get(run.queue)
+    if queue is None:
+        return []
+    run.routing = kind | queue.cursor.number << FOR_ONE
+    return [(queue, whole)]
+
+
+def others(address: Address, run: Run) -> Iterator[Queue]:
+    """Queues that would take a run if it did not name another."""
+    for queue in (address.anycast if run.routing & ANYCAST else address.topics).values():
+        if queue.name != run.queue:
+            yield queue
+
+
+def set_aside(address: Address, run: Run, targets: Targets) -> None:
+    """What a queue does not get although its selector and routing would take it, it must not find in the log later."""
+    if run.routing >> FOR_ONE and len(address.anycast if run.routing & ANYCAST else address.topics) > FEW:
+        (address.passing or address.pass_by(Passing(address))).note(run)
+    elif run.queue:
+        for queue in others(address, run):
+            queue.skip(run.first, run.stop)
+    elif (len(address.anycast) > 1 or address.has_disabled) and run.routing & ANYCAST:
+        taken = {queue.id: ranges for queue, ranges in targets}
+        for queue in address.anycast.values():
+            for first, stop in missing(taken.get(queue.id, []), run.first, run.stop):
+                queue.skip(first, stop)
+    if run.routing & MULTICAST and run.sender in address.no_locals:
+        for queue in address.no_locals[run.sender]:
+            if queue.cursor.unsaved is not None or queue.paged_from >= 0:
+                queue.skip(run.first, run.stop)
+
+
+def _of_anycast(address: Address, run: Run, whole: list[Range]) -> Targets:
+    """Of several queues of an address one gets each message, in turn among those whose filter takes it (Artemis, anycast)."""
+    if len(address.anycast) > FEW and len(run.bodies) == 1:
+        return _of_very_many(address, run, whole)
+    taken = {
+        queue: whole
+        if queue.selector is None
+        else wanted(queue.selector, run, run.first, run.stop, address, queue=queue.id)
+        for queue in address.anycast.values()
+        if queue.rules.is_enabled
+    }
+    if len(taken) == 1:
+        return [(queue, ranges) for queue, ranges in taken.items() if ranges]
+    found: dict[Queue, list[Range]] = {}
+    for first, stop, takers in swept(run.first, run.stop, taken):
+        queues = [queue for queue in address.anycast.values() if queue in takers]
+        for low, high in _shares(first, stop, len(queues)):
+            found.setdefault(queues[address.next_turn() % len(queues)], []).append((low, high))
+    return list(found.items())
+
+
+def _of_very_many(address: Address, run: Run, whole: list[Range]) -> Targets:
+    """The same of one message, without a look at all queues."""
+    in_turn = address.in_turn()
+    for _ in range(len(in_turn)):
+        queue = in_turn[address.next_turn() % len(in_turn)]
+        if queue.selector is None or wanted(
+            queue.selector, run, run.first, run.stop, address, queue=queue.id
+        ):
+            run.routing |= queue.cursor.number << FOR_ONE
+            return [(queue, whole)]
+    return []
+
+
+def singly(address: Address, run: Run) -> list[Run]:
+    """A run message by message, where each goes to another of very many anycast queues; else the run."""
+    if len(address.anycast) <= FEW or not run.routing & ANYCAST or run.queue or len(run.bodies) == 1:
+        return [run]
+    return [run.part(at, at + 1) for at in range(len(run.bodies))]
+
+
+def _of_topics(address: Address, run: Run, limit: int) -> Groups:
+    plan = run.shape.verdicts.get(address)
+    if plan is None or plan.version is not address.version or plan.settings is not address.settings:
+        if (
+            address.steps > address.engine.work.most
+            and _steps_of_plan(address, run) > address.engine.work.most
+        ):
+            return _put_off(address, run)
+        plan = _plan(address, run, limit)
+        if plan is None:
+            return _put_off(address, run)
+    if (
+        plan.steps * len(run.bodies) > address.engine.work.most
+        and plan.steps_of(run) > address.engine.work.most
+    ):
+        return _put_off(address, run)
+    found: Groups = [(plan.always, [(run.first, run.stop)])] if plan.always else []
+    if plan.by_value or plan.by_message:
+        by_ranges: dict[tuple[Range, ...] | None, list[Queue]] = {}
+        taken = _by_values(address, plan, run, limit) if plan.by_value else {}
+        for selector in plan.by_message:
+            if "message_id" in selector.facts:  # each subscription sees another one
+                _by_id(address, selector, run, limit, by_ranges)
+            else:
+                taken[selector] = wanted_within(selector, run, run.first, run.stop, address, limit=limit)
+        for selector, ranges in taken.items():
+            if ranges is None or ranges:
+                by_ranges.setdefault(None if ranges is None else tuple(ranges), []).extend(
+                    address.by_selector[selector]
+                )
+        found += [(queues, None if ranges is None else list(ranges)) for ranges, queues in by_ranges.items()]
+    return found
+
+
+def _by_id(
+    address: Address,
+    selector: Selector,
+    run: Run,
+    limit: int,
+    found: dict[tuple[Range, ...] | None, list[Queue]],
+) -> None:
+    """Adds the queues of topic subscriptions whose messages' ids, among others, the selector looks at."""
+    queues = list(address.by_selector[selector])
+    for at, queue in enumerate(queues):
+        if queue.no_local and queue.no_local == run.sender:
+            continue
+        ranges = wanted_within(selector, run, run.first, run.stop, address, queue=queue.id, limit=limit)
+        if ranges is None:
+            found.setdefault(None, []).extend(queues[at:])
+            return
+        if ranges:
+            found.setdefault(tuple(ranges), []).append(queue)
+
+
+def _put_off(address: Address, run: Run) -> Groups:
+    """Asking all selectors about the run is too much for one turn: their queues leave it in the log, and ask each in its own turn."""
+    plain = list(address.by_selector.get(None, ()))
+    found: Groups = [(plain, [(run.first, run.stop)])] if plain else []
+    return [
+        *found,
+        (
+            [
+                queue
+                for selector, queues in address.by_selector.items()
+                if selector is not None
+                for queue in queues
+            ],
+            None,
+        ),
+    ]
+
+
+def _steps_of_plan(address: Address, run: Run) -> int:
+    """That it takes to ask those whose verdict the run's shape decides."""
+    shape = run.shape
+    return sum(
+        [
+            selector.steps
+            for selector in address.by_selector
+            if selector is not None and matching.is_of_shape(selector, shape)
+        ]
+    )
+
+
+def _plan(address: Address, run: Run, limit: int) -> Plan | None:
+    """None: the turn's work went beyond `limit`. What has been asked is remembered, so the next run of the shape comes further."""
+    shape = run.shape
+    plan = Plan(address.version, address.settings)
+    for selector, queues in address.by_selector.items():
+        if selector is None or matching.is_of_shape(selector, shape):
+            if address.engine.work.done > limit:
+                return None
+            if selector is None or wanted(selector, run, run.first, run.stop, address):
+                plan.always.extend(queues)
+        elif selector.is_per_message:
+            plan.by_message.append(selector)
+        else:
+            plan.add_by_value(selector)
+    plan.complete(shape)
+    shape.verdicts[address] = plan
+    address.plans.add(plan)
+    return plan
+
+
+def _by_values(address: Address, plan: Plan, run: Run, limit: int) -> dict[Selector, list[Range] | None]:
+    """Ranges by selector, where the values of holes decide: each combination of values is looked at once. None: the turn's work
+    went beyond `limit`, and they are to be asked later."""
+    found: dict[Selector, list[Range]] = {}
+    work = address.engine.work
+    for index, values in enumerate(zip(*[run.columns[at] for at in plan.at], strict=True)):
+        takers = plan.known.get(values)
+        if takers is None:
+            if work.done > limit:
+                return dict.fromkeys(plan.by_value)
+            takers = _takers(address, plan, run, index)
+            if len(plan.known) >= VERDICTS:
+                plan.known.clear()
+            plan.known[values] = takers
+        for selector in takers:
+            add_offset(found.setdefault(selector, []), run.first + index)
+    return {**found}
+
+
+def _takers(address: Address, plan: Plan, run: Run, index: int) -> tuple[Selector, ...]:
+    headers = run.headers(index)
+    known = matching.facts_of_shape(run.shape, address.name, is_durable=not address.is_volatile(run))
+    return plan.takers(headers, known, partial(asked, address))
+
+
+def _shares(first: int, stop: int, count: int) -> Iterator[Range]:
+    """first .. stop-1 in `count` parts that differ by one at most, none of them empty."""
+    for left in range(count, 0, -1):
+        if first < stop:
+            high = first - (first - stop) // left
+            yield first, high
+            first = high
+
+
+FEW: Final = 64  # queues that are told at once of each message that is not for them
+
+
+TOLD: Final = 64  # queues of one step
+
+
+class Passing:
+    """What came to one address for one queue each since the last round began, and the others are to be told of."""
+
+    __slots__ = ("_address", "_all", "_own")
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._clear()
+
+    def _clear(self) -> None:
+        self._all: dict[bool, Ranges] = {}  # by whether it is for an anycast queue
+        self._own: dict[int, Ranges] = {}  # what is for each queue, by its number
+
+    def note(self, run: Run) -> None:
+        """It is for one queue alone."""
+        self._all.setdefault(bool(run.routing & ANYCAST), Ranges()).add(run.first, run.stop)
+        self._own.setdefault(run.routing >> FOR_ONE, Ranges()).add(run.first, run.stop)
+        self._address.engine.later.add(self, self._begin)
+
+    def _begin(self) -> None:
+        self._address.engine.later.take(self, self._rounds())
+
+    def _rounds(self) -> Iterator[None]:
+        address = self._address
+        while self._all:
+            every, own = self._all, self._own
+            self._clear()
+            for is_anycast, ranges in every.items():
+                queues = address.anycast if is_anycast else address.topics
+                for number, queue in enumerate(list(queues.values()), 1):
+                    if queue.id in address.engine.queues:
+                        _pass_over_all(queue, ranges, own.get(queue.cursor.number))
+                    if number % TOLD == 0:
+                        address.engine.work.spend(MESSAGE * TOLD)
+                        yield
+
+    def __repr__(self) -> str:
+        return f"<Passing of {self._address.name}: {sum(map(len, self._all.values()))} ranges>"
+
+
+def _pass_over_all(queue: Queue, ranges: Iterable[tuple[int, int]], own: Ranges | None) -> None:
+    for first, stop in ranges:
+        for low, high in own.gaps(first, stop) if own is not None else ((first, stop),):
+            queue.skip(low, high)
+
+
+def look_through_logs(engine: Engine) -> None:
+    """After a start: queues that were not told of everything before it read what the log has, so that they hold nothing for others."""
+    for address in engine.addresses.values():
+        if len(address.anycast) > FEW or len(address.topics) > FEW:
+            key = (look_through_logs, address)
+            engine.later.add(key, partial(_look_through, engine, key, address))
+
+
+def _look_through(engine: Engine, key: object, address: Address) -> None:
+    engine.later.take(key, _looking_through(address))
+
+
+def _looking_through(address: Address) -> Iterator[None]:
+    for number, queue in enumerate([*address.anycast.values(), *address.topics.values()], 1):
+        if queue.paged_from >= 0 and queue.id in address.engine.queues:
+            paging.load(address.engine, queue)
+        if number % TOLD == 0:
+            address.engine.work.spend(MESSAGE * TOLD)
+            yield
