@@ -26,7 +26,6 @@ ROOT = Path(__file__).resolve().parent
 PACKAGE = "stompbox"
 BUILT_WITH = ("mypy>=2.4,<2.5", "setuptools>=75")
 OPTIMIZED = "2"
-DIGITS, MOST = 24, 4  # of a key; builds that are kept
 LAZY = "Treating generator comprehension as list"  # what mypyc only warns of, and would be another program
 
 ROOMS = ("message.py", "ranges.py", "stomp", "broker", "server")
@@ -67,7 +66,7 @@ def key() -> str:
     digest.update("\0".join(what).encode())
     for source in (ROOT / "hatch_build.py", *sorted((ROOT / "src" / PACKAGE).rglob("*.py"))):
         digest.update(f"\0{source.relative_to(ROOT)}\0".encode() + source.read_bytes())
-    return digest.hexdigest()[:DIGITS]
+    return digest.hexdigest()[:24]
 
 
 def compiled(cache: Path) -> Path:
@@ -86,16 +85,7 @@ def compiled(cache: Path) -> Path:
                 if done.returncode or LAZY in said:
                     raise RuntimeError(f"mypyc has not compiled {PACKAGE}:\n{said[-8000:]}")
                 out.rename(folder)
-        os.utime(folder)
-        forget(cache)
     return folder
-
-
-def forget(cache: Path) -> None:
-    """What was not asked for lately goes."""
-    kept = sorted(cache.glob("[0-9a-f]" * DIGITS), key=lambda folder: folder.stat().st_mtime)
-    for folder in kept[:-MOST]:
-        shutil.rmtree(folder)
 
 
 def compile_here(out: str) -> None:

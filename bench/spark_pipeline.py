@@ -40,8 +40,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench.run import OUT, build_stompload
 from stompbox.pipelines import running
+from stompbox.pipelines.plan import read_plan
 from stompbox.pipelines.progress import Batch, Event
-from stompbox.pipelines.settings import read_plan
 from stompbox.spark import session
 from stompbox.spark.bounds import EARLIEST
 from stompbox.spark.export import to_parquet

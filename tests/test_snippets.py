@@ -219,7 +219,7 @@ def test_a_configuration_is_taken(snippet: Snippet, tmp_path: Path, monkeypatch:
         verify(read(file))
         return
     pytest.importorskip("pyspark")
-    from stompbox.pipelines.settings import read_plan
+    from stompbox.pipelines.plan import read_plan
 
     whole = (
         snippet.text

@@ -133,13 +133,3 @@ def test_anything_else_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STOMPBOX_COMPILE", "yes")
     with pytest.raises(ValueError, match="STOMPBOX_COMPILE is 'yes'; 1 compiles"):
         hatch_build.is_wanted()
-
-
-def test_of_the_builds_that_are_kept_the_oldest_go(tmp_path: Path) -> None:
-    names = [f"{number:024x}" for number in range(hatch_build.MOST + 2)]
-    for age, name in enumerate(names):
-        (tmp_path / name).mkdir()
-        os.utime(tmp_path / name, (age, age))
-    (tmp_path / "lock").touch()
-    hatch_build.forget(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*names[2:], "lock"])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stompbox.config import check, load, needs_restart
-from stompbox.config.tables import Configuration
+from stompbox.config.configuration import Configuration
 from stompbox.errors import ConfigError
 
 ARGON2 = "$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$aGFzaA"

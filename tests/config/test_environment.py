@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from stompbox.config.configuration import Configuration
 from stompbox.config.environment import read, variable_of, variables
 from stompbox.config.fields import fields_of
-from stompbox.config.tables import AdminTable, Configuration, WildcardTable
+from stompbox.config.tables import AdminTable, WildcardTable
 from stompbox.errors import ConfigError
 
 

@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import NODEFAULT
 
+from stompbox.config.configuration import Configuration
 from stompbox.config.fields import Word, fields_of, nearest, parse_size, shown, within, words
-from stompbox.config.listener import ListenerOptions
+from stompbox.config.options import ListenerOptions
 from stompbox.config.settings import AddressFullPolicy, AddressSetting, AddressSettings
-from stompbox.config.tables import AddressTable, Configuration, QueueTable
+from stompbox.config.tables import AddressTable, QueueTable
 
 
 @pytest.mark.parametrize(

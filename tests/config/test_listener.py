@@ -8,19 +8,21 @@ import pytest
 
 from stompbox.config.fields import fields_of
 from stompbox.config.listener import (
+    Listener,
+    host_of,
+    is_loopback,
+    is_own_host,
+    parse_endpoint,
+    parse_listener,
+)
+from stompbox.config.options import (
     ALIASES,
     DIALECTS,
     AckInTransaction,
     Dialect,
     EncoderType,
     KeyStoreType,
-    Listener,
     ListenerOptions,
-    host_of,
-    is_loopback,
-    is_own_host,
-    parse_endpoint,
-    parse_listener,
 )
 from stompbox.errors import ConfigError, redacted
 

@@ -11,7 +11,7 @@ import pytest
 from stompbox.config import read
 from stompbox.config.environment import variables
 from stompbox.config.fields import fields_of
-from stompbox.config.listener import ALIASES
+from stompbox.config.options import ALIASES
 from stompbox.config.reference import TABLES, default_of, documented, main, value_of
 from stompbox.server.verifying import verify
 

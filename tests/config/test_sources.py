@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from stompbox.config import load, read
+from stompbox.config.configuration import Configuration
 from stompbox.config.settings import AddressFullPolicy, RoutingType
-from stompbox.config.tables import Configuration
 from stompbox.errors import ConfigError
 
 EXAMPLE = """

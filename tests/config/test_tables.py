@@ -10,8 +10,9 @@ from typing import Any
 import msgspec
 
 from stompbox.config import load, schema
+from stompbox.config.configuration import Configuration
 from stompbox.config.fields import fields_of
-from stompbox.config.tables import RIGHTS, Configuration, PermissionTable
+from stompbox.config.tables import RIGHTS, PermissionTable
 from stompbox.security import Right
 
 

@@ -48,8 +48,8 @@ def run(spark: Any, url: str, tmp_path: Path) -> Run:
     """run(text, *steps): a pipeline file of this text, its steps once; what each has said at its end."""
     from stompbox.pipelines import running
     from stompbox.pipelines.checks import check
+    from stompbox.pipelines.plan import read_plan
     from stompbox.pipelines.progress import Finished
-    from stompbox.pipelines.settings import read_plan
 
     def once(text: str, *names: str) -> dict[str, Any]:
         file = tmp_path / "lake.toml"

@@ -15,8 +15,8 @@ pytest.importorskip("pyspark")
 from stompbox.cli import pipeline as command
 from stompbox.cli import progress
 from stompbox.pipelines import running
+from stompbox.pipelines.plan import Plan
 from stompbox.pipelines.progress import Batch, Event
-from stompbox.pipelines.settings import Plan
 from tests.conftest import Serve
 from tests.pipelines.conftest import send
 from tests.spark.soak import free_port

@@ -20,7 +20,7 @@ from stompbox import blocking
 from stompbox.errors import StompboxError
 from stompbox.pipelines import running
 from stompbox.pipelines.checks import check
-from stompbox.pipelines.settings import read_plan
+from stompbox.pipelines.plan import read_plan
 from stompbox.spark.link import forget
 from tests.conftest import ROOT, Served, end, start_broker
 from tests.spark.archive import QUICK

@@ -19,9 +19,10 @@ from stompbox.pipelines import running
 from stompbox.pipelines.example import EXAMPLE
 from stompbox.pipelines.explaining import explain
 from stompbox.pipelines.faults import plain, quieten
+from stompbox.pipelines.plan import read_plan
 from stompbox.pipelines.progress import Event, Failed, Started, progress_since
 from stompbox.pipelines.running import chosen
-from stompbox.pipelines.settings import ArchiveTable, read_plan
+from stompbox.pipelines.settings import ArchiveTable
 
 STACK = "\tat org.apache.spark.Somewhere.run(Somewhere.scala:1)\n"
 PYTHON = 'Traceback (most recent call last):\n  File "worker.py", line 1, in main\n    process()\n'

@@ -14,6 +14,7 @@ from stompbox.errors import ConfigError
 from stompbox.pipelines.checks import check
 from stompbox.pipelines.example import EXAMPLE
 from stompbox.pipelines.locations import Store
+from stompbox.pipelines.plan import Plan, read_plan
 from stompbox.pipelines.settings import (
     KINDS,
     AzureTable,
@@ -21,11 +22,9 @@ from stompbox.pipelines.settings import (
     Format,
     GoogleTable,
     Pipeline,
-    Plan,
     SourceTable,
     SparkTable,
     StorageTable,
-    read_plan,
 )
 from stompbox.pipelines.storage import Azure, Google, Storage
 from stompbox.spark.options import Given, source_options

@@ -12,6 +12,7 @@ pytest.importorskip("pyspark")
 
 from stompbox.errors import LocalError
 from stompbox.pipelines.example import EXAMPLE
+from stompbox.pipelines.plan import Plan, read_plan
 from stompbox.pipelines.progress import (
     Batch,
     Compacted,
@@ -23,7 +24,6 @@ from stompbox.pipelines.progress import (
     Started,
     Warned,
 )
-from stompbox.pipelines.settings import Plan, read_plan
 from stompbox.pipelines.telling import Steps, telling
 from stompbox.spark.telling import MOST_TEXT
 from tests.admin.asking import read

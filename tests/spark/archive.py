@@ -67,7 +67,7 @@ writer = "arrow"
 def pipeline(spark: Any, url: str, folder: Path, rows: int) -> Any:
     """The archive of a pipeline, whose tasks write the files themselves, and which compacts them."""
     from stompbox.pipelines import archive
-    from stompbox.pipelines.settings import read_plan
+    from stompbox.pipelines.plan import read_plan
 
     file = folder / "lake.toml"
     file.write_text(PIPELINE.format(url=url, rows=rows))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stompbox.pipelines.explaining import Explained
-    from stompbox.pipelines.settings import Plan
+    from stompbox.pipelines.plan import Plan
 
 app = App(name="pipeline")
 
@@ -114,7 +114,7 @@ def run(
 def _plan(file: Path) -> Plan:
     try:
         from stompbox.pipelines.checks import check as check_plan
-        from stompbox.pipelines.settings import read_plan
+        from stompbox.pipelines.plan import read_plan
     except ImportError as fault:
         _leave(f"{fault}: pip install 'stompbox[pipelines]'", WRONG_USE)
     try:

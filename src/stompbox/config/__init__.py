@@ -11,13 +11,9 @@ This package decides what can be configured and says where a mistake is. It open
 from __future__ import annotations
 
 from stompbox.config.checks import check, needs_restart
+from stompbox.config.configuration import Configuration, schema
 from stompbox.config.listener import (
-    AckInTransaction,
-    Dialect,
-    EncoderType,
-    KeyStoreType,
     Listener,
-    ListenerOptions,
     host_of,
     is_loopback,
     is_own_host,
@@ -26,6 +22,7 @@ from stompbox.config.listener import (
     parse_listener,
 )
 from stompbox.config.matching import PatternTable
+from stompbox.config.options import AckInTransaction, Dialect, EncoderType, KeyStoreType, ListenerOptions
 from stompbox.config.origins import Loaded, Origins
 from stompbox.config.settings import (
     AddressFullPolicy,
@@ -43,7 +40,6 @@ from stompbox.config.sources import load, read, read_file
 from stompbox.config.tables import (
     AddressTable,
     AdminTable,
-    Configuration,
     DivertRouting,
     DivertTable,
     ListenerTable,
@@ -54,7 +50,6 @@ from stompbox.config.tables import (
     UnknownHeaderPolicy,
     UserTable,
     VirtualHostTable,
-    schema,
 )
 
 __all__ = [

@@ -12,12 +12,13 @@ from string import punctuation
 
 from msgspec import Struct
 
+from stompbox.config.configuration import Configuration
 from stompbox.config.fields import fields_of, nearest, shown
 from stompbox.config.listener import is_loopback, joined
 from stompbox.config.matching import is_match
 from stompbox.config.origins import Loaded
 from stompbox.config.settings import AddressSetting, given
-from stompbox.config.tables import Configuration, DivertTable, PermissionTable, VirtualHostTable
+from stompbox.config.tables import DivertTable, PermissionTable, VirtualHostTable
 from stompbox.config.toml import Path
 from stompbox.errors import ConfigError
 

@@ -18,8 +18,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
+from stompbox.config.configuration import Configuration
 from stompbox.config.fields import Field, fields_of, nearest, shown
-from stompbox.config.tables import Configuration
 from stompbox.config.toml import Path
 from stompbox.errors import ConfigError
 

@@ -10,9 +10,9 @@ from typing import Any, Final
 from msgspec import Struct, to_builtins
 
 from stompbox.config import toml
+from stompbox.config.configuration import Configuration
 from stompbox.config.fields import fields_of
 from stompbox.config.origins import Loaded
-from stompbox.config.tables import Configuration
 from stompbox.errors import redacted
 
 STARS: Final = "***"

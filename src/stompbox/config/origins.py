@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from msgspec import Struct
 
-from stompbox.config.tables import Configuration
+from stompbox.config.configuration import Configuration
 from stompbox.config.toml import Path
 from stompbox.errors import ConfigError
 

@@ -13,13 +13,13 @@ from typing import Any, Final
 
 from msgspec import Struct, UnsetType
 
+from stompbox.config.configuration import Configuration
 from stompbox.config.fields import Field, Word, fields_of, words
-from stompbox.config.listener import DIALECTS, Dialect, ListenerOptions
+from stompbox.config.options import DIALECTS, Dialect, ListenerOptions
 from stompbox.config.settings import AddressSettings
 from stompbox.config.tables import (
     AddressTable,
     AdminTable,
-    Configuration,
     DivertTable,
     ListenerTable,
     PermissionTable,

@@ -15,11 +15,12 @@ from msgspec import Struct
 
 from stompbox.config import environment, toml
 from stompbox.config.checks import check_names
+from stompbox.config.configuration import Configuration
 from stompbox.config.fields import Field, fields_of, nearest, parse_size, shown, within
 from stompbox.config.listener import is_module_function, parse_endpoint, parse_listener
 from stompbox.config.origins import Loaded, Origins, spelled
 from stompbox.config.spaces import MARK, is_inside
-from stompbox.config.tables import OFF, Configuration
+from stompbox.config.tables import OFF
 from stompbox.config.toml import Path
 from stompbox.errors import ConfigError
 

@@ -20,8 +20,9 @@ from typing import Any, Final
 from stompbox.pipelines import disk
 from stompbox.pipelines.checkpoints import query_id
 from stompbox.pipelines.locations import Where
+from stompbox.pipelines.plan import Plan
 from stompbox.pipelines.progress import Compacted, Report
-from stompbox.pipelines.settings import ArchiveTable, Plan, Stream, TransformTable, Writer, Written
+from stompbox.pipelines.settings import ArchiveTable, Stream, TransformTable, Writer, Written
 from stompbox.pipelines.staging import forget, read, stage
 from stompbox.pipelines.tables import Policy, Retention, Staged, Table, compact, open_table, tidy
 from stompbox.pipelines.tasks import ARCHIVED, DAY, Frontier, Source, stage_messages

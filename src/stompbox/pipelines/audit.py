@@ -25,8 +25,9 @@ from typing import Any, Final
 from stompbox.errors import UsageError
 from stompbox.pipelines.checkpoints import positions
 from stompbox.pipelines.outputs import Output, fetched
+from stompbox.pipelines.plan import Plan
 from stompbox.pipelines.progress import Finished
-from stompbox.pipelines.settings import ArchiveTable, AuditTable, Checksum, Plan
+from stompbox.pipelines.settings import ArchiveTable, AuditTable, Checksum
 from stompbox.pipelines.staging import TASKS, read
 from stompbox.pipelines.tables import Table, open_table
 from stompbox.spark.link import leased

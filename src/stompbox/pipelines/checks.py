@@ -17,6 +17,7 @@ from stompbox.config.fields import nearest, shown
 from stompbox.config.toml import Path
 from stompbox.errors import SelectorError, UsageError, redacted
 from stompbox.pipelines.locations import is_url
+from stompbox.pipelines.plan import Plan, keys_of_options
 from stompbox.pipelines.settings import (
     KINDS,
     ArchiveTable,
@@ -24,7 +25,6 @@ from stompbox.pipelines.settings import (
     AzureTable,
     CatalogType,
     Format,
-    Plan,
     ReplayTable,
     ReportTable,
     SourceTable,
@@ -32,7 +32,6 @@ from stompbox.pipelines.settings import (
     Stream,
     TransformTable,
     Writer,
-    keys_of_options,
 )
 from stompbox.pipelines.storage import SERVICES, Service
 from stompbox.selectors import compile_selector

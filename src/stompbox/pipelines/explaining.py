@@ -16,12 +16,12 @@ from stompbox.pipelines.checkpoints import batches_done, positions, require_own
 from stompbox.pipelines.faults import first_line, masked
 from stompbox.pipelines.locations import is_url
 from stompbox.pipelines.outputs import Output
+from stompbox.pipelines.plan import Plan
 from stompbox.pipelines.settings import (
     KINDS,
     ArchiveTable,
     AuditTable,
     Format,
-    Plan,
     ReplayTable,
     ReportTable,
     SourceTable,

@@ -11,7 +11,7 @@ from typing import Final
 
 from stompbox.errors import UsageError
 from stompbox.pipelines.locations import Store, is_url
-from stompbox.pipelines.settings import Plan
+from stompbox.pipelines.plan import Plan
 
 DATA: Final = ".parquet"
 

@@ -26,8 +26,9 @@ from stompbox.config.matching import DOTS
 from stompbox.errors import UsageError
 from stompbox.message import DUPLICATE_ID, EXPIRATION, SCHEDULED_DELAY, SCHEDULED_TIME
 from stompbox.pipelines import disk
+from stompbox.pipelines.plan import Plan
 from stompbox.pipelines.progress import Finished, Moved, Report
-from stompbox.pipelines.settings import Plan, ReplayTable
+from stompbox.pipelines.settings import ReplayTable
 from stompbox.pipelines.staging import read, write
 from stompbox.pipelines.tables import open_table
 from stompbox.spark.link import SparkLink, leased

@@ -17,8 +17,9 @@ from stompbox.pipelines import disk
 from stompbox.pipelines.checkpoints import positions
 from stompbox.pipelines.outputs import Output
 from stompbox.pipelines.page import MOST_DRAWN, MOST_LISTED, Figures, Totals, page
+from stompbox.pipelines.plan import Plan
 from stompbox.pipelines.progress import Finished
-from stompbox.pipelines.settings import ArchiveTable, Plan, ReportTable
+from stompbox.pipelines.settings import ArchiveTable, ReportTable
 from stompbox.pipelines.staging import read
 from stompbox.pipelines.tables import Table, open_table
 from stompbox.spark.link import leased

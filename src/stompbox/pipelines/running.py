@@ -26,13 +26,13 @@ from stompbox.pipelines import archive, audit, disk, replay, transform
 from stompbox.pipelines import report as reports
 from stompbox.pipelines.checkpoints import claim
 from stompbox.pipelines.faults import Masking, named, plain, quieten
+from stompbox.pipelines.plan import Plan
 from stompbox.pipelines.progress import Finished, Idle, Report, Started, Warned, batch_of, progress_since
 from stompbox.pipelines.settings import (
     KINDS,
     ArchiveTable,
     AuditTable,
     BodyMode,
-    Plan,
     ReplayTable,
     ReportTable,
     Step,

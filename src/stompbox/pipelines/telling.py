@@ -15,8 +15,9 @@ from msgspec import to_builtins
 
 from stompbox.errors import StompboxError
 from stompbox.pipelines.archive import group_of
+from stompbox.pipelines.plan import Plan
 from stompbox.pipelines.progress import Batch, Event, Failed, Finished, Idle, Moved, Report, Started, Warned
-from stompbox.pipelines.settings import KINDS, ArchiveTable, Plan, Step, TransformTable
+from stompbox.pipelines.settings import KINDS, ArchiveTable, Step, TransformTable
 from stompbox.pipelines.transform import group_of as group_of_source
 from stompbox.spark.telling import MOST_TEXT, Said, Teller
 

@@ -14,8 +14,9 @@ from typing import Any, Final
 from stompbox.errors import UsageError
 from stompbox.pipelines.archive import commit_batch, maintain, started, written_table
 from stompbox.pipelines.checkpoints import query_id
+from stompbox.pipelines.plan import Plan
 from stompbox.pipelines.progress import Report
-from stompbox.pipelines.settings import Plan, SourceTable, TransformTable
+from stompbox.pipelines.settings import SourceTable, TransformTable
 from stompbox.pipelines.staging import read, stage, stage_by_arrow
 from stompbox.pipelines.tables import Staged, Table, open_table
 from stompbox.spark.rows import COLUMNS
