@@ -25,7 +25,7 @@ from stompbox.spark.datasource import StompSource
 from stompbox.spark.ddl import TYPES
 from stompbox.spark.offsets import Extent
 from stompbox.spark.source import Ranges, StompReader, StompStreamReader
-from tests.spark.fake_broker import ARRIVED, FakeBroker, FakeLog
+from tests.spark.fake_broker import ARRIVED, FakeBroker
 
 ALL = ReadAllAvailable()
 OFFSET_ONLY = StructType([StructField("offset", LongType())])
@@ -43,13 +43,20 @@ def reader(fake: FakeBroker, **given: str) -> StompReader:
 
 
 def stream(fake: FakeBroker, **given: str) -> StompStreamReader:
-    found: StompStreamReader = pickle.loads(pickle.dumps(source(fake, **given).streamReader(schema=OFFSET_ONLY)))
+    found: StompStreamReader = pickle.loads(
+        pickle.dumps(source(fake, **given).streamReader(schema=OFFSET_ONLY))
+    )
     return found
 
 
 def rows(found: StompReader | StompStreamReader, partitions: list[Ranges]) -> list[int]:
     copy = pickle.loads(pickle.dumps(found))
-    return [row["offset"] for part in partitions for batch in copy.read(pickle.loads(pickle.dumps(part))) for row in batch.to_pylist()]
+    return [
+        row["offset"]
+        for part in partitions
+        for batch in copy.read(pickle.loads(pickle.dumps(part)))
+        for row in batch.to_pylist()
+    ]
 
 
 def fill(fake: FakeBroker, count: int = 10, *, carrier: str = "UA") -> None:
@@ -67,7 +74,9 @@ def test_the_schema() -> None:
     options = {"url": "stomp://b", "destination": "/topic/a"}
     own = "address string, offset bigint, timestamp timestamp, destination string, headers map<string,string>, body binary"
     assert StompSource(options).schema() == own
-    assert StompSource({**options, "schema": "carrier STRING"}).schema().endswith("body binary, carrier STRING")
+    assert (
+        StompSource({**options, "schema": "carrier STRING"}).schema().endswith("body binary, carrier STRING")
+    )
     assert StompSource.name() == "stomp"
     assert ", ".join(f"{name} {kind}" for name, kind in TYPES.items()) == StompSource(options).schema()
 
@@ -79,7 +88,12 @@ def test_headers_are_left_out_where_nobody_wants_them(fake: FakeBroker) -> None:
     assert without.schema() == source(fake).schema().replace("headers map<string,string>, ", "")
     columns = StructType([StructField("offset", LongType()), StructField("body", BinaryType())])
     reader = without.reader(schema=columns)
-    assert [row for part in reader.partitions() for batch in reader.read(part) for row in batch.column("body").to_pylist()] == [b"x", b"y"]
+    assert [
+        row
+        for part in reader.partitions()
+        for batch in reader.read(part)
+        for row in batch.column("body").to_pylist()
+    ] == [b"x", b"y"]
     with pytest.raises(UsageError, match="'headers', which the option includeHeaders=false leaves out"):
         without.reader(schema=StructType([StructField("headers", MapType(StringType(), StringType()))]))
 
@@ -87,7 +101,10 @@ def test_headers_are_left_out_where_nobody_wants_them(fake: FakeBroker) -> None:
 @pytest.mark.parametrize(
     ("field", "words"),
     [
-        (StructField("ofset", LongType()), "no column 'ofset' of type bigint; its columns are address string, offset bigint"),
+        (
+            StructField("ofset", LongType()),
+            "no column 'ofset' of type bigint; its columns are address string, offset bigint",
+        ),
         (StructField("offset", IntegerType()), "no column 'offset' of type int"),
         (StructField("timestamp", StringType()), "no column 'timestamp' of type string"),
     ],
@@ -197,7 +214,9 @@ def test_a_new_address_is_read_from_where_its_log_begins(fake: FakeBroker) -> No
         start = end
     assert seen == [4, 5, 6]
     assert start == {"flights.DL": 7, "flights.UA": 10}
-    assert all(offset >= 0 for frame in fake.named("group-commit") for offset in json.loads(frame.body).values())
+    assert all(
+        offset >= 0 for frame in fake.named("group-commit") for offset in json.loads(frame.body).values()
+    )
 
 
 @pytest.mark.parametrize(
@@ -248,7 +267,9 @@ def test_a_small_batch_is_not_measured(fake: FakeBroker, monkeypatch: pytest.Mon
     assert not [frame for frame in fake.named("describe") if b"sizes-from" in frame.body]
 
 
-def test_an_address_that_goes_while_a_batch_is_measured_stays_in_it(fake: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_that_goes_while_a_batch_is_measured_stays_in_it(
+    fake: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing of it is passed over: its tasks find that it is gone, and the next look says so."""
     fill(fake)
     found = stream(fake)
@@ -260,7 +281,10 @@ def test_an_address_that_goes_while_a_batch_is_measured_stays_in_it(fake: FakeBr
         return {**extents, "flights.gone": Extent(0, 10)}, ended
 
     monkeypatch.setattr(found, "_look", look)
-    assert found.latestOffset({"flights.UA": 0}, found.getDefaultReadLimit()) == {"flights.UA": 10, "flights.gone": 10}
+    assert found.latestOffset({"flights.UA": 0}, found.getDefaultReadLimit()) == {
+        "flights.UA": 10,
+        "flights.gone": 10,
+    }
 
 
 def test_available_now_ends_where_the_log_ended(fake: FakeBroker) -> None:
@@ -283,7 +307,8 @@ def test_the_group_is_told_what_is_done(fake: FakeBroker) -> None:
     start = found.initialOffset()
     assert fake.groups["lake"] == ("/topic/flights.#", {"flights.UA": 0})
     found.latestOffset(start, ReadMaxRows(4))
-    found.latestOffset({"flights.UA": 4}, ReadMaxRows(4))  # batch 0 is done: Spark may never call commit for it
+    # batch 0 is done: Spark may never call commit for it
+    found.latestOffset({"flights.UA": 4}, ReadMaxRows(4))
     assert fake.groups["lake"][1] == {"flights.UA": 4}
     found.commit({"flights.UA": 4})
     found.commit({"flights.UA": 8})
@@ -347,7 +372,9 @@ def test_losses(fake: FakeBroker, kind: str, start: dict[str, int], end: dict[st
     assert caught.value.code == "data-lost"
     found = stream(fake, failOnDataLoss="false")
     assert found.latestOffset(start, ALL) == end
-    assert rows(found, found.partitions(start, end)) == (list(range(5, 10)) if kind == "trimmed" else list(range(10)))
+    assert rows(found, found.partitions(start, end)) == (
+        list(range(5, 10)) if kind == "trimmed" else list(range(10))
+    )
 
 
 def test_a_log_made_anew_after_planning(fake: FakeBroker) -> None:
@@ -370,101 +397,6 @@ def test_stopping_closes_the_connections(fake: FakeBroker) -> None:
     assert len(fake.logins) == 2
 
 
-# Which log it is
-
-
-def known(fake: FakeBroker, id: str, address: str = "flights.UA") -> None:
-    fake.logs[address].incarnations = [[id, 0]]
-
-
-@pytest.mark.parametrize("group", ["", "lake"])
-@pytest.mark.parametrize("fails", [True, False])
-def test_another_log_that_is_longer_than_the_checkpoint(
-    fake: FakeBroker, caplog: pytest.LogCaptureFixture, group: str, *, fails: bool
-) -> None:
-    given = {"group": group} if group else {}
-    fill(fake)
-    known(fake, "one")
-    found = stream(fake, **given)
-    start = found.latestOffset(found.initialOffset(), ALL)
-    del fake.logs["flights.UA"]
-    fake.groups.clear()
-    fill(fake, 50)
-    known(fake, "other")
-    again = stream(fake, failOnDataLoss=str(fails).lower(), **given)
-    if fails:
-        words = r"'flights.UA' is another one: offset 10 of incarnation one.*other with offsets 0 to 50"
-        with pytest.raises(Refused, match=words) as caught:
-            again.latestOffset(start, ALL)
-        assert caught.value.code == "data-lost"
-        return
-    end = again.latestOffset(start, ALL)
-    assert rows(again, again.partitions(start, end)) == list(range(50))
-    assert "incarnation other" in caplog.text
-    assert again.latestOffset(end, ALL) == end
-
-
-def test_a_batch_that_is_planned_again_is_not_read_from_another_log(fake: FakeBroker) -> None:
-    fill(fake)
-    known(fake, "one")
-    found = stream(fake)
-    start = found.initialOffset()
-    end = found.latestOffset(start, ALL)
-    known(fake, "other")
-    with pytest.raises(Refused, match="another one"):
-        rows(found, found.partitions(start, end))
-
-
-def test_messages_that_went_after_a_crash_in_the_first_batch(fake: FakeBroker) -> None:
-    fill(fake)
-    known(fake, "one")
-    found = stream(fake)
-    end = found.latestOffset(found.initialOffset(), ALL)
-    fake.logs["flights.UA"].trim(6)
-    again = stream(fake)
-    with pytest.raises(Refused, match="offsets 0 to 5"):
-        rows(again, again.partitions(again.initialOffset(), end))
-    lax = stream(fake, failOnDataLoss="false")
-    assert rows(lax, lax.partitions(lax.initialOffset(), end)) == [6, 7, 8, 9]
-
-
-@pytest.mark.parametrize("group", ["", "lake"])
-def test_an_address_that_goes_when_all_was_read(fake: FakeBroker, group: str) -> None:
-    fill(fake)
-    known(fake, "one")
-    found = stream(fake, **({"group": group} if group else {}))
-    start = found.latestOffset(found.initialOffset(), ALL)
-    del fake.logs["flights.UA"]
-    fake.ended["flights.UA"] = {"next": 10, "incarnations": [["one", 0]]}
-    assert found.latestOffset(start, ALL) == {}
-    fake.ended["flights.UA"] = {"next": 11, "incarnations": [["one", 0]]}
-    with pytest.raises(Refused, match=r"is gone from the broker.*had ended at 11"):
-        found.latestOffset(start, ALL)
-
-
-@pytest.mark.parametrize("group", [{}, {"group": "lake"}])
-def test_an_address_to_begin_at_that_is_not_read(fake: FakeBroker, group: dict[str, str]) -> None:
-    fill(fake)
-    with pytest.raises(UsageError, match=r"names 'flights\.XX'"):
-        stream(fake, startingOffsets='{"flights.XX": 3}', **group).initialOffset()
-
-
-def test_thousands_of_addresses_are_asked_for_in_parts(fake: FakeBroker) -> None:
-    names = [f"flights.{number}" for number in range(2500)]
-    for name in names:
-        fake.logs[name] = FakeLog()
-        fake.logs[name].next = 3
-    found = stream(fake, group="lake")
-    start = found.initialOffset()
-    assert len(start) == 2500
-    fake.groups.clear()
-    again = stream(fake, group="lake", maxBytesPerTrigger="1g")
-    again.latestOffset(dict.fromkeys(names, 2), ALL)
-    assert set(fake.groups["lake"][1].values()) == {2}
-    assert len(fake.groups["lake"][1]) == 2500
-    assert max(len(frame.body) for frame in fake.requests) < 256 << 10
-
-
 # Where a stream begins, and how much is waited for
 
 
@@ -476,7 +408,9 @@ def at_seconds(fake: FakeBroker, carrier: str = "UA", seconds: int = 3) -> None:
 def test_a_stream_from_a_time_of_each_address(fake: FakeBroker) -> None:
     for carrier in ("UA", "DL", "AA"):
         at_seconds(fake, carrier)
-    given = {"startingOffsetsByTimestamp": json.dumps({"flights.UA": ARRIVED + 1, "flights.DL": ARRIVED + 2000})}
+    given = {
+        "startingOffsetsByTimestamp": json.dumps({"flights.UA": ARRIVED + 1, "flights.DL": ARRIVED + 2000})
+    }
     expected = {"flights.AA": 0, "flights.DL": 4, "flights.UA": 2}
     assert stream(fake, **given).initialOffset() == expected
     assert stream(fake, **given, group="lake").initialOffset() == expected
@@ -485,9 +419,14 @@ def test_a_stream_from_a_time_of_each_address(fake: FakeBroker) -> None:
 
 def test_a_stream_from_a_time_that_nothing_came_after(fake: FakeBroker) -> None:
     at_seconds(fake)
-    for given in ({"startingTimestamp": str(ARRIVED + 9000)}, {"startingOffsetsByTimestamp": json.dumps({"flights.UA": ARRIVED + 9000})}):
+    for given in (
+        {"startingTimestamp": str(ARRIVED + 9000)},
+        {"startingOffsetsByTimestamp": json.dumps({"flights.UA": ARRIVED + 9000})},
+    ):
         for group in ({}, {"group": "lake"}):
-            with pytest.raises(Refused, match=r"no message of 'flights\.UA' arrived at or after 2023-11-14T22:13:29") as caught:
+            with pytest.raises(
+                Refused, match=r"no message of 'flights\.UA' arrived at or after 2023-11-14T22:13:29"
+            ) as caught:
                 stream(fake, **given, **group).initialOffset()
             assert caught.value.code == "no-message-since"
             assert fake.groups == {}, "nothing is left of a start that was refused"
@@ -501,20 +440,32 @@ def test_a_group_that_is_there_wins_over_times(fake: FakeBroker) -> None:
     at_seconds(fake, "DL")
     given = {"startingTimestamp": str(ARRIVED + 2000), "group": "lake"}
     assert stream(fake, **given).initialOffset() == {"flights.DL": 4, "flights.UA": 1}
-    beyond = {"startingOffsetsByTimestamp": json.dumps({"flights.UA": ARRIVED + 9000, "flights.DL": ARRIVED + 9000}), "group": "lake"}
+    beyond = {
+        "startingOffsetsByTimestamp": json.dumps(
+            {"flights.UA": ARRIVED + 9000, "flights.DL": ARRIVED + 9000}
+        ),
+        "group": "lake",
+    }
     assert stream(fake, **beyond).initialOffset() == {"flights.DL": 4, "flights.UA": 1}
 
 
 def test_a_time_in_the_future_needs_a_group(fake: FakeBroker) -> None:
     at_seconds(fake)
-    for given in ({"startingTimestamp": "9" * 15}, {"startingOffsetsByTimestamp": '{"flights.UA": %s}' % ("9" * 15)}):
+    for given in (
+        {"startingTimestamp": "9" * 15},
+        {"startingOffsetsByTimestamp": '{"flights.UA": %s}' % ("9" * 15)},
+    ):
         with pytest.raises(UsageError, match=f"{next(iter(given))} in the future needs the option 'group'"):
             stream(fake, **given, startingOffsetsByTimestampStrategy="latest").initialOffset()
 
 
 def test_a_batch_between_times(fake: FakeBroker) -> None:
     at_seconds(fake)
-    given = {"startingTimestamp": str(ARRIVED + 1000), "endingTimestamp": str(ARRIVED + 2000), "endingOffsetsByTimestamp": "{}"}
+    given = {
+        "startingTimestamp": str(ARRIVED + 1000),
+        "endingTimestamp": str(ARRIVED + 2000),
+        "endingOffsetsByTimestamp": "{}",
+    }
     found = reader(fake, **given)
     assert rows(found, found.partitions()) == [2, 3]
     found = reader(fake, endingOffsetsByTimestamp=json.dumps({"flights.UA": ARRIVED + 9000}))
@@ -526,7 +477,9 @@ def test_partitions_as_users_of_kafkas_source_name_them(fake: FakeBroker) -> Non
     assert len(reader(fake).partitions()) == 1
     assert [len(part.value[0]) for part in reader(fake, minPartitions="4").partitions()] == [25] * 4
     found = stream(fake, maxRecordsPerPartition="30", numPartitions="1")
-    assert [sum(map(len, part.value)) for part in found.partitions({"flights.UA": 0}, {"flights.UA": 100})] == [25] * 4
+    assert [
+        sum(map(len, part.value)) for part in found.partitions({"flights.UA": 0}, {"flights.UA": 100})
+    ] == [25] * 4
 
 
 def test_a_micro_batch_waits_until_there_is_enough(fake: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import mmap
 import resource
-import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from urllib.error import HTTPError
-from urllib.request import urlopen
 
 import pytest
 
@@ -49,7 +45,9 @@ def broken(served: Served) -> Iterator[None]:
 
 
 def repair(served: Served) -> None:
-    resource.prlimit(served.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    resource.prlimit(
+        served.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    )
 
 
 def send(client: Plain, body: bytes, destination: str = "/queue/q", **headers: str) -> None:
@@ -109,7 +107,11 @@ def test_what_cannot_be_stored_gets_an_error_and_is_not_delivered(start: Callabl
         with Plain(served.port) as client:
             send(client, b"refused")
             error = client.receive()
-            assert (error.command, error.headers["code"], error.headers["receipt-id"]) == ("ERROR", "io-error", "refused")
+            assert (error.command, error.headers["code"], error.headers["receipt-id"]) == (
+                "ERROR",
+                "io-error",
+                "refused",
+            )
             assert client.is_closed()
         assert bodies(served) == [b"before"]
         with Plain(served.port) as client:  # known by now: refused before anything is changed
@@ -177,7 +179,9 @@ def test_a_transaction_that_cannot_be_stored_has_not_happened(start: Callable[..
         taken = client.receive()
         with broken(served):
             client.send("BEGIN", {"transaction": "t"})
-            client.send("ACK", {"message-id": taken.headers["message-id"], "subscription": "1", "transaction": "t"})
+            client.send(
+                "ACK", {"message-id": taken.headers["message-id"], "subscription": "1", "transaction": "t"}
+            )
             client.send("SEND", {"destination": "/queue/r", "transaction": "t"}, b"output")
             client.send("SEND", {"destination": "/queue/s", "transaction": "t"}, b"more")
             client.send("COMMIT", {"transaction": "t", "receipt": "t"})
@@ -188,7 +192,9 @@ def test_a_transaction_that_cannot_be_stored_has_not_happened(start: Callable[..
 
 
 def test_senders_wait_where_the_policy_is_block(start: Callable[..., Served]) -> None:
-    served = start('disk-full-policy = "BLOCK"\n[[address-setting]]\nmatch = "failing"\ndisk-full-policy = "FAIL"\n')
+    served = start(
+        'disk-full-policy = "BLOCK"\n[[address-setting]]\nmatch = "failing"\ndisk-full-policy = "FAIL"\n'
+    )
     with Plain(served.port) as client, Plain(served.port) as consumer:
         stored(client, b"before")
         with broken(served):
@@ -215,7 +221,9 @@ def test_a_broker_stops_although_the_disk_refuses(start: Callable[..., Served]) 
 @pytest.mark.parametrize("policy", ["FAIL", "BLOCK"])
 def test_a_broker_stops_in_the_middle_of_disk_trouble(start: Callable[..., Served], policy: str) -> None:
     """Senders wait, consumers have messages, a transaction is open: none of that keeps it, and what is not stored gets no RECEIPT."""
-    served = start(f'disk-full-policy = "{policy}"\n[[address-setting]]\nmatch = "failing"\ndisk-full-policy = "FAIL"\n')
+    served = start(
+        f'disk-full-policy = "{policy}"\n[[address-setting]]\nmatch = "failing"\ndisk-full-policy = "FAIL"\n'
+    )
     with Plain(served.port) as sender, Plain(served.port) as consumer:
         stored(sender, b"before")
         consumer.send("SUBSCRIBE", {"destination": "/queue/q", "id": "1", "ack": "client-individual"})
@@ -256,7 +264,9 @@ def resident(served: Served) -> int:
     return int(Path(f"/proc/{served.process.pid}/statm").read_text().split()[1]) * resource.getpagesize()
 
 
-def test_memory_is_bounded_while_the_disk_refuses_and_senders_get_errors(start: Callable[..., Served]) -> None:
+def test_memory_is_bounded_while_the_disk_refuses_and_senders_get_errors(
+    start: Callable[..., Served],
+) -> None:
     served = start()
     body = bytes(1 << 20)
     with Plain(served.port, "1.1") as client:
@@ -274,7 +284,9 @@ def test_memory_is_bounded_while_the_disk_refuses_and_senders_get_errors(start: 
 
 def test_memory_is_bounded_while_the_disk_refuses_and_senders_wait(start: Callable[..., Served]) -> None:
     """What is not read waits at its sender: a few buffers of the system's, and one read of the broker's for each."""
-    served = start('disk-full-policy = "BLOCK"\n[[address-setting]]\nmatch = "failing"\ndisk-full-policy = "FAIL"\n')
+    served = start(
+        'disk-full-policy = "BLOCK"\n[[address-setting]]\nmatch = "failing"\ndisk-full-policy = "FAIL"\n'
+    )
     frame = b"SEND\ndestination:/queue/q\n\n" + b"x" * (64 << 10) + b"\0"
     with ExitStack() as stack:
         clients = [stack.enter_context(Plain(served.port)) for _ in range(8)]
@@ -306,196 +318,6 @@ def until_nothing_is_taken(client: Plain, frame: bytes) -> int:
     return sent
 
 
-def mounted(folder: Path, size: str = "4m") -> bool:
-    """A small file system, where we may."""
-    if shutil.which("mount") is None:
-        return False
-    return subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], capture_output=True, check=False).returncode == 0
-
-
-@pytest.fixture
-def small(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 16 MiB of its own."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    if not mounted(folder, "16m"):
-        pytest.skip("a small file system cannot be mounted here")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=False, capture_output=True)
-
-
-def fill(folder: Path) -> Path:
-    """Takes all the space that there is."""
-    file = folder / "filling"
-    with pytest.raises(OSError, match="No space left"), file.open("ab", buffering=0) as filling:
-        while filling.write(bytes(4096)):
-            pass
-    return file
-
-
-def begun(serve: Serve, small: Path) -> Served:
-    (small.parent / "broker").mkdir(exist_ok=True)
-    (small.parent / "broker" / "stompbox.toml").write_text("min-disk-free = 0\n")
-    return serve("--data", str(small / "data"), "--admin", "127.0.0.1:0", "--listen", "tcp://127.0.0.1:0")
-
-
-def readiness(served: Served) -> tuple[int, list[str]]:
-    """The status of /readyz, and the codes that it gives as reasons."""
-    try:
-        with urlopen(served.admin + "/readyz", timeout=WITHIN) as answered:
-            return answered.status, []
-    except HTTPError as error:
-        with error:
-            return error.code, [reason["code"] for reason in json.load(error)["reasons"]]
-
-
-def kill(served: Served) -> None:
-    served.process.kill()
-    served.process.wait()
-
-
-def ended(served: Served, how: str) -> None:
-    """Killed, with messages in the journal; or stopped, so that SQLite has put its files away."""
-    if how == "stopped":
-        assert served.stop() == 0
-    else:
-        kill(served)
-
-
-def test_a_full_file_system(serve: Serve, tmp_path: Path) -> None:
-    """The real thing. The tests above do without: they need nobody's permission."""
-    small = tmp_path / "small"
-    small.mkdir()
-    if not mounted(small):
-        pytest.skip("a small file system cannot be mounted here")
-    try:
-        (tmp_path / "broker").mkdir()
-        (tmp_path / "broker" / "stompbox.toml").write_text("min-disk-free = 0\n")
-        served = serve("--data", str(small / "data"), "--no-admin", "--listen", "tcp://127.0.0.1:0")
-        kept = 0
-        with Plain(served.port) as client:
-            while True:
-                client.send("SEND", {"destination": "/queue/q", "receipt": str(kept)}, bytes(100_000))
-                frame = client.receive()
-                if frame.command == "ERROR":
-                    break
-                kept += 1
-        assert frame.headers["code"] == "disk-full"
-        assert kept > 10
-        with Plain(served.port) as client:
-            found = messages(client)
-            assert len(found) == kept
-        assert subprocess.run(["mount", "-o", "remount,size=64m", small], check=False).returncode == 0
-        wait_until_good(served)
-        assert served.stop() == 0
-    finally:
-        subprocess.run(["umount", "-l", str(small)], check=False, capture_output=True)
-
-
-def is_refused(served: Served, code: str) -> None:
-    """Producers of persistent messages get an ERROR, others none."""
-    with Plain(served.port, "1.1") as client:
-        send(client, b"refused")
-        error = client.receive()
-        assert (error.command, error.headers["code"], error.headers["receipt-id"]) == ("ERROR", code, "refused")
-        send(client, b"volatile", "/queue/other", persistent="false")
-        assert answer(client) == ("RECEIPT", "volatile")
-
-
-@pytest.mark.parametrize("how", ["killed", "stopped"])
-def test_a_broker_starts_on_a_full_disk_and_goes_on_when_there_is_space(serve: Serve, small: Path, how: str) -> None:
-    served = begun(serve, small)
-    large = bytes(range(256)) * 1200
-    with Plain(served.port) as client:
-        client.send("SEND", {"destination": "/queue/large", "receipt": "large"}, large)
-        assert answer(client) == ("RECEIPT", "large")
-        for number in range(300):
-            stored(client, b"%d" % number)
-    ended(served, how)
-    filling = fill(small)
-    for _ in range(2):  # and once more, with nothing stored in between
-        served = begun(serve, small)
-        assert readiness(served) == (503, ["disk-full"])
-        is_refused(served, "disk-full")
-        assert bodies(served) == [b"%d" % number for number in range(300)]
-        kill(served)
-        fill(small)
-    served = begun(serve, small)
-    with Plain(served.port) as consumer:
-        found = messages(consumer)
-        for frame in found[:200]:
-            consumer.send("ACK", {"id": frame.headers["ack"], "receipt": frame.body.decode()})
-        is_refused(served, "disk-full")
-        filling.unlink()
-        assert [answer(consumer) for _ in range(200)] == [("RECEIPT", str(number)) for number in range(200)]
-    wait_until_good(served)
-    assert readiness(served) == (200, [])
-    with Plain(served.port) as client:
-        stored(client, b"after")
-    kill(served)
-    served = begun(serve, small)
-    assert bodies(served) == [*(b"%d" % number for number in range(200, 300)), b"after"]
-    assert bodies(served, "/queue/large") == [large]
-
-
-@pytest.mark.parametrize("how", ["killed", "stopped"])
-def test_a_broker_starts_on_a_read_only_disk_and_goes_on_when_it_can_be_written(serve: Serve, small: Path, how: str) -> None:
-    served = begun(serve, small)
-    with Plain(served.port) as client:
-        for number in range(100):
-            stored(client, b"%d" % number)
-    ended(served, how)
-    subprocess.run(["mount", "-o", "remount,ro", small], check=True)
-    served = begun(serve, small)
-    assert readiness(served) == (503, ["data-not-writable"])
-    is_refused(served, "data-not-writable")
-    with Plain(served.port) as consumer:
-        found = messages(consumer)
-        assert [frame.body for frame in found] == [b"%d" % number for number in range(100)]
-        for frame in found[:60]:
-            consumer.send("ACK", {"id": frame.headers["ack"], "receipt": frame.body.decode()})
-        is_refused(served, "data-not-writable")
-        subprocess.run(["mount", "-o", "remount,rw", small], check=True)
-        assert [answer(consumer) for _ in range(60)] == [("RECEIPT", str(number)) for number in range(60)]
-    wait_until_good(served)
-    kill(served)
-    assert bodies(begun(serve, small)) == [b"%d" % number for number in range(60, 100)]
-
-
-def test_senders_wait_for_a_disk_that_is_full_from_the_start_where_the_policy_is_block(serve: Serve, small: Path) -> None:
-    served = begun(serve, small)
-    with Plain(served.port) as client:
-        stored(client, b"before")
-    kill(served)
-    filling = fill(small)
-    (small.parent / "broker" / "stompbox.toml").write_text('min-disk-free = 0\ndisk-full-policy = "BLOCK"\n')
-    served = serve("--data", str(small / "data"), "--no-admin", "--listen", "tcp://127.0.0.1:0")
-    with Plain(served.port) as client, Plain(served.port) as consumer:
-        send(client, b"held")
-        assert [frame.body for frame in messages(consumer)] == [b"before", b"held"]
-        send(client, b"not even read")
-        filling.unlink()
-        assert [answer(client) for _ in range(2)] == [("RECEIPT", "held"), ("RECEIPT", "not even read")]
-    kill(served)
-    assert bodies(begun(serve, small)) == [b"before", b"held", b"not even read"]
-
-
-def test_a_disk_that_is_full_or_read_only_from_the_start_is_named(tmp_path: Path) -> None:
-    small = tmp_path / "small"
-    small.mkdir()
-    if not mounted(small):
-        pytest.skip("a small file system cannot be mounted here")
-    try:
-        fill(small)
-        refused = run_serve(tmp_path, "--data", str(small / "data"), "--no-admin", "--listen", "tcp://127.0.0.1:0")
-        assert_refused(refused, str(small / "data"), "full")
-        assert subprocess.run(["mount", "-o", "remount,ro", small], check=False).returncode == 0
-        refused = run_serve(tmp_path, "--data", str(small / "data"), "--no-admin", "--listen", "tcp://127.0.0.1:0")
-        assert_refused(refused, str(small / "data"), "Read-only file system")
-    finally:
-        subprocess.run(["umount", "-l", str(small)], check=False, capture_output=True)
-
-
 def test_a_damaged_file_is_named_at_start(start: Callable[..., Served], tmp_path: Path) -> None:
     served = start()
     with Plain(served.port) as client:
@@ -505,31 +327,43 @@ def test_a_damaged_file_is_named_at_start(start: Callable[..., Served], tmp_path
     whole = file.read_bytes()
     assert whole.count(b"a body that can be found") == 1
     file.write_bytes(whole.replace(b"a body that can be found", b"a b0dy that can be found"))
-    refused = run_serve(tmp_path / "broker", "--data", str(tmp_path / "data"), "--no-admin", "--listen", "tcp://127.0.0.1:0")
+    refused = run_serve(
+        tmp_path / "broker", "--data", str(tmp_path / "data"), "--no-admin", "--listen", "tcp://127.0.0.1:0"
+    )
     assert_refused(refused, f"{file}: log ", "chunk at offset 0: checksum")
     assert refused.stderr.count("\n") == 1
     assert b"a b0dy that can be found" in file.read_bytes(), "it is left for whoever wants to look"
 
 
-def test_a_folder_can_be_used_again_after_a_crash_and_by_one_broker_only(start: Callable[..., Served], tmp_path: Path) -> None:
+def test_a_folder_can_be_used_again_after_a_crash_and_by_one_broker_only(
+    start: Callable[..., Served], tmp_path: Path
+) -> None:
     served = start()
     served.process.kill()
     served.process.wait()
     again = start()
-    refused = run_serve(tmp_path / "broker", "--data", str(tmp_path / "data"), "--no-admin", "--listen", "tcp://127.0.0.1:0")
+    refused = run_serve(
+        tmp_path / "broker", "--data", str(tmp_path / "data"), "--no-admin", "--listen", "tcp://127.0.0.1:0"
+    )
     assert_refused(refused, "in use by another broker", f"process {again.process.pid}")
     with Plain(again.port) as client:
         stored(client, b"none the worse")
 
 
-def test_damage_in_a_large_file_stops_its_queue_and_no_other(start: Callable[..., Served], tmp_path: Path) -> None:
+def test_damage_in_a_large_file_stops_its_queue_and_no_other(
+    start: Callable[..., Served], tmp_path: Path
+) -> None:
     """More than is read at start. What is whole before it comes, nothing is skipped, and the log says where it is, once."""
     served = start()
     count, wrong = 800, 500
     with Plain(served.port) as client:
         stored(client, b"fine", "/queue/other")
         for number in range(count):
-            headers = {"destination": "/queue/q", "receipt": str(number)} if number == count - 1 else {"destination": "/queue/q"}
+            headers = (
+                {"destination": "/queue/q", "receipt": str(number)}
+                if number == count - 1
+                else {"destination": "/queue/q"}
+            )
             client.send("SEND", headers, b"message %d " % number + bytes(90_000))
         assert answer(client) == ("RECEIPT", str(count - 1))
     assert served.stop() == 0

@@ -15,9 +15,7 @@ from stompbox.broker.transactions import Transaction
 from stompbox.broker.undelivered import MOST, OTHERS, REJECTED, TOO_OFTEN, Fate, Loss, Undelivered
 from stompbox.config.settings import AddressSetting
 from stompbox.config.spaces import space_of_host
-from stompbox.message import MULTICAST, Run, Shape
-from stompbox.stomp.encode import Head, messages
-from stompbox.stomp.versions import V12
+from stompbox.message import MULTICAST
 from stompbox.store.base import Commit
 from tests.broker.world import World
 
@@ -49,8 +47,16 @@ def delays(*rules: AddressSetting, attempts: int) -> list[int]:
     ("rule", "expected"),
     [
         (AddressSetting(match="q", redelivery_delay=200), [200, 200, 200]),
-        (AddressSetting(match="q", redelivery_delay=100, redelivery_delay_multiplier=2.0), [100, 200, 400, 800, 1000, 1000]),
-        (AddressSetting(match="q", redelivery_delay=100, redelivery_delay_multiplier=3.0, max_redelivery_delay=500), [100, 300, 500]),
+        (
+            AddressSetting(match="q", redelivery_delay=100, redelivery_delay_multiplier=2.0),
+            [100, 200, 400, 800, 1000, 1000],
+        ),
+        (
+            AddressSetting(
+                match="q", redelivery_delay=100, redelivery_delay_multiplier=3.0, max_redelivery_delay=500
+            ),
+            [100, 300, 500],
+        ),
         (AddressSetting(match="q", redelivery_delay=100, redelivery_delay_multiplier=0.5), [100, 50, 25]),
     ],
 )
@@ -61,7 +67,11 @@ def test_back_off(rule: AddressSetting, expected: list[int]) -> None:
 
 def test_delay_does_not_overflow() -> None:
     rule = AddressSetting(
-        match="q", redelivery_delay=1, redelivery_delay_multiplier=1e300, max_redelivery_delay=7, max_delivery_attempts=-1
+        match="q",
+        redelivery_delay=1,
+        redelivery_delay_multiplier=1e300,
+        max_redelivery_delay=7,
+        max_delivery_attempts=-1,
     )
     assert delays(rule, attempts=5) == [1, 7, 7, 7, 7]
 
@@ -87,7 +97,9 @@ def test_collision_avoidance_spreads_delays() -> None:
 
 
 def test_no_spread_goes_beyond_the_longest_wait() -> None:
-    rule = AddressSetting(match="q", redelivery_delay=100, max_redelivery_delay=100, redelivery_collision_avoidance_factor=1.0)
+    rule = AddressSetting(
+        match="q", redelivery_delay=100, max_redelivery_delay=100, redelivery_collision_avoidance_factor=1.0
+    )
     world, consumer = consuming(rule)
     world.engine.chance = lambda: 1.0
     world.send("q", b"a")
@@ -213,7 +225,10 @@ def test_a_consumer_that_dies_again_and_again_does_not_empty_its_queue(ack: AckM
         assert [one.is_redelivered for one in got] == [life > 0] * 21
         assert [one.deliveries for one in got] == [life, *[0] * 20], "only the oldest is counted"
         consumer = lose(world, consumer)
-    assert [one.body for one in world.settle()] == [*[b"%d" % number for number in range(1, 20)], b"one by one"]
+    assert [one.body for one in world.settle()] == [
+        *[b"%d" % number for number in range(1, 20)],
+        b"one by one",
+    ]
     assert [got.body for got in world.waiting_in("dead")] == [b"0"]
 
 
@@ -365,7 +380,9 @@ def test_a_dead_letter_that_fails_stays_and_is_delivered_in_no_haste() -> None:
         got = {one.body: one for one in world.settle()}
         world.nack(consumer, got[b"a"])
     assert world.engine.undelivered.take() == [], "that is said once"
-    assert world.queue("DLQ").backlog.count + world.queue("DLQ").waits.count + world.queue("DLQ").delivering == 2
+    assert (
+        world.queue("DLQ").backlog.count + world.queue("DLQ").waits.count + world.queue("DLQ").delivering == 2
+    )
 
 
 def test_a_dead_letter_that_is_rejected_goes_and_the_log_says_so() -> None:
@@ -418,7 +435,9 @@ def test_what_is_told_is_bounded() -> None:
 
 
 def test_dead_letter_of_a_dead_letter_keeps_where_it_came_from() -> None:
-    world, consumer = consuming(DYING, AddressSetting(match="dead", max_delivery_attempts=1, dead_letter_address="deader"))
+    world, consumer = consuming(
+        DYING, AddressSetting(match="dead", max_delivery_attempts=1, dead_letter_address="deader")
+    )
     world.send("q", b"a")
     kill(world, consumer, 3)
     kill(world, world.on_queue(world.consumer("r"), "dead"), 1)
@@ -456,126 +475,3 @@ def test_no_route_goes_to_the_dead_where_settings_say_so() -> None:
     assert got.headers["_AMQ_ORIG_ADDRESS"] == "t"
     assert "_AMQ_ORIG_QUEUE" not in got.headers
     assert world.engine.counters["unrouted"] == len(run)
-
-
-# Across restarts
-
-
-def test_counts_outlive_the_broker() -> None:
-    world, consumer = consuming(AddressSetting(match="q", max_delivery_attempts=3, dead_letter_address="dead"))
-    world.send("q", *[b"%d" % number for number in range(6)])
-    while waiting := world.settle():
-        for got in waiting:
-            if got.deliveries < got.offset % 3:
-                world.nack(consumer, got)
-    world.commit()
-    world = world.restart()
-    world.on_queue(world.consumer(), "q")
-    found = {got.body: (got.deliveries, got.is_redelivered) for got in world.settle()}
-    assert found == {b"%d" % number: (number % 3, True) for number in range(6)}
-
-
-def test_attempts_before_a_restart_are_attempts() -> None:
-    rule = AddressSetting(match="q", max_delivery_attempts=3, dead_letter_address="dead")
-    world, consumer = consuming(rule)
-    for life in range(3):
-        if life == 0:
-            world.send("q", b"poison")
-        (got,) = world.settle()
-        assert got.deliveries == life
-        world.nack(consumer, got)
-        world.commit()
-        world = world.restart()
-        consumer = world.on_queue(world.consumer(), "q")
-    assert world.settle() == []
-    world.on_queue(world.consumer("d"), "dead")
-    assert [got.body for got in world.settle()] == [b"poison"]
-
-
-def test_what_was_spent_before_a_restart_is_not_delivered_once_more() -> None:
-    """The broker went after the last attempt and before the dead letter was stored."""
-    rule = AddressSetting(match="q", max_delivery_attempts=2, dead_letter_address="dead")
-    world, _ = consuming(rule)
-    world.send("q", b"poison", b"fine")
-    world.settle()
-    world.commit()
-    world.store.apply(Commit(delivered={world.queue("q").id: [(0, 1, 2, 2)]}))
-    world = world.restart()
-    world.on_queue(world.consumer(), "q")
-    assert [got.body for got in world.settle()] == [b"fine"]
-    world.on_queue(world.consumer("d"), "dead")
-    assert [got.body for got in world.settle()] == [b"poison"]
-
-
-def test_a_dead_letter_whose_message_may_have_died_before_a_crash_is_marked_and_stays_so() -> None:
-    """The first broker's dead letter was delivered, and went with it: the second one's may come a second time."""
-    world, consumer = consuming(AddressSetting(match="q", max_delivery_attempts=1, dead_letter_address="dead"))
-    world.send("q", b"poison")
-    world.commit()
-    found = []
-    for _ in range(2):
-        world.nack(consumer, *world.settle())
-        world.on_queue(world.consumer("d"), "dead")
-        found += world.settle()
-        world = world.restart()
-        consumer = world.on_queue(world.consumer(), "q")
-    assert [(got.queue.name, got.body, got.is_redelivered) for got in found] == [("dead", b"poison", False), ("dead", b"poison", True)]
-    world.nack(consumer, *world.settle())
-    world.commit()
-    note_doubts(world.engine)
-    world.commit()
-    world = world.restart()  # after an orderly end: what was never delivered is not marked otherwise
-    world.on_queue(world.consumer("d"), "dead")
-    [got] = world.settle()
-    assert (got.queue.name, got.is_redelivered, got.deliveries) == ("dead", True, 0)
-
-
-def test_a_marked_copy_says_it_once_on_the_wire() -> None:
-    run = Run(Shape({"destination": "/queue/q", "colour": "red"}).marked(), [b"a", b"b"], first=7)
-    wire = messages(Head(V12, "s", 1, acks=True), run, 0, 2, redelivered=True)
-    assert wire.count(b"\nredelivered:true\n") == wire.count(b"redelivered") == wire.count(b"colour:red") == 2
-
-
-def test_an_expired_message_that_may_have_expired_before_a_crash_is_marked() -> None:
-    world = World(AddressSetting(match="q", expiry_address="late"))
-    world.send("q", b"old", expires=world.engine.now + 10)
-    world.commit()
-    world = world.restart()
-    world.send("q", b"new", expires=world.engine.now + 10)
-    world.tick(20)
-    world.on_queue(world.consumer(), "q")
-    world.on_queue(world.consumer("d"), "late")
-    assert {got.body: got.is_redelivered for got in world.settle()} == {b"old": True, b"new": False}
-
-
-def test_counts_of_a_commit_that_failed_go_with_the_next() -> None:
-    world, consumer = consuming()
-    world.send("q", b"a")
-    world.commit()
-    (got,) = world.settle()
-    world.nack(consumer, got)
-    world.engine.commit_failed(world.engine.take_commit())
-    (got,) = world.settle()
-    world.nack(consumer, got)
-    world.commit()
-    world = world.restart()
-    world.on_queue(world.consumer(), "q")
-    assert [got.deliveries for got in world.settle()] == [2]
-
-
-def test_what_is_not_stored_is_not_counted() -> None:
-    world, consumer = consuming()
-    world.send("q", b"a", persistent=False)
-    (got,) = world.settle()
-    world.nack(consumer, got)
-    assert world.engine.take_commit().delivered == {}
-
-
-def test_what_was_counted_and_never_left_comes_back_marked() -> None:
-    """persist-delivery-count-before-delivery: nobody could tell after a crash that it never left."""
-    world, consumer = consuming()
-    world.engine.counts_first = True
-    world.send("q", b"a")
-    world.close(consumer)
-    world.on_queue(world.consumer(), "q")
-    assert [got.is_redelivered for got in world.settle()] == [True]
