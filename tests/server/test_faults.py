@@ -373,7 +373,7 @@ def test_a_fault_in_a_hand_shake_ends_one_connection(tmp_path: Path, head: bytes
         socket.connection_made(wire)
         key = b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
         socket.data_received(head + b"Host: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n" + key)
-        assert wire.is_gone or socket._closing
+        await world.until(lambda: wire.is_gone or socket._closing)
         assert not world.broker.has_failed
         await world.confirmed(world.client(), b"goes on")
 
