@@ -1,0 +1,278 @@
+"""What goes out, and what the engine does by itself, has its share of a turn as well."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from stompbox.broker.addresses import fanout
+from stompbox.broker.queues.contracts import Load
+from stompbox.broker.queues.queue import Queue
+from stompbox.message import Run
+from stompbox.selectors import compile_selector
+from tests.server.test_turns import receipts
+from tests.server.turning import LOOKS, Clock, World
+
+# What goes out
+
+
+def topic(world: World, count: int) -> None:
+    """So many subscriptions, of connections with 20 each."""
+    for start in range(0, count, 20):
+        client = world.client()
+        client.say(
+            *[("SUBSCRIBE", {"id": f"{n}", "destination": "/topic/all"}) for n in range(start, start + 20)]
+        )
+    world.until_idle()
+
+
+def test_a_message_to_thousands_goes_out_in_portions_and_another_one_goes_before() -> None:
+    world = World()
+    topic(world, 4000)
+    normal = world.client()
+    normal.say(("SUBSCRIBE", {"id": "1", "destination": "/topic/own"}))
+    hostile = world.client()
+    hostile.say(("SEND", {"destination": "/topic/all"}))
+    delivered = world.broker.engine.counters["delivered"]
+    assert delivered < 1000
+    assert world.broker.deliveries.waiting
+    normal.say(("SEND", {"destination": "/topic/own"}))
+    assert normal.bodies() == [b""]
+    world.until_idle()
+    assert world.broker.engine.counters["delivered"] == 4001
+
+
+def test_a_sender_to_thousands_waits_for_its_own_message_and_nobody_else_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each step offers it to a few; the sender's next frame is obeyed when all have been offered it."""
+    world = World()
+    topic(world, 4000)
+    offered, receipts = [], []
+    offer = Queue.offer
+    monkeypatch.setattr(
+        Queue, "offer", lambda self, run, first, stop: (offered.append(run), offer(self, run, first, stop))[1]
+    )
+    monkeypatch.setattr(fanout, "AT_ONCE", 20)
+    hostile, normal = world.client(), world.client()
+    normal.say(("SUBSCRIBE", {"id": "1", "destination": "/topic/own"}))
+    hostile.say_much(
+        [("SEND", {"destination": "/topic/all", "n": f"{n}", "receipt": f"{n}"}) for n in range(3)]
+    )
+    for _ in range(1000):
+        before = len(offered)
+        normal.say(("SEND", {"destination": "/topic/own"}))
+        assert len(offered) - before < 1000, "what others said meanwhile waits for a portion at the most"
+        receipts.append((len(hostile.confirmed()), len(offered)))
+        if (
+            len(world.broker.engine.addresses["all"].log.cursors) == 0
+            and not hostile.connection.reading.has_left
+        ):
+            break
+        world.turn()
+    world.until_idle()
+    assert sum(run.shape.destination == "/topic/all" for run in offered) == 3 * 4000
+    assert len(normal.bodies()) > 3
+    assert world.broker.engine.addresses["all"].log.next == 3
+
+
+def test_receipts_of_one_commit_are_said_in_portions() -> None:
+    world = World()
+    clients = [world.client() for _ in range(200)]
+    for client in clients:
+        world.broker.want_commit(client.connection)
+        client.connection.confirm([b"r"], waits=True)
+    world.broker._release(world.broker.sequence)
+    told = sum("r" in client.confirmed() for client in clients)
+    assert told <= 2 * LOOKS
+    before = told
+    while world.broker.turns.waiting:
+        world.turn()
+        told = sum("r" in client.confirmed() for client in clients)
+        assert told - before <= 2 * LOOKS
+        before = told
+    assert told == 200
+    assert not world.broker.waiting
+
+
+def test_what_was_read_for_many_paged_queues_at_once_is_taken_in_one_after_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    world.client().say(("SUBSCRIBE", {"id": "1", "destination": "/queue/paged"}))
+    [queue] = world.broker.engine.queues.values()
+    taken = []
+
+    async def load(*_: int) -> tuple[list[Run], int]:
+        return [], 1
+
+    def then(*_: object) -> None:
+        taken.append(world.broker.turns.clock())
+
+    monkeypatch.setattr(world.broker.committer, "load", load)
+    for _ in range(100):
+        with pytest.raises(StopIteration):
+            world.broker.loads.read(Load(queue, 0, 1, then)).send(None)
+    turns = 0
+    while len(taken) < 100:
+        before = len(taken)
+        world.turn()
+        turns += 1
+        assert len(taken) - before <= LOOKS
+    assert turns >= 100 / LOOKS
+
+
+def test_who_says_much_does_not_wait_for_all_that_was_read_for_paged_queues(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They are the work of one, however many they are: their turn comes when all others had theirs."""
+    world = World()
+    normal = world.client()
+    normal.say(("SUBSCRIBE", {"id": "1", "destination": "/queue/paged"}))
+    [queue] = world.broker.engine.queues.values()
+    clock = world.broker.turns.clock
+    assert isinstance(clock, Clock)
+
+    async def load(*_: int) -> tuple[list[Run], int]:
+        return [], 1
+
+    def then(*_: object) -> None:
+        clock.now += world.broker.turns.budget
+        world.broker.engine.work.spend(2 * world.broker.engine.work.portion)
+
+    monkeypatch.setattr(world.broker.committer, "load", load)
+    for _ in range(100):
+        with pytest.raises(StopIteration):
+            world.broker.loads.read(Load(queue, 0, 1, then)).send(None)
+    world.turn()
+    assert not world.broker.engine.work.is_over, "whoever comes next has done nothing"
+    normal.say_much(receipts("r", 20))
+    world.turn(20)
+    assert len(normal.confirmed()) == 20
+    assert len(world.broker.engine.later) > 50
+
+
+def test_a_step_of_a_client_and_one_of_the_engine_are_not_in_one_turn_where_both_take_longer_than_it() -> (
+    None
+):
+    world = World()
+    clock, later = world.broker.turns.clock, world.broker.engine.later
+    assert isinstance(clock, Clock)
+    engine, clients = list[int](), list[int]()
+
+    def portion() -> None:
+        clock.now += 4 * world.broker.turns.budget
+        engine.append(world.loop.turns)
+        later.add(object(), portion)
+
+    def step(_: float) -> bool:
+        clock.now += 4 * world.broker.turns.budget
+        clients.append(world.loop.turns)
+        return True
+
+    later.add(object(), portion)
+    world.broker.turns.later(step)
+    world.broker.flush_soon()
+    world.turn(40)
+    assert max(Counter(engine + clients).values()) == 1
+    assert min(len(engine), len(clients)) >= 15, "they take turns"
+
+
+def test_what_stopped_half_way_goes_on_once_in_a_turn_that_is_over_whoever_asks() -> None:
+    world = World()
+    clock, later, taken = world.broker.turns.clock, world.broker.engine.later, list[int]()
+    assert isinstance(clock, Clock)
+
+    def step() -> None:
+        clock.now += world.broker.turns.budget
+        taken.append(world.loop.turns)
+        if len(taken) < 20:
+            later.add(object(), step)
+
+    later.add("first", step)
+    gone = [world.client() for _ in range(10)]
+    while len(taken) < 20:
+        if gone:
+            gone.pop().socket.connection_lost(None)
+        for _ in range(5):
+            world.broker.flush()
+        world.turn()
+        assert taken, "each turn takes one at least"
+    assert max(Counter(taken).values()) <= 2
+
+
+def widened(count: int) -> int:
+    """Lines of the longest step of a SUBSCRIBE to so many topics, which is durable."""
+    world = World()
+    world.broker.engine.work.portion = 1000
+    sender, holder = world.client(), world.client(headers={"client-id": "wide"})
+    for number in range(count):
+        sender.say(("SEND", {"destination": f"/topic/wide.{number}", "retain": "set"}))
+    world.until_idle()
+    with world.steps() as steps:
+        holder.say(
+            (
+                "SUBSCRIBE",
+                {
+                    "id": "1",
+                    "destination": "/topic/wide.#",
+                    "durable-subscription-name": "wide",
+                    "receipt": "done",
+                },
+            )
+        )
+        world.until_idle()
+    assert len(holder.connection.consumers["1"].bindings) == count
+    return steps.longest
+
+
+def test_no_step_of_a_durable_subscription_to_a_wildcard_is_longer_the_more_there_is() -> None:
+    few, many = widened(200), widened(2000)
+    assert many <= 1.2 * few
+
+
+def test_a_long_selector_is_compiled_in_steps_and_its_fault_is_told_all_the_same() -> None:
+    """None takes more than half of what compiling it takes in all."""
+    text = " OR ".join([f"h{term} = '{term}'" for term in range(400)])
+    world = World()
+    client = world.client()
+    with world.steps() as steps:
+        compile_selector(text)
+    whole = steps.longest
+    with world.steps() as steps:
+        client.say(("SUBSCRIBE", {"id": "1", "destination": "/topic/t", "selector": text, "receipt": "done"}))
+        world.until_idle()
+    assert 2 * steps.longest < whole
+    assert client.confirmed() == ["done"]
+    client.say(
+        ("SEND", {"destination": "/topic/t", "h7": "7"}), ("SEND", {"destination": "/topic/t", "h7": "8"})
+    )
+    assert len(client.bodies()) == 1
+    client.say(("SUBSCRIBE", {"id": "2", "destination": "/topic/t", "selector": text + " OR"}))
+    world.until_idle()
+    assert client.errors() == ["selector-syntax"]
+
+
+def handed_out(subscriptions: int, count: int) -> int:
+    """Lines of the longest step in which one client gets so many messages by each of its subscriptions, each with a head of its own."""
+    world = World()
+    sender, holder = world.client(), world.client()
+    for queue in range(subscriptions):
+        for number in range(count):
+            sender.say(("SEND", {"destination": f"/queue/{queue}", f"name-{queue}-{number}": "1"}))
+    world.until_idle()
+    subscribe = [
+        ("SUBSCRIBE", {"id": f"{queue}", "destination": f"/queue/{queue}", "ack": "client"})
+        for queue in range(subscriptions)
+    ]
+    with world.steps() as steps:
+        holder.say_much(subscribe)
+        world.until_idle()
+        world.turn(200)
+    assert len(holder.bodies()) == subscriptions * count
+    return steps.longest
+
+
+def test_no_more_heads_are_encoded_in_one_go_however_many_subscriptions_they_are_for() -> None:
+    assert handed_out(12, 256) <= 2 * handed_out(1, 256)
