@@ -35,8 +35,10 @@ def test_a_message_to_thousands_goes_out_in_portions_and_another_one_goes_before
     hostile = world.client()
     hostile.say(("SEND", {"destination": "/topic/all"}))
     delivered = world.broker.engine.counters["delivered"]
-    assert delivered < 1000
-    assert world.broker.deliveries.waiting
+    assert 0 < delivered < 1000
+    assert (
+        world.broker.deliveries.waiting or world.broker.engine.later
+    )  # what is left of it waits for its turn
     normal.say(("SEND", {"destination": "/topic/own"}))
     assert normal.bodies() == [b""]
     world.until_idle()
