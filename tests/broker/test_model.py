@@ -11,87 +11,28 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeVar
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import invariant, precondition, rule
 
 from stompbox.broker.kinds import Kind
 from stompbox.broker.queues import reclaim
 from stompbox.broker.queues.consumer import AckMode, Consumer
-from stompbox.broker.queues.queue import Queue
 from stompbox.broker.subscriptions import durables, readers
 from stompbox.broker.transactions import Transaction
-from stompbox.broker.work import PORTION
-from stompbox.config.settings import AddressSetting
 from stompbox.incarnations import Position
-from stompbox.message import ANYCAST, MULTICAST, Run, Shape
-from stompbox.store.base import Commit
+from stompbox.message import ANYCAST, MULTICAST
 from stompbox.store.chunks import decode
-from tests.broker.model import ATTEMPTS, DELAY, MOST_DELAY, Client, Copy, Mail, Model, Open, Stored
-from tests.broker.world import NOW, Got, World
+from tests.broker.life import ADDRESSES, CREDITS, DURABLES, Lived, key_of, place
+from tests.broker.model import MOST_DELAY, Client, Copy, Open
+from tests.broker.world import Got
 
 EXAMPLES = int(os.environ.get("STOMPBOX_MODEL_EXAMPLES", "80"))
-RULES = (
-    AddressSetting(match="#", max_delivery_attempts=ATTEMPTS, dead_letter_address=None),
-    AddressSetting(
-        match="r", redelivery_delay=DELAY, redelivery_delay_multiplier=2.0, max_redelivery_delay=MOST_DELAY, dead_letter_address="dead"
-    ),
-    AddressSetting(match="s", retention_messages=1_000_000),
-)
-ADDRESSES = {"q": ANYCAST, "r": ANYCAST, "t": MULTICAST, "s": MULTICAST, "w.x": 0, "w.y": 0}  # 0: either or both
-DURABLES = {"all": ("t", ""), "ones": ("t", "1"), "wide": ("w.#", ""), "seen": ("s", "")}  # name: pattern, word of the selector
-CREDITS = ((-1, -1), (-1, -1), (0, -1), (3, -1), (40, -1), (700, -1), (-1, 0), (-1, 1), (-1, 3))  # window, prefetch
-KINDS_OF_MAIL = (  # persistent, priority, expires, octets of body beside the key
-    (None, 4, 0, 0), (True, 4, 0, 0), (True, 4, 0, 5), (True, 4, 0, 600),
-    (None, 9, 0, 0), (True, 4, 50, 0), (False, 4, 0, 0), (False, 4, 0, 600),
-)  # fmt: skip
-T = TypeVar("T")
 
 
-def key_of(got: Got) -> str:
-    key = got.body.partition(b".")[0].decode()
-    return f"{key}|{got.headers['_AMQ_ORIG_QUEUE']}" if got.queue.address.name == "dead" else key
-
-
-def place(queue: Queue) -> tuple[str, Kind, str]:
-    return queue.address.name, queue.kind, queue.name
-
-
-class Life(RuleBasedStateMachine):
-    """`taken` is the commit that the disk works on, with what the model says it keeps."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.world = World(*RULES)
-        self.model = Model(NOW)
-        self.model.retained["s"] = []
-        self.stored = self.model.stored()
-        self.taken: tuple[Commit, Stored] | None = None
-        self.open: dict[str, tuple[Transaction, Open]] = {}
-        self.sessions = [1, 2]  # of the two connections; a new one after each disconnect
-        self.names = 0
-        self.offsets: dict[tuple[str, str], int] = {}  # by address and key
-        self.grouped: list[tuple[int, str]] = []  # what group g must find on address t
-        self.begun = self.ended = 0
-        self.addresses: list[str] = []
-        self.data: Any = None  # what the current move draws from
-
-    @initialize(
-        page_size=st.sampled_from([1300, 4000, 1 << 20]),
-        is_durable=st.sampled_from([True, True, False]),
-        portion=st.sampled_from([1, 40, 200, PORTION]),
-        addresses=st.lists(st.sampled_from(sorted(ADDRESSES)), min_size=1, max_size=3, unique=True),
-    )
-    def begin(self, page_size: int, is_durable: bool, portion: int, addresses: list[str]) -> None:
-        """Few addresses in one life, so that much happens at each."""
-        self.world = World(*RULES, page_size=page_size, is_durable=is_durable, portion=portion)
-        self.world.commits_itself = False
-        self.addresses = addresses
-
-    def draw(self, *choices: T) -> T:
-        return self.data.draw(st.sampled_from(choices))
+class Life(Lived):
+    """What may happen to it."""
 
     # Sending
 
@@ -101,82 +42,6 @@ class Life(RuleBasedStateMachine):
         self.start(data)
         for words in runs:
             self.send_run(words, self.draw(0, 1))
-
-    def send_run(self, words: str, connection: int) -> None:
-        address = self.draw(*self.addresses)
-        routing = ADDRESSES[address] or self.draw(ANYCAST, MULTICAST, ANYCAST | MULTICAST)
-        persistent, priority, expires, pad = self.draw(*KINDS_OF_MAIL)
-        session, expires = self.sessions[connection], self.model.now + expires if expires else 0
-        self.made(address)
-        mails = []
-        for word in words:
-            number = self.model.next_number()
-            size = len(str(number)) + pad
-            mails.append(Mail(str(number), number, address, word, size, persistent is not False, priority, expires, session))
-        bodies = [mail.key.encode() + b"." * pad for mail in mails]
-        columns = ([word.encode() for word in words],) if len(set(words)) > 1 else ()
-        headers = {"destination": address} if columns else {"destination": address, "word": words[0]}
-        shape = Shape(headers, holes=("word",) if columns else (), persistent=persistent, priority=priority, expires=expires)
-        run = Run(shape, bodies, columns, routing=routing, sender=session)
-        transaction = self.draw("", *[name for name, (_, held) in self.open.items() if held.connection == connection])
-        if transaction:
-            done, held = self.open[transaction]
-            done.sends.append((self.world.address(address, routing), run))
-            held.sends.append(mails)
-        else:
-            self.world.engine.publish(self.world.address(address, routing), run)
-            self.published(mails, run)
-
-    def published(self, mails: list[Mail], run: Run) -> None:
-        for at, mail in enumerate(mails):
-            if run.routing & ANYCAST:
-                self.box_made(mail.address)
-            self.model.route(mail, to_queue=bool(run.routing & ANYCAST), to_topic=bool(run.routing & MULTICAST))
-            self.offsets[mail.address, mail.key] = run.first + at
-            if mail.address == "t" and "g" in self.world.engine.group_patterns:
-                self.grouped.append((run.first + at, mail.key))
-
-    def made(self, address: str) -> None:
-        """A frame names an address: who waits for it joins it."""
-        if address in self.world.engine.addresses:
-            return
-        self.world.engine.address(address)
-        self.join(address)
-
-    def join(self, address: str) -> None:
-        if not address.startswith("w."):
-            return
-        for client in self.model.clients.values():
-            if client.pattern == "w.#" and not client.durable:
-                self.join_topic(client, address)
-        if ("client", "wide") in self.world.engine.durables:
-            box = self.model.box((address, Kind.DURABLE, "client.wide"))
-            for client in self.model.clients.values():
-                if client.durable == "wide":
-                    client.boxes.append(box)
-
-    def join_topic(self, client: Client, address: str) -> None:
-        key = (address, Kind.TOPIC, f"{client.consumer.session}.{client.name}")
-        client.boxes.append(self.model.box(key, client.word, client.no_local))
-
-    def box_made(self, address: str) -> None:
-        """The anycast queue of an address is there, if it was not: wildcards join it."""
-        key = (address, Kind.ANYCAST, address)
-        if key not in self.model.boxes:
-            box = self.model.box(key)
-            for client in self.model.clients.values():
-                if client.pattern == "w.*" and address.startswith("w."):
-                    client.boxes.append(box)
-
-    # Subscribing
-
-    def client(self, connection: int, mode: AckMode, word: str, credit: tuple[int, int]) -> Client:
-        self.names += 1
-        selector = f"word = '{word}'" if word else ""
-        window, prefetch = credit
-        name, session = f"c{self.names}", self.sessions[connection]
-        consumer = self.world.consumer(name, mode, selector=selector, window=window, prefetch=prefetch, session=session)
-        return Client(name, connection, consumer, word)
 
     @precondition(lambda self: len(self.model.clients) < 6)
     @rule(data=st.data(), count=st.integers(1, 3))
@@ -198,7 +63,11 @@ class Life(RuleBasedStateMachine):
         name = self.draw(address, address, {"r": "dead", "w.x": "w.*", "w.y": "w.*"}.get(address, address))
         if name == "w.*":
             client.pattern = name
-            client.boxes = [box for box in self.model.boxes.values() if box.kind is Kind.ANYCAST and box.key[0].startswith("w.")]
+            client.boxes = [
+                box
+                for box in self.model.boxes.values()
+                if box.kind is Kind.ANYCAST and box.key[0].startswith("w.")
+            ]
         else:
             self.made(name)
             self.box_made(name)
@@ -223,7 +92,9 @@ class Life(RuleBasedStateMachine):
 
     def subscribe_durably(self, client: Client, address: str) -> None:
         free = DURABLES.keys() - {client.durable for client in self.model.clients.values()}
-        names = sorted(name for name in free if DURABLES[name][0] == (address if address in ("s", "t") else "w.#"))
+        names = sorted(
+            name for name in free if DURABLES[name][0] == (address if address in ("s", "t") else "w.#")
+        )
         if not names:
             return
         name = self.draw(*names)
@@ -249,7 +120,11 @@ class Life(RuleBasedStateMachine):
         self.model.clients[client.name] = client
         self.world.on_stream(client.consumer, address, 0 if is_from_first else log.next)
 
-    @rule(data=st.data(), connection=st.integers(0, 1), way=st.sampled_from(["unsubscribe", "unsubscribe", "drop", "leave", "lost"]))
+    @rule(
+        data=st.data(),
+        connection=st.integers(0, 1),
+        way=st.sampled_from(["unsubscribe", "unsubscribe", "drop", "leave", "lost"]),
+    )
     def leave(self, data: st.DataObject, connection: int, way: str) -> None:
         self.start(data)
         if way in ("leave", "lost"):
@@ -265,7 +140,9 @@ class Life(RuleBasedStateMachine):
         for client in [client for client in self.model.clients.values() if client.durable == name]:
             self.close(client, is_failure=False)
         durables.drop_durable(self.world.engine, "client", name)
-        self.model.boxes = {key: box for key, box in self.model.boxes.items() if key[1:] != (Kind.DURABLE, f"client.{name}")}
+        self.model.boxes = {
+            key: box for key, box in self.model.boxes.items() if key[1:] != (Kind.DURABLE, f"client.{name}")
+        }
 
     def disconnect(self, connection: int, *, is_lost: bool) -> None:
         for name in [name for name, (_, held) in self.open.items() if held.connection == connection]:
@@ -287,11 +164,19 @@ class Life(RuleBasedStateMachine):
 
     def receive(self, all_got: list[Got]) -> None:
         for got in all_got:
-            client, box, key = self.model.clients[got.consumer], self.model.boxes[place(got.queue)], key_of(got)
+            client, box, key = (
+                self.model.clients[got.consumer],
+                self.model.boxes[place(got.queue)],
+                key_of(got),
+            )
             copy = self.model.receive(client, box, key)
             before = copy.deliveries - 1
-            assert got.deliveries == before, f"{key} says {got.deliveries} deliveries before, there were {before}"
-            assert got.is_redelivered == (before > 0 or copy.is_suspect), f"{key} says redelivered {got.is_redelivered}"
+            assert got.deliveries == before, (
+                f"{key} says {got.deliveries} deliveries before, there were {before}"
+            )
+            assert got.is_redelivered == (before > 0 or copy.is_suspect), (
+                f"{key} says redelivered {got.is_redelivered}"
+            )
             known = self.offsets.setdefault((box.key[0], key), got.offset)
             assert got.offset == known, f"{key} has offset {got.offset}, it was {known}"
 
@@ -301,17 +186,27 @@ class Life(RuleBasedStateMachine):
         self.start(data)
         for _ in range(count):
             self.receive(self.world.out())
-            clients = [client for client in self.model.clients.values() if client.out and client.consumer.ack is not AckMode.AUTO]
+            clients = [
+                client
+                for client in self.model.clients.values()
+                if client.out and client.consumer.ack is not AckMode.AUTO
+            ]
             if not clients:
                 return
             client = self.draw(*clients)
-            self.answer_one(client, data.draw(st.integers(0, len(client.out) - 1)), is_good=self.draw(True, True, False))
+            self.answer_one(
+                client, data.draw(st.integers(0, len(client.out) - 1)), is_good=self.draw(True, True, False)
+            )
 
     def answer_one(self, client: Client, at: int, *, is_good: bool) -> None:
         box, copy = client.out[at]
-        queue = next(binding.queue for binding in client.consumer.bindings.values() if place(binding.queue) == box.key)
+        queue = next(
+            binding.queue for binding in client.consumer.bindings.values() if place(binding.queue) == box.key
+        )
         got = Got(client.name, queue, self.offsets[box.key[0], copy.mail.key], b"", False, 0, {})
-        transaction = self.draw("", "", *[name for name, (_, held) in self.open.items() if held.connection == client.connection])
+        transaction = self.draw(
+            "", "", *[name for name, (_, held) in self.open.items() if held.connection == client.connection]
+        )
         if transaction:
             done, held = self.open[transaction]
             self.world.hold(done, client.consumer, got, is_good=is_good)
@@ -430,14 +325,16 @@ class Life(RuleBasedStateMachine):
             self.save()
             self.receive(self.world.settle())
         for client, box, copy in self.model.overdue():
-            raise AssertionError(f"{copy.mail.key} waits in {box.key}, {client.name} has credit and wants it; {client.consumer!r}")
+            raise AssertionError(
+                f"{copy.mail.key} waits in {box.key}, {client.name} has credit and wants it; {client.consumer!r}"
+            )
 
     def is_unshown(self) -> bool:
         """Something waits for the commit after which readers by offset are shown it."""
         engine = self.world.engine
-        return any(address.streams and address.log.shown < address.log.next for address in engine.commits.dirty) or bool(
-            self.taken is not None and any(address.streams for address in engine.addresses.values())
-        )
+        return any(
+            address.streams and address.log.shown < address.log.next for address in engine.commits.dirty
+        ) or bool(self.taken is not None and any(address.streams for address in engine.addresses.values()))
 
     @precondition(lambda self: self.world.engine.is_durable)
     @rule(data=st.data(), is_stored=st.booleans())
@@ -462,7 +359,9 @@ class Life(RuleBasedStateMachine):
             log = self.world.engine.addresses["t"].log
             position = readers.positions(self.world.engine, "g")["t"]
             self.grouped = [
-                (offset, key) for offset, key in self.grouped if position <= offset < log.next and (offset, key) in self.kept("t")
+                (offset, key)
+                for offset, key in self.grouped
+                if position <= offset < log.next and (offset, key) in self.kept("t")
             ]
         self.offsets = {
             (box.key[0], copy.mail.key): self.offsets[box.key[0], copy.mail.key]
@@ -476,7 +375,11 @@ class Life(RuleBasedStateMachine):
         log = self.world.engine.addresses[address].log
         chunks = self.world.store.read(log.id, 0, log.next, 1 << 30)
         runs = [run for chunk in chunks for run in decode(chunk.blob, chunk.first)]
-        return {(run.first + at, body.partition(b".")[0].decode()) for run in runs for at, body in enumerate(run.bodies)}
+        return {
+            (run.first + at, body.partition(b".")[0].decode())
+            for run in runs
+            for at, body in enumerate(run.bodies)
+        }
 
     # What always holds
 
@@ -496,8 +399,12 @@ class Life(RuleBasedStateMachine):
                 offset = self.offsets.get((box.key[0], copy.mail.key))
                 if offset is not None and not self.model.is_lapsed(copy):
                     assert offset >= queue.cursor.position, f"{queue!r} is past {copy.mail.key} at {offset}"
-                    assert offset not in queue.cursor.ahead, f"{queue!r} has {copy.mail.key} at {offset} as acknowledged"
-                    assert low <= offset, f"{queue.address.log!r} needs nothing below {low}, but {copy.mail.key} at {offset}"
+                    assert offset not in queue.cursor.ahead, (
+                        f"{queue!r} has {copy.mail.key} at {offset} as acknowledged"
+                    )
+                    assert low <= offset, (
+                        f"{queue.address.log!r} needs nothing below {low}, but {copy.mail.key} at {offset}"
+                    )
 
         for client in self.model.clients.values():
             check_credit(client.consumer)
@@ -535,7 +442,9 @@ class Life(RuleBasedStateMachine):
             if kind is Kind.ANYCAST:
                 self.world.on_queue(client.consumer, address)
                 continue
-            queue = next(queue for queue in self.world.engine.addresses[address].topics.values() if queue.name == name)
+            queue = next(
+                queue for queue in self.world.engine.addresses[address].topics.values() if queue.name == name
+            )
             queue.bind(client.consumer)
             queue.dispatch()
         for _ in range(1000):
@@ -543,14 +452,21 @@ class Life(RuleBasedStateMachine):
             if not any(client.out for client in self.model.clients.values()):
                 break
             self.flush(self.data)
-        left = [(box.key, c.mail.key) for box in self.model.boxes.values() for c in box.copies.values() if not self.model.is_lapsed(c)]
+        left = [
+            (box.key, c.mail.key)
+            for box in self.model.boxes.values()
+            for c in box.copies.values()
+            if not self.model.is_lapsed(c)
+        ]
         assert not left, f"never came: {left}"
 
     def check_nothing_is_left(self) -> None:
         for address in self.world.engine.addresses.values():
             if not address.log.is_retained and not address.groups:
                 messages, _ = self.world.store.sizes([address.log.id])[address.log.id]
-                assert messages == 0, f"{messages} messages of {address!r} are still stored: {list(address.queues())}"
+                assert messages == 0, (
+                    f"{messages} messages of {address!r} are still stored: {list(address.queues())}"
+                )
 
 
 def check_credit(consumer: Consumer) -> None:
