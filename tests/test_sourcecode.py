@@ -292,8 +292,6 @@ FRAGMENT = re.compile(r"Of [^.:;,]*[.:]")  # "Of one queue." has neither subject
 def test_docstrings_are_sentences() -> None:
     found = []
     for source in read("src"):
-        if source.room == "broker":
-            continue
         for node in source.nodes:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and FRAGMENT.match(
                 ast.get_docstring(node) or ""

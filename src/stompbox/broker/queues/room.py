@@ -22,8 +22,8 @@ class Unread:
 
 
 class Room:
-    """Of a queue whose consumers had too much that they did not acknowledge: which of them have nothing of it, and whether it waits until
-    some of it comes back. Nobody looks through the consumers for it, but once."""
+    """Which consumers of a queue have nothing unacknowledged, after others of them had too much, and whether it waits until some of that
+    comes back. Nobody looks through the consumers for it, but once."""
 
     __slots__ = ("_idle", "is_awaited")
 
