@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
@@ -493,6 +494,22 @@ def test_links_into_the_console_find_their_place(served: Served, visit: Open) ->
     expect(page.get_by_role("heading", name=name)).to_be_visible()
     page.goto(f"{served.admin}/#addresses/%zz")
     expect(page.locator("main")).to_contain_text("Address %zz is not there")
+
+
+def test_the_plot_has_what_was_before_the_page(served: Served, visit: Open) -> None:
+    """The broker remembers; a page that was loaded again, or just now, shows the time before."""
+    with Plain(served.port) as client:
+        for _ in range(3):
+            send(client, "/queue/plot.before", b"1")
+    deadline = time.monotonic() + 30
+    while sum(read(served.admin, "history")["series"].get("received", [])[1:]) < 1:
+        with Plain(served.port) as client:
+            send(client, "/queue/plot.before", b"1")
+        assert time.monotonic() < deadline, "no step of the history came"
+    steps = len(read(served.admin, "history")["series"]["received"])
+    page = visit(served.admin)
+    points = re.compile(rf"^(\S+ ){{{steps - 1},}}\S+$")
+    expect(page.locator(".chart polyline.in")).to_have_attribute("points", points)
 
 
 def test_everything_is_in_sight_on_a_telephone(served: Served, visit: Open) -> None:

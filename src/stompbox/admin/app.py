@@ -16,6 +16,7 @@ from stompbox.admin import console, messages
 from stompbox.admin.access import BROKER, Guard, may_see, require, user_of
 from stompbox.admin.actions import OPERATIONS, Operate, find_queue
 from stompbox.admin.health import notes, reasons
+from stompbox.admin.history import SPANS, History
 from stompbox.admin.lag import Lags, behind
 from stompbox.admin.listing import Entry, Field, listed, named, number, truth
 from stompbox.admin.metrics import Metrics
@@ -36,7 +37,7 @@ from stompbox.broker.addresses.address import Address
 from stompbox.broker.queues.depth import depth_of, sums_of
 from stompbox.broker.queues.queue import Queue
 from stompbox.config import AdminTable
-from stompbox.errors import BrokerFault, Refused, StompboxError
+from stompbox.errors import BrokerFault, IllegalFrame, Refused, StompboxError
 from stompbox.security import Right
 from stompbox.server.requests.replies import in_turns
 
@@ -48,13 +49,13 @@ if TYPE_CHECKING:
 API: Final = "/api/v1"
 PAGES: Final = (
     *[f"{API}/{name}" for name in ("status", "addresses", "queues", "connections", "groups", "positions", "pipelines", "sinks")],
-    f"{API}/messages", f"{API}/frames", "/metrics", "/healthz", "/readyz",
+    f"{API}/messages", f"{API}/frames", f"{API}/history", "/metrics", "/healthz", "/readyz",
 )  # fmt: skip
 
 
-def build(broker: Broker, table: AdminTable) -> ASGIApp:
+def build(broker: Broker, table: AdminTable, history: History) -> ASGIApp:
     """The whole admin interface as an ASGI app."""
-    pages = Pages(broker)
+    pages = Pages(broker, history)
     routes = [
         *console.routes(),
         Route(API, pages.index),
@@ -71,6 +72,7 @@ def build(broker: Broker, table: AdminTable) -> ASGIApp:
         Route(f"{API}/sinks", pages.sinks),
         Route(f"{API}/messages", pages.messages),
         Route(f"{API}/frames", pages.frames),
+        Route(f"{API}/history", pages.history),
         *[
             Route(f"{API}/{path}", Operate(broker, operation).post, methods=["POST"])
             for path, operation in OPERATIONS.items()
@@ -113,9 +115,10 @@ async def _fault(request: Request, error: Exception) -> Response:
 class Pages:
     """What can be read."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, history: History) -> None:
         self.broker = broker
         self.lags = Lags(broker)
+        self.past = history
         self.prometheus = Metrics(broker, self.lags)
 
     async def index(self, _: Request) -> Response:
@@ -238,6 +241,18 @@ class Pages:
         """Whose frames are logged because an operator asked for it."""
         require(self.broker, request)
         return json({"frames": self.broker.frames.listed()})
+
+    async def history(self, request: Request) -> Response:
+        """Of the whole broker, or of ?address=NAME; ?span=10m (default) or 24h."""
+        span, address = request.query_params.get("span", SPANS[0]), request.query_params.get("address")
+        if span not in SPANS:
+            raise IllegalFrame("bad-span", f"span is {span[:80]!r}; allowed are {' and '.join(SPANS)}")
+        if address is None:
+            require(self.broker, request)
+        elif not self._shown(request, address):
+            require(self.broker, request, Right.MANAGE, address)
+            raise Refused("no-such-address", f"address {address[:200]!r} does not exist")
+        return json(self.past.plot(address, span))
 
     def _shown(self, request: Request, only: str | None = None) -> list[Address]:
         """Addresses that the user may see, by name; `only`: no other than this."""

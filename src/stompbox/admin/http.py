@@ -120,7 +120,7 @@ async def serve(listener: AdminListener) -> HttpServer:
     """Accepts on the listener's sockets."""
     loop = listener.broker.loop
     config = uvicorn.Config(
-        build(listener.broker, listener.table), http=HttpProtocol, ws="none", lifespan="off", interface="asgi3",
+        build(listener.broker, listener.table, listener.history), http=HttpProtocol, ws="none", lifespan="off", interface="asgi3",
         # what a stranger says that is no HTTP, or asks to upgrade, is nobody's fault here
         log_config=None, log_level="error",
         access_log=False, server_header=False, date_header=False,

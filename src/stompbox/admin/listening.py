@@ -11,6 +11,7 @@ import logging
 import socket
 from typing import TYPE_CHECKING, Protocol
 
+from stompbox.admin.history import History
 from stompbox.config import AdminTable, joined
 from stompbox.errors import ConfigError, reason_of
 from stompbox.server.transport.keystores import admin_context
@@ -42,6 +43,8 @@ class AdminListener:
         self.host = endpoint[0]
         self.context = admin_context(table)
         self.sockets = _bind(*endpoint)
+        self.history = History(broker)
+        self.history.start()
         self._serving: Serving | None = None
         self._loading: asyncio.Task[None] | None = None
         for each in self.sockets:
@@ -74,6 +77,7 @@ class AdminListener:
 
     async def close(self) -> None:
         """Answers what is being asked, then no more."""
+        await self.history.close()
         if self._loading is None:
             self._ignore()
         else:

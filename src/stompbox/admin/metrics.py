@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector
 
 from stompbox import __version__
 from stompbox.admin.health import reasons
+from stompbox.admin.history import EVENTS, PASSED
 from stompbox.admin.lag import Lag, Lags
 from stompbox.admin.pipelines import told_of
 from stompbox.admin.views import STAY
@@ -37,14 +38,12 @@ if TYPE_CHECKING:
 LISTED: Final = 1000  # addresses, and as many queues and groups' positions, that have series of their own
 OTHERS: Final = "(others)"
 # of engine.counters: the ways of a message; each is a metric
-PASSED: Final = ("received", "delivered", "acknowledged")
 REMOVED: Final = (
     "address-full", "dead", "disabled", "dropped", "duplicates", "expired", "moved", "not-diverted", "not-stored", "not-taken",
     "overwritten", "purged", "redriven", "replaced", "retention", "unrouted", "withdrawn",
 )  # fmt: skip
 WAITING: Final = (*[reason.value for reason in Reason], AddressLimits.value)
 STATES: Final = (*[state.value for state in StepState], LOST)
-EVENTS: Final = ("durable-subscriptions-timed-out", "given-back", "slow-consumers")
 
 QueueLabels = tuple[str, str, str]
 

@@ -163,6 +163,16 @@ async function status(signal) {
   state.reasons = health.reasons;
   state.status = found;
   if (found) sample(found);
+  if (state.samples.length === 1) await remember(signal);
+}
+
+/** What the broker remembers of the time before this page was opened. */
+async function remember(signal) {
+  const past = await ask("history", undefined, signal);
+  const [received, delivered] = [past.series.received ?? [], past.series.delivered ?? []];
+  const perSecond = (counted) => (counted * 1000) / past.step;
+  const before = received.map((counted, at) => ({ now: past.until - (received.length - 1 - at) * past.step, in: perSecond(counted), out: perSecond(delivered[at]) }));
+  state.samples.unshift(...before.filter((one) => one.now < state.samples[0].now).slice(1 - SAMPLES));
 }
 
 function sample(found) {
@@ -235,7 +245,7 @@ class Table {
 
   /** A table of many columns shows each row as a card where the screen is narrow (console.css): its roles must not go with its layout. */
   stacks() {
-    return this.columns.length > 4 ? { class: "stacks", role: "table" } : {};
+    return this.columns.length > 3 ? { class: "stacks", role: "table" } : {};
   }
 
   title(column) {
@@ -493,7 +503,7 @@ class Top {
   }
 }
 
-/** Messages in and out per second, as far back as the page has looked. */
+/** Messages in and out per second, as far back as the broker remembers: ten minutes, and what the page has seen since. */
 class Chart {
   constructor() {
     this.drawing = make("svg", { class: "chart", role: "img" });

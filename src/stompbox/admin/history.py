@@ -1,0 +1,206 @@
+"""What has happened lately, for plots that are there when a page is opened: the last ten minutes in steps of two seconds, the last day in
+steps of a minute, of the whole broker and of the addresses that are busiest.
+
+It begins with the broker; what was before is not known. A ring of whole numbers for each series, 19 KiB at most; four for each of
+BUSIEST addresses, so 15 MiB when all are there. An address that is quiet gives its place to one that is not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+
+from stompbox.broker.addresses.address import Address
+from stompbox.broker.queues.depth import sums_of
+from stompbox.server.requests.replies import in_turns
+
+if TYPE_CHECKING:
+    from stompbox.server.broker import Broker
+
+STEP: Final = 2000  # ms
+STEPS: Final = 300  # ten minutes
+COARSE: Final = 30  # steps in one of the day's: a minute
+COARSE_STEPS: Final = 1440
+BUSIEST: Final = 200  # addresses
+MANY: Final = 500  # queues of an address: to add up what waits in more of them, every two seconds, would cost others time
+
+SPANS: Final = ("10m", "24h")
+PASSED: Final = ("received", "delivered", "acknowledged")
+EVENTS: Final = ("durable-subscriptions-timed-out", "given-back", "slow-consumers")
+COUNTS: Final = (
+    "received",
+    "delivered",
+    "acknowledged",
+    "removed",
+    "errors",
+    "commits",
+)  # how many in a step
+LEVELS: Final = ("ready", "connections", "memory_bytes", "unsaved_bytes")  # the most in a step
+ADDRESS_COUNTS: Final = ("received", "done")
+ADDRESS_LEVELS: Final = ("ready", "consumers")
+UNKNOWN: Final = -1
+
+
+class Plot(Struct, frozen=True):
+    """`until`: when the last step ended, ms since the epoch; `step`: ms; `series`: by name, the oldest first. -1: not known.
+    Of what is counted a value is how many in a step, of what has a level the most that it had."""
+
+    address: str | None
+    span: str
+    until: int
+    step: int
+    series: dict[str, list[int]]
+
+
+class Ring:
+    """The last values of one series, fine and coarse."""
+
+    __slots__ = ("_coarse", "_fine", "_is_count", "_pending")
+
+    def __init__(self, *, is_count: bool, missed: int = 0, coarse_missed: int = 0) -> None:
+        self._is_count = is_count
+        self._fine = array("q", [UNKNOWN]) * missed
+        self._coarse = array("q", [UNKNOWN]) * coarse_missed
+        self._pending: list[int] = []
+
+    def add(self, value: int) -> None:
+        self._fine.append(value)
+        if len(self._fine) > STEPS * 2:
+            del self._fine[:-STEPS]
+        self._pending.append(value)
+        if len(self._pending) == COARSE:
+            known = [each for each in self._pending if each != UNKNOWN]
+            whole = (sum(known) if self._is_count else max(known)) if known else UNKNOWN
+            self._coarse.append(whole)
+            del self._coarse[:-COARSE_STEPS]
+            self._pending.clear()
+
+    def values(self, span: str) -> list[int]:
+        return list(self._fine[-STEPS:] if span == SPANS[0] else self._coarse)
+
+
+class Series:
+    """The rings of the broker, or of an address; counters that only grow become what was added."""
+
+    __slots__ = ("_before", "_counts", "_levels", "recent")
+
+    def __init__(self, counts: tuple[str, ...], levels: tuple[str, ...]) -> None:
+        self._counts = {name: Ring(is_count=True) for name in counts}
+        self._levels = {name: Ring(is_count=False) for name in levels}
+        self._before: dict[str, int] = {}
+        self.recent = 0.0  # messages a step, the newer the more: who is busiest
+
+    def add(self, now: Mapping[str, int]) -> None:
+        for name, ring in self._counts.items():
+            before = self._before.get(name, now[name])
+            ring.add(UNKNOWN if now[name] == UNKNOWN else max(0, now[name] - before))
+            self._before[name] = now[name]
+        for name, level in self._levels.items():
+            level.add(now[name])
+
+    def values(self, span: str) -> dict[str, list[int]]:
+        return {name: ring.values(span) for name, ring in (*self._counts.items(), *self._levels.items())}
+
+
+class History:
+    """Samples the broker until it is closed."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self._all = Series(COUNTS, LEVELS)
+        self._addresses: dict[str, Series] = {}
+        self._next: dict[str, int] = {}  # where each address's log was at the last step
+        self._until = broker.now()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = self.broker.loop.create_task(self._sample())
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _sample(self) -> None:
+        loop = self.broker.loop
+        due = loop.time()
+        while True:
+            await self.step()
+            due = max(due + STEP / 1000, loop.time())
+            await asyncio.sleep(due - loop.time())
+
+    async def step(self) -> None:
+        """One more value of each series, in portions between which the loop has its turn."""
+        ready = 0
+        moved: dict[str, int] = {}
+        places: dict[str, int] = {}
+        async for address in in_turns(self.broker.turns, list(self.broker.engine.addresses.values())):
+            if address.owner:
+                continue
+            places[address.name] = address.log.next
+            moved[address.name] = address.log.next - self._next.get(address.name, address.log.next)
+            ready += sum([queue.count for queue in address.anycast.values()])
+        self._next = places
+        self._choose(moved)
+        async for name in in_turns(self.broker.turns, list(self._addresses)):
+            found = self.broker.engine.addresses.get(name)
+            self._addresses[name].add(_GONE if found is None else _of_address(found))
+        self._all.add(self._of_broker(ready))
+        self._until = self.broker.now()
+
+    def _choose(self, moved: Mapping[str, int]) -> None:
+        """Each that had a message has a place while there are some; then the busiest."""
+        for name, series in self._addresses.items():
+            series.recent = series.recent * 0.9 + moved.get(name, 0)
+        for name in sorted(
+            (name for name, count in moved.items() if count > 0), key=lambda name: -moved[name]
+        ):
+            if name in self._addresses:
+                continue
+            if len(self._addresses) >= BUSIEST:
+                quietest = min(self._addresses, key=lambda one: self._addresses[one].recent)
+                if self._addresses[quietest].recent >= moved[name]:
+                    return
+                del self._addresses[quietest]
+            self._addresses[name] = Series(ADDRESS_COUNTS, ADDRESS_LEVELS)
+            self._addresses[name].recent = moved[name]
+
+    def _of_broker(self, ready: int) -> dict[str, int]:
+        broker, counters = self.broker, self.broker.engine.counters
+        return {
+            "received": counters["received"],
+            "delivered": counters["delivered"],
+            "acknowledged": counters["acknowledged"],
+            "removed": sum([count for name, count in counters.items() if name not in (*PASSED, *EVENTS)]),
+            "errors": sum(broker.errors.values()),
+            "commits": broker.committer.applied,
+            "ready": ready,
+            "connections": len(broker.connections),
+            "memory_bytes": broker.engine.memory.size,
+            "unsaved_bytes": broker.engine.unsaved,
+        }
+
+    def plot(self, address: str | None, span: str) -> Plot:
+        """`address` None: the whole broker. One that has no place has no series."""
+        series = self._all if address is None else self._addresses.get(address)
+        step = STEP if span == SPANS[0] else STEP * COARSE
+        return Plot(address, span, self._until, step, {} if series is None else series.values(span))
+
+
+_GONE: Final[Mapping[str, int]] = dict.fromkeys((*ADDRESS_COUNTS, *ADDRESS_LEVELS), UNKNOWN)
+
+
+def _of_address(address: Address) -> Mapping[str, int]:
+    if len(address.anycast) + len(address.topics) > MANY:
+        return {**_GONE, "received": address.log.next}
+    sums: Any = sums_of(address)
+    return {
+        "received": address.log.next,
+        "done": sums.settled,
+        "ready": sums.ready,
+        "consumers": sums.consumers,
+    }

@@ -1,0 +1,177 @@
+"""/api/v1/history: what is counted in each step, over which time, of whom, and that it does not grow without bound."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from stompbox.admin import history
+from stompbox.admin.history import COARSE, COARSE_STEPS, STEPS, UNKNOWN, History, Ring, Series
+from stompbox.config import Configuration, ListenerTable
+from stompbox.message import ANYCAST, Run, Shape
+from stompbox.server.broker import Broker
+from stompbox.server.run import start as start_here
+from stompbox.server.run import stop
+from tests.admin.asking import ask, read
+from tests.admin.conftest import Start
+from tests.admin.test_access import USERS
+from tests.conftest import Served
+from tests.system.plain import Plain
+
+
+def played(story: Callable[[Broker, History], Awaitable[None]]) -> None:
+    """With a broker in memory, whose history takes a step when the story says so."""
+
+    async def run() -> None:
+        configuration = Configuration(memory=True, listeners=(ListenerTable("tcp://127.0.0.1:0"),))
+        broker, servers, _ = await start_here(configuration)
+        try:
+            await story(broker, History(broker))
+        finally:
+            await stop(broker, servers)
+
+    asyncio.run(run())
+
+
+def sent(broker: Broker, address: str, count: int) -> None:
+    engine = broker.engine
+    run = Run(Shape({"destination": address}, persistent=False), [b"x"] * count, routing=ANYCAST)
+    engine.publish(engine.address(address, ANYCAST), run)
+
+
+# --- one series ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_ring_has_the_last_steps_and_the_last_minutes() -> None:
+    counts, levels = Ring(is_count=True), Ring(is_count=False)
+    total = COARSE * (COARSE_STEPS + 10)
+    for value in range(total):
+        counts.add(1)
+        levels.add(value)
+    assert counts.values("10m") == [1] * STEPS
+    assert levels.values("10m") == [*range(total - STEPS, total)]
+    assert counts.values("24h") == [COARSE] * COARSE_STEPS
+    assert levels.values("24h")[-2:] == [total - COARSE - 1, total - 1]
+
+
+def test_what_is_not_known_does_not_count() -> None:
+    ring = Ring(is_count=True)
+    for value in [UNKNOWN] * COARSE + [UNKNOWN, 5] * (COARSE // 2):
+        ring.add(value)
+    assert ring.values("24h") == [UNKNOWN, 5 * (COARSE // 2)]
+
+
+def test_a_counter_that_begins_again_has_no_negative_step() -> None:
+    series = Series(("n",), ())
+    for value in (7, 10, 4, 6):
+        series.add({"n": value})
+    assert series.values("10m") == {"n": [0, 3, 0, 2]}
+
+
+# --- the broker ---------------------------------------------------------------------------------------------------------------
+
+
+def test_each_step_has_what_happened_in_it() -> None:
+    async def story(broker: Broker, past: History) -> None:
+        sent(broker, "a", 3)
+        await past.step()
+        sent(broker, "a", 5)
+        sent(broker, "b", 1)
+        await past.step()
+        await past.step()
+        whole = past.plot(None, "10m")
+        assert (whole.step, whole.address) == (2000, None)
+        assert whole.series["received"] == [0, 6, 0]
+        assert whole.series["ready"] == [3, 9, 9]
+        assert {len(values) for values in whole.series.values()} == {3}
+        assert past.plot("a", "10m").series["received"] == [
+            0,
+            0,
+        ]  # it has had a place since it was busy first
+        assert past.plot("a", "10m").series["ready"] == [8, 8]
+        assert past.plot("nobody", "10m").series == {}
+
+    played(story)
+
+
+def test_the_busiest_addresses_have_a_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "BUSIEST", 2)
+
+    async def story(broker: Broker, past: History) -> None:
+        for name in ("a", "b", "c"):
+            sent(broker, name, 1)
+        await past.step()
+        for name, count in (("a", 1), ("b", 9), ("c", 5)):
+            sent(broker, name, count)
+        await past.step()
+        assert [name for name in "abc" if past.plot(name, "10m").series] == ["b", "c"]
+        for _ in range(40):  # b and c are quiet for so long that a message to a counts more
+            await past.step()
+        sent(broker, "a", 1)
+        await past.step()
+        assert past.plot("a", "10m").series
+        assert sum(bool(past.plot(name, "10m").series) for name in "abc") == 2
+
+    played(story)
+
+
+def test_an_address_that_is_gone_has_no_values() -> None:
+    async def story(broker: Broker, past: History) -> None:
+        await past.step()
+        sent(broker, "a", 1)
+        await past.step()
+        sent(broker, "a", 1)
+        await past.step()
+        broker.engine.drop_address(broker.engine.addresses["a"])
+        await past.step()
+        assert past.plot("a", "10m").series["received"][-1] == UNKNOWN
+
+    played(story)
+
+
+def test_an_address_with_very_many_queues_costs_no_sum_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "MANY", 0)
+    monkeypatch.setattr(history, "sums_of", lambda address: pytest.fail("added up"))
+
+    async def story(broker: Broker, past: History) -> None:
+        sent(broker, "a", 1)
+        await past.step()
+        sent(broker, "a", 2)
+        await past.step()
+        sent(broker, "a", 2)
+        await past.step()
+        assert past.plot("a", "10m").series["received"] == [0, 2]
+        assert past.plot("a", "10m").series["ready"] == [UNKNOWN, UNKNOWN]
+
+    played(story)
+
+
+# --- over HTTP ----------------------------------------------------------------------------------------------------------------
+
+
+def test_it_is_read_over_http(served: Served) -> None:
+    with Plain(served.port) as client:
+        client.send("SEND", {"destination": "/queue/past.a", "receipt": "r"}, b"x")
+        assert client.receive().command == "RECEIPT"
+    found: dict[str, Any] = read(served.admin, "history")
+    assert (found["step"], found["span"]) == (2000, "10m")
+    assert {"received", "delivered", "ready", "connections"} <= found["series"].keys()
+    assert read(served.admin, "history?span=24h")["step"] == 60_000
+    assert read(served.admin, "history?address=past.a")["address"] == "past.a"
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "code"),
+    [("span=1y", 400, "bad-span"), ("address=nobody", 404, "no-such-address")],
+)
+def test_a_wrong_question(served: Served, query: str, status: int, code: str) -> None:
+    answer = ask(served.admin, f"/api/v1/history?{query}")
+    assert (answer.status, answer.json["error"]["code"]) == (status, code)
+
+
+def test_it_takes_the_right_to_see_it(start: Start) -> None:
+    served = start(USERS)
+    assert ask(served.admin, "/api/v1/history").status == 401
