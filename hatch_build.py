@@ -59,19 +59,20 @@ def modules(package: Path) -> list[Path]:
     return found
 
 
-def key() -> str:
+def key(level: str) -> str:
     """Another one whenever something else would come out."""
     digest = hashlib.sha256()
-    what = (sys.version, platform.platform(), metadata.version("mypy"), os.environ.get("CFLAGS", ""))
+    what = (sys.version, platform.platform(), metadata.version("mypy"), os.environ.get("CFLAGS", ""), level)
     digest.update("\0".join(what).encode())
     for source in (ROOT / "hatch_build.py", *sorted((ROOT / "src" / PACKAGE).rglob("*.py"))):
         digest.update(f"\0{source.relative_to(ROOT)}\0".encode() + source.read_bytes())
     return digest.hexdigest()[:24]
 
 
-def compiled(cache: Path) -> Path:
-    """A folder with the extension modules, where they are imported from. Made once; who comes meanwhile waits."""
-    folder = cache / key()
+def compiled(cache: Path, level: str = OPTIMIZED) -> Path:
+    """A folder with the extension modules, where they are imported from. Made once; who comes meanwhile waits. `level`: of the C
+    compiler's optimization; without it (0) it is there in half the time, and does the same."""
+    folder = cache / key(level)
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -79,7 +80,7 @@ def compiled(cache: Path) -> Path:
             with tempfile.TemporaryDirectory(dir=cache) as scratch:
                 work, out = Path(scratch) / "work", Path(scratch) / "out"
                 shutil.copytree(ROOT / "src", work, ignore=shutil.ignore_patterns("__pycache__"))
-                command = [sys.executable, str(ROOT / "hatch_build.py"), str(out)]
+                command = [sys.executable, str(ROOT / "hatch_build.py"), str(out), level]
                 done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
                 said = done.stdout + done.stderr
                 if done.returncode or LAZY in said:
@@ -88,8 +89,8 @@ def compiled(cache: Path) -> Path:
     return folder
 
 
-def compile_here(out: str) -> None:
-    """Compiles the copy of the sources that is the working directory, as `python hatch_build.py OUT` in a process of its own."""
+def compile_here(out: str, level: str) -> None:
+    """Compiles the copy of the sources that is the working directory, as `python hatch_build.py OUT LEVEL` in a process of its own."""
     from setuptools import setup  # first: mypyc looks whether it is there
     from setuptools._distutils import ccompiler
 
@@ -99,7 +100,7 @@ def compile_here(out: str) -> None:
     Path("mypy.ini").write_text("[mypy]\nignore_missing_imports = True\n")
     paths = [str(path) for path in modules(Path(PACKAGE))]
     extensions = mypycify(
-        ["--config-file", "mypy.ini", *paths], opt_level=OPTIMIZED, debug_level="0", multi_file=True
+        ["--config-file", "mypy.ini", *paths], opt_level=level, debug_level="0", multi_file=True
     )
     setup(
         name=PACKAGE,
@@ -134,7 +135,7 @@ def is_wanted() -> bool:
 
 
 if __name__ == "__main__":
-    compile_here(sys.argv[1])
+    compile_here(sys.argv[1], sys.argv[2])
 else:
     from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 

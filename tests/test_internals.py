@@ -128,9 +128,10 @@ def test_a_library_whose_internals_are_used_has_a_bound(library: str) -> None:
 
 def test_internals_of_python_are_tried_with_each_version() -> None:
     """They have no bound: the versions that the public CI runs are those that the package says it is for, from the lowest on."""
-    [listed] = re.findall(
+    listed, of_wheels = re.findall(
         r"^ +python: \[(.+)\]$", (ROOT / ".github" / "workflows" / "ci.yml").read_text(), re.M
     )
+    assert of_wheels == listed
     versions = re.findall(r'"3\.(\d+)"', listed)
     classified = re.findall(
         r'"Programming Language :: Python :: 3\.(\d+)"', (ROOT / "pyproject.toml").read_text()

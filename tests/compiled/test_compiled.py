@@ -68,7 +68,9 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "the compiled build is not tested: there is no C compiler (on Debian: apt-get install gcc)"
         )
     cache = os.environ.get("COMPILED_CACHE")
-    extensions = hatch_build.compiled(Path(cache) if cache else tmp_path_factory.mktemp("compiled"))
+    extensions = hatch_build.compiled(
+        Path(cache) if cache else tmp_path_factory.mktemp("compiled"), level="0"
+    )
     folder = tmp_path_factory.mktemp("build")
     shutil.copytree(ROOT / "src", folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(extensions, folder, dirs_exist_ok=True)

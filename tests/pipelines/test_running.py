@@ -119,7 +119,7 @@ HOLD = """
 import sys
 from pathlib import Path
 from stompbox.pipelines import running
-from stompbox.pipelines.settings import read_plan
+from stompbox.pipelines.plan import read_plan
 plan = read_plan(Path(sys.argv[1]), {})
 with running.alone(plan, [plan.pipeline.archives[0]]):
     print("held", flush=True)
