@@ -9,6 +9,7 @@ those that delete, which need the rights to delete.
     sinks/delete                                       {"sink": NAME}              its owner's, or `manage` on the broker as a whole
     connections/close                                  {"connection": ID}          needs `manage` on the broker as a whole
     frames/log, stop                                   {"by": WHAT, "value": …}    the same: the log shows bodies
+    reload                                             {}                          the same; as SIGHUP
 
 An answer comes when all of it is on disk. What takes longer than ANSWER_WITHIN goes on; its answer says so with "is_done": false
 (or "is_deleted": false).
@@ -36,8 +37,9 @@ from stompbox.broker.kinds import Kind
 from stompbox.broker.queues import reclaim
 from stompbox.broker.queues.depth import depth_of
 from stompbox.broker.queues.queue import Queue
-from stompbox.errors import FrameError, IllegalFrame, Refused
+from stompbox.errors import ConfigError, FrameError, IllegalFrame, Refused
 from stompbox.security import Right
+from stompbox.server import reloading
 from stompbox.server.requests import grouping
 from stompbox.server.session.framelog import By, Wish
 
@@ -95,6 +97,10 @@ class OfFrames(Struct, forbid_unknown_fields=True):
 
     by: By | None = None
     value: str = ""
+
+
+class Nothing(Struct, forbid_unknown_fields=True):
+    """There is nothing to say."""
 
 
 class Going:
@@ -477,6 +483,29 @@ async def stop_frames(going: Going) -> object:
     return {"frames": going.broker.frames.listed()}
 
 
+# The configuration
+
+
+async def reload(going: Going) -> object:
+    """As SIGHUP: all of it, or nothing and why."""
+    await going.order(Nothing)
+    broker = going.broker
+    require(broker, going.request)
+    if broker.read_configuration is None:
+        raise Refused("no-configuration", "this broker was started with a configuration that no file has")
+    ended: asyncio.Future[ConfigError | None] = broker.loop.create_future()
+
+    def tell(error: ConfigError | None) -> None:
+        if not ended.done():
+            ended.set_result(error)
+
+    reloading.reload(broker, broker.read_configuration, tell)
+    await asyncio.wait([ended], timeout=ANSWER_WITHIN)
+    if ended.done() and (error := ended.result()) is not None:
+        raise Refused("not-reloaded", f"{error.message}. Everything stays as it was")
+    return {"is_done": ended.done()}
+
+
 OPERATIONS: Final[Mapping[str, Operation]] = MappingProxyType(
     {
         "queues/purge": purge, "queues/redrive": redrive, "queues/move": move,
@@ -485,6 +514,6 @@ OPERATIONS: Final[Mapping[str, Operation]] = MappingProxyType(
         "addresses/pause": pause_address, "addresses/resume": resume_address,
         "addresses/block": block_address, "addresses/unblock": unblock_address, "connections/close": close_connection,
         "groups/delete": delete_group, "groups/reset": reset_group, "sinks/delete": delete_sink,
-        "frames/log": log_frames, "frames/stop": stop_frames,
+        "frames/log": log_frames, "frames/stop": stop_frames, "reload": reload,
     }
 )  # fmt: skip

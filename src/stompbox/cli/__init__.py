@@ -77,6 +77,7 @@ _COMMANDS = (
         "queues:sinks_app",
         "List the sinks that are remembered, such as Spark's; delete them.",
     ),
+    (_OPERATING, "reload", "reload:app", "Have a broker read its configuration again."),
     (_OPERATING, "purge", "moving:purge_app", "Drop the messages of a queue."),
     (_OPERATING, "move", "moving:move_app", "Move messages of a queue to another address."),
     (_OPERATING, "redrive", "moving:redrive_app", "Send dead letters back to where they came from."),

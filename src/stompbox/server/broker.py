@@ -135,7 +135,10 @@ class Broker(Clients):
             configure(self.engine, *configuration.made_of(host))
         limit_sinks(self.sinks, configuration)
         # the one that is going on, and who waits for it (reloading.py)
-        self.reloads: deque[Callable[[], Configuration]] = deque()
+        self.reloads: deque[Any] = deque()
+        self.read_configuration: Callable[[], Configuration] | None = (
+            None  # once more, as it was at the start
+        )
         self.publications.resume()
         self.engine.notifications.address = configuration.management_notification_address or ""
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -40,50 +41,62 @@ Read = Callable[[], Configuration]
 """Raises ConfigError where the file cannot be read, or is wrong."""
 
 
-def reload(broker: Broker, read: Read) -> None:
+Teller = Callable[[ConfigError | None], object]
+"""Is told how it ended: None, or why nothing has changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reload:
+    """One that is going on, or waits for its turn."""
+
+    read: Read
+    tellers: list[Teller]
+
+
+def reload(broker: Broker, read: Read, tell: Teller | None = None) -> None:
     """Reads and takes it; where another one is going on still, when that is done. One that waits will read what is there then."""
     if len(broker.reloads) < WAITING:
-        broker.reloads.append(read)
+        broker.reloads.append(Reload(read, []))
+    if tell is not None:
+        broker.reloads[-1].tellers.append(tell)
     if len(broker.reloads) == 1:
         _begin(broker)
 
 
 def _begin(broker: Broker) -> None:
     while broker.reloads:
-        found = _read(broker, broker.reloads[0])
-        if found is not None:
-            stays: list[str] = []
-            broker.turns.run(taking(broker, found, stays), partial(_done, broker, stays))
-            broker.flush()
-            return
-        broker.reloads.popleft()
+        try:
+            found = _read(broker, broker.reloads[0].read)
+        except ConfigError as error:
+            log.error("%s. Everything stays as it was", error.message, extra={"code": error.code})
+            _tell(broker.reloads.popleft(), error)
+            continue
+        stays: list[str] = []
+        broker.turns.run(taking(broker, found, stays), partial(_done, broker, stays))
+        broker.flush()
+        return
 
 
-def _read(broker: Broker, read: Read) -> Configuration | None:
-    """None: it is refused, and the log says why."""
+def _tell(reload: Reload, error: ConfigError | None) -> None:
+    for tell in reload.tellers:
+        tell(error)
+
+
+def _read(broker: Broker, read: Read) -> Configuration:
+    """Raises ConfigError that says why it is refused."""
+    refused = "the configuration is not read again"
     try:
         found = read()
     except ConfigError as error:
-        said = "the configuration is not read again: %s (%s). Everything stays as it was"
-        log.error(said, error.message, error.code, extra={"code": error.code})
-        return None
+        raise ConfigError(error.code, f"{refused}: {error.message} ({error.code})") from None
     later = needs_restart(broker.configuration, found)
     if later:
-        log.error(
-            "the configuration is not read again: only a restart can change %s. Everything stays as it was",
-            ", ".join(later),
-        )
-        return None
+        raise ConfigError("needs-restart", f"{refused}: only a restart can change {', '.join(later)}")
     try:
         changes = _prepared(broker, found)
     except ConfigError as error:
-        log.error(
-            "the listeners stay as they were, and so does all else: %s (%s)",
-            error.message,
-            error.code,
-            extra={"code": error.code},
-        )
-        return None
+        text = f"the listeners stay as they were, and so does all else: {error.message} ({error.code})"
+        raise ConfigError(error.code, text) from None
     for door, listener, context in changes:
         door.change(listener, context)
     return found
@@ -93,7 +106,7 @@ def _done(broker: Broker, stays: list[str]) -> None:
     for line in stays[:STAYING]:
         log.warning("%s", line)
     log.warning("the configuration was read again")
-    broker.reloads.popleft()
+    _tell(broker.reloads.popleft(), None)
     if broker.reloads:
         broker.loop.call_soon(_begin, broker)
 

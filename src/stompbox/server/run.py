@@ -95,6 +95,7 @@ async def serve(
         raise
     if attached is not None:
         urls.append(attached.url)
+    broker.read_configuration = read
     if read is not None:
         loop.add_signal_handler(signal.SIGHUP, reload, broker, read)
     gc.collect()
