@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from cyclopts import App, Parameter
 
-from stompbox.cli.asking import Admin, AsJson, Yes, ask, every, plain, print_json, sure
-from stompbox.cli.connecting import leaving
+from stompbox.cli.asking import Admin, every
 from stompbox.cli.listing import Entry, Listing
+from stompbox.cli.operating import Forced, Operation, Yes, sure
 from stompbox.cli.queues import Match
 
 app = App(name="addresses")
 
 AddressName = Annotated[str, Parameter(help="Name of the address.")]
-Forced = Annotated[
-    bool,
-    Parameter(
-        name="--force", negative="", show_default=False, help="Also with messages, and from under consumers."
-    ),
-]
+_AS_IT_IS: Final = Operation()
 
 
 @app.default
@@ -42,56 +37,42 @@ def _state(one: Entry) -> str:
 
 
 @app.command
-def pause(address: AddressName, /, *, admin: Admin = None, as_json: AsJson = False) -> None:
+def pause(address: AddressName, /, *, operation: Operation = _AS_IT_IS) -> None:
     """Hand out nothing from an address, until `resume`; messages go in, and wait."""
-    _change(
-        "pause", address, "is paused: nothing is handed out until `stompbox addresses resume`", admin, as_json
-    )
+    told = f"address {address} is paused: nothing is handed out until `stompbox addresses resume`"
+    operation.do("addresses pause", "addresses/pause", {"address": address}, told)
 
 
 @app.command
-def resume(address: AddressName, /, *, admin: Admin = None, as_json: AsJson = False) -> None:
+def resume(address: AddressName, /, *, operation: Operation = _AS_IT_IS) -> None:
     """Hand out messages of a paused address again."""
-    _change("resume", address, "is handed out again", admin, as_json)
+    told = f"address {address} is handed out again"
+    operation.do("addresses resume", "addresses/resume", {"address": address}, told)
 
 
 @app.command
-def block(address: AddressName, /, *, admin: Admin = None, as_json: AsJson = False) -> None:
+def block(address: AddressName, /, *, operation: Operation = _AS_IT_IS) -> None:
     """Refuse messages to an address (ERROR address-blocked), until `unblock`; what is there goes out."""
-    _change("block", address, "takes no messages until `stompbox addresses unblock`", admin, as_json)
+    told = f"address {address} takes no messages until `stompbox addresses unblock`"
+    operation.do("addresses block", "addresses/block", {"address": address}, told)
 
 
 @app.command
-def unblock(address: AddressName, /, *, admin: Admin = None, as_json: AsJson = False) -> None:
+def unblock(address: AddressName, /, *, operation: Operation = _AS_IT_IS) -> None:
     """Take messages to a blocked address again."""
-    _change("unblock", address, "takes messages again", admin, as_json)
-
-
-def _change(verb: str, address: str, told: str, admin: str | None, as_json: bool) -> None:
-    with leaving(f"addresses {verb}"):
-        found = ask(admin, f"addresses/{verb}", {"address": address})
-        if as_json:
-            print_json(found)
-        else:
-            print(plain(f"address {address} {told}"))
+    told = f"address {address} takes messages again"
+    operation.do("addresses unblock", "addresses/unblock", {"address": address}, told)
 
 
 @app.command
 def delete(
-    address: AddressName,
-    /,
-    *,
-    force: Forced = False,
-    yes: Yes = False,
-    admin: Admin = None,
-    as_json: AsJson = False,
+    address: AddressName, /, *, force: Forced = False, yes: Yes = False, operation: Operation = _AS_IT_IS
 ) -> None:
     """Remove an address with its queues and its log. Without --force only where nothing waits in them and nobody reads them."""
-    with leaving("addresses delete"):
-        sure(f"remove address {address} with all that its log keeps", yes=yes)
-        found = ask(admin, "addresses/delete", {"address": address, "is_forced": force})
-        if as_json:
-            print_json(found)
-        else:
-            rest = "deleted" if found["is_deleted"] else "is being deleted; the broker goes on with it"
-            print(plain(f"address {address} {rest}"))
+    sure("addresses delete", f"remove address {address} with all that its log keeps", yes=yes)
+
+    def told(found: dict[str, object]) -> str:
+        rest = "deleted" if found["is_deleted"] else "is being deleted; the broker goes on with it"
+        return f"address {address} {rest}"
+
+    operation.do("addresses delete", "addresses/delete", {"address": address, "is_forced": force}, told)

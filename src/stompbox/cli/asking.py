@@ -35,20 +35,6 @@ Admin = Annotated[
 AsJson = Annotated[bool, Parameter(name="--json", help="Print JSON.", negative="", show_default=False)]
 
 
-Yes = Annotated[
-    bool, Parameter(name=["--yes", "-y"], help="Do not ask before.", negative="", show_default=False)
-]
-
-
-def sure(what: str, *, yes: bool) -> None:
-    """Asks on a terminal before something is done that cannot be undone; a script is not asked. Raises UsageError for a no."""
-    if yes or sys.stdin is None or not sys.stdin.isatty():
-        return
-    print(plain(f"{what}? [y/N] "), end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise UsageError("not-confirmed", "nothing was done; --yes does not ask")
-
-
 def ask(admin: str | None, path: str, body: Mapping[str, object] | None = None) -> Any:
     """The answer of the API to a GET, or to a POST with a body. Raises what `connecting.leaving` turns into an exit code."""
     url = admin or os.environ.get("STOMPBOX_ADMIN_URL") or DEFAULT_ADMIN

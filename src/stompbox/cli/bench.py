@@ -15,11 +15,11 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from struct import Struct
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from cyclopts import App, Parameter
+from cyclopts import App
 
-from stompbox.cli.asking import plain, print_json, print_table
+from stompbox.cli.asking import AsJson, plain, print_json, print_table
 from stompbox.cli.connecting import Header, Url, at_least, leaving, parse_headers, run, url_or_default
 from stompbox.errors import ConnectionLost
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 app = App(name="bench")
 
 AckMode = Literal["auto", "client", "client-individual"]
-AsJson = Annotated[bool, Parameter(name="--json", help="Print JSON.", negative="", show_default=False)]
+
 
 _STAMP: Final = Struct("!8sd")  # a mark that this is a message of ours, seconds
 _MARK: Final = b"stompbox"

@@ -7,9 +7,9 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from stompbox.cli.asking import Admin, AsJson, Yes, ask, every, print_json, span, sure
-from stompbox.cli.connecting import leaving
+from stompbox.cli.asking import Admin, every, span
 from stompbox.cli.listing import Entry, Listing
+from stompbox.cli.operating import Operation, Yes, sure
 
 app = App(name="connections")
 
@@ -56,14 +56,9 @@ def close(
     /,
     *,
     yes: Yes = False,
-    admin: Admin = None,
-    as_json: AsJson = False,
+    operation: Operation = Operation(),  # noqa: B008 - a frozen value
 ) -> None:
     """End a connection: its client gets ERROR closed-by-operator, and what it had and did not acknowledge goes back."""
-    with leaving("connections close"):
-        sure(f"close connection {connection}", yes=yes)
-        found = ask(admin, "connections/close", {"connection": connection})
-        if as_json:
-            print_json(found)
-        else:
-            print(f"connection {connection} closed")
+    sure("connections close", f"close connection {connection}", yes=yes)
+    told = f"connection {connection} closed"
+    operation.do("connections close", "connections/close", {"connection": connection}, told)

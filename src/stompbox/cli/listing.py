@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 
 from cyclopts import Parameter
 
-from stompbox.cli.asking import print_json, print_table
+from stompbox.cli.asking import AsJson, print_json, print_table
 from stompbox.cli.connecting import at_least, leaving
 from stompbox.errors import UsageError
 
@@ -33,9 +33,7 @@ class Listing:
     ] = None
     limit: Annotated[int | None, Parameter(help="So many at most.")] = None
     watch: Annotated[float | None, Parameter(help="Again every so many seconds, until Ctrl-C.")] = None
-    as_json: Annotated[
-        bool, Parameter(name="--json", help="Print JSON.", negative="", show_default=False)
-    ] = False
+    as_json: AsJson = False
 
     def show(
         self,

@@ -6,15 +6,15 @@ from typing import Annotated, Final
 
 from cyclopts import App, Parameter
 
-from stompbox.cli.asking import Admin, AsJson, Yes, ask, plain, print_json, sure
+from stompbox.cli.asking import Admin, AsJson, ask, plain, print_json
 from stompbox.cli.connecting import leaving
+from stompbox.cli.operating import Operation, QueueName, Yes, sure
 from stompbox.errors import UsageError
 
 purge_app = App(name="purge")
 move_app = App(name="move")
 redrive_app = App(name="redrive")
 
-QueueName = Annotated[str, Parameter(help="Name, or address::name where several queues have the name.")]
 Count = Annotated[int | None, Parameter(help="So many at most, oldest first; without it all.")]
 
 _STAY: Final = {
@@ -25,17 +25,16 @@ _STAY: Final = {
 
 
 @purge_app.default
-def purge(queue: QueueName, /, *, yes: Yes = False, admin: Admin = None, as_json: AsJson = False) -> None:
+def purge(queue: QueueName, /, *, yes: Yes = False, operation: Operation = Operation()) -> None:  # noqa: B008 - a frozen value
     """Drop all that waits in a queue; what is being delivered stays."""
-    with leaving("purge"):
-        sure(f"remove all that waits in {queue}", yes=yes)
-        found = ask(admin, "queues/purge", {"queue": queue})
-        if as_json:
-            print_json(found)
-        else:
-            about = "about " if found["is_estimate"] else ""
-            rest = "" if found.get("is_done", True) else "; the broker goes on with the rest"
-            print(plain(f"{about}{found['removed']} messages removed from {queue}{rest}"))
+    sure("purge", f"remove all that waits in {queue}", yes=yes)
+
+    def told(found: dict[str, object]) -> str:
+        about = "about " if found["is_estimate"] else ""
+        rest = "" if found.get("is_done", True) else "; the broker goes on with the rest"
+        return f"{about}{found['removed']} messages removed from {queue}{rest}"
+
+    operation.do("purge", "queues/purge", {"queue": queue}, told)
 
 
 @move_app.default

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from cyclopts import App, Parameter
 
-from stompbox.cli.asking import Admin, AsJson, Yes, ask, every, plain, print_json, print_table, span, sure
+from stompbox.cli.asking import Admin, AsJson, ask, every, plain, print_json, print_table, span
 from stompbox.cli.connecting import leaving
 from stompbox.cli.listing import Entry, Listing
+from stompbox.cli.operating import Forced, Operation, QueueName, Yes, sure
 
 app = App(name="queues")
 groups_app = App(name="groups")
@@ -44,55 +45,31 @@ def _row(one: Entry) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-QueueName = Annotated[str, Parameter(help="Name, or address::name where several queues have the name.")]
-Forced = Annotated[
-    bool,
-    Parameter(
-        name="--force", negative="", show_default=False, help="Also with messages, and from under consumers."
-    ),
-]
+_AS_IT_IS: Final = Operation()
 
 
 @app.command
-def pause(queue: QueueName, /, *, admin: Admin = None, as_json: AsJson = False) -> None:
+def pause(queue: QueueName, /, *, operation: Operation = _AS_IT_IS) -> None:
     """Hand out nothing from a queue, until `resume`; messages go in, and wait."""
-    with leaving("queues pause"):
-        found = ask(admin, "queues/pause", {"queue": queue})
-        if as_json:
-            print_json(found)
-        else:
-            print(plain(f"queue {queue} is paused: nothing is handed out until `stompbox queues resume`"))
+    told = f"queue {queue} is paused: nothing is handed out until `stompbox queues resume`"
+    operation.do("queues pause", "queues/pause", {"queue": queue}, told)
 
 
 @app.command
-def resume(queue: QueueName, /, *, admin: Admin = None, as_json: AsJson = False) -> None:
+def resume(queue: QueueName, /, *, operation: Operation = _AS_IT_IS) -> None:
     """Hand out the messages of a paused queue again."""
-    with leaving("queues resume"):
-        found = ask(admin, "queues/resume", {"queue": queue})
-        if as_json:
-            print_json(found)
-        else:
-            print(plain(f"queue {queue} is handed out again"))
+    operation.do("queues resume", "queues/resume", {"queue": queue}, f"queue {queue} is handed out again")
 
 
 @app.command(name="delete")
 def delete_queue(
-    queue: QueueName,
-    /,
-    *,
-    force: Forced = False,
-    yes: Yes = False,
-    admin: Admin = None,
-    as_json: AsJson = False,
+    queue: QueueName, /, *, force: Forced = False, yes: Yes = False, operation: Operation = _AS_IT_IS
 ) -> None:
     """Remove a queue. Without --force only where nothing waits in it and nobody reads it."""
-    with leaving("queues delete"):
-        sure(f"remove queue {queue}", yes=yes)
-        found = ask(admin, "queues/delete", {"queue": queue, "is_forced": force})
-        if as_json:
-            print_json(found)
-        else:
-            print(plain(f"queue {queue} deleted"))
+    sure("queues delete", f"remove queue {queue}", yes=yes)
+    operation.do(
+        "queues delete", "queues/delete", {"queue": queue, "is_forced": force}, f"queue {queue} deleted"
+    )
 
 
 @groups_app.default
@@ -122,15 +99,10 @@ GroupName = Annotated[str, Parameter(help="Name of the group.")]
 
 
 @groups_app.command
-def delete(group: GroupName, *, yes: Yes = False, admin: Admin = None, as_json: AsJson = False) -> None:
+def delete(group: GroupName, *, yes: Yes = False, operation: Operation = _AS_IT_IS) -> None:
     """Delete a reader group: what was kept for it alone may go. A query that still reads by it makes it again, where it has come to."""
-    with leaving("groups delete"):
-        sure(f"delete reader group {group}", yes=yes)
-        found = ask(admin, "groups/delete", {"group": group})
-        if as_json:
-            print_json(found)
-        else:
-            print(plain(f"reader group {group} deleted"))
+    sure("groups delete", f"delete reader group {group}", yes=yes)
+    operation.do("groups delete", "groups/delete", {"group": group}, f"reader group {group} deleted")
 
 
 @groups_app.command
@@ -180,12 +152,7 @@ SinkName = Annotated[str, Parameter(help="Name of the sink, as the list has it."
 
 
 @sinks_app.command(name="delete")
-def delete_sink(sink: SinkName, *, yes: Yes = False, admin: Admin = None, as_json: AsJson = False) -> None:
+def delete_sink(sink: SinkName, *, yes: Yes = False, operation: Operation = _AS_IT_IS) -> None:
     """Forget a sink whose writer does not come back, and what it has staged. One that comes back may publish a batch a second time."""
-    with leaving("sinks delete"):
-        sure(f"forget sink {sink}", yes=yes)
-        found = ask(admin, "sinks/delete", {"sink": sink})
-        if as_json:
-            print_json(found)
-        else:
-            print(plain(f"sink {sink} deleted"))
+    sure("sinks delete", f"forget sink {sink}", yes=yes)
+    operation.do("sinks delete", "sinks/delete", {"sink": sink}, f"sink {sink} deleted")
