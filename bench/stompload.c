@@ -436,6 +436,9 @@ int main(int argc, char **argv) {
     if (send_only) consumers = 0;
     int senders = drain_only ? 0 : producers;
     if (senders + consumers > MAX_THREADS) fprintf(stderr, "at most %d connections\n", MAX_THREADS), exit(2);
+    struct in_addr parsed;
+    if (inet_pton(AF_INET, host, &parsed) != 1)
+        fprintf(stderr, "--host %s: stompload connects over TCP to the number of an IPv4 address, such as 127.0.0.1; it knows neither unix:// nor names\n", host), exit(2);
     total = (long)producers * msgs;
     expected = consumers ? total * (topic ? consumers : 1) : 0;
     latency = calloc(expected + 1, sizeof *latency);

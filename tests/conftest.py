@@ -117,7 +117,12 @@ def start_broker(
     try:
         lines = _lines_until_ready(process, log)
         listeners = tuple(
-            [word for line in lines for word in line.split() if word.startswith(("tcp://", "ssl://"))]
+            [
+                word
+                for line in lines
+                for word in line.split()
+                if word.startswith(("tcp://", "ssl://", "unix://"))
+            ]
         )
         assert listeners, f"no listener in {lines}"
         admin = next(

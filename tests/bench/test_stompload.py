@@ -165,6 +165,15 @@ def test_deliveries_right_behind_a_receipt_are_counted(load: Path) -> None:
     assert (returned, result["received"], result["disorder"]) == (0, 5, 0)
 
 
+@pytest.mark.parametrize("host", ["unix:///run/s", "localhost"])
+def test_what_it_cannot_connect_to_is_named(load: Path, host: str) -> None:
+    done = subprocess.run(
+        [str(load), "--host", host], capture_output=True, text=True, timeout=20, check=False
+    )
+    assert done.returncode == 2
+    assert f"--host {host}: stompload connects over TCP" in done.stderr
+
+
 def test_a_refusal_ends_the_run_at_once(load: Path) -> None:
     with relay(nothing, expected=100, goodbye=b"ERROR\nmessage:no\n\n\0") as port:
         command = [str(load), "--port", str(port), "--send-only", "--msgs", "10", "--timeout", "50"]

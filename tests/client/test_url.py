@@ -30,6 +30,11 @@ GOOD = [
             options={"host": "/", "heart-beat": "1,2"},
         ),
     ),
+    ("unix:///run/s%20x/stomp.sock", Target("unix", "/run/s x/stomp.sock", 0)),
+    (
+        "unix://u:p%2F@/run/s?host=%2F",
+        Target("unix", "/run/s", 0, login="u", passcode="p/", options={"host": "/"}),
+    ),
 ]
 BAD = [
     ("http://host", "stomp://"),
@@ -45,6 +50,11 @@ BAD = [
     ("stomp://host?heartbeat=1,1", "did you mean 'heart-beat'"),
     ("stomp://host?host=a&host=b", "twice"),
     ("stomp://[::1", "IPv6"),
+    ("unix://", "names no file; it looks like unix:///run/stompbox/stomp.sock"),
+    ("unix:///", "names no file"),
+    ("unix://run/stomp.sock", "names no file"),
+    ("unix:///run/s%00", "names no file"),
+    ("unix:///run/s?verity=1", "did you mean 'verify'"),
 ]
 
 

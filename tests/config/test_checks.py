@@ -105,6 +105,7 @@ def test_a_user_without_password_can_have_a_certificate() -> None:
         ({"persist-delivery-count-before-delivery": True}, ["persist-delivery-count-before-delivery"]),
         ({"listen": ["tcp://127.0.0.1:61613?maxConnections=5"]}, []),
         ({"listen": ["tcp://127.0.0.1:61614"]}, ["listener"]),
+        ({"admin.socket-mode": "0660", "admin.listen": "unix:///run/s"}, ["admin"]),
         ({"data": "other"}, ["data"]),
         (
             {"wildcard-addresses": {"delimiter": "/"}, "literal-match-markers": "()"},
@@ -115,3 +116,10 @@ def test_a_user_without_password_can_have_a_certificate() -> None:
 )
 def test_what_a_reload_cannot_change(change: dict[str, Any], names: list[str]) -> None:
     assert needs_restart(made(), made(**change)) == names
+
+
+@pytest.mark.parametrize("option", ["socketMode=0660", "socketOwner=stomp", "socketGroup=stomp"])
+def test_a_reload_cannot_change_the_file_of_a_listener(option: str) -> None:
+    old = made(listen=["unix:///run/s"])
+    assert needs_restart(old, made(listen=[f"unix:///run/s?{option}"])) == ["listener"]
+    assert needs_restart(old, made(listen=["unix:///run/s?maxConnections=5"])) == []

@@ -131,6 +131,9 @@ OPTIONS: list[tuple[str, Any, str, Any, list[str], str]] = [
         [""],
         "allowed: texts with commas between them",
     ),
+    ("socketMode", "0600", "0660", "0660", [], ""),
+    ("socketOwner", None, "stomp", "stomp", [], ""),
+    ("socketGroup", None, "20", "20", [], ""),
     ("keyStorePath", None, "a%20b.pem", "a b.pem", [""], "allowed: a text"),
     ("keyStorePassword", None, "x%3By", "x;y", [""], "allowed: a text"),
     ("keyStoreType", KeyStoreType.PEM, "pkcs12", KeyStoreType.PKCS12, ["JKS"], "allowed: one of PEM, PKCS12"),
@@ -161,6 +164,8 @@ TLS = "keyStorePath=s.pem;trustStorePath=ca.pem"
 
 def url_with(option: str) -> str:
     name = option.partition("=")[0]
+    if name.startswith("socket"):
+        return f"unix:///run/s?{option}"
     others = [part for part in TLS.split(";") if part.partition("=")[0] != name]
     return f"ssl://127.0.0.1:0?{';'.join([option, *others])}"
 
@@ -245,13 +250,33 @@ def test_a_wrong_query_is_refused(query: str, problem: str) -> None:
     [
         (
             "127.0.0.1:61613",
-            "listener: '127.0.0.1:61613' is not a listener URL; write tcp://host:port or ssl://host:port",
+            "listener: '127.0.0.1:61613' is not a listener URL; write tcp://host:port, ssl://host:port or unix:///path",
         ),
         (
             "http://127.0.0.1:1",
-            "listener: 'http://127.0.0.1:1' is not a listener URL; write tcp://host:port or ssl://host:port",
+            "listener: 'http://127.0.0.1:1' is not a listener URL; write tcp://host:port, ssl://host:port or unix:///path",
         ),
-        ("", "listener: '' is not a listener URL; write tcp://host:port or ssl://host:port"),
+        (
+            "unix:///run/s?socketMode=0999",
+            "listener: unix:///run/s: socketMode is '0999'; allowed are octal permissions, as 0660",
+        ),
+        (
+            "tcp://h:1?socketMode=0660",
+            "listener: tcp://h:1: socketMode, socketOwner and socketGroup are for unix:///path alone",
+        ),
+        (
+            "unix:///run/s?socketGroup=",
+            "listener: unix:///run/s: option socketGroup: '' is not allowed; allowed: a text",
+        ),
+        (
+            "unix://run/s",
+            "listener: unix://run/s: 'unix://run/s' names no file; write its whole path, unix:///run/stompbox/stomp.sock",
+        ),
+        (
+            "unix:///run/s?keyStorePath=s.pem",
+            "listener: unix:///run/s: TLS options on a unix listener; write ssl:// for TLS",
+        ),
+        ("", "listener: '' is not a listener URL; write tcp://host:port, ssl://host:port or unix:///path"),
         (
             "tcp://localhost",
             "listener: tcp://localhost: 'localhost' has no port; write host:port, port 0 for any free one",

@@ -251,6 +251,21 @@ WRONG: list[tuple[str, str, str]] = [
         "2: admin.listen: '8161' has no port; write host:port, port 0 for any free one",
     ),
     (
+        "[admin]\nlisten = 'unix:///s'\nsocket-mode = '9'",
+        "config-listener",
+        "1: admin: socket-mode is '9'; allowed are octal permissions, as 0660",
+    ),
+    (
+        "[admin]\nsocket-owner = 'a'\nsocket-group = 'b'",
+        "config-listener",
+        "1: admin: socket-mode, socket-owner and socket-group are for unix:///path alone",
+    ),
+    (
+        "[[listener]]\nurl = 'unix:///s'\n[admin]\nlisten = 'unix:///s'",
+        "config-conflict",
+        "4: admin.listen: a listener has unix:///s already",
+    ),
+    (
         "[[listener]]\nurl = 'tcp://127.0.0.1:1'\n[admin]\nlisten = '127.0.0.1:1'",
         "config-conflict",
         "4: admin.listen: a listener has 127.0.0.1:1 already",

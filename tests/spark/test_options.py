@@ -64,6 +64,11 @@ REFUSED = [  # options of a batch read, code, words of the text
     ({"url": "http://broker"}, "bad-option", ["'url'", "'http://broker'", "stomps://host:port"]),
     ({"url": "stomp://u:secret@"}, "bad-option", ["'url'"]),
     ({"url": "stomp://broker:99999"}, "bad-option", ["'url'"]),
+    (
+        {"url": "unix:///run/s"},
+        "bad-option",
+        ["'url'", "'unix:///run/s' is a file of one machine", "stomp://host:port"],
+    ),
     ({"url": ""}, "missing-option", ["'url'"]),
     ({"destination": ""}, "missing-option", ["'destination'"]),
     ({"destination": "/topic/a,,/topic/b"}, "bad-option", ["'destination'"]),

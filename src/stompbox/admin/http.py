@@ -6,6 +6,7 @@ Decides nothing about what is answered (app.py). uvicorn's own server is not use
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +17,7 @@ from uvicorn.server import ServerState
 
 from stompbox.admin.app import build
 from stompbox.security import network_of
+from stompbox.server.transport import unixsocket
 
 if TYPE_CHECKING:
     from stompbox.admin.listening import AdminListener
@@ -136,6 +138,9 @@ async def serve(listener: AdminListener) -> HttpServer:
         return HttpProtocol(config, state, app_state, loop, listener.table.max_connections_per_address)
 
     servers = [
-        await loop.create_server(connected, sock=each, ssl=listener.context) for each in listener.sockets
+        await loop.create_unix_server(connected, sock=each, **unixsocket.KEPT)
+        if each.family == getattr(socket, "AF_UNIX", None)
+        else await loop.create_server(connected, sock=each, ssl=listener.context)
+        for each in listener.sockets
     ]
     return HttpServer(state, servers)

@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from stompbox.admin.history import History
 from stompbox.config import AdminTable, joined
+from stompbox.config.listener import is_path
 from stompbox.errors import ConfigError, reason_of
+from stompbox.server import systemd
+from stompbox.server.transport import unixsocket
 from stompbox.server.transport.keystores import admin_context
 
 if TYPE_CHECKING:
@@ -42,7 +45,9 @@ class AdminListener:
         self.table = table
         self.host = endpoint[0]
         self.context = admin_context(table)
-        self.sockets = _bind(*endpoint)
+        self.place: unixsocket.Place | None = None  # the file that it has made
+        opened = systemd.inherited().claim(*endpoint)
+        self.sockets = self._bind(*endpoint) if opened is None else [opened]
         self.history = History(broker)
         self.history.start()
         self._serving: Serving | None = None
@@ -52,7 +57,18 @@ class AdminListener:
 
     @property
     def url(self) -> str:
+        if is_path(self.host):
+            return joined(self.host, 0)
         return f"http{'s' if self.context else ''}://{joined(self.host, self.sockets[0].getsockname()[1])}"
+
+    def _bind(self, host: str, port: int) -> list[socket.socket]:
+        if not is_path(host):
+            return _bind(host, port)
+        try:
+            bound, self.place = unixsocket.listening(host, self.table, BACKLOG)
+        except OSError as error:
+            raise ConfigError("cannot-listen", _said(host, port, error)) from None
+        return [bound]
 
     def _wake(self) -> None:
         """Somebody has connected for the first time."""
@@ -78,6 +94,8 @@ class AdminListener:
     async def close(self) -> None:
         """Answers what is being asked, then no more."""
         await self.history.close()
+        if self.place is not None:  # before the socket is closed: after that another broker may take the name
+            self.place.remove()
         if self._loading is None:
             self._ignore()
         else:
@@ -121,6 +139,10 @@ def _bind(host: str, port: int) -> list[socket.socket]:
     except OSError as error:
         for one in bound:
             one.close()
-        problem = f"the admin interface cannot listen on http://{joined(host, port)}: {reason_of(error)}; --admin chooses another place"
-        raise ConfigError("cannot-listen", problem) from None
+        raise ConfigError("cannot-listen", _said(host, port, error)) from None
     return bound
+
+
+def _said(host: str, port: int, error: OSError) -> str:
+    where = joined(host, port) if is_path(host) else f"http://{joined(host, port)}"
+    return f"the admin interface cannot listen on {where}: {reason_of(error)}; --admin chooses another place"

@@ -29,7 +29,7 @@ Admin = Annotated[
     str | None,
     Parameter(
         name=["--admin", "-a"],
-        help="Admin interface, host:port or http://login:passcode@host:port; else STOMPBOX_ADMIN_URL.",
+        help="Admin interface, host:port, http://login:passcode@host:port or unix:///path; else STOMPBOX_ADMIN_URL.",
     ),
 ]
 AsJson = Annotated[bool, Parameter(name="--json", help="Print JSON.", negative="", show_default=False)]
@@ -40,7 +40,12 @@ def ask(admin: str | None, path: str, body: Mapping[str, object] | None = None) 
     url = admin or os.environ.get("STOMPBOX_ADMIN_URL") or DEFAULT_ADMIN
     url = url if "://" in url else f"http://{url}"
     connection, headers = _connection(url)
-    shown = f"{urlsplit(url).scheme}://{connection.host}:{connection.port}"
+    is_file = url.startswith("unix://")
+    shown = (
+        f"unix://{unquote(urlsplit(url).path)}"
+        if is_file
+        else f"{urlsplit(url).scheme}://{connection.host}:{connection.port}"
+    )
     from http.client import HTTPException
 
     try:
@@ -70,10 +75,11 @@ def _connection(url: str) -> tuple[HTTPConnection, dict[str, str]]:
         raise UsageError(
             "bad-argument", f"--admin is {redacted(url)!r}, whose host and port cannot be read"
         ) from None
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    is_file = parts.scheme == "unix" and not parts.hostname and parts.path.strip("/")
+    if not is_file and (parts.scheme not in ("http", "https") or not parts.hostname):
         raise UsageError(
             "bad-argument",
-            f"--admin is {redacted(url)}; allowed is host:port, or http://login:passcode@host:port",
+            f"--admin is {redacted(url)}; allowed is host:port, http://login:passcode@host:port, or unix:///path",
         )
     login = unquote(parts.username) if parts.username is not None else os.environ.get("STOMPBOX_LOGIN")
     passcode = (
@@ -82,8 +88,27 @@ def _connection(url: str) -> tuple[HTTPConnection, dict[str, str]]:
     headers = {}
     if login is not None:
         headers["authorization"] = "Basic " + b64encode(f"{login}:{passcode}".encode()).decode()
+    if is_file:
+        return _at_file(unquote(parts.path)), headers
+    assert parts.hostname is not None
     kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
     return kind(parts.hostname, port or (443 if parts.scheme == "https" else 80), timeout=WITHIN), headers
+
+
+def _at_file(path: str) -> HTTPConnection:
+    """HTTP over a socket that is a file. The Host header says localhost."""
+    import socket
+    from http.client import HTTPConnection
+
+    class AtFile(HTTPConnection):
+        def connect(self) -> None:
+            if not hasattr(socket, "AF_UNIX"):
+                raise OSError("this system has no sockets that are files")
+            self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self.sock.settimeout(WITHIN)
+            self.sock.connect(path)
+
+    return AtFile("localhost", timeout=WITHIN)
 
 
 def _content(shown: str, status: int, body: bytes) -> Any:

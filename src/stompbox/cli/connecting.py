@@ -21,7 +21,9 @@ INTERRUPTED = 130
 
 _LOGIN_CODES = ("login-required", "login-failed")
 _LOGIN_IN_URL = "; they stand in --url stomp://login:passcode@host:port, or in STOMPBOX_URL"
-_URL_HELP = f"Broker, stomp://login:passcode@host:port; else STOMPBOX_URL, else {DEFAULT_URL}."
+_URL_HELP = (
+    f"Broker, stomp://login:passcode@host:port or unix:///path; else STOMPBOX_URL, else {DEFAULT_URL}."
+)
 _HEADER_HELP = "A header of the frame, name:value; may be given several times."
 _JSON_HELP = "One JSON object a line: headers, and body as text (or body_base64 when it is not UTF-8)."
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from stompbox.config import Configuration
 
-_SCHEMES = {"tcp": "stomp", "ssl": "stomp+ssl"}
+_SCHEMES = {"tcp": "stomp", "ssl": "stomp+ssl", "unix": "unix"}
 
 
 def greeting(configuration: Configuration, urls: Sequence[str]) -> Iterator[str]:

@@ -54,13 +54,13 @@ def serve(
     config
         TOML file; else STOMPBOX_CONFIG, else ./stompbox.toml if it is there.
     listen
-        URL to listen on, tcp://host:port?option=value or ssl://…; may be given several times.
+        URL to listen on, tcp://host:port?option=value, ssl://… or unix:///path; may be given several times.
     data
         Folder of the store; made when it is not there.
     memory
         Keep everything in memory; nothing outlives the process.
     admin
-        host:port of the admin interface.
+        host:port of the admin interface, or unix:///path.
     no_admin
         No admin interface.
     accept_loss

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import ssl
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -293,6 +294,24 @@ class BrokerConnection(asyncio.Protocol):
         return f"<Connection {self.target} {self.protocol!r}>"
 
 
+async def _connect(
+    target: Target, options: Options, context: ssl.SSLContext | None, connection: BrokerConnection
+) -> None:
+    loop = asyncio.get_running_loop()
+    if target.is_file:
+        if not hasattr(socket, "AF_UNIX"):
+            raise OSError("this system has no sockets that are files")
+        await loop.create_unix_connection(lambda: connection, target.host)
+        return
+    await loop.create_connection(
+        lambda: connection,
+        target.host,
+        target.port,
+        ssl=context if target.secure else None,
+        server_hostname=(options.server_name or target.host) if target.secure else None,
+    )
+
+
 async def open_connection(
     target: Target,
     options: Options,
@@ -304,19 +323,12 @@ async def open_connection(
     lost: Callable[[BrokerConnection, StompboxError], None],
 ) -> BrokerConnection:
     """A connection that the broker has accepted. Raises BrokerError when it refused, ConnectionLost when there is none."""
-    loop = asyncio.get_running_loop()
     protocol = ClientProtocol(options, numbers, counters)
     wire = _wire(target, options)
     connection = BrokerConnection(target, wire, protocol, intake, lost)
     try:
         async with asyncio.timeout(options.connect_timeout):
-            await loop.create_connection(
-                lambda: connection,
-                target.host,
-                target.port,
-                ssl=context if target.secure else None,
-                server_hostname=(options.server_name or target.host) if target.secure else None,
-            )
+            await _connect(target, options, context, connection)
             await connection.opened
     except TimeoutError:
         text = f"{target}: no answer within the connect_timeout of {options.connect_timeout:g} s"

@@ -159,7 +159,7 @@ class Options:
             self,
             login=self.login if self.login is not None else target.login,
             passcode=self.passcode if self.passcode is not None else target.passcode,
-            host=self.host or url.get("host") or target.host,
+            host=self.host or url.get("host") or ("localhost" if target.is_file else target.host),
             client_id=self.client_id or url.get("client-id"),
         )
         if "heart-beat" in url and self.heart_beat == Options.__dataclass_fields__["heart_beat"].default:

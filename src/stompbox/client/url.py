@@ -3,6 +3,7 @@
     stomp://user:pass@host:61613            STOMP over TCP (also tcp://)
     stomp+ssl://user:pass@host:61614        over TLS (also stomps://, ssl://)
     ws://host:61613/stomp   wss://host/ws   over WebSocket; path and query belong to the WebSocket
+    unix:///run/stompbox/stomp.sock         at a file of this machine; unix://user:pass@/run/… as somebody
 
 After `?` a STOMP URL may carry options, for those who can only pass a URL on: the table URL_OPTIONS. What the options mean is
 decided in options.py; this file only reads them.
@@ -25,6 +26,7 @@ class Scheme:
     secure: bool
     websocket: bool
     port: int  # where the URL names none
+    is_file: bool = False
 
 
 _STOMP: Final = Scheme(False, False, 61613)
@@ -38,6 +40,7 @@ SCHEMES: Final = MappingProxyType(
         "ssl": _STOMP_TLS,
         "ws": Scheme(False, True, 80),
         "wss": Scheme(True, True, 443),
+        "unix": Scheme(False, False, 0, is_file=True),
     }
 )
 URL_OPTIONS: Final = ("host", "client-id", "heart-beat", "ca", "cert", "key", "verify")
@@ -45,7 +48,8 @@ URL_OPTIONS: Final = ("host", "client-id", "heart-beat", "ca", "cert", "key", "v
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One address to try. `resource` is what a WebSocket handshake asks for; `options` come from the URL's query."""
+    """One address to try. `resource` is what a WebSocket handshake asks for; `options` come from the URL's query. `host` of a unix URL
+    is the path of a file, and `port` is 0."""
 
     scheme: str
     host: str
@@ -57,8 +61,14 @@ class Target:
     resource: str = "/"
     options: Mapping[str, str] = field(default_factory=dict, hash=False)
 
+    @property
+    def is_file(self) -> bool:
+        return SCHEMES[self.scheme].is_file
+
     def __str__(self) -> str:
         """For logs and errors: never a passcode, never a query (it may hold a token)."""
+        if self.is_file:
+            return f"{self.scheme}://{self.host}"
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}" + (
             self.resource.partition("?")[0] if self.websocket else ""
@@ -89,6 +99,8 @@ def parse_url(url: str) -> Target:
         raise UsageError(
             "bad-url", f"url {_shown(url)} begins with {parts.scheme or 'no scheme'!r}; allowed are {known}"
         )
+    if scheme.is_file:
+        return _file(url, parts)
     if not parts.hostname:
         raise UsageError(
             "bad-url", f"url {_shown(url)} names no host; it looks like {parts.scheme}://host:{scheme.port}"
@@ -112,6 +124,17 @@ def parse_url(url: str) -> Target:
         _resource(parts),
         {} if scheme.websocket else _options(url, parts.query),
     )
+
+
+def _file(url: str, parts: SplitResult) -> Target:
+    path = unquote(parts.path)
+    if parts.netloc.rpartition("@")[2] or not path.strip("/") or "\0" in path:
+        raise UsageError(
+            "bad-url", f"url {_shown(url)} names no file; it looks like unix:///run/stompbox/stomp.sock"
+        )
+    login, passcode = [None if text is None else unquote(text) for text in (parts.username, parts.password)]
+    options = _options(url, parts.query)
+    return Target(parts.scheme, path, 0, login=login, passcode=passcode, options=options)
 
 
 def _resource(parts: SplitResult) -> str:

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from stompbox.config.configuration import Configuration
 from stompbox.config.fields import fields_of, nearest, shown
-from stompbox.config.listener import is_loopback, joined
+from stompbox.config.listener import Listener, check_socket, is_loopback, is_path, joined
 from stompbox.config.matching import is_match
 from stompbox.config.origins import Loaded
 from stompbox.config.settings import AddressSetting, given
@@ -57,8 +57,13 @@ def needs_restart(old: Configuration, new: Configuration) -> list[str]:
 
 
 def _sockets(configuration: Configuration) -> list[str]:
-    """Where it listens; the options of a listener can change while it does."""
-    return sorted(str(table.parse()) for table in configuration.listeners)
+    """Where it listens; the options of a listener can change while it does, but for those of a file that is there."""
+    return sorted(_socket(table.parse()) for table in configuration.listeners)
+
+
+def _socket(listener: Listener) -> str:
+    options = listener.options
+    return f"{listener} {options.socket_mode} {options.socket_owner} {options.socket_group}"
 
 
 def _refuse_open_doors(configuration: Configuration) -> None:
@@ -121,7 +126,20 @@ def check_names(loaded: Loaded) -> None:
     places = _places(configuration)
     _refuse_twice(loaded, ("listener",), "url", places)
     endpoint = configuration.admin.endpoint()
-    if endpoint and endpoint[1] and joined(*endpoint) in places and is_admin_asked(loaded):
+    if endpoint:
+        where = ": ".join([loaded.where(("admin",)), "admin"]).removeprefix("default: ")
+        check_socket(
+            endpoint[0],
+            configuration.admin,
+            where,
+            "socket-mode, socket-owner and socket-group",
+            "socket-mode",
+        )
+        if is_path(endpoint[0]) and configuration.admin.key_store_path:
+            loaded.refuse(
+                ("admin", "key-store-path"), "HTTPS goes with host:port: nobody reads along at a file"
+            )
+    if endpoint and joined(*endpoint) in places and is_admin_asked(loaded):
         loaded.refuse(("admin", "listen"), f"a listener has {joined(*endpoint)} already", "config-conflict")
     if configuration.max_failed_login_delay < configuration.failed_login_delay:
         loaded.refuse(
@@ -160,11 +178,12 @@ def _check_hashes(loaded: Loaded) -> None:
 
 
 def _places(configuration: Configuration) -> list[str]:
-    """host:port of each listener; those with port 0 never meet."""
+    """host:port of each listener, or its file; those with port 0 never meet."""
     places = []
     for index, table in enumerate(configuration.listeners):
         listener = table.parse()
-        places.append(joined(listener.host, listener.port) if listener.port else f"any free port, {index}")
+        is_fixed = listener.port or listener.is_unix
+        places.append(joined(listener.host, listener.port) if is_fixed else f"any free port, {index}")
     return places
 
 

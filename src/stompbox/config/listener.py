@@ -1,11 +1,11 @@
-"""Listener URLs: `tcp://host:port?option=value;option=value`, or `ssl://…`; `&` divides options too.
+"""Listener URLs: `tcp://host:port?option=value;option=value`, `ssl://…`, or `unix:///path?…`; `&` divides options too.
 
 Decides what a URL says and what its options (options.py) mean together. Values may be %-encoded. Opens no socket and reads no certificate.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,6 +16,7 @@ from stompbox.config.options import (
     DEFAULTS,
     DIALECTS,
     PROTOCOL,
+    SOCKET_MODE,
     Dialect,
     KeyStoreType,
     ListenerOptions,
@@ -23,6 +24,7 @@ from stompbox.config.options import (
 from stompbox.errors import ConfigError, redacted
 from stompbox.numerals import ANY, digits, whole
 
+UNIX: Final = "unix://"
 ANYWHERE: Final = frozenset(("0.0.0.0", "::"))
 
 _ELSEWHERE: Final = {
@@ -35,7 +37,8 @@ _ELSEWHERE: Final = {
 
 
 class Listener(Struct, frozen=True):
-    """One listener: `scheme` is tcp or ssl, `port` 0 any free one. `str` gives the URL without options, so without passwords."""
+    """One listener: `scheme` is tcp, ssl or unix, `port` 0 any free one. `host` of unix is the path of a file, and begins with "/".
+    `str` gives the URL without options, so without passwords."""
 
     scheme: str
     host: str
@@ -47,6 +50,10 @@ class Listener(Struct, frozen=True):
         return self.scheme == "ssl"
 
     @property
+    def is_unix(self) -> bool:
+        return is_path(self.host)
+
+    @property
     def is_loopback(self) -> bool:
         return is_loopback(self.host)
 
@@ -54,7 +61,11 @@ class Listener(Struct, frozen=True):
         return f"<Listener {self}>"
 
     def __str__(self) -> str:
-        return f"{self.scheme}://{joined(self.host, self.port)}"
+        return (
+            joined(self.host, self.port)
+            if self.is_unix
+            else f"{self.scheme}://{joined(self.host, self.port)}"
+        )
 
 
 def parse_listener(url: str, where: str = "listener", *, connection_ttl: int = -1) -> Listener:
@@ -77,19 +88,27 @@ def _names(url: str) -> set[str]:
 
 def _parsed(url: str, where: str) -> Listener:
     scheme, divider, rest = url.partition("://")
-    if not divider or scheme.lower() not in ("tcp", "ssl"):
-        _refuse(where, f"{shown(_bare(url))} is not a listener URL; write tcp://host:port or ssl://host:port")
+    if not divider or scheme.lower() not in ("tcp", "ssl", "unix"):
+        _refuse(
+            where,
+            f"{shown(_bare(url))} is not a listener URL; write tcp://host:port, ssl://host:port or unix:///path",
+        )
     location, _, query = rest.partition("?")
     if "@" in location:
         _refuse(where, "login and passcode do not belong in a listener URL; users stand in [[user]]")
-    host, port = parse_endpoint(location.removesuffix("/"), f"{where}: {_bare(url)}")
+    is_unix = scheme.lower() == "unix"
+    host, port = parse_endpoint(
+        f"unix://{location}" if is_unix else location.removesuffix("/"), f"{where}: {_bare(url)}"
+    )
     listener = Listener(scheme.lower(), host, port, _options(query, f"{where}: {_bare(url)}"))
     _check_together(listener, f"{where}: {listener}")
     return listener
 
 
 def parse_endpoint(text: str, where: str) -> tuple[str, int]:
-    """(host, port) of "host:port" or "[v6]:port". Raises ConfigError."""
+    """(host, port) of "host:port" or "[v6]:port"; (path, 0) of "unix:///path". Raises ConfigError."""
+    if text.startswith(UNIX):
+        return _path(text, where), 0
     host, colon, port = text.rpartition(":")
     if not colon or "]" in port:
         _refuse(where, f"{shown(text)} has no port; write host:port, port 0 for any free one")
@@ -107,8 +126,22 @@ def parse_endpoint(text: str, where: str) -> tuple[str, int]:
     return host, number
 
 
+def _path(text: str, where: str) -> str:
+    path = _decoded(text.removeprefix(UNIX))
+    if not is_path(path) or path.endswith("/") or "\0" in path:
+        _refuse(where, f"{shown(text)} names no file; write its whole path, unix:///run/stompbox/stomp.sock")
+    return path
+
+
+def is_path(host: str) -> bool:
+    """Whether it is the file of a socket, and no host."""
+    return host.startswith("/")
+
+
 def joined(host: str, port: int) -> str:
-    """ "host:port", with brackets around an IPv6 address."""
+    """ "host:port", with brackets around an IPv6 address; "unix:///path" of a file."""
+    if is_path(host):
+        return UNIX + host
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -116,7 +149,7 @@ def is_loopback(host: str) -> bool:
     """Does `host` stand for this machine alone? Other names than localhost are not looked up, and count as reachable."""
     from ipaddress import ip_address  # only a start or a reload pays for it
 
-    if host.casefold() == "localhost":
+    if host.casefold() == "localhost" or is_path(host):
         return True
     try:
         return ip_address(host).is_loopback
@@ -250,8 +283,29 @@ def is_module_function(text: str) -> bool:
     return all(part.isidentifier() for part in module.split(".")) and function.isidentifier()
 
 
+class SocketFile(Protocol):
+    """What is said of the file of a socket."""
+
+    @property
+    def socket_mode(self) -> str: ...
+    @property
+    def socket_owner(self) -> str | None: ...
+    @property
+    def socket_group(self) -> str | None: ...
+
+
+def check_socket(host: str, file: SocketFile, where: str, names: str, mode: str) -> None:
+    """`names` and `mode` are how the keys are spelled there. Raises ConfigError."""
+    text = file.socket_mode
+    if not (2 < len(text) < 5 and set(text) <= set("01234567")):
+        _refuse(where, f"{mode} is {shown(text)}; allowed are octal permissions, as 0660")
+    if not is_path(host) and (text != SOCKET_MODE or file.socket_owner or file.socket_group):
+        _refuse(where, f"{names} are for unix:///path alone")
+
+
 def _check_together(listener: Listener, where: str) -> None:
     options = listener.options
+    check_socket(listener.host, options, where, "socketMode, socketOwner and socketGroup", "socketMode")
     other = next((name for name in options.protocols if name.casefold() != PROTOCOL.casefold()), None)
     if other is not None:
         text = "a listener speaks STOMP, over TCP and WebSocket, and nothing else: write protocols=STOMP"
@@ -263,7 +317,7 @@ def _check_together(listener: Listener, where: str) -> None:
     if not listener.is_tls and (
         options.key_store_path or options.key_path or options.trust_store_path or options.need_client_auth
     ):
-        _refuse(where, "TLS options on a tcp listener; write ssl:// for TLS")
+        _refuse(where, f"TLS options on a {listener.scheme} listener; write ssl:// for TLS")
     if listener.is_tls and options.proxy_protocol_enabled:
         _refuse(
             where, "proxyProtocolEnabled needs tcp://: the header comes before TLS, which the balancer ends"

@@ -20,6 +20,7 @@ MIB: Final = 1024 * 1024
 
 
 PROTOCOL: Final = "STOMP"
+SOCKET_MODE: Final = "0600"
 
 
 _OPENMQ: Final = "OpenMQ"
@@ -346,6 +347,19 @@ class ListenerOptions(Struct, frozen=True, kw_only=True, rename="camel"):
             source=_OWN,
         ),
     ] = None
+
+    # The file of a `unix://` listener.
+    socket_mode: Annotated[
+        str,
+        key(
+            "Permissions of the file of a `unix://` listener, octal: who may write to it may connect.",
+            source=_OWN,
+        ),
+    ] = SOCKET_MODE
+    socket_owner: Annotated[
+        str | None, key("User, by name or number, whose file it is; unset: the broker's.", source=_OWN)
+    ] = None
+    socket_group: Annotated[str | None, key("Its group, likewise.", source=_OWN)] = None
 
     # TLS.
     key_store_path: Annotated[

@@ -13,6 +13,7 @@ from msgspec import Struct, field
 from stompbox.config.fields import Word, key
 from stompbox.config.listener import Listener, parse_endpoint, parse_listener
 from stompbox.config.matching import DOTS
+from stompbox.config.options import SOCKET_MODE
 from stompbox.config.settings import (
     AddressSetting,
     RoutingType,
@@ -59,7 +60,11 @@ class Table(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fi
 
 class ListenerTable(Table, frozen=True):
     url: Annotated[
-        str, key("Where to listen and how: `tcp://host:port?option=value;…` or `ssl://…`.", kind="url")
+        str,
+        key(
+            "Where to listen and how: `tcp://host:port?option=value;…`, `ssl://…` or `unix:///path?…`.",
+            kind="url",
+        ),
     ]
 
     def parse(self, connection_ttl: int = -1) -> Listener:
@@ -73,8 +78,19 @@ class ListenerTable(Table, frozen=True):
 class AdminTable(Table, frozen=True):
     enabled: Annotated[bool, key("false: no admin interface.")] = True
     listen: Annotated[
-        str, key("`host:port` of console, API and metrics; `off`: as enabled = false.", kind="endpoint")
+        str,
+        key(
+            "`host:port` of console, API and metrics, or `unix:///path`; `off`: as enabled = false.",
+            kind="endpoint",
+        ),
     ] = DEFAULT_ADMIN
+    socket_mode: Annotated[
+        str, key("Permissions of the file of `unix:///path`, octal: who may write to it may connect.")
+    ] = SOCKET_MODE
+    socket_owner: Annotated[
+        str | None, key("User, by name or number, whose file it is; unset: the broker's.")
+    ] = None
+    socket_group: Annotated[str | None, key("Its group, likewise.")] = None
     allowed_hosts: Annotated[
         tuple[str, ...],
         key(
@@ -96,7 +112,7 @@ class AdminTable(Table, frozen=True):
     key_path: Annotated[str | None, key("The private key, when that file has only the certificates.")] = None
 
     def endpoint(self) -> tuple[str, int] | None:
-        """(host, port), or None when there is no admin interface."""
+        """(host, port), (path, 0) of a file, or None when there is no admin interface."""
         return parse_endpoint(self.listen, "admin.listen") if self.enabled else None
 
     def __repr__(self) -> str:

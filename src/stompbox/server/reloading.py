@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from stompbox.config import Configuration, needs_restart
 from stompbox.errors import ConfigError
 from stompbox.security import Users
-from stompbox.server import configuring
+from stompbox.server import configuring, systemd
 from stompbox.server.hosts import Hosts
 from stompbox.server.revoking import revoking
 
@@ -55,6 +55,7 @@ class Reload:
 
 def reload(broker: Broker, read: Read, tell: Teller | None = None) -> None:
     """Reads and takes it; where another one is going on still, when that is done. One that waits will read what is there then."""
+    systemd.reloading()
     if len(broker.reloads) < WAITING:
         broker.reloads.append(Reload(read, []))
     if tell is not None:
@@ -75,6 +76,7 @@ def _begin(broker: Broker) -> None:
         broker.turns.run(taking(broker, found, stays), partial(_done, broker, stays))
         broker.flush()
         return
+    systemd.ready("the configuration was not read again; the log says why")
 
 
 def _tell(reload: Reload, error: ConfigError | None) -> None:
@@ -109,6 +111,8 @@ def _done(broker: Broker, stays: list[str]) -> None:
     _tell(broker.reloads.popleft(), None)
     if broker.reloads:
         broker.loop.call_soon(_begin, broker)
+    else:
+        systemd.ready("the configuration was read again")
 
 
 def taking(broker: Broker, configuration: Configuration, stays: list[str]) -> Iterator[None]:

@@ -8,6 +8,7 @@ import logging
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import Final, Protocol
@@ -15,6 +16,7 @@ from typing import Final, Protocol
 from stompbox import selectors
 from stompbox.config import Configuration
 from stompbox.errors import ConfigError
+from stompbox.server import systemd
 from stompbox.server.broker import Broker
 from stompbox.server.faults import told
 from stompbox.server.reloading import Read, reload
@@ -84,38 +86,36 @@ async def serve(
         (hurry if stopped.is_set() else stopped).set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, signalled)
+        on_signal(loop, number, signalled)
     broker, servers, urls = await start(configuration, accepts_loss=accepts_loss)
     broker.faults.on_stop = stopped.set
-    attached = None
-    try:
-        attached = attach(broker) if attach is not None else None
-    except ConfigError:
-        await stop(broker, servers)
-        raise
+    attached = await _attached(broker, servers, attach)
     if attached is not None:
         urls.append(attached.url)
     broker.read_configuration = read
-    if read is not None:
-        loop.add_signal_handler(signal.SIGHUP, reload, broker, read)
+    if read is not None and hasattr(signal, "SIGHUP"):  # not on Windows
+        on_signal(loop, signal.SIGHUP, partial(reload, broker, read))
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
     gc.enable()
     sys.setswitchinterval(SWITCH_INTERVAL)
     giving_back = trimming(broker)
+    watchdog = systemd.Watchdog(loop)
     if on_ready is not None and not broker.has_failed:
         on_ready(broker, urls)
+        systemd.ready(f"listening on {' '.join(urls)}")
     # in slices, so that the first SUBSCRIBE with one does not hold up the loop
     Thread(target=selectors.load, name="selectors").start()
     try:
         if not broker.has_failed:
             await stopped.wait()
-        for server in servers:
-            server.close()
+        systemd.stopping()
+        _refuse_more(broker, servers)
         if not broker.has_failed:
             await drain(broker, hurry)
     finally:
+        watchdog.stop()
         if giving_back is not None:
             giving_back.stop()
         await stop(broker, servers)
@@ -123,6 +123,30 @@ async def serve(
             await _close(attached, broker)
     if broker.faults.last is not None:
         raise broker.faults.last
+
+
+def on_signal(loop: asyncio.AbstractEventLoop, number: signal.Signals, do: Callable[[], object]) -> None:
+    """Does something in the loop when the signal comes."""
+    try:
+        loop.add_signal_handler(number, do)
+    except NotImplementedError:  # Windows
+        signal.signal(number, lambda *_: loop.call_soon_threadsafe(do))
+
+
+async def _attached(
+    broker: Broker, servers: list[asyncio.Server], attach: Callable[[Broker], Attached | None] | None
+) -> Attached | None:
+    """What lives beside the broker; with it all that listens is there, and no socket of a service manager may be left over."""
+    attached = None
+    try:
+        attached = attach(broker) if attach is not None else None
+        systemd.inherited().require_none_left()
+    except ConfigError:
+        await stop(broker, servers)
+        if attached is not None:
+            await attached.close()
+        raise
+    return attached
 
 
 async def _close(attached: Attached, broker: Broker) -> None:
@@ -151,9 +175,8 @@ async def start(
         for listener in configuration.listening():
             servers.append(await listen(broker, listener))
     except BaseException:
-        for server in servers:
-            server.close()
         if broker is not None:
+            _refuse_more(broker, servers)
             broker.committer.close()
         else:
             store.close()
@@ -161,10 +184,17 @@ async def start(
     return broker, servers, [str(door.listener) for door in broker.acceptors]
 
 
-async def stop(broker: Broker, servers: list[asyncio.Server]) -> None:
-    """Accepts no more, lets connections end, stores what is left."""
+def _refuse_more(broker: Broker, servers: list[asyncio.Server]) -> None:
+    """Nobody else can connect. Files of sockets go while the sockets are open still: after that another broker may take the name."""
+    for door in broker.acceptors:
+        door.close()
     for server in servers:
         server.close()
+
+
+async def stop(broker: Broker, servers: list[asyncio.Server]) -> None:
+    """Accepts no more, lets connections end, stores what is left."""
+    _refuse_more(broker, servers)
     await broker.stop()
     for socket in list(broker.sockets):
         socket.abort()

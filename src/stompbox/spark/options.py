@@ -534,6 +534,12 @@ def target_of(given: Given) -> Target:
             else str(fault)
         )
         raise UsageError("bad-option", f"option 'url' is not a URL: {redacted(url)!r}: {text}") from None
+    if parts.scheme == "unix":
+        raise UsageError(
+            "bad-option",
+            f"option 'url': {redacted(url)!r} is a file of one machine, and Spark's executors may run on others; "
+            "expected stomp://host:port or stomps://host:port",
+        )
     if parts.scheme not in _TLS_SCHEMES | _PLAIN_SCHEMES or not parts.hostname:
         raise _bad("url", redacted(url), "stomp://host:port and stomps://host:port")
     return Target(

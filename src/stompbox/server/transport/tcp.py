@@ -14,9 +14,10 @@ from msgspec.structs import replace
 
 from stompbox.config import Listener
 from stompbox.errors import ConfigError, FrameError, IllegalFrame, PeerError, Refused, reason_of
+from stompbox.server import systemd
 from stompbox.server.faults import guarded
 from stompbox.server.session.connection import Connection
-from stompbox.server.transport import proxy
+from stompbox.server.transport import proxy, unixsocket
 from stompbox.server.transport.admission import Admission
 from stompbox.server.transport.tls import secured, tls_context
 
@@ -30,6 +31,7 @@ HTTP = (b"GET ", b"HEAD ", b"POST ", b"PUT ", b"DELETE ", b"OPTIONS ", b"TRACE "
 TLS_HELLO = b"\x16\x03"  # how a TLS client begins (RFC 8446, 5.1: handshake, version 3.x)
 LAST_HEARD = Struct("52xII")  # struct tcp_info of Linux: tcpi_last_data_recv and tcpi_last_ack_recv, ms
 PROBES = 127  # unanswered ones after which the system gives up by itself; the most that Linux takes
+BACKLOG = 1024  # connections that the system has and that were not accepted yet
 LAST_WORDS = 10.0  # seconds in which the disk must have what a peer waits for that says no more itself
 LINGER = 1.0  # seconds in which the peer may read what was last said (STOMP 1.2, Connection Lingering)
 DROPPED = 16 << 20  # octets that are read and dropped meanwhile; then nothing is read any more
@@ -71,7 +73,8 @@ class Socket(asyncio.Protocol):
                 # some systems say so when the peer is gone already; it is no fault of ours
                 raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         name = transport.get_extra_info("peername")
-        self.peer = str(name[0]) if name else "local"
+        # that of a file's socket is a text, which the client chooses
+        self.peer = str(name[0]) if name and isinstance(name, tuple) else "local"
         self.broker.sockets.add(self)
         options = self.listener.options
         self._deadline = self.broker.loop.call_later(options.handshake_timeout / 1000, self._late)
@@ -365,6 +368,7 @@ class Acceptor:
         self.library = WebSocketLibrary(broker)
         self.listener, self.context = self.prepare(listener)
         self.configured = str(listener)
+        self.place: unixsocket.Place | None = None  # the file that it has made
 
     def prepare(self, listener: Listener) -> tuple[Listener, ssl.SSLContext | None]:
         """What `change` needs; the files of certificates are read again. Raises ConfigError, and changes nothing."""
@@ -379,6 +383,12 @@ class Acceptor:
         """It is listened on, at a port that the system may have chosen: what is shown of it has that one."""
         self.listener = replace(self.listener, port=port)
 
+    def close(self) -> None:
+        """Nobody listens there any more."""
+        if self.place is not None:
+            self.place.remove()
+            self.place = None
+
     def receive(self) -> asyncio.BaseProtocol:
         accepted = Socket(self.broker, self)
         if self.context is None:
@@ -390,14 +400,28 @@ async def listen(broker: Broker, listener: Listener, door: Acceptor | None = Non
     """Starts to accept. Raises ConfigError when the address cannot be listened on."""
     door = door or Acceptor(broker, listener)
     try:
-        server: Any = await broker.loop.create_server(  # its sockets are a tuple, uvloop's a list
-            door.receive, listener.host, listener.port, backlog=1024, reuse_address=True
-        )
+        server = await _serve(broker, door)
     except OSError as error:
         raise ConfigError(
             "cannot-listen",
             f"cannot listen on {listener}: {reason_of(error)}; --listen chooses another place",
         ) from None
-    door.opened(server.sockets[0].getsockname()[1])
+    if not listener.is_unix:
+        door.opened(server.sockets[0].getsockname()[1])
     broker.acceptors.append(door)
     return cast(asyncio.Server, server)
+
+
+async def _serve(broker: Broker, door: Acceptor) -> Any:  # its sockets are a tuple, uvloop's a list
+    """At the socket that the service manager has opened there, else at its own."""
+    listener, loop = door.listener, broker.loop
+    bound = systemd.inherited().claim(listener.host, listener.port)
+    if listener.is_unix:
+        if bound is None:
+            bound, door.place = unixsocket.listening(listener.host, listener.options, BACKLOG)
+        return await loop.create_unix_server(door.receive, sock=bound, backlog=BACKLOG, **unixsocket.KEPT)
+    if bound is not None:
+        return await loop.create_server(door.receive, sock=bound, backlog=BACKLOG)
+    return await loop.create_server(
+        door.receive, listener.host, listener.port, backlog=BACKLOG, reuse_address=True
+    )
