@@ -18,6 +18,7 @@ from stompbox.selectors.nodes import (
     in_order_of_evaluation,
 )
 from stompbox.selectors.parser import parse
+from stompbox.selectors.steps import result
 from stompbox.selectors.tokens import tokenize
 
 
@@ -208,12 +209,12 @@ def test_depth_is_exact() -> None:
 
 
 def test_long_chains_are_no_nesting() -> None:
-    nodes = in_order_of_evaluation(tree("a" + " IS NULL" * 2000))
+    nodes = result(in_order_of_evaluation(tree("a" + " IS NULL" * 2000)))
     assert len(nodes) == 2001
 
 
 def test_operands_come_before_what_uses_them() -> None:
-    assert [shape(node) for node in in_order_of_evaluation(tree("a + b = c"))] == [
+    assert [shape(node) for node in result(in_order_of_evaluation(tree("a + b = c")))] == [
         "a",
         "b",
         "(a + b)",

@@ -34,7 +34,8 @@ from stompbox.selectors.nodes import (
     Unary,
     ValueKind,
 )
-from stompbox.selectors.program import assemble
+from stompbox.selectors.program import assembling
+from stompbox.selectors.steps import Steps
 from stompbox.selectors.values import CONVERTING, STRICT, is_found, is_in, is_like
 from stompbox.selectors.xpath import Document
 
@@ -61,13 +62,13 @@ class Code:
     nesting: int = 0
 
 
-def generate(nodes: list[Node], *, conversion: bool, is_costly: bool) -> Compiled:
-    """The function (headers, facts, document) -> True, False or None of a checked tree, given in_order_of_evaluation.
+def generating(nodes: list[Node], *, conversion: bool, is_costly: bool) -> Steps[Compiled]:
+    """The function (headers, facts, document) -> True, False or None of a checked tree, given in_order_of_evaluation; made in steps.
 
     `is_costly`: LIKEs spend the document's budget.
     """
     if len(nodes) > LARGEST:
-        return assemble(nodes, CONVERTING if conversion else STRICT, is_costly=is_costly)
+        return (yield from assembling(nodes, CONVERTING if conversion else STRICT, is_costly=is_costly))
     return _Generator(conversion=conversion, is_costly=is_costly).function(nodes)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 from stompbox.selectors.facts import BY_SPECIAL_NAME
@@ -14,6 +15,8 @@ Names = tuple[str, ...]  # headers that carry a value, in the order in which the
 Key = tuple[Names, str]
 Bounds = tuple[Names, Interval]
 
+TERMS: Final = 64  # that are looked at: a key is a short cut, and is looked for in one go
+
 _MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 # facts that no broker says, only a header
@@ -22,7 +25,7 @@ _IN_HEADERS: Final = frozenset(("correlation_id", "type", "reply_to", "group_id"
 
 def key_of(root: Node) -> Key | None:
     """The headers and the text of the first `header = 'text'` that must hold."""
-    for node in _terms(root):
+    for node in islice(_terms(root), TERMS):
         if isinstance(node, Comparison) and node.operator == "=":
             found = _equal(node.left, node.right) or _equal(node.right, node.left)
             if found is not None:
@@ -34,7 +37,7 @@ def bounds_of(root: Node) -> Bounds | None:
     """The headers of the first comparison with a number that must hold, and between which numbers all such comparisons of them leave room.
     It may be too wide (`<` is taken for `<=`), never too narrow: a text that is no number makes each of them FALSE."""
     found: Bounds | None = None
-    for node in _terms(root):
+    for node in islice(_terms(root), TERMS):
         bounds = _bounds(node)
         if bounds is None:
             continue

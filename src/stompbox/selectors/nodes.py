@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from stompbox.selectors.functions import Made
+from stompbox.selectors.steps import STEP, Steps
 from stompbox.selectors.xpath import XPath
 
 
@@ -173,7 +174,7 @@ class Call(Node):
         return self.arguments
 
 
-def in_order_of_evaluation(root: Node) -> list[Node]:
+def in_order_of_evaluation(root: Node) -> Steps[list[Node]]:
     """Every node after its operands."""
     ordered: list[Node] = []
     waiting = [root]
@@ -181,5 +182,7 @@ def in_order_of_evaluation(root: Node) -> list[Node]:
         node = waiting.pop()
         ordered.append(node)
         waiting.extend(node.operands)
+        if len(ordered) % STEP == 0:
+            yield
     ordered.reverse()
     return ordered

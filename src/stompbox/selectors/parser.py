@@ -31,6 +31,7 @@ from stompbox.selectors.nodes import (
     ValueKind,
 )
 from stompbox.selectors.refusal import FUNCTION, LIMIT, NUMBER, SYNTAX, TYPE, XPATH, refusal
+from stompbox.selectors.steps import STEP, Steps, result
 from stompbox.selectors.tokens import Token, TokenKind
 from stompbox.selectors.xpath import XPathFault, compile_xpath
 
@@ -68,7 +69,12 @@ class Pending:
 
 def parse(tokens: list[Token], limits: SelectorLimits) -> Node:
     """The tree of a whole selector; its root is a condition. Raises SelectorError."""
-    return _Parser(tokens, limits).parse()
+    return result(parsing(tokens, limits))
+
+
+def parsing(tokens: list[Token], limits: SelectorLimits) -> Steps[Node]:
+    """The same in steps."""
+    return _Parser(tokens, limits).parsing()
 
 
 class _Parser:
@@ -82,8 +88,12 @@ class _Parser:
         self._operands: list[Node] = []
         self._pending: list[Pending] = []
 
-    def parse(self) -> Node:
+    def parsing(self) -> Steps[Node]:
+        stop = STEP
         while True:
+            if self._at >= stop:
+                yield
+                stop = self._at + STEP
             self._read_operand()
             while not self._read_operator():
                 pass

@@ -31,6 +31,7 @@ from stompbox.selectors.nodes import (
     Unary,
     ValueKind,
 )
+from stompbox.selectors.steps import STEP, Steps
 from stompbox.selectors.values import Reading, Truth, is_found, is_in, is_like
 from stompbox.selectors.xpath import Document
 
@@ -48,9 +49,10 @@ JUMP: Final = 4
 CALL: Final = 5
 
 
-def assemble(nodes: list[Node], reading: Reading, *, is_costly: bool) -> Load:
-    """The function (headers, facts, document) -> True, False or None of a checked tree; see codegen.generate."""
-    return _runner(_Assembler(reading, is_costly=is_costly).program(nodes))
+def assembling(nodes: list[Node], reading: Reading, *, is_costly: bool) -> Steps[Load]:
+    """The function (headers, facts, document) -> True, False or None of a checked tree, made in steps; see codegen.generating."""
+    program = yield from _Assembler(reading, is_costly=is_costly).program(nodes)
+    return _runner(program)
 
 
 def _runner(program: list[Instruction]) -> Load:
@@ -88,11 +90,20 @@ class _Assembler:
         self._is_costly = is_costly
         self._program: list[Instruction] = []
 
-    def program(self, nodes: list[Node]) -> list[Instruction]:
-        left_of = {id(node.left): node for node in nodes if isinstance(node, Logic)}
-        fused = {id(operand) for node in nodes if _is_test_of_a_header(node) for operand in node.operands}
+    def program(self, nodes: list[Node]) -> Steps[list[Instruction]]:
+        left_of: dict[int, Logic] = {}
+        fused: set[int] = set()
+        for number, node in enumerate(nodes):
+            if number % STEP == 0:
+                yield
+            if isinstance(node, Logic):
+                left_of[id(node.left)] = node
+            elif _is_test_of_a_header(node):
+                fused.update(map(id, node.operands))
         jumps: dict[int, int] = {}  # by AND and OR, where the program leaves its right side out
-        for node in nodes:
+        for number, node in enumerate(nodes):
+            if number % STEP == 0:
+                yield
             if id(node) in fused:
                 continue
             self._emit(node, jumps)

@@ -6,7 +6,7 @@ Does not decide who may use a selector or what becomes of a message.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import count
 from sys import getsizeof
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from stompbox.selectors.budget import STEPS, Budget
 from stompbox.selectors.facts import BY_SPECIAL_NAME, PER_MESSAGE, Value
 from stompbox.selectors.limits import SelectorLimits
+from stompbox.selectors.steps import STEP, Steps, result
 
 if TYPE_CHECKING:  # the compiler is loaded with the first selector: most brokers start without one
     from stompbox.selectors.codegen import Compiled
@@ -49,36 +50,24 @@ class Selector:
     )  # fmt: skip
 
     def __init__(
-        self, text: str, root: Node, *, conversion: bool, dialect_conversion: bool, limits: SelectorLimits
+        self, text: str, root: Node, reads: _Reads, run: Compiled, *, conversion: bool, limits: SelectorLimits
     ) -> None:
-        from stompbox.selectors.codegen import generate, size_of
+        """Made by `compiling`."""
         from stompbox.selectors.keys import bounds_of, key_of
-        from stompbox.selectors.like import weight_of
-        from stompbox.selectors.nodes import BodyTest, Call, Identifier, Like, in_order_of_evaluation
 
-        nodes = in_order_of_evaluation(root)
-        facts = [
-            BY_SPECIAL_NAME[node.name]
-            for node in nodes
-            if isinstance(node, Identifier) and node.name in BY_SPECIAL_NAME
-        ]
         self.text = text
-        self.names = frozenset(node.name for node in nodes if isinstance(node, Identifier))
-        self.facts = frozenset(fact.name for fact in facts)
-        self.headers = self.names.union(*(fact.headers for fact in facts))
-        self.needs_body = any(isinstance(node, BodyTest) and node.xpath is not None for node in nodes)
-        self.steps = (
-            _ASKED + len(nodes) + sum([node.pattern.count("%") for node in nodes if isinstance(node, Like)])
-        )
+        self.names = frozenset(reads.names)
+        self.facts = frozenset(reads.facts)
+        self.headers = self.names | reads.headers
+        self.needs_body = reads.needs_body
+        self.steps = reads.steps
         self.key = key_of(root)
         self.bounds = bounds_of(root)
-        searched = sum(weight_of(node.pattern, node.escape) for node in nodes if isinstance(node, Like))
-        searched += sum(node.made.weight for node in nodes if isinstance(node, Call))
-        self.is_costly = self.needs_body or searched * _LONG // 64 > STEPS // 2
+        self.is_costly = reads.is_costly
         self.most_steps = self.steps + (STEPS if self.is_costly else 0)
-        self.size = _SIZE + getsizeof(text) + sum(map(size_of, nodes))
+        self.size = getsizeof(text) + reads.size
         self.number = next(_NUMBERS)
-        self._run: Compiled = generate(nodes, conversion=dialect_conversion, is_costly=self.is_costly)
+        self._run = run
         self._conversion = conversion
         self._limits = limits
         self._hash = hash(self._key())
@@ -140,22 +129,66 @@ def compile_selector(
     conversion: a text header counts as a number or boolean beside one (`selectorConversion`); the prefixes of the text win.
     Raises SelectorError, whose code is one of `refusal`, naming the position, what was found and what was expected.
     """
-    steps = compiling(text, conversion=conversion, limits=limits)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            selector: Selector = done.value
-            return selector
+    return result(compiling(text, conversion=conversion, limits=limits))
 
 
-def compiling(text: str, *, conversion: bool, limits: SelectorLimits) -> Generator[None, None, Selector]:
+def compiling(text: str, *, conversion: bool, limits: SelectorLimits) -> Steps[Selector]:
     """The same in steps, as one with a thousand terms takes more than ten milliseconds."""
-    from stompbox.selectors.parser import parse
-    from stompbox.selectors.tokens import tokenize
+    from stompbox.selectors.codegen import generating
+    from stompbox.selectors.nodes import in_order_of_evaluation
+    from stompbox.selectors.parser import parsing
+    from stompbox.selectors.tokens import tokenizing
 
-    dialect, tokens = tokenize(text, conversion=conversion, limits=limits)
+    dialect, tokens = yield from tokenizing(text, conversion=conversion, limits=limits)
+    root = yield from parsing(tokens, limits)
     yield
-    root = parse(tokens, limits)
+    nodes = yield from in_order_of_evaluation(root)
+    reads = _Reads()
+    for first in range(0, len(nodes), STEP):
+        yield
+        reads.add(nodes[first : first + STEP])
+    run = yield from generating(nodes, conversion=dialect.conversion, is_costly=reads.is_costly)
     yield
-    return Selector(text, root, conversion=conversion, dialect_conversion=dialect.conversion, limits=limits)
+    return Selector(text, root, reads, run, conversion=conversion, limits=limits)
+
+
+class _Reads:
+    """What the nodes of a selector read, and what they cost, added up."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        self.facts: set[str] = set()
+        self.headers: set[str] = set()  # beside the names
+        self.needs_body = False
+        self.steps = _ASKED
+        self.size = _SIZE
+        self._searched = 0
+
+    @property
+    def is_costly(self) -> bool:
+        return self.needs_body or self._searched * _LONG // 64 > STEPS // 2
+
+    def add(self, nodes: list[Node]) -> None:
+        from stompbox.selectors.codegen import size_of
+        from stompbox.selectors.like import weight_of
+        from stompbox.selectors.nodes import BodyTest, Call, Identifier, Like
+
+        self.steps += len(nodes)
+        self.size += sum(map(size_of, nodes))
+        for node in nodes:
+            if isinstance(node, Identifier):
+                self._add_name(node.name)
+            elif isinstance(node, Like):
+                self.steps += node.pattern.count("%")
+                self._searched += weight_of(node.pattern, node.escape)
+            elif isinstance(node, Call):
+                self._searched += node.made.weight
+            elif isinstance(node, BodyTest) and node.xpath is not None:
+                self.needs_body = True
+
+    def _add_name(self, name: str) -> None:
+        self.names.add(name)
+        fact = BY_SPECIAL_NAME.get(name)
+        if fact is not None:
+            self.facts.add(fact.name)
+            self.headers.update(fact.headers)

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from stompbox.errors import SelectorError
 from stompbox.selectors.limits import SelectorLimits
 from stompbox.selectors.refusal import EMPTY, LIMIT, NUMBER, SYNTAX, refusal, shown
+from stompbox.selectors.steps import STEP, Steps, result
 
 
 class TokenKind(Enum):
@@ -91,6 +92,11 @@ def read_prefixes(text: str, *, conversion: bool) -> tuple[Dialect, int]:
 
 def tokenize(text: str, *, conversion: bool, limits: SelectorLimits) -> tuple[Dialect, list[Token]]:
     """All tokens, the last one END. Raises SelectorError for what is no token, for empty text and beyond the limits."""
+    return result(tokenizing(text, conversion=conversion, limits=limits))
+
+
+def tokenizing(text: str, *, conversion: bool, limits: SelectorLimits) -> Steps[tuple[Dialect, list[Token]]]:
+    """The same in steps."""
     _check_length(text, limits.length)
     dialect, offset = read_prefixes(text, conversion=conversion)
     tokens: list[Token] = []
@@ -106,6 +112,8 @@ def tokenize(text: str, *, conversion: bool, limits: SelectorLimits) -> tuple[Di
                     f"at most {limits.terms} (maxSelectorTerms)",
                 )
         tokens.append(token)
+        if len(tokens) % STEP == 0:
+            yield
     if not tokens:
         raise refusal(EMPTY, len(text) + 1, "an empty selector", "a condition such as color = 'red'")
     tokens.append(Token(TokenKind.END, "", len(text) + 1))
