@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 LOCK := requirements.lock
 T ?= tests
-WORKERS ?= 2
+WORKERS ?= 3
 ARGS ?=
 COVERAGE = COVERAGE_FILE=$(CURDIR)/build/coverage/data $(BIN)/coverage
 COVERED := tests/stomp tests/broker tests/store tests/server tests/conformance tests/system tests/cli/test_store.py tests/crash/test_damage.py
@@ -20,8 +20,8 @@ help: ## list these targets
 demo: $(VENV)/.demo ## run the departures board on 336,776 flights, end to end (writes demo-output/)
 	@$(BIN)/python -m demo $(ARGS)
 
-test: $(VENV)/.dev ## run the tests, WORKERS=2 side by side; T=tests/stomp only these, ARGS='-k name' for pytest
-	@$(BIN)/python -m pytest $(if $(filter tests,$(T)),-n $(WORKERS) --dist loadfile) $(T) $(ARGS)
+test: $(VENV)/.dev ## run the tests, WORKERS=3 side by side; T=tests/stomp only these, ARGS='-k name' for pytest
+	@$(BIN)/python -m pytest $(if $(filter tests,$(T)),-n $(WORKERS) --dist loadfile --no-loadscope-reorder) $(T) $(ARGS)
 
 check: $(VENV)/.dev ## ruff, ruff format, mypy --strict and the floors of the house
 	@$(BIN)/ruff check .
