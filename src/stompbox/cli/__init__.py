@@ -134,7 +134,7 @@ def main() -> None:
 
 
 def _told(error: CycloptsError) -> str:
-    """What is wrong with a command line."""
+    """Says what is wrong with a command line."""
     if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
         return f"{error.unused_tokens[0]!r} is one argument more than it takes"
     if isinstance(error, MissingArgumentError) and error.argument is not None:

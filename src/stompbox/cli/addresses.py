@@ -6,10 +6,10 @@ from typing import Annotated, Final
 
 from cyclopts import App, Parameter
 
-from stompbox.cli.asking import Admin, every
+from stompbox.cli.asking import every
 from stompbox.cli.listing import Entry, Listing
-from stompbox.cli.operating import Forced, Operation, Yes, sure
-from stompbox.cli.queues import Match
+from stompbox.cli.operating import Operation, sure
+from stompbox.cli.parameters import Admin, Forced, Match, Yes
 
 app = App(name="addresses")
 

@@ -10,10 +10,8 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlsplit
-
-from cyclopts import Parameter
 
 from stompbox.errors import ConnectionLost, PeerError, Refused, UsageError, reason_of, redacted
 
@@ -24,15 +22,6 @@ DEFAULT_ADMIN = "http://127.0.0.1:8161"
 WITHIN = 60.0  # seconds; the broker answers an operation within 30
 _WHERE = "; they stand in --admin http://login:passcode@host:port, or in STOMPBOX_LOGIN and STOMPBOX_PASSCODE"
 WIDTH = 1000  # columns of a table that no terminal shows
-
-Admin = Annotated[
-    str | None,
-    Parameter(
-        name=["--admin", "-a"],
-        help="Admin interface, host:port, http://login:passcode@host:port or unix:///path; else STOMPBOX_ADMIN_URL.",
-    ),
-]
-AsJson = Annotated[bool, Parameter(name="--json", help="Print JSON.", negative="", show_default=False)]
 
 
 def ask(admin: str | None, path: str, body: Mapping[str, object] | None = None) -> Any:
@@ -164,7 +153,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
 
 
 def plain(cell: object) -> str:
-    """As text that a terminal only shows."""
+    """A cell as text that a terminal shows, and obeys nothing of."""
     text = f"{cell:,}" if isinstance(cell, int) else str(cell)
     return "".join([letter if letter.isprintable() else repr(letter)[1:-1] for letter in text])
 

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from cyclopts import App
 
-from stompbox.cli.asking import AsJson, plain, print_json, print_table
-from stompbox.cli.connecting import Header, Url, at_least, leaving, parse_headers, run, url_or_default
+from stompbox.cli.asking import plain, print_json, print_table
+from stompbox.cli.connecting import at_least, leaving, parse_headers, run, url_or_default
+from stompbox.cli.parameters import AsJson, Header, Url
 from stompbox.errors import ConnectionLost
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class Latencies:
 
 @dataclass(slots=True)
 class Tally:
-    """What has been counted so far."""
+    """What a run of the benchmark has counted so far."""
 
     expected: int
     sent: int = 0
@@ -128,7 +129,7 @@ def bench(
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The arguments."""
+    """What is to be sent and received: the arguments."""
 
     url: str
     destination: str
@@ -142,7 +143,7 @@ class Load:
     window: int
 
     def shares(self) -> list[int]:
-        """How many messages each producer sends."""
+        """How many messages each of the producers sends."""
         least, more = divmod(self.count, self.producers)
         return [least + (at < more) for at in range(self.producers)]
 
@@ -240,7 +241,7 @@ async def _count(messages: Subscription, tally: Tally, *, is_auto: bool) -> None
 
 
 async def _arrived(tally: Tally) -> None:
-    """Until all are there, or nothing has come for QUIET."""
+    """Waits until all messages are there, or nothing has come for QUIET."""
     before, since = tally.received, time.perf_counter()
     while tally.received < tally.expected:
         await asyncio.sleep(0.02)

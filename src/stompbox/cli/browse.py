@@ -5,18 +5,8 @@ from __future__ import annotations
 from cyclopts import App
 
 from stompbox.cli import streams
-from stompbox.cli.connecting import (
-    AsJson,
-    Header,
-    SelectorText,
-    ShowHeaders,
-    Url,
-    at_least,
-    leaving,
-    parse_headers,
-    run,
-    url_or_default,
-)
+from stompbox.cli.connecting import at_least, leaving, parse_headers, run, url_or_default
+from stompbox.cli.parameters import Header, JsonLines, SelectorText, ShowHeaders, Url
 from stompbox.cli.subscribe import BATCH, Form, form_of
 
 app = App(name="browse")
@@ -33,7 +23,7 @@ def browse(
     header: Header = None,
     selector: SelectorText = None,
     count: int | None = None,
-    json_lines: AsJson = False,
+    json_lines: JsonLines = False,
     show_headers: ShowHeaders = False,
 ) -> None:
     """Print the messages that a queue holds now, waiting or being delivered.

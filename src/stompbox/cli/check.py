@@ -9,7 +9,8 @@ from typing import Annotated, Final, NoReturn
 
 from cyclopts import App, Parameter
 
-from stompbox.cli.asking import Admin, ask, every, plain
+from stompbox.cli.asking import ask, every, plain
+from stompbox.cli.parameters import Admin
 from stompbox.errors import ConnectionLost, StompboxError, UsageError
 from stompbox.numerals import digits
 
@@ -64,7 +65,7 @@ def check(
 
 
 def _limits(flag: str, given: list[str] | None) -> dict[str, int]:
-    """Raises UsageError that names the wrong one."""
+    """The limits of a flag by name. Raises UsageError that names the wrong one."""
     found = {}
     for text in given or ():
         name, _, most = text.partition("=")

@@ -8,22 +8,18 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import NoReturn
 
-from cyclopts import App, Parameter
+from cyclopts import App
 
+from stompbox.cli.asking import print_json
+from stompbox.cli.parameters import AsJson, ConfigFile
 from stompbox.config import Loaded, read, schema
 from stompbox.errors import ConfigError
 
 BAD_CONFIGURATION = 2
 
 app = App(name="config")
-
-ConfigFile = Annotated[
-    Path | None,
-    Parameter(name="--config", help="The TOML file; else STOMPBOX_CONFIG, else ./stompbox.toml if there."),
-]
-AsJson = Annotated[bool, Parameter(name="--json", help="Print JSON.", negative="", show_default=False)]
 
 
 @app.command(name="check")
@@ -51,13 +47,13 @@ def show(config: ConfigFile = None, *, as_json: AsJson = False) -> None:
     if not as_json:
         print(listing(loaded), end="")
         return
-    _print_json(content_of(loaded.configuration))
+    print_json(content_of(loaded.configuration))
 
 
 @app.command(name="schema")
 def print_schema() -> None:
     """Print the JSON Schema of the file, for editors."""
-    _print_json(schema())
+    print_json(schema())
 
 
 def _checked(config: Path | None, *, insecure: bool = False) -> tuple[Loaded, list[str]]:
@@ -69,12 +65,6 @@ def _checked(config: Path | None, *, insecure: bool = False) -> tuple[Loaded, li
         return loaded, [] if insecure else verify(loaded)
     except ConfigError as error:
         _leave(str(error))
-
-
-def _print_json(value: object) -> None:
-    import msgspec
-
-    print(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 
 def _leave(problem: str) -> NoReturn:

@@ -7,13 +7,11 @@ import os
 import sys
 from collections.abc import Coroutine, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Any
 
-from cyclopts import Parameter
-
+from stompbox.cli.parameters import DEFAULT_URL
 from stompbox.errors import ConnectionLost, StompboxError, UsageError
 
-DEFAULT_URL = "stomp://127.0.0.1:61613"
 FAILED = 1
 WRONG_USE = 2
 NOT_REACHED = 3
@@ -21,24 +19,6 @@ INTERRUPTED = 130
 
 _LOGIN_CODES = ("login-required", "login-failed")
 _LOGIN_IN_URL = "; they stand in --url stomp://login:passcode@host:port, or in STOMPBOX_URL"
-_URL_HELP = (
-    f"Broker, stomp://login:passcode@host:port or unix:///path; else STOMPBOX_URL, else {DEFAULT_URL}."
-)
-_HEADER_HELP = "A header of the frame, name:value; may be given several times."
-_JSON_HELP = "One JSON object a line: headers, and body as text (or body_base64 when it is not UTF-8)."
-
-# Parameters of several commands, with their help
-Flag = Annotated[bool, Parameter(negative="", show_default=False)]
-Url = Annotated[str | None, Parameter(name=["--url", "-u"], help=_URL_HELP)]
-Header = Annotated[
-    list[str] | None,
-    Parameter(name=["--header", "-H"], consume_multiple=False, negative="", help=_HEADER_HELP),
-]
-SelectorText = Annotated[str | None, Parameter(name="--selector", help="Only messages whose headers match.")]
-AsJson = Annotated[bool, Parameter(name="--json", negative="", show_default=False, help=_JSON_HELP)]
-ShowHeaders = Annotated[
-    bool, Parameter(name="--headers", negative="", show_default=False, help="Headers before each body.")
-]
 
 
 def url_or_default(given: str | None) -> str:

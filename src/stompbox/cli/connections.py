@@ -7,9 +7,10 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from stompbox.cli.asking import Admin, every, span
+from stompbox.cli.asking import every, span
 from stompbox.cli.listing import Entry, Listing
-from stompbox.cli.operating import Operation, Yes, sure
+from stompbox.cli.operating import Operation, sure
+from stompbox.cli.parameters import Admin, Yes
 
 app = App(name="connections")
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from cyclopts import App
 
-from stompbox.cli.asking import Admin, AsJson, ask, plain, print_json
-from stompbox.cli.connecting import Flag, leaving
+from stompbox.cli.connecting import leaving
+from stompbox.cli.operating import Operation
+from stompbox.cli.parameters import Flag
 from stompbox.errors import UsageError
 
 app = App(name="frames", help="Log the frames of a connection, a user or an address of a running broker.")
@@ -19,8 +20,7 @@ def frames(
     peer: str | None = None,
     address: str | None = None,
     off: Flag = False,
-    admin: Admin = None,
-    as_json: AsJson = False,
+    operation: Operation = Operation(),  # noqa: B008 - a frozen value
 ) -> None:
     """Log frames as they come and go, with passcodes starred out, in the broker's own log; and say which are logged.
 
@@ -45,16 +45,10 @@ def frames(
                 "bad-argument",
                 f"--{chosen[0][0]} and --{chosen[1][0]} are two wishes; give them one after the other",
             )
-        if chosen:
-            found = ask(
-                admin, "frames/stop" if off else "frames/log", {"by": chosen[0][0], "value": chosen[0][1]}
-            )
-        else:
-            found = ask(admin, "frames/stop", {}) if off else ask(admin, "frames")
-        if as_json:
-            print_json(found)
-        else:
-            print(
-                "\n".join([plain(f"{one['by']} {one['value']}") for one in found["frames"]])
-                or "no frames are logged"
-            )
+    order = {"by": chosen[0][0], "value": chosen[0][1]} if chosen else {} if off else None
+    path = "frames/stop" if off else "frames/log" if chosen else "frames"
+    operation.do("frames", path, order, _told)
+
+
+def _told(found: dict[str, list[dict[str, str]]]) -> list[str]:
+    return [f"{one['by']} {one['value']}" for one in found["frames"]] or ["no frames are logged"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stompbox.cli.connecting import DEFAULT_URL
+from stompbox.cli.parameters import DEFAULT_URL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ _SCHEMES = {"tcp": "stomp", "ssl": "stomp+ssl", "unix": "unix"}
 
 
 def greeting(configuration: Configuration, urls: Sequence[str]) -> Iterator[str]:
-    """`urls`: what is listened on, with the ports that were given."""
+    """The lines of the greeting. `urls`: what is listened on, with the ports that were given."""
     for url in urls:
         if url.startswith(("http://", "https://")):
             yield f"console on {url}"

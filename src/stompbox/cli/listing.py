@@ -10,8 +10,9 @@ from typing import Annotated, Any, Final
 
 from cyclopts import Parameter
 
-from stompbox.cli.asking import AsJson, print_json, print_table
+from stompbox.cli.asking import print_json, print_table
 from stompbox.cli.connecting import at_least, leaving
+from stompbox.cli.parameters import AsJson
 from stompbox.errors import UsageError
 
 _ANEW: Final = "\x1b[2J\x1b[H"  # ANSI: an empty screen, from its first line
@@ -22,7 +23,7 @@ Entry = dict[str, Any]
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The options of a list."""
+    """The options that commands have which print a list."""
 
     sort: Annotated[
         str | None,

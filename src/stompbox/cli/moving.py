@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Final
 
 from cyclopts import App, Parameter
 
-from stompbox.cli.asking import Admin, AsJson, ask, plain, print_json
-from stompbox.cli.connecting import leaving
-from stompbox.cli.operating import Operation, QueueName, Yes, sure
-from stompbox.errors import UsageError
+from stompbox.cli.connecting import at_least, leaving
+from stompbox.cli.operating import Operation, sure
+from stompbox.cli.parameters import QueueName, Yes
 
 purge_app = App(name="purge")
 move_app = App(name="move")
@@ -17,6 +17,7 @@ redrive_app = App(name="redrive")
 
 Count = Annotated[int | None, Parameter(help="So many at most, oldest first; without it all.")]
 
+_AS_IT_IS: Final = Operation()
 _STAY: Final = {
     "not_permitted": "you may not send to where they came from",
     "address_blocked": "an operator has blocked the address",
@@ -25,7 +26,7 @@ _STAY: Final = {
 
 
 @purge_app.default
-def purge(queue: QueueName, /, *, yes: Yes = False, operation: Operation = Operation()) -> None:  # noqa: B008 - a frozen value
+def purge(queue: QueueName, /, *, yes: Yes = False, operation: Operation = _AS_IT_IS) -> None:
     """Drop all that waits in a queue; what is being delivered stays."""
     sure("purge", f"remove all that waits in {queue}", yes=yes)
 
@@ -38,9 +39,7 @@ def purge(queue: QueueName, /, *, yes: Yes = False, operation: Operation = Opera
 
 
 @move_app.default
-def move(
-    queue: QueueName, to: str, /, *, count: Count = None, admin: Admin = None, as_json: AsJson = False
-) -> None:
+def move(queue: QueueName, to: str, /, *, count: Count = None, operation: Operation = _AS_IT_IS) -> None:
     """Move what waits in a queue to another address, which is made if need be.
 
     Parameters
@@ -48,35 +47,29 @@ def move(
     to
         Name of the address.
     """
-    with leaving("move"):
-        found = ask(admin, "queues/move", {"queue": queue, "to": to, "count": _checked(count)})
-        _tell(found, f"moved from {queue} to {to}", as_json=as_json)
+    order = {"queue": queue, "to": to, "count": _checked("move", count)}
+    operation.do("move", "queues/move", order, _told(f"moved from {queue} to {to}"))
 
 
 @redrive_app.default
-def redrive(
-    queue: QueueName, /, *, count: Count = None, admin: Admin = None, as_json: AsJson = False
-) -> None:
+def redrive(queue: QueueName, /, *, count: Count = None, operation: Operation = _AS_IT_IS) -> None:
     """Send the messages of a dead letter queue back to the queues that could not deliver them."""
-    with leaving("redrive"):
-        found = ask(admin, "queues/redrive", {"queue": queue, "count": _checked(count)})
-        _tell(found, f"sent back from {queue}", as_json=as_json)
+    order = {"queue": queue, "count": _checked("redrive", count)}
+    operation.do("redrive", "queues/redrive", order, _told(f"sent back from {queue}"))
 
 
-def _checked(count: int | None) -> int:
-    if count is not None and count < 1:
-        raise UsageError("bad-argument", f"--count is {count}; allowed is a number from 1")
+def _checked(command: str, count: int | None) -> int:
+    with leaving(command):
+        at_least("count", count, 1, "a number")
     return -1 if count is None else count
 
 
-def _tell(found: dict[str, int], what: str, *, as_json: bool) -> None:
-    if as_json:
-        print_json(found)
-    else:
+def _told(what: str) -> Callable[[dict[str, int]], str]:
+    """What is printed of the answer: how many messages were moved, and why others stay."""
+
+    def told(found: dict[str, int]) -> str:
         stay = "".join([f"; {found[name]} stay: {why}" for name, why in _STAY.items() if found.get(name)])
-        print(
-            plain(
-                f"{found['moved']} messages {what}{stay}"
-                + ("" if found["is_done"] else "; the broker goes on with the rest")
-            )
-        )
+        rest = "" if found["is_done"] else "; the broker goes on with the rest"
+        return f"{found['moved']} messages {what}{stay}{rest}"
+
+    return told

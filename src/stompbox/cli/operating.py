@@ -5,27 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 from cyclopts import Parameter
 
-from stompbox.cli.asking import Admin, AsJson, ask, plain, print_json
+from stompbox.cli.asking import ask, plain, print_json
 from stompbox.cli.connecting import leaving
+from stompbox.cli.parameters import Admin, AsJson
 from stompbox.errors import UsageError
 
-Yes = Annotated[
-    bool, Parameter(name=["--yes", "-y"], help="Do not ask before.", negative="", show_default=False)
-]
-QueueName = Annotated[str, Parameter(help="Name, or address::name where several queues have the name.")]
-Forced = Annotated[
-    bool,
-    Parameter(
-        name="--force", negative="", show_default=False, help="Also with messages, and from under consumers."
-    ),
-]
-
-Told = str | Callable[[dict[str, Any]], str]
-"""What is printed when it is done; of the answer, where that matters."""
+Told = str | Callable[[dict[str, Any]], str | list[str]]
+"""What is printed when it is done, a line or several; of the answer, where that matters."""
 
 
 @Parameter(name="*")
@@ -36,14 +26,15 @@ class Operation:
     admin: Admin = None
     as_json: AsJson = False
 
-    def do(self, command: str, path: str, order: Mapping[str, object], told: Told) -> None:
-        """What goes wrong ends the command."""
+    def do(self, command: str, path: str, order: Mapping[str, object] | None, told: Told) -> None:
+        """The broker is asked, and what it answers is printed. Without an `order` nothing changes. What goes wrong ends the command."""
         with leaving(command):
             found = ask(self.admin, path, order)
             if self.as_json:
                 print_json(found)
-            else:
-                print(plain(told if isinstance(told, str) else told(found)))
+                return
+            said = told if isinstance(told, str) else told(found)
+            print("\n".join([plain(line) for line in ([said] if isinstance(said, str) else said)]))
 
 
 def sure(command: str, what: str, *, yes: bool) -> None:

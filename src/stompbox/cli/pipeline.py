@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 from cyclopts import App, Parameter
 
-from stompbox.cli.connecting import FAILED, INTERRUPTED, NOT_REACHED, WRONG_USE, Flag
+from stompbox.cli.connecting import FAILED, INTERRUPTED, NOT_REACHED, WRONG_USE
+from stompbox.cli.parameters import Flag, JsonFlag
 from stompbox.errors import ConfigError, ConnectionLost, StompboxError, UsageError
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def run(
     dry_run: Flag = False,
     once: Flag = False,
     step: Annotated[list[str] | None, Parameter(consume_multiple=False, negative="")] = None,
-    json_lines: Annotated[bool, Parameter(name="--json", negative="", show_default=False)] = False,
+    json_lines: JsonFlag = False,
 ) -> None:
     """Run the steps of a file; archives and transforms go on until SIGINT or SIGTERM.
 

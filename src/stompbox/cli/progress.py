@@ -33,7 +33,7 @@ COLUMNS = ("step", "batch", "rows", "rows/s", "waiting", "")
 
 @contextmanager
 def display(*, json_lines: bool) -> Iterator[Report]:
-    """Where the events of a run go."""
+    """Gives what the events of a run are told to: a printer of lines, or of bars."""
     console = Console()
     if json_lines:
         yield _print_json
@@ -61,7 +61,7 @@ def _print_line(event: Event) -> None:
 
 
 def line_of(event: Event) -> str:
-    """An event as a line of text."""
+    """An event of a run as a line of text."""
     match event:
         case Started():
             return f"{event.kind} begins"

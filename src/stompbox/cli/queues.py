@@ -6,22 +6,17 @@ from typing import Annotated, Final
 
 from cyclopts import App, Parameter
 
-from stompbox.cli.asking import Admin, AsJson, ask, every, plain, print_json, print_table, span
+from stompbox.cli.asking import every, print_json, print_table, span
 from stompbox.cli.connecting import leaving
 from stompbox.cli.listing import Entry, Listing
-from stompbox.cli.operating import Forced, Operation, QueueName, Yes, sure
+from stompbox.cli.operating import Operation, sure
+from stompbox.cli.parameters import Admin, AsJson, Flag, Forced, Match, QueueName, Yes
 
 app = App(name="queues")
 groups_app = App(name="groups")
 sinks_app = App(name="sinks")
 
-Match = Annotated[str, Parameter(help="Only those whose name holds this text.")]
-EveryKind = Annotated[
-    bool,
-    Parameter(
-        name="--all", negative="", show_default=False, help="Also those that go with their connection."
-    ),
-]
+EveryKind = Annotated[Flag, Parameter(name="--all", help="Also those that go with their connection.")]
 
 
 @app.default
@@ -106,9 +101,7 @@ def delete(group: GroupName, *, yes: Yes = False, operation: Operation = _AS_IT_
 
 
 @groups_app.command
-def reset(
-    group: GroupName, *, to: str, address: str = "", admin: Admin = None, as_json: AsJson = False
-) -> None:
+def reset(group: GroupName, *, to: str, address: str = "", operation: Operation = _AS_IT_IS) -> None:
     """Put a reader group elsewhere, forward or back as far as the messages are still there. Stop who reads by it first.
 
     Parameters
@@ -121,13 +114,12 @@ def reset(
     from stompbox.spark.bounds import parse_bound
 
     with leaving("groups reset"):
-        found = ask(
-            admin, "groups/reset", {"group": group, "to": parse_bound("--to", to).wire(), "address": address}
-        )
-        if as_json:
-            print_json(found)
-        else:
-            print(plain(f"reader group {group} is put elsewhere on {found['moved']} addresses"))
+        order = {"group": group, "to": parse_bound("--to", to).wire(), "address": address}
+
+    def told(found: dict[str, int]) -> str:
+        return f"reader group {group} is put elsewhere on {found['moved']} addresses"
+
+    operation.do("groups reset", "groups/reset", order, told)
 
 
 @sinks_app.default

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
-from stompbox.cli.connecting import Header, Url, leaving, parse_headers, url_or_default
+from stompbox.cli.connecting import leaving, parse_headers, url_or_default
+from stompbox.cli.parameters import Header, JsonFlag, Url
 from stompbox.errors import Refused, StompboxError, UsageError
 from stompbox.incarnations import Incarnations, Position, difference, incarnations_of
 from stompbox.message import EXPIRATION, SCHEDULED_DELAY, SCHEDULED_TIME
@@ -56,7 +57,7 @@ def replay(
     rate: float | None = None,
     header: Header = None,
     window: int = 1000,
-    as_json: Annotated[bool, Parameter(name="--json", negative="", show_default=False)] = False,
+    as_json: JsonFlag = False,
 ) -> None:
     """Copy messages of an address; returns when the broker has confirmed all of them.
 
@@ -106,7 +107,7 @@ class _Wanted:
 
 @dataclass(slots=True)
 class _Done:
-    """So far."""
+    """How far a replay has come."""
 
     address: str
     offset: int  # the next one to be copied

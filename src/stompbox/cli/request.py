@@ -5,22 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from cyclopts import App, Parameter
+from cyclopts import App
 
 from stompbox.cli import streams
-from stompbox.cli.connecting import (
-    AsJson,
-    Header,
-    ShowHeaders,
-    Url,
-    at_least,
-    leaving,
-    parse_headers,
-    run,
-    url_or_default,
-)
+from stompbox.cli.connecting import at_least, leaving, parse_headers, run, url_or_default
+from stompbox.cli.parameters import File, Header, JsonLines, ShowHeaders, Url
 from stompbox.cli.subscribe import Form, form_of
 from stompbox.errors import UsageError
 
@@ -38,8 +29,8 @@ def request(
     *,
     url: Url = None,
     header: Header = None,
-    file: Annotated[Path | None, Parameter(name=["--file", "-f"])] = None,
-    json_lines: AsJson = False,
+    file: File = None,
+    json_lines: JsonLines = False,
     show_headers: ShowHeaders = False,
     timeout: float = 30.0,
 ) -> None:

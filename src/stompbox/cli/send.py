@@ -12,12 +12,13 @@ import json
 import sys
 from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from cyclopts import App, Parameter
+from cyclopts import App
 
 from stompbox.cli import streams
-from stompbox.cli.connecting import Flag, Header, Url, at_least, leaving, parse_headers, run, url_or_default
+from stompbox.cli.connecting import at_least, leaving, parse_headers, run, url_or_default
+from stompbox.cli.parameters import File, Flag, Header, JsonFlag, Url
 from stompbox.errors import UsageError
 
 if TYPE_CHECKING:
@@ -49,9 +50,9 @@ def send(
     *,
     url: Url = None,
     header: Header = None,
-    file: Annotated[Path | None, Parameter(name=["--file", "-f"])] = None,
+    file: File = None,
     lines: Flag = False,
-    json_lines: Annotated[bool, Parameter(name="--json", negative="", show_default=False)] = False,
+    json_lines: JsonFlag = False,
     count: int = 1,
     window: int = 1000,
 ) -> None:
@@ -190,7 +191,7 @@ async def _send_each(
 
 
 async def _unless_refused(publisher: Publisher, work: Coroutine[Any, Any, int]) -> int:
-    """What `work` returns. A refusal ends it, whatever it waits for."""
+    """What `work` returns, or the refusal that ends it, whatever it waits for."""
     sending, refusal = asyncio.create_task(work), asyncio.create_task(publisher.failure())
     try:
         await asyncio.wait((sending, refusal), return_when=asyncio.FIRST_COMPLETED)

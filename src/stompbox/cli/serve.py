@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NoReturn
 
 from cyclopts import App, Parameter
 
-from stompbox.cli.connecting import Flag
 from stompbox.cli.greeting import greeting
 from stompbox.cli.logs import set_up_logging
+from stompbox.cli.parameters import Flag
 from stompbox.config import Configuration, read
 from stompbox.config.checks import is_admin_asked as is_asked
 from stompbox.errors import ConfigError, StompboxError
@@ -102,7 +102,7 @@ def _leave(error: StompboxError) -> NoReturn:
 
 
 def _read_again(config: Path | None, overrides: dict[str, Any]) -> Configuration:
-    """SIGHUP. Raises ConfigError."""
+    """The configuration, read again at SIGHUP. Raises ConfigError."""
     from stompbox.server.verifying import verify
 
     loaded = read(config, os.environ, overrides)

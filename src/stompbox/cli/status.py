@@ -7,8 +7,9 @@ from typing import Any
 
 from cyclopts import App
 
-from stompbox.cli.asking import Admin, AsJson, ask, plain, print_json, print_table, span
+from stompbox.cli.asking import ask, plain, print_json, print_table, span
 from stompbox.cli.connecting import FAILED, leaving
+from stompbox.cli.parameters import Admin, AsJson
 
 app = App(name="status")
 

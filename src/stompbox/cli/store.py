@@ -11,11 +11,12 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from cyclopts import App, Parameter
+from cyclopts import App
 
-from stompbox.cli.asking import plain
+from stompbox.cli.asking import plain, print_json
+from stompbox.cli.parameters import AsJson, ConfigFile, Data
 from stompbox.errors import StompboxError, StoreError, UsageError
 
 if TYPE_CHECKING:
@@ -30,18 +31,6 @@ LISTED = 20  # addresses that are printed
 STEPS = 500  # that a bar takes at most
 
 app = App(name="store")
-
-Data = Annotated[
-    Path | None,
-    Parameter(
-        name="--data", help="The data folder; else what the configuration says, stompbox-data by default."
-    ),
-]
-ConfigFile = Annotated[
-    Path | None,
-    Parameter(name="--config", help="The TOML file; else STOMPBOX_CONFIG, else ./stompbox.toml if there."),
-]
-AsJson = Annotated[bool, Parameter(name="--json", help="Print JSON.", negative="", show_default=False)]
 
 
 @app.command
@@ -66,7 +55,7 @@ def check(*, data: Data = None, config: ConfigFile = None, as_json: AsJson = Fal
         except StoreError:
             found, logs = None, []  # it is among the problems why
         if as_json:
-            _print_json(
+            print_json(
                 {"folder": str(folder), "problems": problems}
                 | (_as_json(found, logs) if found is not None else {})
             )
@@ -100,7 +89,7 @@ def compact(*, data: Data = None, config: ConfigFile = None, as_json: AsJson = F
             store.compact(begin("compacting chunks"))
         after = (folder / DATABASE).stat().st_size
         if as_json:
-            _print_json({"folder": str(folder), "bytes-before": before, "bytes-after": after})
+            print_json({"folder": str(folder), "bytes-before": before, "bytes-after": after})
         else:
             print(f"{folder}: {_octets(before)} before, {_octets(after)} now")
 
@@ -139,7 +128,7 @@ def _copy(source: Path, target: Path, done: str, *, as_json: bool) -> None:
     with _bars() as begin:
         octets = copy(source, target, begin("copying pages"), begin("checking chunks"))
     if as_json:
-        _print_json({"source": str(source), "target": str(target), "bytes": octets})
+        print_json({"source": str(source), "target": str(target), "bytes": octets})
     else:
         print(f"{source} {done} to {target}: {_octets(octets)}, checked")
 
@@ -217,12 +206,6 @@ def _told(folder: Path, found: Size | None, problems: int) -> str:
 
 def _octets(count: int) -> str:
     return f"{count / 2**20:,.1f} MiB"
-
-
-def _print_json(value: object) -> None:
-    import msgspec
-
-    print(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 
 @contextmanager

@@ -61,7 +61,7 @@ async def opened(file: Path | None) -> FileIO:
 
 
 async def pieces(source: FileIO) -> AsyncIterator[bytes]:
-    """What comes, as it comes."""
+    """The octets of a source, piece by piece, as they come."""
     while octets := await off_loop(lambda: _read(source)):
         yield octets
 

@@ -14,18 +14,8 @@ from typing import TYPE_CHECKING, Final
 from cyclopts import App
 
 from stompbox.cli import streams
-from stompbox.cli.connecting import (
-    AsJson,
-    Header,
-    SelectorText,
-    ShowHeaders,
-    Url,
-    at_least,
-    leaving,
-    parse_headers,
-    run,
-    url_or_default,
-)
+from stompbox.cli.connecting import at_least, leaving, parse_headers, run, url_or_default
+from stompbox.cli.parameters import Header, JsonLines, SelectorText, ShowHeaders, Url
 from stompbox.errors import UsageError
 
 if TYPE_CHECKING:
@@ -51,7 +41,7 @@ def subscribe(
     client_id: str | None = None,
     count: int | None = None,
     timeout: float | None = None,
-    json_lines: AsJson = False,
+    json_lines: JsonLines = False,
     show_headers: ShowHeaders = False,
 ) -> None:
     """Print messages until interrupted; each is acknowledged when it has been written.
@@ -137,7 +127,7 @@ async def _print(messages: Subscription, form: Form, count: int | None, timeout:
 
 
 def form_of(*, json_lines: bool, show_headers: bool) -> Form:
-    """How a message is printed."""
+    """How the flags want a message to be printed."""
     return _as_json if json_lines else _as_frame if show_headers else _as_body
 
 
