@@ -19,6 +19,7 @@ import stompbox
 from stompbox.server.run import open_store
 from tests.conftest import ROOT
 from tests.server.world import Guest, House, configured
+from tests.test_rooms import BY_ITSELF, FLOORS
 
 SOURCE = str(Path(stompbox.__file__).parent) + "/"
 PAGE = (ROOT / "docs/architecture.md").read_text()
@@ -119,7 +120,7 @@ def test_the_page_has_the_hops_in_their_order(
 
 
 def test_no_file_on_the_way_is_a_stranger_to_the_page(ways: tuple[list[Hop], list[Hop]]) -> None:
-    told = set(FILES.findall(PAGE.partition("\n## Why")[0]))
+    told = set(FILES.findall(PAGE.partition("\n## The way of a SEND")[2].partition("\n## Why")[0]))
     assert {file for way in ways for file, _ in way} <= told
     assert {
         file for section in ("The way of a SEND", "The way of an ACK") for file, _ in hops_of(section)
@@ -130,4 +131,26 @@ def test_files_that_the_page_names_are_there() -> None:
     named = set(FILES.findall(PAGE))
     assert len(named) > 30
 
-    assert [name for name in sorted(named) if not (Path(SOURCE) / name).exists()] == []
+    assert [
+        name for name in sorted(named) if not any((folder / name).exists() for folder in (Path(SOURCE), ROOT))
+    ] == []
+
+
+@pytest.mark.parametrize("house", FLOORS)
+def test_each_room_has_its_row(house: str) -> None:
+    """In the order of the floors, so that the table is the drawing of what test_rooms.py enforces."""
+    section = PAGE.partition(f"## The rooms of {house}/\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`.*?`[^|]*) \|", section, re.MULTILINE)
+    rooms = [room for row in rows for room in _rooms_in(house, row)]
+    assert sorted(set(rooms)) == sorted(FLOORS[house])
+    assert [FLOORS[house].index(room) for room in rooms] == sorted(
+        FLOORS[house].index(room) for room in rooms
+    )
+
+
+def _rooms_in(house: str, row: str) -> list[str]:
+    """The rooms that a row names: the house itself, folders, files that are not on the lowest floor."""
+    found = []
+    for name in re.findall(rf"`{house}/([a-z]*)(?:/|\.py)?`", row):
+        found.append(BY_ITSELF[house].get(name, name))
+    return found
